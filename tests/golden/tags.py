@@ -26,9 +26,9 @@ from millstream.connectors.cdc.postgres import log as postgres_log
 from millstream.connectors.cdc.postgres.pgoutput import Begin, Column, Relation
 from millstream.connectors.cdc.postgres.splits import ChunkShare, Described, LogShare, Visibility
 from millstream.connectors.cdc.postgres.values import TypeNote
-from millstream.connectors.files.enumerator import FilePosition, FileSplit
 from millstream.connectors.files.part_files import PartFile, StagedParts
 from millstream.connectors.files.partition_commit import Staged
+from millstream.connectors.files.source import FilePosition, FileSplit
 from millstream.connectors.hybrid_source import HybridPosition, HybridShare
 from millstream.connectors.jdbc.source import _Range
 from millstream.connectors.kafka.producer import Transaction

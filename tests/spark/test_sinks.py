@@ -15,7 +15,7 @@ import pytest
 from millstream.checkpoint.store import list_checkpoints
 from millstream.common import Configuration, Encoder, Types
 from millstream.common.checkpointing_mode import CheckpointingMode
-from millstream.connectors.files.committer import CompactingCommitter
+from millstream.connectors.files.sink import CompactingCommitter
 from millstream.connectors.jdbc.connection import connector
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.file_system import (

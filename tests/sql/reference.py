@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from millstream.connectors.registry import BUILT_IN, find_connector
-from millstream.formats.registry import format_options_by_name
+from millstream.formats.base import format_options_by_name
 from millstream.sql.functions.function import Kind
 from millstream.sql.functions.table import functions
 from millstream.sql.language.statement_grammar import read_statement

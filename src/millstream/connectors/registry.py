@@ -26,7 +26,7 @@ BUILT_IN = {
     "kafka": "millstream.connectors.kafka.table:KafkaConnector",
     "mysql-cdc": "millstream.connectors.cdc.table:MySqlCdcConnector",
     "postgres-cdc": "millstream.connectors.cdc.table:PostgresCdcConnector",
-    "print": "millstream.connectors.print.table:PrintConnector",
+    "print": "millstream.connectors.print_table:PrintConnector",
     "upsert-kafka": "millstream.connectors.kafka.table:UpsertKafkaConnector",
 }
 _registered: dict[str, type[Connector]] = {}

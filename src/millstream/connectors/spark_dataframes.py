@@ -24,8 +24,7 @@ from millstream.connectors.base import (
     SplitAssignment,
     SplitEnumerator,
 )
-from millstream.connectors.files.enumerator import FilePosition
-from millstream.connectors.files.source import FileSource
+from millstream.connectors.files.source import FilePosition, FileSource
 from millstream.formats.arrow_rows import arrow_schema, to_arrow
 from millstream.formats.parquet.files import ParquetColumnarRowInputFormat
 from millstream.operators.functions.context import RuntimeContext

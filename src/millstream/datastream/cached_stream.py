@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.common.watermark_strategy import MIN_WATERMARK, WatermarkStrategy
-from millstream.connectors.values.collecting import DriverSink
-from millstream.connectors.values.collection import CollectionSource
+from millstream.connectors.collection import CollectionSource, DriverSink
 from millstream.graph.transformations import Program, Transformation, UpstreamEdge
 from millstream.operators.functions.user_function import UserFunction
 from millstream.operators.process import ProcessOperator

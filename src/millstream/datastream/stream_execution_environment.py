@@ -30,10 +30,10 @@ from millstream.common.types import Row
 from millstream.common.unsupported import JAVA, missing_function
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.base import Source
+from millstream.connectors.collection import CollectionSource
 from millstream.connectors.files.source import FileSource
 from millstream.connectors.hybrid_source import HybridSource
 from millstream.connectors.spark_source import SparkStreamSource, as_source
-from millstream.connectors.values.collection import CollectionSource
 from millstream.datastream.cached_stream import Cache
 from millstream.datastream.collect import LocalJobClient
 from millstream.datastream.data_stream import DataStream

@@ -12,8 +12,8 @@ from millstream.common.typeinfo import (
     TypeInformation,
 )
 from millstream.connectors.base import Sink, SupportsPreprocessing
-from millstream.connectors.print.console import PrintSink
-from millstream.connectors.values.collecting import DriverSink
+from millstream.connectors.collection import DriverSink
+from millstream.connectors.print_sink import PrintSink
 from millstream.datastream.collect import CloseableIterator, Mailbox
 from millstream.datastream.connected_streams import BroadcastStream
 from millstream.datastream.functions import (

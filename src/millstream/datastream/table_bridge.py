@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.common.configuration import Configuration
 from millstream.common.job_client import JobClient
 from millstream.common.typeinfo import TypeInformation
-from millstream.connectors.values.collecting import DriverSink
+from millstream.connectors.collection import DriverSink
 from millstream.datastream.collect import CloseableIterator, LocalJobClient, Mailbox
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.launch_context import with_last_word

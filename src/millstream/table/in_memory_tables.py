@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millstream.common.errors import TypeMismatchError
 from millstream.common.types import Row
-from millstream.connectors.values.rows import RowsTable, cut
+from millstream.connectors.values import RowsTable, cut
 from millstream.sql import types as t
 from millstream.sql.catalog.tables import CatalogTable, TableColumn
 from millstream.sql.columns.arrow import arrow_type

@@ -6,7 +6,7 @@ from threading import Lock
 from typing import Any, Literal
 
 from millstream.connectors.base import CommitContext, Committer, Sink, SinkWriter
-from millstream.connectors.values.collecting import DriverSink
+from millstream.connectors.collection import DriverSink
 from millstream.operators.functions.context import RuntimeContext
 from millstream.testing.sources import Once
 

@@ -17,7 +17,7 @@ from millstream.checkpoint.snapshot import Snapshot
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError, JobExecutionError, MillstreamError
 from millstream.common.watermark_strategy import MIN_WATERMARK
-from millstream.connectors.values.collecting import DriverSink
+from millstream.connectors.collection import DriverSink
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.functions import ProcessFunction
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment

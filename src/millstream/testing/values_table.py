@@ -11,9 +11,9 @@ import numpy as np
 
 from millstream.common.types import Row, RowKind
 from millstream.connectors.base import SplitAssignment, SplitEnumerator
+from millstream.connectors.collection import DriverSink
 from millstream.connectors.registry import register_connector
-from millstream.connectors.values.collecting import DriverSink
-from millstream.connectors.values.rows import BatchesSource, cut
+from millstream.connectors.values import BatchesSource, cut
 from millstream.operators.sink import Sink
 from millstream.sql.catalog.tables import ColumnKind, TableColumn
 from millstream.sql.columns.batch import Batch

@@ -25,12 +25,12 @@ from hypothesis import strategies as st
 from millstream.common import Encoder
 from millstream.common.errors import InvalidProgramError, LostOutputError, MillstreamError
 from millstream.common.watermark_strategy import MIN_WATERMARK
+from millstream.connectors.collection import DriverSink
 from millstream.connectors.files import sink as file_sink
 from millstream.connectors.files import writer
 from millstream.connectors.files import writer as file_writers
 from millstream.connectors.files.bucket_assigner import BucketContext, python_template
 from millstream.connectors.files.writer import RowWriter, TextWriter
-from millstream.connectors.values.collecting import DriverSink
 from millstream.datastream.connectors.base import CommitContext, SinkWriter
 from millstream.datastream.connectors.file_system import (
     BucketAssigner,

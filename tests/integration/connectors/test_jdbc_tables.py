@@ -16,7 +16,7 @@ import pytest
 
 from millstream.common.errors import MillstreamError
 from millstream.connectors.jdbc.connection import connector
-from millstream.connectors.jdbc.table_source import parts_of
+from millstream.connectors.jdbc.table import parts_of
 from millstream.connectors.lookup_cache import FullCache, PartialCache, Periodic, Timed
 from millstream.datastream.connectors.jdbc import JdbcConnectionOptions
 from millstream.sql.columns.batch import Batch
@@ -170,7 +170,7 @@ def test_jdbc_table_pushes_filters_and_limit_down(sqlite: Database, monkeypatch:
     url, run = sqlite
     run("CREATE TABLE t (id INTEGER, item TEXT)", "INSERT INTO t VALUES (1, 'a'), (2, 'B')")
     asked: list[str] = []
-    from millstream.connectors.jdbc import table_source as jdbc_reading
+    from millstream.connectors.jdbc import table as jdbc_reading
 
     kept = jdbc_reading.TableQuery.text
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.common import Duration, Types, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError, MillstreamError
-from millstream.connectors.files.enumerator import FileEnumerator
+from millstream.connectors.files.source import FileEnumerator
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.file_system import (
     FileEnumeratorProvider,
@@ -32,7 +32,7 @@ from millstream.datastream.connectors.file_system import (
 )
 from millstream.datastream.functions import ProcessFunction
 from millstream.formats import file_format as file_formats
-from millstream.formats import line_reader as lines
+from millstream.formats import file_format as lines
 from millstream.formats.file_access import FileAccess
 from millstream.formats.file_format import FileFormat, FileShare
 from millstream.testing import CollectSink

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.common import Duration, Types, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError
-from millstream.connectors.values.collection import CollectionSource
+from millstream.connectors.collection import CollectionSource
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.datastream.connectors.datagen import DataGeneratorSource

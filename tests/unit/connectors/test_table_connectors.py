@@ -13,7 +13,7 @@ import pytest
 
 from millstream.common import Row, RowKind
 from millstream.common.errors import MillstreamError
-from millstream.connectors.values.rows import BatchesSource, cut
+from millstream.connectors.values import BatchesSource, cut
 from millstream.sql.connectors import Connector, TableContext, TableSource
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import Expression

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from millstream.formats.base import Malformed
-from millstream.formats.registry import made_message_format
+from millstream.formats.base import Malformed, made_message_format
 from millstream.sql.columns.batch import Batch
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field

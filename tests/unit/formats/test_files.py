@@ -40,7 +40,7 @@ from millstream.datastream.formats.json import (
 from millstream.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
 from millstream.formats import arrow_rows as arrow_files
 from millstream.formats import file_format as file_formats
-from millstream.formats import line_reader as lines
+from millstream.formats import file_format as lines
 from millstream.formats.csv.dialect import CsvDialect, cut_behind_record
 from millstream.formats.file_format import FileFormat
 from millstream.table import DataTypes

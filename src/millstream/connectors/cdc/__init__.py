@@ -8,7 +8,7 @@ from millstream.connectors.cdc.changes import (
 )
 from millstream.connectors.cdc.mysql.source import MySqlSource, MySqlSourceBuilder
 from millstream.connectors.cdc.postgres.source import PostgresSource, PostgresSourceBuilder
-from millstream.connectors.cdc.settings import StartupOptions
+from millstream.connectors.cdc.source import StartupOptions
 
 __all__ = [
     "Change",

@@ -12,11 +12,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from millstream.common.errors import IncurableError, InvalidProgramError, MillstreamError
 from millstream.connectors.base import SplitAssignment, SplitEnumerator
-from millstream.connectors.cdc.chunk_readers import ChunkReaders, Desk
 from millstream.connectors.cdc.incremental_snapshot import Key, ReadChunk, Snapshotting
-from millstream.connectors.cdc.log_reader import LogPiece, LogThread
-from millstream.connectors.cdc.settings import SNAPSHOT, CaptureSettings
-from millstream.connectors.cdc.source import CaptureShare
+from millstream.connectors.cdc.readers import ChunkReaders, Desk, LogPiece, LogThread
+from millstream.connectors.cdc.source import SNAPSHOT, CaptureSettings, CaptureShare
 
 __all__ = ["CaptureEnumerator", "CapturedTable", "check_keys"]
 

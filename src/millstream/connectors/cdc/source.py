@@ -1,21 +1,229 @@
-"""The Source that all databases share."""
+"""The CDC source that all databases share: its settings, startup options, reader and builder."""
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
+from millstream.common.errors import InvalidProgramError
 from millstream.connectors.base import Source, SourceReader, SplitRange
 from millstream.connectors.cdc.changes import (
     BatchDeserializationSchema,
     Change,
     DebeziumDeserializationSchema,
+    RowDeserializationSchema,
 )
-from millstream.connectors.cdc.settings import SNAPSHOT, CaptureSettings
 
-__all__ = ["CaptureShare", "CaptureSource"]
+__all__ = [
+    "CaptureBuilder",
+    "CaptureSettings",
+    "CaptureShare",
+    "CaptureSource",
+    "StartupOptions",
+    "check_named",
+    "is_wanted",
+]
+
+INITIAL, LATEST, OFFSET, COMMITTED, SNAPSHOT = (
+    "initial",
+    "latest-offset",
+    "specific-offset",
+    "committed-offset",
+    "snapshot",
+)
+
+
+@dataclass(frozen=True)
+class StartupOptions:
+    """Where a job without a checkpoint starts.
+
+    Example:
+        >>> StartupOptions.specific_offset("0/1528C90").offset
+        '0/1528C90'
+    """
+
+    mode: str
+    offset: Any = None
+
+    @staticmethod
+    def initial() -> StartupOptions:
+        """Read a snapshot of the tables, then the log from that point."""
+        return StartupOptions(INITIAL)
+
+    @staticmethod
+    def latest() -> StartupOptions:
+        """Read only changes committed from now on."""
+        return StartupOptions(LATEST)
+
+    @staticmethod
+    def snapshot() -> StartupOptions:
+        """Read a snapshot of the tables, and finish."""
+        return StartupOptions(SNAPSHOT)
+
+    @staticmethod
+    def committed_offset() -> StartupOptions:
+        """Read the log from the confirmed offset of the slot: PostgreSQL only."""
+        return StartupOptions(COMMITTED)
+
+    @staticmethod
+    def specific_offset(offset: str, position: int | None = None) -> StartupOptions:
+        """Read the log from an offset.
+
+        Args:
+            offset: PostgreSQL's LSN as in `0/1528C90`; for MariaDB and MySQL the binlog file, or the executed GTIDs
+                as in `0-1-270`.
+            position: for MariaDB and MySQL, the position in that file.
+        """
+        if not offset:
+            raise InvalidProgramError("StartupOptions.specific_offset takes a log offset, for example '0/1528C90'.")
+        return StartupOptions(OFFSET, offset if position is None else (offset, position))
+
+    @property
+    def reads_tables(self) -> bool:
+        """Whether a snapshot of the tables is read."""
+        return self.mode in (INITIAL, SNAPSHOT)
+
+
+def is_wanted(table: str, patterns: Iterable[str]) -> bool:
+    """Return whether a list of names and patterns contains a table."""
+    return any(table == p or _matches(p, table) for p in patterns)
+
+
+def _matches(pattern: str, table: str) -> bool:
+    try:
+        return re.fullmatch(pattern, table) is not None
+    except re.error:
+        # An invalid pattern is a name.
+        return False
+
+
+def _is_name(pattern: str) -> bool:
+    """Return whether a pattern can only be a name: it has no special characters, or is no valid pattern."""
+    try:
+        re.compile(pattern)
+    except re.error:
+        return True
+    return not re.search(r"[\\*+?\[\](){}|^]", pattern)
+
+
+def check_named(patterns: Iterable[str], found: Collection[str], server: str, inside: str) -> None:
+    """Refuse a list that names a table that does not exist.
+
+    Args:
+        server: the server's name for the error.
+        inside: the qualifier of a table and an example.
+    """
+    for pattern in patterns:
+        if not any(is_wanted(table, (pattern,)) for table in found) and _is_name(pattern):
+            raise InvalidProgramError(
+                f"{server} has no table {pattern!r}: name tables with their {inside}, and see that the user may see it."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptureSettings:
+    """What a source captures, and how.
+
+    Attributes:
+        database: address and credentials.
+        chunk_rows: maximum rows per chunk.
+        threads: number of chunks read concurrently.
+    """
+
+    database: Any
+    tables: tuple[str, ...] = ()
+    schema: DebeziumDeserializationSchema = field(default_factory=RowDeserializationSchema)
+    startup: StartupOptions = field(default_factory=StartupOptions.initial)
+    chunk_rows: int = 8096
+    threads: int = 2
+    heartbeat_seconds: float = 30.0
+    discovery_seconds: float = 30.0
+
+
+S = TypeVar("S", bound=CaptureSettings)
+
+
+class CaptureBuilder(Generic[S]):
+    """Options that the builders of all change data capture sources share."""
+
+    # The source's name, and an example of a table name.
+    _source: ClassVar[str]
+    _example: ClassVar[str]
+
+    def __init__(self, settings: S) -> None:
+        self._settings = settings
+
+    def _with(self, **changes: Any) -> Self:
+        self._settings = replace(self._settings, **changes)
+        return self
+
+    def _at(self, **changes: Any) -> Self:
+        return self._with(database=replace(self._settings.database, **changes))
+
+    def hostname(self, hostname: str) -> Self:
+        """Set the server's host name, or the path of a Unix socket. Default: localhost."""
+        return self._at(host=hostname)
+
+    def port(self, port: int) -> Self:
+        """Set the port. Default: 5432 for PostgreSQL, 3306 for MariaDB and MySQL."""
+        return self._at(port=port)
+
+    def username(self, username: str) -> Self:
+        """Set the user, who must be allowed to read the tables and the log."""
+        return self._at(user=username)
+
+    def password(self, password: str) -> Self:
+        """Set the password."""
+        return self._at(password=password)
+
+    def connect_timeout(self, seconds: int) -> Self:
+        """Set the connection timeout. Default: 10 s."""
+        return self._at(timeout=seconds)
+
+    def table_list(self, *tables: str) -> Self:
+        """Set the tables by qualified names or regular expressions, which later tables may match too."""
+        return self._with(tables=tables)
+
+    def deserializer(self, schema: DebeziumDeserializationSchema) -> Self:
+        """Set how changes become records. Default: RowDeserializationSchema()."""
+        return self._with(schema=schema)
+
+    def startup_options(self, options: StartupOptions) -> Self:
+        """Set where a job without a checkpoint starts. Default: StartupOptions.initial()."""
+        return self._with(startup=options)
+
+    def split_size(self, rows: int) -> Self:
+        """Set the maximum rows per chunk. Default: 8096."""
+        return self._with(chunk_rows=rows)
+
+    def snapshot_parallelism(self, connections: int) -> Self:
+        """Set how many chunks are read concurrently. Default: 2."""
+        return self._with(threads=connections)
+
+    def heartbeat_interval(self, seconds: float) -> Self:
+        """Set how often checkpoints record the log's progress while tables have no changes. Default: 30 s."""
+        return self._with(heartbeat_seconds=seconds)
+
+    def discovery_interval(self, seconds: float) -> Self:
+        """Set how often to look for new tables. Default: 30 s."""
+        return self._with(discovery_seconds=seconds)
+
+    def _checked(self, **needed: str) -> S:
+        """Return the settings; refuse them if a required one is missing."""
+        settings = self._settings
+        for what, value in {**needed, "username": settings.database.user}.items():
+            if not value:
+                raise InvalidProgramError(f"{self._source}: call {what}(...).")
+        if not settings.tables:
+            raise InvalidProgramError(f"{self._source}: name the tables with table_list('{self._example}', ...).")
+        if settings.chunk_rows < 1 or settings.threads < 1:
+            raise InvalidProgramError(f"{self._source}: split_size and snapshot_parallelism must be at least 1.")
+        return settings
+
 
 _BATCH = 2048
 _LOG, _TABLES = "log", "tables"

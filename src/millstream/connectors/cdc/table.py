@@ -21,7 +21,7 @@ from millstream.connectors.cdc.changes import (
     BatchDeserializationSchema,
     Change,
 )
-from millstream.connectors.cdc.settings import CaptureBuilder
+from millstream.connectors.cdc.source import CaptureBuilder
 from millstream.connectors.jdbc.dialect import read_values
 from millstream.formats.options import Options
 from millstream.sql.columns import batch as kinds

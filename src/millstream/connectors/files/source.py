@@ -1,22 +1,219 @@
-"""FileSource: reads a static set of files, or monitors a directory."""
+"""The split enumerator of FileSource, on the driver.
+
+Splits are numbered in the order of discovery. Subtask n modulo the parallelism reads split n; a subtask reads one split
+after another. Splits are finite, and each has its own watermarks.
+"""
 
 from __future__ import annotations
 
+import logging
+import math
 import os
+import re
+from collections import deque
 from collections.abc import Collection, Iterator
 from copy import copy
 from dataclasses import field, replace
-from typing import Any
+from hashlib import blake2b
+from typing import Any, NamedTuple
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.fast_dataclass import record
+from millstream.common.tags import tagged
 from millstream.common.time import Duration
-from millstream.connectors.base import Source, SourceReader, SplitEnumerator
-from millstream.connectors.files.enumerator import FileEnumerator, check_paths, position_of
-from millstream.formats.file_access import FileAccess, clean_path
-from millstream.formats.file_format import BulkFormat, FileFormat, FileShare, StreamFormat
+from millstream.connectors.base import (
+    Source,
+    SourceReader,
+    SplitAssignment,
+    SplitEnumerator,
+    SplitRange,
+    split_interval,
+)
+from millstream.formats.file_access import FileAccess, FoundFile, clean_path
+from millstream.formats.file_format import BulkFormat, Extent, FileFormat, FileShare, StreamFormat
 
 __all__ = ["FileEnumeratorProvider", "FileSource", "FileSourceBuilder", "FileSplitAssignerProvider"]
+
+log = logging.getLogger("millstream")
+
+# Bytes of the digest of a path: a collision among a million files has a probability of 1 in 30 million.
+_DIGEST = 8
+_NUMBERS = re.compile(r"(\d+)", re.ASCII)
+
+
+@tagged("file-split")
+class FileSplit(NamedTuple):
+    """The rest of a split."""
+
+    path: str
+    at: int
+    end: int
+    size: int
+    density: float
+
+
+@tagged("file-position")
+class FilePosition(NamedTuple):
+    """The position of a FileSource in a checkpoint.
+
+    Attributes:
+        next_split: the number of the next split.
+        left: the unfinished splits.
+        known: the concatenated digests of discovered files.
+    """
+
+    next_split: int
+    left: dict[int, FileSplit]
+    known: bytes
+
+
+def check_paths(access: FileAccess, paths: tuple[str, ...]) -> None:
+    """Raise if a path does not exist."""
+    for path in paths:
+        try:
+            next(access.find(path), None)
+        except FileNotFoundError:
+            raise InvalidProgramError(
+                f"FileSource: there is no file or directory {path}; the driver and all workers must see it."
+            ) from None
+
+
+class FileEnumerator(SplitEnumerator):
+    """Assigns ranges of files.
+
+    Args:
+        paths: files, or directories to read recursively.
+        interval: seconds between two listings; None for one listing at the start.
+        splits_files: whether several subtasks may read a file.
+    """
+
+    def __init__(
+        self,
+        access: FileAccess,
+        file_format: FileFormat,
+        paths: tuple[str, ...],
+        interval: float | None,
+        splits_files: bool,
+        parallelism: int,
+        restored: FilePosition | None,
+    ) -> None:
+        self._access = access
+        self._format = file_format
+        self._paths = paths
+        self._interval = interval
+        self._splits_files = splits_files
+        self._parallelism = parallelism
+        self._queues: list[deque[int]] = [deque() for _ in range(parallelism)]
+        self._left: dict[int, FileSplit] = {}
+        self._next_split = 0
+        self._known: set[bytes] = set()
+        self._packed: bytes | None = None
+        self._due = -math.inf
+        if restored is None:
+            check_paths(access, paths)
+        else:
+            self._restore(restored)
+        if interval is None and restored is None:
+            self._search()
+
+    def _restore(self, position: FilePosition) -> None:
+        self._next_split = position.next_split
+        self._left = dict(position.left)
+        known = position.known
+        self._known = {known[i : i + _DIGEST] for i in range(0, len(known), _DIGEST)}
+        for split in sorted(self._left):
+            self._queues[split % self._parallelism].append(split)
+
+    # --- discovery
+
+    def _search(self) -> None:
+        """Discover new files."""
+        try:
+            found = {_digest(file.path): file for path in self._paths for file in self._access.find(path)}
+        except OSError as e:
+            if self._interval is None:
+                raise
+            log.warning("FileSource: listing files failed, will retry: %s.", e)
+            return
+        new = [file for digest, file in found.items() if digest not in self._known]
+        if self._interval is not None and (new or len(found) < len(self._known)):
+            # Deleted files are dropped, so the digests are bounded by the existing files.
+            self._known = set(found)
+            self._packed = None
+        for file in sorted(new, key=self._order):
+            self._add(file)
+
+    def _order(self, file: FoundFile) -> tuple[float, list[str | int]]:
+        """Order a static set by name, part-2 before part-10, and monitored files by modification time."""
+        parts: list[str | int] = [int(p) if i % 2 else p for i, p in enumerate(_NUMBERS.split(file.path))]
+        return (0.0 if self._interval is None else file.modified, parts)
+
+    def _add(self, file: FoundFile) -> None:
+        if not file.size:
+            return
+        extent = self._format.measure(self._access, file)
+        for start, end in split_interval(0, extent.units, self._parts(extent)):
+            if start < end:
+                self._left[self._next_split] = FileSplit(file.path, start, end, file.size, extent.density)
+                self._queues[self._next_split % self._parallelism].append(self._next_split)
+                self._next_split += 1
+
+    def _parts(self, extent: Extent) -> int:
+        if not self._splits_files:
+            return 1
+        even = -(-extent.units // self._parallelism)
+        return max(extent.units // min(max(even, extent.least), extent.most), 1)
+
+    # --- assignment
+
+    def poll(self, budget: int, now: float) -> SplitAssignment:
+        if self._interval is not None and now >= self._due:
+            self._search()
+            self._due = now + self._interval
+        shares: dict[int, list[SplitRange]] = {}
+        for subtask, queue in enumerate(self._queues):
+            if queue:
+                shares[subtask] = self._take(queue, budget)
+        return SplitAssignment(shares, limited=bool(self._left))
+
+    def _take(self, queue: deque[int], budget: float) -> list[SplitRange]:
+        """Return ranges of about `budget` records from a subtask's splits."""
+        shares: list[SplitRange] = []
+        while queue and budget > 0:
+            number = queue[0]
+            split = self._left[number]
+            to = min(split.at + max(int(budget / split.density), 1), split.end)
+            if to < split.end:
+                to = self._format.cut(self._access, split.path, split.at, to, split.end)
+            budget -= (to - split.at) * split.density
+            shares.append(FileShare(number, split.path, split.at, to, split.size, to == split.end))
+            if to == split.end:
+                queue.popleft()
+                del self._left[number]
+            else:
+                self._left[number] = split._replace(at=to)
+        return shares
+
+    def is_finished(self) -> bool:
+        return self._interval is None and not self._left
+
+    def next_poll(self, now: float) -> float:
+        return now if self._left else max(self._due, now)
+
+    def snapshot(self) -> FilePosition:
+        if self._packed is None:
+            self._packed = b"".join(sorted(self._known))
+        return FilePosition(self._next_split, dict(self._left), self._packed)
+
+
+def _digest(path: str) -> bytes:
+    return blake2b(path.encode(errors="surrogateescape"), digest_size=_DIGEST).digest()
+
+
+def position_of(snapshot: Any) -> FilePosition | None:
+    """Return the position of a snapshot, or None."""
+    assert snapshot is None or isinstance(snapshot, FilePosition)
+    return snapshot
 
 
 @record

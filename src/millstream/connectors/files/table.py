@@ -16,7 +16,15 @@ from millstream.connectors.base import Source
 from millstream.connectors.files.partition_commit import PARTITION_COMMIT_OPTIONS, partition_commits
 from millstream.connectors.files.source import FileSource
 from millstream.connectors.files.table_writer import table_file_sink
-from millstream.formats.base import FileTableFormat, MessageFormat, TableFormat
+from millstream.formats.base import (
+    FileTableFormat,
+    MessageFormat,
+    TableFormat,
+    comparisons_of,
+    format_options,
+    made_format,
+    without_other_formats,
+)
 from millstream.formats.file_access import FileAccess, FoundFile
 from millstream.formats.file_format import (
     BulkFormat,
@@ -25,8 +33,6 @@ from millstream.formats.file_format import (
     FileShare,
 )
 from millstream.formats.options import Options
-from millstream.formats.predicates import comparisons_of
-from millstream.formats.registry import format_options, made_format, without_other_formats
 from millstream.formats.texts import parser
 from millstream.operators.sink import Sink
 from millstream.sql.columns.arrow import arrow_type

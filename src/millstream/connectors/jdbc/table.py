@@ -1,26 +1,325 @@
-"""The connector `jdbc`: tables of PostgreSQL, MySQL, MariaDB and SQLite, read, written and looked up."""
+"""Reads tables of databases as batches: whole, or in parts by a column."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, suppress
 from typing import Any
 
-from millstream.connectors.base import Source
-from millstream.connectors.jdbc.connection import JdbcConnectionOptions, connector
-from millstream.connectors.jdbc.dialect import Dialect
+from millstream.common.errors import MillstreamError
+from millstream.common.fast_dataclass import record
+from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator, SplitRange
+from millstream.connectors.jdbc.connection import Connection, JdbcConnectionOptions, connector, is_mistake
+from millstream.connectors.jdbc.dialect import Dialect, read_values
 from millstream.connectors.jdbc.lookup import JdbcLookup
-from millstream.connectors.jdbc.table_sink import JdbcTableSink, TableWrite
-from millstream.connectors.jdbc.table_source import JdbcTableSource, Part, TableQuery, parts_of
 from millstream.connectors.lookup_cache import LOOKUP_OPTIONS, cached_lookup
+from millstream.formats.base import Comparison, comparisons_of
 from millstream.formats.options import Options
-from millstream.formats.predicates import Comparison, comparisons_of
-from millstream.operators.sink import Sink
+from millstream.operators.diagnostics.failures import shorten
+from millstream.operators.functions.context import RuntimeContext
+from millstream.operators.sink import CommitContext, Committer, Sink, SinkWriter
 from millstream.sql import types as t
-from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.batch import INSERT, UPDATE_AFTER, Batch
+from millstream.sql.columns.value_conversion import to_column, to_python
 from millstream.sql.connectors import Connector, LookupSource, TableContext, TableSink, TableSource
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression
 from millstream.sql.schema import INSERTS, UPSERTS, Field
+
+_FETCH_ROWS = 4096
+_TRIES = 4
+_READ_PAUSE_SECONDS = 0.5
+
+# A part of a table: the first and the last value of its column; None for all rows.
+Part = tuple[int, int] | None
+
+
+@record
+class TableQuery:
+    """What is read of a table.
+
+    Attributes:
+        connect: returns a connection.
+        dialect: of its database.
+        table: its name.
+        fields: the columns that are read.
+        tests: rows that fail one need not be read.
+        limit: so many rows are enough; None for all.
+        column: by which it is read in parts; None for at once.
+        order: columns that tell rows apart, so that they come in the same order when they are read again.
+        zone: the session's time zone.
+    """
+
+    connect: Callable[[], Connection]
+    dialect: Dialect
+    table: str
+    fields: tuple[Field, ...]
+    tests: tuple[Comparison, ...]
+    limit: int | None
+    column: str | None
+    order: tuple[str, ...]
+    zone: str
+
+    def text(self, part: Part) -> tuple[str, list[Any]]:
+        """Return the statement that reads a part, and its parameters."""
+        dialect = self.dialect
+        conditions = [f"{dialect.quoted(t.name)} {t.operator} {dialect.place}" for t in self.tests]
+        values = [t.value for t in self.tests]
+        if part is not None:
+            assert self.column is not None
+            conditions.append(f"{dialect.quoted(self.column)} BETWEEN {dialect.place} AND {dialect.place}")
+            values += part
+        text = dialect.selected(self.table, [f.name for f in self.fields])
+        if conditions:
+            text += f" WHERE {' AND '.join(conditions)}"
+        if self.order:
+            text += f" ORDER BY {', '.join(map(dialect.quoted, self.order))}"
+        if self.limit is not None:
+            text += f" LIMIT {self.limit}"
+        return text, values
+
+    def batch(self, rows: Sequence[Sequence[Any]]) -> Batch:
+        """Return rows of the driver as columns."""
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(self.fields)
+        arrays = [
+            to_column(read_values(c, f.name, f.type, self.zone), f.type, self.zone)
+            for c, f in zip(columns, self.fields, strict=False)
+        ]
+        return Batch(arrays, None, len(rows))
+
+
+def parts_of(low: int, high: int, count: int) -> list[Part]:
+    """Return where to cut an interval, both ends included, into so many parts, as Flink does.
+
+    Example:
+        >>> parts_of(0, 9, 3)
+        [(0, 3), (4, 6), (7, 9)]
+    """
+    total = high - low + 1
+    count = min(count, total)
+    size = -(-total // count)
+    large = total - (size - 1) * count
+    found: list[Part] = []
+    start = low
+    for i in range(count):
+        end = start + size - 1 - (0 if i < large else 1)
+        found.append((start, end))
+        start = end + 1
+    return found
+
+
+class _Enumerator(SplitEnumerator):
+    """Deals the parts out, each once."""
+
+    def __init__(self, parts: Sequence[Part], parallelism: int, at: int) -> None:
+        self._parts = parts
+        self._parallelism = parallelism
+        self._at = at
+
+    def poll(self, budget: int, now: float) -> SplitAssignment:
+        taken = self._parts[self._at : self._at + self._parallelism]
+        self._at += len(taken)
+        return SplitAssignment({i: [(part,)] for i, part in enumerate(taken)}, limited=self._at < len(self._parts))
+
+    def is_finished(self) -> bool:
+        return self._at >= len(self._parts)
+
+    def snapshot(self) -> int:
+        return self._at
+
+
+class _Reader(SourceReader):
+    def __init__(self, query: TableQuery, fetch: int) -> None:
+        self._query = query
+        self._fetch = fetch or _FETCH_ROWS
+
+    def read(self, share: SplitRange) -> Iterator[Collection[Any]]:
+        return self.rest(share, 0)
+
+    def rest(self, share: SplitRange, read: int) -> Iterator[Collection[Any]]:
+        """Yield batches behind the first; when the connection is lost, go on over a new one."""
+        (part,) = share
+        for attempt in range(_TRIES):
+            try:
+                for number, batch in enumerate(self._batches(part)):
+                    if number >= read:
+                        read += 1
+                        yield [batch]
+                return
+            except MillstreamError:
+                raise
+            except Exception as e:
+                if is_mistake(e) or attempt == _TRIES - 1:
+                    said = str(e).strip().partition("\n")[0].rstrip(".")
+                    raise MillstreamError(f"JDBC: table {self._query.table!r} cannot be read: {said}.") from e
+                time.sleep(_READ_PAUSE_SECONDS * attempt)
+
+    def _batches(self, part: Part) -> Iterator[Batch]:
+        query = self._query
+        text, values = query.text(part)
+        with closing(query.connect()) as connection, closing(_streaming(connection, query.dialect)) as cursor:
+            cursor.execute(text, values)
+            while rows := cursor.fetchmany(self._fetch):
+                yield query.batch(rows)
+
+
+def _streaming(connection: Connection, dialect: Dialect) -> Any:
+    """Return a cursor that does not fetch all rows at once."""
+    if dialect.name == "postgresql":
+        return connection.cursor(name="millstream")
+    if dialect.name == "mysql":
+        from pymysql.cursors import SSCursor
+
+        return connection.cursor(SSCursor)
+    return connection.cursor()
+
+
+class JdbcTableSource(Source[Batch]):
+    """Reads a table once."""
+
+    def __init__(self, query: TableQuery, parts: Sequence[Part], fetch: int) -> None:
+        self._query = query
+        self._parts = list(parts)
+        self._fetch = fetch
+        self.name = f"jdbc-{query.table}"
+
+    @property
+    def is_bounded(self) -> bool:
+        return True
+
+    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+        return _Enumerator(self._parts, parallelism, restored or 0)
+
+    def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
+        return _Reader(self._query, self._fetch)
+
+
+_WRITE_PAUSE_SECONDS = 1.0
+
+
+@record
+class TableWrite:
+    """What is written, and how.
+
+    Attributes:
+        connect: returns a connection.
+        dialect: of its database.
+        table: its name.
+        fields: the columns of rows.
+        keys: the primary key; without one rows are only added.
+        rows: so many are written at once.
+        seconds: for so long they wait at most.
+        tries: how often a batch that fails is tried again.
+        zone: the session's time zone.
+    """
+
+    connect: Callable[[], Connection]
+    dialect: Dialect
+    table: str
+    fields: tuple[Field, ...]
+    keys: tuple[str, ...]
+    rows: int
+    seconds: float
+    tries: int
+    zone: str
+
+
+class _Writer(SinkWriter):
+    """At least once: by the end of an epoch all of it is in the database, and comes again if the epoch does."""
+
+    keeps_values = False
+
+    def __init__(self, write: TableWrite) -> None:
+        self._write = write
+        names = [f.name for f in write.fields]
+        dialect = write.dialect
+        self._keys = [names.index(k) for k in write.keys]
+        self._put = (
+            dialect.upserted(write.table, names, write.keys) if write.keys else dialect.inserted(write.table, names)
+        )
+        self._delete = dialect.deleted(write.table, write.keys) if write.keys else ""
+        self._convert = [dialect.writer(f.type) for f in write.fields]
+        # Of a table with a key, the last row of each: None is one that goes. Else rows by their number.
+        self._waiting: dict[Any, tuple[bool, Sequence[Any]]] = {}
+        self._since = 0.0
+        self._connection: Connection = None
+
+    def begin(self, transaction: str) -> None:
+        # Of an epoch that did not get to its end.
+        self._waiting.clear()
+
+    def write(self, value: Batch) -> None:
+        columns = []
+        for column, field, convert in zip(value.columns, self._write.fields, self._convert, strict=True):
+            values = to_python(column, field.type, self._write.zone)
+            columns.append(values if convert is None else [None if v is None else convert(v) for v in values])
+        most, limit = self._write.rows or len(value) + 1, self._write.seconds
+        for kind, row in zip(value.all_kinds().tolist(), zip(*columns, strict=True), strict=True):
+            if not self._waiting:
+                self._since = time.monotonic()
+            key = tuple(row[k] for k in self._keys) if self._keys else len(self._waiting)
+            self._waiting[key] = (kind in (INSERT, UPDATE_AFTER), row)
+            if len(self._waiting) >= most:
+                self._flush()
+        if self._waiting and limit and time.monotonic() - self._since >= limit:
+            self._flush()
+
+    def prepare_commit(self, flush: bool) -> None:
+        self._flush()
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(Exception):
+                connection.close()
+
+    def _flush(self) -> None:
+        """Write what waits, again over a new connection when that fails."""
+        if not self._waiting:
+            return
+        put = [row for is_there, row in self._waiting.values() if is_there]
+        gone = [[row[k] for k in self._keys] for is_there, row in self._waiting.values() if not is_there]
+        for attempt in range(self._write.tries + 1):
+            try:
+                self._run(put, gone)
+                break
+            except Exception as e:
+                self.close()
+                if attempt == self._write.tries or is_mistake(e):
+                    first, said = shorten((put or gone)[0]), str(e).strip().partition("\n")[0].rstrip(".")
+                    raise MillstreamError(
+                        f"JDBC: {len(put) + len(gone)} rows for table {self._write.table!r}, the first of them "
+                        f"{first}, could not be written: {said}."
+                    ) from e
+                time.sleep(_WRITE_PAUSE_SECONDS * attempt)
+        self._waiting.clear()
+
+    def _run(self, put: list[Sequence[Any]], gone: list[list[Any]]) -> None:
+        if self._connection is None:
+            self._connection = self._write.connect()
+        with closing(self._connection.cursor()) as cursor:
+            if gone:
+                cursor.executemany(self._delete, gone)
+            if put:
+                cursor.executemany(self._put, put)
+        self._connection.commit()
+
+
+class JdbcTableSink(Sink[Batch]):
+    """Writes rows to a table."""
+
+    name = "jdbc"
+
+    def __init__(self, write: TableWrite) -> None:
+        self._write = write
+
+    def create_writer(self, context: RuntimeContext) -> SinkWriter:
+        return _Writer(self._write)
+
+    def create_committer(self, context: CommitContext) -> Committer | None:
+        return None
+
 
 _PARTITION = tuple(f"scan.partition.{o}" for o in ("column", "num", "lower-bound", "upper-bound"))
 

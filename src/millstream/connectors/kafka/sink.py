@@ -1,11 +1,13 @@
-"""KafkaSink: writes records to topics, exactly once with transactions."""
+"""The writers of KafkaSink, with a transaction per checkpoint."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import replace
 from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.connectors.base import (
     CommitContext,
@@ -16,17 +18,221 @@ from millstream.connectors.base import (
     StreamTransformer,
     SupportsPreprocessing,
 )
-from millstream.connectors.kafka.client import TIMEOUT, Admin, KafkaFailure, client_settings, library
-from millstream.connectors.kafka.producer import KafkaCommitter
+from millstream.connectors.kafka.client import (
+    TIMEOUT,
+    Admin,
+    KafkaFailure,
+    RefusedRecordError,
+    client_settings,
+    is_of_record,
+    library,
+    reason,
+)
+from millstream.connectors.kafka.producer import KafkaCommitter, KafkaProducer, Transaction, Transactions
 from millstream.connectors.kafka.serialization import (
     KafkaBatchSerializationSchema,
     KafkaRecordSerializationSchema,
+    Produced,
+    SinkPlace,
 )
 from millstream.connectors.kafka.settings import SinkSettings
-from millstream.connectors.kafka.writer import KafkaBatchWriter, KafkaWriter
 from millstream.operators.functions.context import RuntimeContext
 
 __all__ = ["KafkaSink", "KafkaSinkBuilder"]
+
+# The last millisecond of the year 9999; later timestamps mean the end of an unbounded window.
+_LAST_TIME = 253_402_300_799_999
+
+
+class KafkaWriter(SinkWriter):
+    """Writes records in a transaction, which is open from the first record to the checkpoint."""
+
+    keeps_values = False
+
+    def __init__(self, settings: SinkSettings, checkpoints: bool) -> None:
+        self.takes_timestamps = settings.stamps
+        self._settings = settings
+        self._checkpoints = checkpoints
+        self._transactions = Transactions(settings)
+        self._name = ""
+        # Writes a record; begins a transaction if none is open.
+        self._produce: Callable[..., None] = self._produce_first
+        self._plain: KafkaProducer | None = None
+        self._open: KafkaProducer | None = None
+        # The transaction that is open after a successful epoch.
+        self._carried: str | None = None
+        self._in_epoch = False
+        self._open_name: str | None = None
+        # Producers of prepared transactions. A closed client aborts, so they stay open until the commit.
+        self._prepared: list[KafkaProducer] = []
+        self._refused: type[Exception] = library().KafkaException
+        schema = settings.schema
+        assert schema is not None
+        if isinstance(schema, KafkaRecordSerializationSchema):
+            self._topic, self._selector = schema.topic, schema.selector
+            self._key = None if schema.key is None else schema.key.serialize
+            self._value = schema.value.serialize
+
+    def begin(self, transaction: str) -> None:
+        if self._in_epoch:
+            # The previous epoch failed: discard its records.
+            self._abort()
+        self._name, self._in_epoch = transaction, True
+
+    def write(self, value: Value) -> None:
+        self.write_at(value, None)
+
+    def write_at(self, value: Value, timestamp: int | None) -> None:
+        selector, key = self._selector, self._key
+        topic = self._topic if selector is None else selector(value)
+        # As in Flink, timestamps before 1970 count as none; so do those after 9999, which brokers reject.
+        # The client takes 0 as "now", so 1 replaces it.
+        stamp = (timestamp or 1) if timestamp is not None and 0 <= timestamp <= _LAST_TIME else 0
+        try:
+            self._produce(topic, self._value(value), None if key is None else key(value), -1, None, None, stamp)
+        except BufferError:
+            about = (topic, self._value(value), None if key is None else key(value))
+            self._produce_blocking(*about, timestamp=stamp)
+        except self._refused as e:
+            size = len(self._value(value)) + (0 if key is None else len(key(value) or b""))
+            kind = RefusedRecordError if is_of_record(e.args[0]) else KafkaFailure
+            raise kind(
+                f"KafkaSink: a record of {size:,} bytes for topic {topic!r} cannot be written: {reason(e)}. If it "
+                "is too large, set_property('message.max.bytes', ...), and the topic's max.message.bytes."
+            ) from e
+
+    def _produce_first(self, *message: Any, **more: Any) -> None:
+        """Open a producer, and write the first record."""
+        self._produce = self._producer().produce
+        self._produce(*message, **more)
+
+    def _produce_blocking(self, *message: Any, **more: Any) -> None:
+        """Wait for space in the client's full buffer, and write."""
+        assert self._open is not None
+        while True:
+            self._open.poll(0.05)
+            try:
+                return self._produce(*message, **more)
+            except BufferError:
+                continue
+
+    def _producer(self) -> KafkaProducer:
+        if not self._settings.is_transactional:
+            if self._plain is None:
+                self._plain = KafkaProducer(self._settings.client())
+            self._open = self._plain
+            return self._plain
+        self._open = self._transactions.begin(self._name)
+        self._open_name = self._name
+        return self._open
+
+    def prepare_commit(self, flush: bool) -> Transaction | None:
+        self._in_epoch = False
+        if self._open is None:
+            return None
+        if not self._settings.is_transactional:
+            if self._settings.guarantee is DeliveryGuarantee.AT_LEAST_ONCE:
+                self._open.flush()
+            else:
+                self._open.poll()
+            return None
+        # Without checkpoints the transaction ends with the epoch: the next epoch may be far away.
+        if self._checkpoints and not flush:
+            self._carried = self._open_name
+            self._open.poll()
+            return None
+        transaction = self._open.prepared()
+        # Earlier transactions are committed, or their checkpoint has failed and the job restarts.
+        self._prepared = [*self._prepared[-8:], self._open]
+        self._clear_open()
+        self._carried = None
+        return transaction
+
+    def _clear_open(self) -> None:
+        self._open = self._open_name = None
+        self._produce = self._produce_first
+
+    def carry(self) -> str | None:
+        return self._carried
+
+    def restore(self, carried: str | None) -> None:
+        if carried is not None and carried != self._carried:
+            raise KafkaFailure(
+                f"KafkaSink: transaction {carried} is open in a process that has ended: the job "
+                "restores its checkpoint."
+            )
+        if carried is None and self._open is not None and self._settings.is_transactional:
+            self._abort()
+
+    def _abort(self) -> None:
+        self._in_epoch = False
+        lost, self._carried = self._carried, None
+        if self._open is not None and self._settings.is_transactional:
+            self._open.abort()
+            self._clear_open()
+            if lost is not None:
+                raise KafkaFailure(
+                    f"KafkaSink: transaction {lost} contains records of a failed epoch: the job restores its "
+                    "checkpoint."
+                )
+
+    def close(self) -> None:
+        if self._plain is not None:
+            self._plain.flush()
+        elif self._open is not None:
+            self._open.abort()
+        self._prepared.clear()
+
+
+class KafkaBatchWriter(KafkaWriter):
+    """Writes batches of rows; messages have their own timestamps."""
+
+    def __init__(
+        self, settings: SinkSettings, checkpoints: bool, schema: KafkaBatchSerializationSchema, subtask: int
+    ) -> None:
+        super().__init__(replace(settings, stamps=False), checkpoints)
+        self._schema = schema
+        self._place = SinkPlace(subtask, self._partitions_of)
+        self._partitions: dict[str, list[int]] = {}
+
+    def _partitions_of(self, topic: str) -> list[int]:
+        if topic not in self._partitions:
+            if self._open is None:
+                self._produce = self._producer().produce
+            assert self._open is not None
+            self._partitions[topic] = self._open.partitions(topic)
+        return self._partitions[topic]
+
+    def begin(self, transaction: str) -> None:
+        self._schema.forget()
+        super().begin(transaction)
+
+    def write(self, value: Value) -> None:
+        self._send(self._schema.serialize(value, self._place))
+
+    def prepare_commit(self, flush: bool) -> Transaction | None:
+        self._send(self._schema.flush(self._place))
+        return super().prepare_commit(flush)
+
+    def _send(self, messages: Iterable[Produced]) -> None:
+        for message in messages:
+            about = (message.topic, message.value, message.key, message.partition)
+            stamp = message.timestamp
+            more: dict[str, Any] = {} if stamp is None else {"timestamp": stamp or 1}
+            if message.headers:
+                more["headers"] = message.headers
+            try:
+                self._produce(*about, **more)
+            except BufferError:
+                self._produce_blocking(*about, **more)
+            except self._refused as e:
+                size = len(message.value or b"") + len(message.key or b"")
+                kind = RefusedRecordError if is_of_record(e.args[0]) else KafkaFailure
+                raise kind(
+                    f"KafkaSink: a record of {size:,} bytes for topic {message.topic!r} cannot be written: "
+                    f"{reason(e)}. If it is too large, set 'properties.message.max.bytes', and the topic's "
+                    "max.message.bytes."
+                ) from e
 
 
 def _check(settings: SinkSettings) -> None:

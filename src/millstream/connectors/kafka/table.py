@@ -26,8 +26,8 @@ from millstream.connectors.kafka.table_records import (
     metadata_of,
     partitioning_of,
 )
+from millstream.formats.base import message_format_options, without_other_formats
 from millstream.formats.options import Options
-from millstream.formats.registry import message_format_options, without_other_formats
 from millstream.operators.sink import Sink
 from millstream.sql.catalog.tables import ColumnKind
 from millstream.sql.columns.batch import Batch

@@ -11,10 +11,9 @@ from millstream.connectors.kafka.offsets import (
     KafkaOffsetsInitializer,
     KafkaTopicPartition,
 )
-from millstream.formats.avro.table_messages import AvroConfluentFormat
-from millstream.formats.base import MessageFormat
+from millstream.formats.avro.table import AvroConfluentFormat
+from millstream.formats.base import MessageFormat, made_message_format
 from millstream.formats.options import Options
-from millstream.formats.registry import made_message_format
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field

@@ -6,14 +6,15 @@ from millstream.common.io import InputFormat
 from millstream.connectors.files.source import FileSource
 from millstream.datastream.utils import ResultTypeQueryable
 from millstream.formats.avro.files import AvroBulkWriters, AvroFormat
-from millstream.formats.avro.messages import AvroRowDeserializationSchema, AvroRowSerializationSchema
-from millstream.formats.avro.registry import (
+from millstream.formats.avro.messages import (
+    AvroRowDeserializationSchema,
+    AvroRowSerializationSchema,
     ConfluentRegistryAvroDeserializationSchema,
     ConfluentRegistryAvroSerializationSchema,
     SchemaRegistry,
 )
 from millstream.formats.avro.schema import AvroSchema, check_record_schema
-from millstream.formats.avro.type_info import GenericRecordAvroTypeInfo
+from millstream.formats.avro.values import GenericRecordAvroTypeInfo
 
 __all__ = [
     "AvroBulkWriters",

@@ -1,5 +1,5 @@
 """ORC, under PyFlink's names."""
 
-from millstream.formats.orc.rows import OrcBulkWriters
+from millstream.formats.orc import OrcBulkWriters
 
 __all__ = ["OrcBulkWriters"]

@@ -12,8 +12,7 @@ from millstream.common.errors import MillstreamError, TypeMismatchError
 from millstream.common.serialization import BulkWriter, BulkWriterFactory
 from millstream.formats import file_format as file_formats
 from millstream.formats.avro.schema import AvroSchema, avro_library, check_record_schema
-from millstream.formats.avro.type_info import GenericRecordAvroTypeInfo
-from millstream.formats.avro.values import TAGGED, AvroMisfit, fitter, reader_schema
+from millstream.formats.avro.values import TAGGED, AvroMisfit, GenericRecordAvroTypeInfo, fitter, reader_schema
 from millstream.formats.file_access import FileAccess, FoundFile
 from millstream.formats.file_format import BYTES_PER_RECORD, BulkFormat, Extent, FileShare
 from millstream.operators.diagnostics.bad_records import BadRecord

@@ -10,8 +10,15 @@ from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.serialization import BulkWriter, RowDataBulkWriterFactory
 from millstream.common.typeinfo import RowTypeInfo
 from millstream.common.types import Row
-from millstream.formats.csv.dialect import CsvError, UnclosedError, behind_line, can_be_cut, cut_behind_record
-from millstream.formats.csv.rows import RowReader, RowWriter
+from millstream.formats.csv.dialect import (
+    CsvError,
+    RowReader,
+    RowWriter,
+    UnclosedError,
+    behind_line,
+    can_be_cut,
+    cut_behind_record,
+)
 from millstream.formats.csv.schema import CsvSchema
 from millstream.formats.file_access import FileAccess
 from millstream.formats.file_format import FilePart, StreamFormat

@@ -9,8 +9,7 @@ from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.serialization import DeserializationSchema, SerializationSchema
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.common.types import Row
-from millstream.formats.csv.dialect import CsvDialect, CsvError
-from millstream.formats.csv.rows import RowReader, RowWriter, columns_of
+from millstream.formats.csv.dialect import CsvDialect, CsvError, RowReader, RowWriter, columns_of
 from millstream.formats.text_values import check_row_type
 from millstream.operators.diagnostics.failures import shorten
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.typeinfo import BasicTypeInfo, RowTypeInfo, TypeInformation, Types, as_type_information
-from millstream.formats.csv.dialect import CsvDialect
-from millstream.formats.csv.rows import Column, check_columns
+from millstream.formats.csv.dialect import Column, CsvDialect, check_columns
 from millstream.formats.text_values import DecimalSize
 
 __all__ = ["CsvSchema", "CsvSchemaBuilder"]

@@ -11,9 +11,8 @@ from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.serialization import DeserializationSchema, SerializationSchema
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from millstream.common.types import Row
-from millstream.formats.file_format import FilePart, StreamFormat
+from millstream.formats.file_format import FilePart, StreamFormat, text_lines
 from millstream.formats.json.values import JsonError, reader_of, writer_of
-from millstream.formats.line_reader import text_lines
 from millstream.formats.text_values import check_row_type
 from millstream.operators.diagnostics.failures import shorten
 

@@ -1,4 +1,4 @@
-"""The table format `parquet`."""
+"""Arrow batches of tables: casts to the declared types and schemas for writers."""
 
 from __future__ import annotations
 
@@ -7,17 +7,43 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from millstream.common.errors import MillstreamError
 from millstream.common.serialization import BulkWriter
-from millstream.formats.arrow_batches import BATCH_ROWS, arrow_schema, as_columns
-from millstream.formats.base import FileTableFormat
+from millstream.formats.base import Comparison, FileTableFormat, may_pass
 from millstream.formats.file_format import BulkFormat, FileFormat
 from millstream.formats.options import Options
 from millstream.formats.parquet.files import RowGroups
-from millstream.formats.predicates import Comparison, may_pass
+from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import TableStatistics
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
+
+# Rows per batch that file formats of columns yield.
+BATCH_ROWS = 1 << 14
+
+
+def as_columns(batch: pa.RecordBatch | pa.Table, fields: Sequence[Field], path: str) -> Batch:
+    """Return what was read of a file as columns of the table's types; those that it has not are null."""
+    names = batch.schema.names
+    columns = []
+    for field in fields:
+        kind = arrow_type(field.type)
+        if field.name not in names:
+            columns.append(pa.nulls(batch.num_rows, kind))
+            continue
+        try:
+            found = batch.column(names.index(field.name)).cast(kind, safe=False)
+        except pa.ArrowException as e:
+            raise MillstreamError(
+                f"Column '{field.name}' of {path} does not fit the type {field.type}: {e}. Correct the declaration."
+            ) from None
+        columns.append(found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found)
+    return Batch(columns, None, batch.num_rows)
+
+
+def table_schema(fields: Sequence[Field]) -> pa.Schema:
+    return pa.schema([pa.field(f.name, arrow_type(f.type)) for f in fields])
 
 
 class _ParquetFiles(RowGroups, BulkFormat):
@@ -126,7 +152,7 @@ class ParquetFormat(FileTableFormat):
     def writer(self, file: BinaryIO, fields: Sequence[Field]) -> BulkWriter:
         from pyarrow.parquet import ParquetWriter
 
-        schema = arrow_schema(fields)
+        schema = table_schema(fields)
         return _ParquetWriter(ParquetWriter(file, schema, **self._writing), schema, self._group_bytes)
 
     def statistics(self, paths: Sequence[str], columns: Sequence[str]) -> TableStatistics | None:

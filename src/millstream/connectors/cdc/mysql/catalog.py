@@ -8,9 +8,9 @@ from typing import Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.connectors.cdc.mysql.connection import run
-from millstream.connectors.cdc.mysql.positions import log_status, snapshot_place
+from millstream.connectors.cdc.mysql.offsets import log_status, snapshot_place
 from millstream.connectors.cdc.mysql.values import ColumnNote, is_ordered, why_unreadable
-from millstream.connectors.cdc.settings import check_named, is_wanted
+from millstream.connectors.cdc.source import check_named, is_wanted
 
 __all__ = ["TableNote"]
 

@@ -7,14 +7,13 @@ from typing import Any
 
 from millstream.connectors.cdc import changes as ops
 from millstream.connectors.cdc.changes import Change
-from millstream.connectors.cdc.chunk_readers import CHUNK_BYTES, ChunkReaders, Desk, SnapshotNote
 from millstream.connectors.cdc.incremental_snapshot import Chunk, Key
 from millstream.connectors.cdc.mysql.catalog import TableNote, find_table, quoted
 from millstream.connectors.cdc.mysql.connection import Database, MySqlFailure, run, said
 from millstream.connectors.cdc.mysql.log import ChangesShare
-from millstream.connectors.cdc.mysql.offsets import BinlogSeen
-from millstream.connectors.cdc.mysql.positions import snapshot_place
+from millstream.connectors.cdc.mysql.offsets import BinlogSeen, snapshot_place
 from millstream.connectors.cdc.mysql.values import ColumnNote, from_table
+from millstream.connectors.cdc.readers import CHUNK_BYTES, ChunkReaders, Desk, SnapshotNote
 
 __all__ = ["MySqlChunks"]
 

@@ -11,10 +11,10 @@ from typing import Any
 from millstream.common.tags import tagged
 from millstream.connectors.cdc import changes as ops
 from millstream.connectors.cdc.changes import Change
-from millstream.connectors.cdc.log_reader import LogPiece, LogThread
 from millstream.connectors.cdc.mysql.connection import Database, MySqlFailure, MySqlLost, library, said
 from millstream.connectors.cdc.mysql.offsets import Gtids, Place, place_of
 from millstream.connectors.cdc.mysql.values import right_time, short_float
+from millstream.connectors.cdc.readers import LogPiece, LogThread
 
 __all__ = ["BinlogReader", "ChangesShare", "Piece", "changes_of_event", "emptied", "first_words"]
 

@@ -1,16 +1,211 @@
-"""MySqlSource: rows of MariaDB or MySQL tables and every change to them."""
+"""The MySQL CDC source and its split enumerator."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.connectors.base import SplitEnumerator
-from millstream.connectors.cdc.mysql.connection import Database
-from millstream.connectors.cdc.mysql.enumerator import MySqlEnumerator, MySqlSettings, prepare
-from millstream.connectors.cdc.settings import CaptureBuilder
-from millstream.connectors.cdc.source import CaptureSource
+from millstream.connectors.cdc import changes as ops
+from millstream.connectors.cdc.changes import Change
+from millstream.connectors.cdc.enumerator import CaptureEnumerator, check_keys
+from millstream.connectors.cdc.incremental_snapshot import Key
+from millstream.connectors.cdc.mysql.catalog import (
+    TableNote,
+    check_server,
+    check_tables,
+    compare,
+    find_table,
+    find_tables,
+)
+from millstream.connectors.cdc.mysql.chunks import MySqlChunks
+from millstream.connectors.cdc.mysql.connection import Database, MySqlFailure, library, said
+from millstream.connectors.cdc.mysql.log import BinlogReader, ChangesShare, Piece
+from millstream.connectors.cdc.mysql.offsets import (
+    Gtids,
+    Place,
+    bytes_behind,
+    check_file,
+    check_transaction,
+    current_place,
+    place_before,
+    place_of,
+)
+from millstream.connectors.cdc.mysql.values import Convert, from_log
+from millstream.connectors.cdc.readers import Desk
+from millstream.connectors.cdc.source import (
+    COMMITTED,
+    OFFSET,
+    CaptureBuilder,
+    CaptureSettings,
+    CaptureSource,
+    is_wanted,
+)
 
-__all__ = ["MySqlSource", "MySqlSourceBuilder"]
+__all__ = ["MySqlEnumerator", "MySqlSettings", "MySqlSource", "MySqlSourceBuilder", "prepare"]
+
+# Indexes of the key in a row, and converters of values by index.
+Shape = tuple[tuple[int, ...], list[tuple[int, Convert]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MySqlSettings(CaptureSettings):
+    """What a MySQL source captures, and how."""
+
+    database: Database
+    server_id: int | None = None
+
+
+def prepare(connection: Any, settings: MySqlSettings) -> list[TableNote]:
+    """Return the tables to capture, or fail if they cannot be captured."""
+    check_server(connection, settings.database.place, settings.startup.reads_tables)
+    found = find_tables(connection, settings.tables)
+    check_keys(found)
+    check_tables(connection, found, settings.startup.reads_tables)
+    return found
+
+
+class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableNote, Piece, Change]):
+    """Assigns chunks read with SELECT and changes of the binlog."""
+
+    def _open(self, restored: Any) -> None:
+        # Transactions executed before a GTID start; they may also be behind the start offset.
+        self._done = Gtids({} if restored is None else restored.get("done", {}))
+        # The last completely assigned transaction.
+        self._gtid: str = "" if restored is None else restored.get("gtid", "")
+        # By table, columns and key as the log has them.
+        self._shapes: dict[tuple[str, tuple[str, ...], tuple[int, ...]], Shape] = {}
+        super()._open(restored)
+
+    def _failure(self, error: Exception) -> MillstreamError | None:
+        if not isinstance(error, library().Error):
+            return None
+        return MySqlFailure(f"MySQL at {self._settings.database.place} does not answer: {said(error)}.")
+
+    def _find_tables(self) -> list[TableNote]:
+        return prepare(self._connection, self._settings)
+
+    def _start(self) -> Place:
+        mode, offset = self._settings.startup.mode, self._settings.startup.offset
+        if mode == COMMITTED:
+            raise InvalidProgramError("MySqlSource: the server does not know how far a job is: take another start.")
+        if mode == OFFSET:
+            if not isinstance(offset, tuple):
+                self._done = Gtids.parse(offset)
+                return place_before(self._connection, self._done, offset)
+            place = place_of(*offset)
+            check_file(self._connection, place)
+            return place
+        return current_place(self._connection)
+
+    def _go_on(self, restored: Any) -> Place:
+        place = Place(*restored["offset"])
+        check_file(self._connection, place)
+        check_transaction(self._connection, place, self._gtid)
+        return place
+
+    def _horizon(self) -> Place:
+        return current_place(self._connection)
+
+    def _open_log(self) -> BinlogReader:
+        server_id = self._settings.server_id or random.randrange(1 << 16, 1 << 31)
+        wanted = self._settings.tables
+        return BinlogReader(
+            self._settings.database,
+            self._place,
+            self._done,
+            server_id,
+            lambda table: is_wanted(table, wanted),
+            self._woken,
+        )
+
+    def _open_chunks(self, desk: Desk[TableNote]) -> MySqlChunks:
+        settings = self._settings
+        return MySqlChunks(settings.database, desk, settings.chunk_rows, settings.threads)
+
+    def _point(self) -> Place:
+        # Everything before the offset of a partly assigned transaction was assigned.
+        place: Place = self._place
+        return place
+
+    def _end_of_log(self) -> Place:
+        return current_place(self._connection)
+
+    def _has_reached(self, target: tuple[Any, ...]) -> bool:
+        return bool(self._place[:2] >= target[:2])
+
+    def _bytes_behind(self) -> int:
+        return bytes_behind(self._connection, self._place)
+
+    # --- the log
+
+    def _empty_share(self) -> ChangesShare:
+        return ChangesShare(False, [])
+
+    def _add_piece(self, shares: list[ChangesShare], piece: Piece) -> None:
+        if not shares:
+            shares.append(ChangesShare(False, []))
+        if not piece.after.changes:
+            self._gtid = piece.gtid
+        if any(change.table not in self._tables for change in piece.changes):
+            self._find_new_tables()
+        ours = [self._ours(c) for c in piece.changes if c.table in self._tables]
+        shares[-1].found.extend(ours if self._machine.is_complete else self._passing(piece.transaction, ours))
+
+    def _ours(self, change: Change) -> Change:
+        """Return a change with its key in the key's own order, and its values as a SELECT returns them."""
+        if change.op == ops.TRUNCATE:
+            return change
+        shape = change.table, change.columns, change.keys
+        about = self._shapes.get(shape)
+        if about is None:
+            about = self._shapes[shape] = self._about(*shape)
+        keys, converts = about
+        for row in (change.before, change.after):
+            if row is not None:
+                for i, convert in converts:
+                    if row[i] is not None:
+                        row[i] = convert(row[i])
+        return change._replace(keys=keys)
+
+    def _about(self, name: str, columns: tuple[str, ...], keys: tuple[int, ...]) -> Shape:
+        """Return the indexes of the key in rows with these columns, and the converters of values."""
+        table, logged = self._tables[name], [columns[k] for k in keys]
+        if set(logged) != set(table.keys):
+            # The table was replaced since the job started.
+            table = find_table(self._connection, table.schema, table.name) or table
+            with self._lock:
+                self._tables[name] = table
+        names = table.keys if set(logged) == set(table.keys) else logged
+        places = {column: i for i, column in enumerate(columns)}
+        converts = [(places[c.name], f) for c in table.columns if c.name in places and (f := from_log(c)) is not None]
+        return tuple(places[k] for k in names), converts
+
+    def snapshot(self) -> Any:
+        return {**super().snapshot(), "done": dict(self._done.spans), "gtid": self._gtid}
+
+    # --- while tables are read
+
+    def _truncates(self, change: Change) -> Sequence[str] | None:
+        return [change.table] if change.op == ops.TRUNCATE else None
+
+    def _keys_of(self, change: Change) -> tuple[str, list[Key]]:
+        return change.table, [_key(change)]
+
+    def _left_of(self, change: Change, passes: dict[Key, bool]) -> list[Change]:
+        return [change] if passes[_key(change)] else []
+
+    def _compare(self, table: TableNote, keys: list[Key], bounds: list[Key]) -> list[int]:
+        return compare(self._connection, table, keys, bounds)
+
+
+def _key(change: Change) -> Key:
+    row = change.after if change.after is not None else change.before
+    assert row is not None
+    return tuple(row[p] for p in change.keys)
 
 
 class MySqlSource(CaptureSource):

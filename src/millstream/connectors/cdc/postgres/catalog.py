@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.common.errors import InvalidProgramError
 from millstream.connectors.cdc.postgres.pgoutput import Column, Relation
 from millstream.connectors.cdc.postgres.values import TypeNote, is_known
-from millstream.connectors.cdc.settings import check_named, is_wanted
+from millstream.connectors.cdc.source import check_named, is_wanted
 
 if TYPE_CHECKING:
     import psycopg

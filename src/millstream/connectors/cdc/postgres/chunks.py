@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from millstream.connectors.cdc.chunk_readers import CHUNK_BYTES, ChunkReaders, Desk, SnapshotNote
 from millstream.connectors.cdc.incremental_snapshot import Chunk, Key
 from millstream.connectors.cdc.postgres.catalog import TableNote, find_columns, find_types, literal, quoted
 from millstream.connectors.cdc.postgres.connection import Database, PostgresFailure, library, said
@@ -12,6 +11,7 @@ from millstream.connectors.cdc.postgres.pgoutput import Relation
 from millstream.connectors.cdc.postgres.replication import lsn
 from millstream.connectors.cdc.postgres.splits import ChunkShare, Described, Visibility
 from millstream.connectors.cdc.postgres.values import copied_row
+from millstream.connectors.cdc.readers import CHUNK_BYTES, ChunkReaders, Desk, SnapshotNote
 
 if TYPE_CHECKING:
     import psycopg

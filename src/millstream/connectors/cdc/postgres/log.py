@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from millstream.common.tags import tagged
-from millstream.connectors.cdc.log_reader import LogPiece, LogThread
 from millstream.connectors.cdc.postgres import pgoutput
 from millstream.connectors.cdc.postgres.catalog import quoted
 from millstream.connectors.cdc.postgres.connection import Database, PostgresFailure, PostgresLost, library, said
 from millstream.connectors.cdc.postgres.pgoutput import Begin, Relation
 from millstream.connectors.cdc.postgres.replication import lsn_text
+from millstream.connectors.cdc.readers import LogPiece, LogThread
 
 __all__ = ["Assembler", "LogReader", "Piece", "Place"]
 

@@ -1,17 +1,321 @@
-"""PostgresSource: the tables of a PostgreSQL database as they are, and every change to them from then on."""
+"""The PostgreSQL CDC source and its split enumerator."""
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from millstream.common.errors import InvalidProgramError
+from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.connectors.base import SplitEnumerator
-from millstream.connectors.cdc.postgres.connection import Database
-from millstream.connectors.cdc.postgres.enumerator import PostgresEnumerator, PostgresSettings, prepare
-from millstream.connectors.cdc.settings import CaptureBuilder
-from millstream.connectors.cdc.source import CaptureSource
+from millstream.connectors.cdc.enumerator import CaptureEnumerator, check_keys
+from millstream.connectors.cdc.incremental_snapshot import Key
+from millstream.connectors.cdc.postgres import pgoutput
+from millstream.connectors.cdc.postgres.catalog import TableNote, check_identity, check_server, find_keys, find_tables
+from millstream.connectors.cdc.postgres.chunks import PostgresChunks, compare, described
+from millstream.connectors.cdc.postgres.connection import Database, PostgresFailure, PostgresLost, library, said
+from millstream.connectors.cdc.postgres.log import LogReader, Piece, Place
+from millstream.connectors.cdc.postgres.pgoutput import Begin, Relation
+from millstream.connectors.cdc.postgres.replication import (
+    Slot,
+    check_published,
+    create_slot,
+    drop_slot,
+    ensure_publication,
+    find_publication,
+    find_slot,
+    lsn,
+    lsn_text,
+    slot_to_go_on,
+)
+from millstream.connectors.cdc.postgres.splits import Described, LogShare
+from millstream.connectors.cdc.readers import Desk
+from millstream.connectors.cdc.source import (
+    COMMITTED,
+    OFFSET,
+    CaptureBuilder,
+    CaptureSettings,
+    CaptureSource,
+    is_wanted,
+)
 
-__all__ = ["PostgresSource", "PostgresSourceBuilder"]
+if TYPE_CHECKING:
+    import psycopg
+
+    Connection = psycopg.Connection[Any]
+
+__all__ = ["PostgresEnumerator", "PostgresSettings", "PostgresSource", "PostgresSourceBuilder", "prepare"]
+
+_log = logging.getLogger("millstream")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PostgresSettings(CaptureSettings):
+    """What a source reads, and how."""
+
+    database: Database
+    slot: str = ""
+    publication: str = "dbz_publication"
+    creates_publication: bool = True
+
+
+def prepare(connection: Connection, settings: PostgresSettings) -> list[TableNote]:
+    """Return the tables to read; fails where they cannot be."""
+    check_server(connection, settings.database.place)
+    found = find_tables(connection, settings.tables)
+    check_keys(found)
+    for table in found:
+        check_identity(table.table, table.identity)
+        settings.schema.check(table.table, table.identity == "f")
+    return found
+
+
+class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, bytes]):
+    """Deals out chunks by COPY and the messages of a replication slot."""
+
+    _log: LogReader | None
+
+    def _open(self, restored: Any) -> None:
+        # Relations by oid, as the log described them; None: not captured.
+        self._described: dict[int, Described | None] = {}
+        self._is_done = False
+        # For each captured table: its oid, and its number in the publication.
+        self._oids: dict[str, int] = dict((restored or {}).get("oids", {}))
+        self._members: dict[str, int] = dict((restored or {}).get("members", {}))
+        super()._open(restored)
+
+    def _failure(self, error: Exception) -> MillstreamError | None:
+        if not isinstance(error, library().Error):
+            return None
+        return PostgresFailure(f"PostgreSQL at {self._settings.database.place} does not answer: {said(error)}.")
+
+    def _find_tables(self) -> list[TableNote]:
+        return prepare(self._connection, self._settings)
+
+    def _make_ready(self, tables: list[TableNote]) -> None:
+        settings = self._settings
+        ensure_publication(
+            self._connection,
+            settings.publication,
+            tables,
+            settings.creates_publication,
+            settings.startup.reads_tables,
+        )
+        found = find_publication(self._connection, settings.publication)
+        self._members |= {} if found is None else {t.table: found.members[t.table] for t in tables}
+        self._oids |= {t.table: t.oid for t in tables}
+
+    def _check_known(self, tables: list[TableNote]) -> None:
+        for table in tables:
+            if table.oid != self._oids.get(table.table, table.oid):
+                raise PostgresLost(
+                    f"Table {table.table} is another one than before: it was dropped, or renamed, and made anew. Start "
+                    "the job without its state, so that it reads the table anew."
+                )
+        check_published(self._connection, self._settings.publication, tables, self._members)
+
+    def _start(self) -> Place:
+        """Return where the log is read from, by a slot that is there or made."""
+        settings, connection = self._settings, self._connection
+        mode = settings.startup.mode
+        slot = find_slot(connection, settings.slot, settings.database.name)
+        if slot is None and mode in (OFFSET, COMMITTED):
+            raise PostgresLost(
+                f"There is no replication slot {settings.slot!r} to read from a place on: start with "
+                "StartupOptions.initial()."
+            )
+        if slot is not None and slot.is_lost:
+            _log.warning("replication slot %s has lost its log, and is made anew", settings.slot)
+            drop_slot(connection, settings.slot)
+            slot = None
+        return Place(self._place_of(slot) if slot is not None else create_slot(connection, settings.slot).confirmed)
+
+    def _place_of(self, slot: Slot) -> int:
+        mode, offset = self._settings.startup.mode, self._settings.startup.offset
+        if mode == OFFSET:
+            place = lsn(offset)
+            if place < slot.confirmed:
+                raise PostgresLost(
+                    f"Replication slot {self._settings.slot!r} has the log from {lsn_text(slot.confirmed)} on, not "
+                    f"from {offset}."
+                )
+            if place > self._end():
+                raise InvalidProgramError(
+                    f"PostgresSource: the log has not come to {offset} yet, it ends at {lsn_text(self._end())}."
+                )
+            return place
+        if mode != COMMITTED:
+            # The tables already contain older changes, and the publication may not have existed then.
+            return max(self._end(), slot.confirmed)
+        return slot.confirmed
+
+    def _end(self) -> int:
+        row = self._connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
+        assert row is not None
+        return lsn(row[0])
+
+    def _go_on(self, restored: Any) -> Place:
+        place = Place(*restored["offset"])
+        slot_to_go_on(self._connection, self._settings.slot, self._settings.database.name, place.lsn)
+        return place
+
+    def _horizon(self) -> int:
+        # The log has all of every transaction that begins after this one, and of those before it, which a snapshot
+        # must therefore see, perhaps not.
+        row = self._connection.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()
+        assert row is not None
+        return int(row[0]) + 1
+
+    def _open_log(self) -> LogReader:
+        settings = self._settings
+        return LogReader(settings.database, settings.slot, settings.publication, self._place, self._woken)
+
+    def _open_chunks(self, desk: Desk[TableNote]) -> PostgresChunks:
+        settings = self._settings
+        return PostgresChunks(settings.database, desk, settings.chunk_rows, settings.threads)
+
+    def _point(self) -> int:
+        lsn: int = self._place.lsn
+        return lsn
+
+    def _end_of_log(self) -> int:
+        message = "SELECT pg_logical_emit_message(true, 'millstream', 'the snapshot ends')::text"
+        row = self._connection.execute(message).fetchone()
+        assert row is not None
+        return lsn(row[0])
+
+    def _has_reached(self, target: int) -> bool:
+        return bool(self._place.lsn >= target)
+
+    def _bytes_behind(self) -> int:
+        return max(0, self._end() - self._point())
+
+    def _hurry(self) -> None:
+        assert self._log is not None
+        self._log.ask()
+
+    # --- the log
+
+    def _empty_share(self) -> LogShare:
+        return LogShare()
+
+    def _add_piece(self, shares: list[LogShare], piece: Piece) -> None:
+        begin = piece.begin
+        assert begin is not None
+        messages: list[bytes] = []
+        if not shares:
+            shares.append(LogShare())
+        for message in piece.messages:
+            if isinstance(message, Relation):
+                self._add_messages(shares[-1], begin, messages)
+                messages = []
+                self._describe(message)
+                if message.oid in shares[-1].tables:
+                    # The table was replaced from here on.
+                    shares.append(LogShare())
+            else:
+                messages.append(message)
+        self._add_messages(shares[-1], begin, messages)
+
+    def _describe(self, relation: Relation) -> None:
+        """The log describes a table: for the first time, or because it has changed."""
+        name = relation.table
+        if name not in self._tables and is_wanted(name, self._settings.tables):
+            self._find_new_tables()
+        table = self._tables.get(name)
+        if table is None or table.oid != relation.oid:
+            self._described[relation.oid] = None
+            return
+        check_identity(name, relation.identity)
+        self._described[relation.oid] = described(self._connection, relation, self._key_names(table, relation))
+
+    def _key_names(self, table: TableNote, relation: Relation) -> tuple[str, ...]:
+        """Return the key's columns as they are called where the log is; in the catalog they may have new names."""
+        there = {c.name for c in relation.columns}
+        # With REPLICA IDENTITY FULL every column counts as part of the key.
+        flagged = there if relation.identity == "f" else {c.name for c in relation.columns if c.is_key}
+        for keys in (table.keys, find_keys(self._connection, table.oid)):
+            names = tuple(k.name for k in keys)
+            if flagged.issuperset(names) and (relation.identity == "f" or flagged.issubset(names)):
+                return names
+        if relation.identity == "f":
+            raise PostgresLost(
+                f"The columns of the key of table {table.table} were renamed more than once while nobody read the log: "
+                "start the job without its state."
+            )
+        return tuple(c.name for c in relation.columns if c.is_key)
+
+    def _add_messages(self, share: LogShare, begin: Begin, messages: list[bytes]) -> None:
+        ours: list[bytes] = []
+        tables, truncate, from_bytes = share.tables, pgoutput.TRUNCATE, int.from_bytes
+        for message in messages:
+            if message[0] != truncate and from_bytes(message[1:5], "big") in tables:
+                ours.append(message)
+                continue
+            oids = pgoutput.truncated(message) if message[0] == truncate else (pgoutput.oid_of(message),)
+            known = {oid: table for oid in oids if (table := self._described.get(oid)) is not None}
+            if known:
+                tables.update(known)
+                ours.append(message)
+        if ours and not self._machine.is_complete:
+            ours = self._passing(begin.xid, ours)
+        if ours:
+            share.transactions.append((begin, ours))
+
+    # --- while tables are read
+
+    def _truncates(self, change: bytes) -> Sequence[str] | None:
+        if change[0] != pgoutput.TRUNCATE:
+            return None
+        tables = [self._described.get(oid) for oid in pgoutput.truncated(change)]
+        return [table.relation.table for table in tables if table is not None]
+
+    def _keys_of(self, change: bytes) -> tuple[str, list[Key]]:
+        table = self._described[pgoutput.oid_of(change)]
+        assert table is not None
+        return table.relation.table, [key for key in _keys(change, table) if key is not None]
+
+    def _left_of(self, change: bytes, passes: dict[Key, bool]) -> list[bytes]:
+        table = self._described[pgoutput.oid_of(change)]
+        assert table is not None
+        before, after = _keys(change, table)
+        gone = before is not None and passes[before]
+        come = after is not None and passes[after]
+        if before == after or before is None or after is None:
+            return [change] if gone or come else []
+        if gone and come:
+            return [change]
+        delete, insert = pgoutput.cut_update(change)
+        return [delete] if gone else [insert] if come else []
+
+    def _compare(self, table: TableNote, keys: list[Key], bounds: list[Key]) -> list[int]:
+        return compare(self._connection, table, keys, bounds)
+
+    # --- the slot
+
+    def snapshot(self) -> Any:
+        return {**super().snapshot(), "oids": dict(self._oids), "members": dict(self._members)}
+
+    def committed(self, snapshot: Any) -> None:
+        assert self._log is not None
+        self._log.confirm(snapshot["offset"][0])
+        self._is_done = snapshot["finished"]
+
+    def _closing(self) -> None:
+        if self._log is not None and self._is_done:
+            # An unused slot retains WAL forever.
+            drop_slot(self._connection, self._settings.slot)
+
+
+def _keys(message: bytes, table: Described) -> tuple[Key | None, Key | None]:
+    """Return the key of a row before a change and after it."""
+    before, after = pgoutput.key_of(pgoutput.images(message), table.keys)
+    is_insert = message[0] == pgoutput.INSERT
+    return (
+        None if before is None or is_insert else tuple(part.decode() for part in before),
+        None if after is None else tuple(part.decode() for part in after),
+    )
 
 
 class PostgresSource(CaptureSource):
