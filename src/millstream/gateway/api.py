@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from millstream.common.errors import MillstreamError
 from millstream.gateway.completion import candidates
-from millstream.gateway.java_errors import told_to_client
 from millstream.gateway.operation import Operation, Piece
 from millstream.gateway.row_formats import ROW_FORMATS, logical_type, rows_as_json
 from millstream.gateway.script_text import script_at
@@ -23,7 +23,42 @@ from millstream.gateway.session import Outcome
 from millstream.gateway.sessions import OpenSession, Sessions
 from millstream.service.http import RequestError, answer, body_of
 from millstream.service.responses.cluster import FLINK_VERSION
-from millstream.sql.errors import TableException, ValidationException
+from millstream.sql.errors import CatalogException, SqlParserException, TableException, ValidationException
+
+_GATEWAY = "org.apache.flink.table.gateway.api.utils.SqlGatewayException"
+_OTHER = "java.lang.RuntimeException"
+_JAVAS = re.compile(r"(\w+Exception): ")
+_API = "org.apache.flink.table.api"
+_CLASSES: dict[type[Exception], str] = {
+    SqlParserException: f"{_API}.SqlParserException",
+    ValidationException: f"{_API}.ValidationException",
+    TableException: f"{_API}.TableException",
+    CatalogException: "org.apache.flink.table.catalog.exceptions.CatalogException",
+}
+
+
+def java_stack_trace(action: str, error: Exception) -> str:
+    """Return the text of an error for clients.
+
+    Example:
+        >>> print(java_stack_trace("Failed to closeSession.", ValidationException("No session x.")))  # doctest: +ELLIPSIS
+        <Exception on server side:
+        org.apache.flink.table.gateway.api.utils.SqlGatewayException: Failed to closeSession.
+        Caused by: org.apache.flink.table.api.ValidationException: No session x.
+        ...at millstream.gateway
+        <BLANKLINE>
+        End of exception on server side>
+    """
+    message = str(error) if isinstance(error, MillstreamError) else f"{type(error).__name__}: {error}"
+    known = next((name for kind, name in _CLASSES.items() if isinstance(error, kind)), None)
+    if known is None:
+        # An error of a job under a Java class name keeps that name.
+        found = _JAVAS.match(message)
+        known, message = (f"java.lang.{found[1]}", message[found.end() :]) if found else (_OTHER, message)
+    # Clients extract the text between the last cause and its first stack frame.
+    cause = f"Caused by: {known}: {message}\n\tat millstream.gateway"
+    return f"<Exception on server side:\n{_GATEWAY}: {action}\n{cause}\n\nEnd of exception on server side>"
+
 
 VERSIONS = (1, 2, 3, 4)
 _SESSION = "/sessions/{session}"
@@ -182,7 +217,7 @@ class GatewayApi:
         try:
             return await run_in_threadpool(act)
         except Exception as e:
-            raise RequestError(500, told_to_client(otherwise, e)) from e
+            raise RequestError(500, java_stack_trace(otherwise, e)) from e
 
 
 def _page_body(piece: Piece, row_format: str, next_uri: Callable[[int], str]) -> bytes:

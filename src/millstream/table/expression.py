@@ -5,7 +5,12 @@ from __future__ import annotations
 from millstream.common.unsupported import missing_function
 from millstream.sql.language import syntax
 from millstream.sql.types import DataType
-from millstream.table.expression_collections import CollectionExpression
+from millstream.table.expression_collections import (
+    CollectionExpression,
+    TimeExpression,
+    TimeIntervalUnit,
+    TimePointUnit,
+)
 from millstream.table.expression_operators import AggregateExpression, MathExpression, T, tree_of
 from millstream.table.expression_text import (
     JsonExistsOnError,
@@ -16,7 +21,6 @@ from millstream.table.expression_text import (
     JsonValueOnEmptyOrError,
     TextExpression,
 )
-from millstream.table.expression_time import TimeExpression, TimeIntervalUnit, TimePointUnit
 
 __all__ = [
     "Expression",

@@ -24,8 +24,8 @@ from millstream.sql.language import syntax
 from millstream.sql.language.statement_grammar import read_statement
 from millstream.sql.plan.nodes import Collected, Node, Sink
 from millstream.sql.types import DataType, RowType
-from millstream.table.api_binder import ApiBinder
-from millstream.table.catalog_methods import CatalogMethods
+from millstream.table.api_to_syntax import ApiBinder
+from millstream.table.catalog_methods import CatalogMethods, as_function, loaded_function
 from millstream.table.datastream_bridge import Streams
 from millstream.table.environment_settings import EnvironmentSettings
 from millstream.table.expression import Expression, tree_of
@@ -39,7 +39,6 @@ from millstream.table.table_config import SettingsMap, TableConfig
 from millstream.table.table_descriptor import TableDescriptor
 from millstream.table.table_result import OkResult, RowsResult, TableResult, TextResult
 from millstream.table.udf import UserDefinedFunctionWrapper
-from millstream.table.udf_runtime.function_loading import as_function, loaded_function
 from millstream.table.verification import verifier
 
 if TYPE_CHECKING:

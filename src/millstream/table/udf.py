@@ -231,7 +231,7 @@ class UserDefinedFunctionWrapper:
 
     def opened(self, name: str, types: Sequence[DataType], result: DataType, context: Any) -> Any:
         """Return the vectorized call for a subtask; the function is open already."""
-        from millstream.table.udf_runtime.async_calls import opened_scalar
+        from millstream.table.udf_runtime.user_calls import opened_scalar
 
         return opened_scalar(self, types, result, context)
 

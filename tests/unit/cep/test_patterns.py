@@ -22,11 +22,9 @@ from millstream.cep import (
     SimpleCondition,
     WithinType,
 )
-from millstream.cep.automaton import Automaton, PatternChangedError, Runs, match_of
+from millstream.cep.automaton import Automaton, PatternChangedError, Runs, Shrinking, add, keep, match_of, poll
 from millstream.cep.compiler import compile_pattern
-from millstream.cep.event_buffer import WaitingEvents
-from millstream.cep.matcher import Matcher
-from millstream.cep.queue import Shrinking, add, keep, poll
+from millstream.cep.matcher import Matcher, WaitingEvents
 from millstream.common.errors import InvalidProgramError
 from millstream.common.pickles import dump
 from millstream.common.time import Duration

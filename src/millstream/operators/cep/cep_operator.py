@@ -16,9 +16,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from millstream.cep.event_buffer import Alarms, Waiting, WaitingEvents, by_time
 from millstream.cep.functions import Handler
-from millstream.cep.matcher import Comparator
+from millstream.cep.matcher import Alarms, Comparator, Waiting, WaitingEvents, by_time
 from millstream.cep.pattern import Pattern
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK

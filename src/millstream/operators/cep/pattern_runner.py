@@ -8,9 +8,8 @@ from typing import Any
 
 from millstream.cep.automaton import Automaton, Match, Runs, match_of
 from millstream.cep.compiler import compile_pattern
-from millstream.cep.event_buffer import Alarms
 from millstream.cep.functions import Handler
-from millstream.cep.matcher import Comparator, Found, Matcher
+from millstream.cep.matcher import Alarms, Comparator, Found, Matcher
 from millstream.cep.pattern import Pattern
 from millstream.common.errors import InvalidProgramError
 from millstream.common.immutability import ATOMS, detach

@@ -1,4 +1,4 @@
-"""Columns of values by key, with an index of entries by expiry."""
+"""Keyed state in columns: each key has a slot with values; an index finds the slots that may have expired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Local aggregation before the exchange, in short-lived keyed columns."""
+"""The first phase of two-phase aggregation: partial results per key before the exchange.
+
+It has no state: partial results are emitted at the end of the epoch at the latest. The second phase
+(`GlobalGroupAggregateOperator`, `GlobalWindowAggregateOperator`) merges them; a key may occur several times.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""ORDER BY and top N in batch mode: rows that do not fit into memory are merged from runs on disk."""
+"""ORDER BY and top N in batch mode: rows that do not fit into memory are on disk.
+
+A sort merges sorted runs. Top N discards early the rows that cannot enter their partition's top N, and spills into bins
+by the hash of the partition, which are read in turn.
+"""
 
 from __future__ import annotations
 
