@@ -1,4 +1,4 @@
-"""The documentation: its links lead somewhere, and the programs of the tutorial print what it says."""
+"""The documentation: links resolve, and the programs of the tutorial print the documented output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_docs_links_resolve(page: Path) -> None:
     text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
     for link in LINK.findall(text):
         if re.match(r"[a-z]+:", link):
@@ -35,7 +35,7 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(target), f"{link} names no heading"
 
 
-def test_every_page_is_linked_from_readme() -> None:
+def test_docs_pages_are_linked_from_readme() -> None:
     readme = (ROOT / "README.md").read_text()
     linked = {(ROOT / link.partition("#")[0]).resolve() for link in LINK.findall(readme)}
     pages = [*(ROOT / "docs").glob("*.md"), ROOT / "docs" / "tutorial" / "1-a-first-program.md"]
@@ -46,8 +46,8 @@ CONNECTORS = [ROOT / "docs" / "kafka.md", *sorted((ROOT / "docs" / "connectors")
 
 
 @pytest.mark.parametrize("page", CONNECTORS, ids=lambda page: page.stem)
-def test_every_connector_has_a_complete_example(page: Path) -> None:
-    """It names what it imports, and all of it is there."""
+def test_connector_pages_have_importable_example(page: Path) -> None:
+    """The example imports every name it uses, and every name exists."""
     program = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)[0]
     tree = ast.parse(program)
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom | ast.Import)]
@@ -61,7 +61,7 @@ def test_every_connector_has_a_complete_example(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs" / "tutorial").glob("*.md")), ids=lambda page: page.stem)
-def test_the_tutorial_prints_what_it_says(page: Path, tmp_path: Path) -> None:
+def test_tutorial_programs_print_documented_output(page: Path, tmp_path: Path) -> None:
     found = re.search(
         r"```python\n# (\S+)\n(.*?)```.*?\n    (millstream run .*?)\n.*?```\n(.*?)```", page.read_text(), re.DOTALL
     )
@@ -74,8 +74,8 @@ def test_the_tutorial_prints_what_it_says(page: Path, tmp_path: Path) -> None:
     assert done.stderr == "millstream: running in this process, without Spark (millstream.engine=local)\n"
 
 
-def test_the_programs_of_sql_in_ten_minutes_run(tmp_path: Path) -> None:
-    """One after the other, as they are written: each goes on with what those before have made."""
+def test_sql_page_programs_run_in_order(tmp_path: Path) -> None:
+    """The programs run one after the other, since each builds on the previous ones."""
     blocks = re.findall(r"```(python|sql)\n(.*?)```", (ROOT / "docs" / "sql.md").read_text(), re.DOTALL)
     assert len(blocks) == 7
     program = "".join(

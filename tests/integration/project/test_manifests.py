@@ -1,4 +1,4 @@
-"""The files of deploy/: Kubernetes would take them, and the commands in them are ours."""
+"""The files of deploy/: Kubernetes accepts them, and their commands parse."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def documents(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
-def test_kubernetes_takes_them(path: Path) -> None:
+def test_manifests_pass_kubernetes_validation(path: Path) -> None:
     from venvs import existing_venv
 
     python = existing_venv("kubernetes-validate")
@@ -35,7 +35,7 @@ def test_kubernetes_takes_them(path: Path) -> None:
     assert done.returncode == 0 and "ERROR" not in done.stdout, done.stdout + done.stderr
 
 
-def test_what_they_name_is_there() -> None:
+def test_manifests_reference_existing_objects() -> None:
     found = {(d["kind"], d["metadata"]["name"]) for path in MANIFESTS for d in documents(path)}
     for deployment in (d for path in MANIFESTS for d in documents(path) if d["kind"] == "Deployment"):
         pod = deployment["spec"]["template"]["spec"]
@@ -54,7 +54,7 @@ def test_what_they_name_is_there() -> None:
         assert ports == {settings["spark.driver.port"], settings["spark.driver.blockManager.port"]}
 
 
-def test_commands_are_ours(tmp_path: Path) -> None:
+def test_manifests_commands_parse(tmp_path: Path) -> None:
     (tmp_path / "words.py").touch()
     for deployment in (d for path in MANIFESTS for d in documents(path) if d["kind"] == "Deployment"):
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
@@ -70,7 +70,7 @@ def test_commands_are_ours(tmp_path: Path) -> None:
         assert parsed.params["master"] == "k8s://https://kubernetes.default.svc"
 
 
-def test_the_images_script_is_a_script() -> None:
+def test_entrypoint_is_valid_shell_script() -> None:
     assert subprocess.run(["sh", "-n", str(ROOT / "deploy" / "entrypoint.sh")]).returncode == 0
     said = subprocess.run([str(ROOT / "deploy" / "entrypoint.sh"), "echo", "a b"], capture_output=True, text=True)
     assert said.stdout == "a b\n"

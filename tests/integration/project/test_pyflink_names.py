@@ -1,4 +1,4 @@
-"""The alias: `import pyflink` gives millstream's own modules, and says what is missing."""
+"""The alias: `import pyflink` returns millstream's own modules, and missing names are reported."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def run(code: str, folder: Path) -> str:
     return done.stdout + done.stderr
 
 
-def test_modules_and_classes_are_the_same_objects_whatever_else_is_installed(tmp_path: Path) -> None:
+def test_pyflink_alias_returns_same_objects_with_pyflink_installed(tmp_path: Path) -> None:
     assert run(IMPORTS, tmp_path) == ""
 
 
-def test_without_the_alias_another_pyflink_is_left_alone(tmp_path: Path) -> None:
+def test_pyflink_import_without_alias_is_unchanged(tmp_path: Path) -> None:
     assert run("import millstream.datastream, pyflink", tmp_path) == "the other pyflink\n"
 
 
-def test_it_must_come_first(tmp_path: Path) -> None:
+def test_pyflink_alias_must_be_imported_first(tmp_path: Path) -> None:
     said = run("import pyflink, millstream.pyflink", tmp_path)
     assert "import millstream.pyflink before anything of it" in said.splitlines()[-1]
 
@@ -59,20 +59,20 @@ def test_it_must_come_first(tmp_path: Path) -> None:
         ("import pyflink.common as c; c.Foo", "AttributeError: millstream has no pyflink.common.Foo;"),
     ],
 )
-def test_a_missing_name_is_one_sentence(code: str, error: str, tmp_path: Path) -> None:
+def test_pyflink_alias_reports_missing_name_in_one_sentence(code: str, error: str, tmp_path: Path) -> None:
     last = run(f"import millstream.pyflink; {code}", tmp_path).splitlines()[-1]
     assert last.startswith(error)
     assert last.endswith("docs/parity.md lists what there is.")
 
 
-def test_old_names_still_warn_at_the_line_of_the_program(tmp_path: Path) -> None:
+def test_pyflink_alias_deprecation_warns_at_program_line(tmp_path: Path) -> None:
     program = tmp_path / "old.py"
     program.write_text("import millstream.pyflink\nfrom pyflink.datastream import ExternalizedCheckpointCleanup\n")
     said = run(f"import runpy; runpy.run_path({str(program)!r}, run_name='__main__')", tmp_path)
     assert f"{program}:2: DeprecationWarning" in said
 
 
-def test_shell_and_exceptions_of_pyflink_are_importable(tmp_path: Path) -> None:
+def test_pyflink_alias_provides_shell_and_exceptions(tmp_path: Path) -> None:
     code = """
 import millstream.pyflink
 from pyflink.shell import s_env, st_env, DataTypes, MapFunction, Tumble, ObjectPath

@@ -1,4 +1,4 @@
-"""What mypy makes of programs: the right ones of tests/typing pass, the wrong ones fail where they say so."""
+"""mypy on sample programs: those of tests/typing/right.py pass, wrong.py fails at the marked lines."""
 
 from __future__ import annotations
 
@@ -52,36 +52,36 @@ def expected(path: Path) -> dict[int, str]:
 
 
 @pytest.mark.parametrize("path", [SAMPLES / "right.py", *EXAMPLES], ids=lambda p: p.name)
-def test_right_programs_pass(errors: Errors, path: Path) -> None:
+def test_mypy_accepts_right_programs(errors: Errors, path: Path) -> None:
     assert errors.get(path, {}) == {}
 
 
-def test_wrong_programs_fail_where_they_are_wrong(errors: Errors) -> None:
+def test_mypy_rejects_wrong_programs_at_marked_lines(errors: Errors) -> None:
     path = SAMPLES / "wrong.py"
     wanted, found = expected(path), errors.get(path, {})
     assert wanted and sorted(found) == sorted(wanted)
     assert {n: m for n, m in wanted.items() if not any(m in message for message in found[n])} == {}
 
 
-def test_the_package_itself_has_no_errors(errors: Errors) -> None:
+def test_mypy_finds_no_errors_in_package(errors: Errors) -> None:
     assert {p: e for p, e in errors.items() if p.is_relative_to(ROOT / "src")} == {}
 
 
-def test_the_samples_are_programs() -> None:
+def test_typing_samples_are_valid_programs() -> None:
     with plan_only(), pytest.raises(ProgramPlanned):
         runpy.run_path(str(SAMPLES / "right.py"))
 
 
-def test_the_package_says_that_it_is_typed() -> None:
+def test_package_contains_py_typed() -> None:
     assert (Path(millstream.__file__).parent / "py.typed").exists()
 
 
 @pytest.mark.parametrize("name", [DataStream[int], KeyedStream[int, str], WindowedStream[int, str, object]])
-def test_streams_take_types_as_any_generic_class_does(name: object) -> None:
+def test_streams_are_generic_classes(name: object) -> None:
     assert name.__args__[0] is int
 
 
-def test_types_leave_no_trace_at_run_time() -> None:
+def test_type_parameters_have_no_runtime_effect() -> None:
     tag = OutputTag[int]("late")
     assert type(tag) is OutputTag and tag == OutputTag("late")
     assert pickle.loads(pickle.dumps(tag)) == tag == copy.deepcopy(tag)

@@ -1,4 +1,4 @@
-"""The job service under attack: from web pages, from other users of the machine, by slow, many and huge requests."""
+"""The job service under attack: web pages, other users of the machine, and slow, numerous or huge requests."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def target() -> Iterator[Target]:
     target.close()
 
 
-def test_a_name_that_points_here_is_not_enough(target: Target) -> None:
+def test_service_rejects_foreign_host_header(target: Target) -> None:
     # A page of evil.example whose name now points to 127.0.0.1: for the browser it is the same site.
     status, said = target.ask("GET /jobs/overview", Host=f"evil.example:{target.port}")
     assert status == 403 and b"not called 'evil.example'" in said
@@ -110,14 +110,14 @@ def test_a_name_that_points_here_is_not_enough(target: Target) -> None:
         assert target.ask("GET /jobs/overview", Host=f"{name}:{target.port}")[0] in (400, 403), name
 
 
-def test_a_service_may_have_a_name_of_its_own() -> None:
+def test_service_accepts_configured_host_name() -> None:
 
     settings = {"rest.port": "auto", "rest.address": "flow.example", "rest.bind-address": "127.0.0.1"}
     options = ServiceOptions.read(Configuration.from_dict(settings))
     assert options is not None and options.names == {"127.0.0.1", "flow.example"}
 
 
-def test_a_page_of_another_site_can_neither_cancel_nor_look(target: Target) -> None:
+def test_service_rejects_requests_of_other_origins(target: Target) -> None:
     job = target.start()
     evil = {"Origin": "https://evil.example", "Sec_Fetch_Site": "cross-site"}
     simple = {"Content_Type": "text/plain"}
@@ -141,7 +141,7 @@ def test_a_page_of_another_site_can_neither_cancel_nor_look(target: Target) -> N
     assert status == 200
 
 
-def test_no_answer_allows_another_site_to_read_it(target: Target) -> None:
+def test_service_sends_no_cors_headers(target: Target) -> None:
     with target.connect() as client:
         client.sendall(b"GET /jobs/overview HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         said = client.makefile("rb").read().lower()
@@ -158,12 +158,12 @@ def test_no_answer_allows_another_site_to_read_it(target: Target) -> None:
         "/ui/\u202e", "/jobs/%ff%fe", "/jobs/%00", "/jobs/\u0661" * 3, "/v1/v1/jobs", "/jobs/" + "%f0%9f%92%a9" * 8,
     ],
 )  # fmt: skip
-def test_odd_paths_lead_nowhere(target: Target, path: str) -> None:
+def test_service_rejects_path_traversal(target: Target, path: str) -> None:
     status, said = target.ask(f"GET {path}")
     assert status in (400, 404) and b"root:" not in said and b"import" not in said
 
 
-def test_what_is_too_large_is_not_read(target: Target) -> None:
+def test_service_rejects_oversized_requests(target: Target) -> None:
     assert target.ask("GET /" + "a" * 5000)[0] == 414
     assert target.ask("GET /jobs?x=" + "a" * 20_000)[0] == 414
     assert target.ask("GET /jobs", X="a" * 60_000)[0] == 200
@@ -183,7 +183,7 @@ def test_what_is_too_large_is_not_read(target: Target) -> None:
     assert target.state() == "RUNNING"
 
 
-def test_who_says_nothing_is_not_waited_for(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_drops_idle_connections(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_limits, "HEAD_SECONDS", 0.5)
     monkeypatch.setattr(connection_limits, "MOST_CONNECTIONS", 20)
     silent = [target.connect() for _ in range(50)]
@@ -216,7 +216,7 @@ def _is_hung_up(client: socket.socket) -> bool:
         client.close()
 
 
-def test_too_many_are_turned_away_at_once(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_rejects_connections_over_limit(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_limits, "MOST_CONNECTIONS", 5)
     kept = [target.connect() for _ in range(5)]
     time.sleep(0.2)
@@ -227,7 +227,7 @@ def test_too_many_are_turned_away_at_once(target: Target, monkeypatch: pytest.Mo
         client.close()
 
 
-def test_an_answer_that_nobody_takes_is_given_up(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_aborts_response_that_is_not_read(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_limits, "HEAD_SECONDS", 0.2)
     monkeypatch.setattr(connection_limits, "ANSWER_SECONDS", 0.6)
     for _ in range(3000):
@@ -244,7 +244,7 @@ def test_an_answer_that_nobody_takes_is_given_up(target: Target, monkeypatch: py
     assert len(target.ask("GET /jobmanager/log")[1]) > 20_000_000
 
 
-def test_a_body_that_never_comes_is_not_waited_for(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_times_out_missing_request_body(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("millstream.service.http.BODY_SECONDS", 0.3)
     job = target.start()
     with target.connect() as client:
@@ -293,7 +293,7 @@ def _send_all(client: socket.socket, data: bytes) -> None:
         client.recv(1)
 
 
-def test_service_answers_few_pipelined_requests_in_order(target: Target) -> None:
+def test_service_answers_pipelined_requests_in_order(target: Target) -> None:
     with target.connect() as client:
         client.sendall(_TINY * 10 + b"GET /nope HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         said = b""
@@ -308,7 +308,7 @@ def test_service_answers_few_pipelined_requests_in_order(target: Target) -> None
     assert said.count(b"HTTP/1.1 200") < 100
 
 
-def test_service_refuses_bodies_beyond_their_sum(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_rejects_request_bodies_over_total_limit(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("millstream.service.http.MAX_BODIES", 1 << 20)
     job = target.start()
     head = f"POST /jobs/{job}/savepoints HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\n".encode()
@@ -326,7 +326,7 @@ def test_service_refuses_bodies_beyond_their_sum(target: Target, monkeypatch: py
         time.sleep(0.05)
 
 
-def test_numbers_that_json_does_not_have_do_not_break_an_answer(target: Target) -> None:
+def test_service_encodes_nan_metrics_as_json_strings(target: Target) -> None:
     job = target.start()
     view = target.registry.entries()[0].view
     vertex = view.plan.vertices[0].head.id
@@ -338,7 +338,7 @@ def test_numbers_that_json_does_not_have_do_not_break_an_answer(target: Target) 
     assert target.ask(f"GET /jobs/{job}/vertices/{vertex}/subtasks/metrics?get=idleTimeMsPerSecond")[0] == 200
 
 
-def test_a_text_of_one_long_word_is_masked_at_once() -> None:
+def test_mask_secrets_is_fast_on_long_words() -> None:
     began = time.process_time()
     for hostile in ("x" * 200_000, "password" * 20_000, "a://" * 40_000, "a://b:" * 20_000, "token'" * 20_000):
         assert masked_text(hostile + " password=abc").endswith("password=******")
@@ -346,7 +346,7 @@ def test_a_text_of_one_long_word_is_masked_at_once() -> None:
     assert time.process_time() - began < 3
 
 
-def test_secrets_do_not_show_in_what_went_wrong(target: Target) -> None:
+def test_service_masks_secrets_in_failures(target: Target) -> None:
     def breaks(x: int) -> int:
         raise ValueError("cannot connect to postgresql://ann:hunter2@db/x?sslpassword=hunter3")
 
@@ -387,7 +387,7 @@ def _form(name: str, content: bytes = b"print()") -> bytes:
     return head.encode() + content + b"\r\n--x--\r\n"
 
 
-def test_an_upload_stays_where_uploads_are(cluster: Target, tmp_path: Any) -> None:
+def test_cluster_keeps_uploads_in_upload_directory(cluster: Target, tmp_path: Any) -> None:
     mine = {"Authorization": f"Bearer {TOKEN}", "Content_Type": "multipart/form-data; boundary=x"}
     for name in ("../../evil.py", "/etc/cron.d/evil.py", "..\\\\..\\\\evil.py", "a/../../evil.py"):
         status, said = cluster.ask("POST /jars/upload", _form(name), **mine)
@@ -409,14 +409,14 @@ def test_an_upload_stays_where_uploads_are(cluster: Target, tmp_path: Any) -> No
 
 
 @pytest.mark.parametrize("cluster", [False], indirect=True)
-def test_where_nothing_may_be_submitted_nothing_is(cluster: Target) -> None:
+def test_cluster_without_submission_rejects_uploads(cluster: Target) -> None:
     mine = {"Authorization": f"Bearer {TOKEN}", "Content_Type": "multipart/form-data; boundary=x"}
     for line in ("POST /jars/upload", "GET /jars", "POST /programs", "POST /jars/a.py/run", "POST /jars/a.py/plan"):
         assert cluster.ask(line, _form("a.py"), **mine)[0] == 404, line
     assert json.loads(cluster.ask("GET /config")[1])["features"]["web-submit"] is False
 
 
-def test_nobody_submits_or_ends_without_the_token(cluster: Target) -> None:
+def test_cluster_rejects_submit_and_shutdown_without_token(cluster: Target) -> None:
     form = {"Content_Type": "multipart/form-data; boundary=x"}
     for line in (
         "POST /jars/upload",
@@ -436,7 +436,7 @@ def test_nobody_submits_or_ends_without_the_token(cluster: Target) -> None:
             assert cluster.ask(line, _form("a.py"), **form, **shown)[0] == 401, (line, shown)
 
 
-def test_a_program_that_prints_without_end_does_not_fill_the_disk(tmp_path: Any, monkeypatch: Any) -> None:
+def test_program_output_is_limited_on_disk(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(programs, "_MOST_BYTES", 1 << 20)
     monkeypatch.setattr(programs, "_KEPT_BYTES", 1 << 19)
     path = tmp_path / "out"

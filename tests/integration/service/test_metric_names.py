@@ -1,4 +1,4 @@
-"""Metrics have Flink's names, and are right: of a job whose numbers are known."""
+"""Metrics have Flink's names and correct values, for a job whose numbers are known."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Measures(MapFunction):
         return value
 
 
-def test_every_name_is_there_and_right() -> None:
+def test_metrics_have_flink_names_and_correct_values() -> None:
     settings = {
         "millstream.engine": "local",
         "millstream.quiet": "true",
@@ -99,7 +99,7 @@ def _metrics(client: TestClient, path: str, how: str = "sum") -> dict[str, float
     return {m["id"]: m[how] for m in client.get(f"{path}?get={','.join(names)}").json()}
 
 
-def test_a_running_source_tells_its_lag_and_a_meter_is_a_rate() -> None:
+def test_running_source_reports_lag_and_meter_rate() -> None:
     settings = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "1"}
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Stamp())

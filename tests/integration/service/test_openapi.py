@@ -1,4 +1,4 @@
-"""Every answer of the service fits Flink's OpenAPI file, but for what tests/openapi/left_out.yaml names."""
+"""Every response of the service matches Flink's OpenAPI file, except for tests/openapi/left_out.yaml."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ needs_schemathesis = pytest.mark.skipif(
 )
 
 
-def test_what_is_left_out_is_in_the_file_and_is_not_served() -> None:
+def test_left_out_operations_are_in_openapi_file_and_not_served() -> None:
     assert set(LEFT_OUT) <= set(OPERATIONS) and all(LEFT_OUT.values())
     assert all(entry["why"] for entry in CORRECTED.values())
     client = TestClient(make_app(service_of(Registry(), {}, None, 1000)))
@@ -110,7 +110,7 @@ def _conform(tmp_path: Path, app: Any, left_out: set[str], **world: Any) -> None
 
 
 @needs_schemathesis
-def test_answers_about_jobs_fit_the_file(tmp_path: Path) -> None:
+def test_job_responses_match_openapi_file(tmp_path: Path) -> None:
     registry = Registry()
     service = service_of(registry, {"parallelism.default": "2"}, TOKEN, 1000)
     shown = {"Authorization": f"Bearer {TOKEN}"}
@@ -180,7 +180,7 @@ def _take_checkpoints(registry: Registry, *jobs: JobClient) -> None:
 
 
 @needs_schemathesis
-def test_answers_about_jobs_that_have_ended_fit_the_file(tmp_path: Path) -> None:
+def test_archived_job_responses_match_openapi_file(tmp_path: Path) -> None:
     registry = Registry()
     job = _start(registry)
     _take_checkpoints(registry, job)
@@ -204,7 +204,7 @@ def test_answers_about_jobs_that_have_ended_fit_the_file(tmp_path: Path) -> None
 
 
 @needs_schemathesis
-def test_answers_of_a_cluster_fit_the_file(tmp_path: Path) -> None:
+def test_cluster_responses_match_openapi_file(tmp_path: Path) -> None:
     uploads = Uploads(str(tmp_path / "uploads"))
     head = b'--x\r\nContent-Disposition: form-data; name="jarfile"; filename="job.py"\r\n\r\n'
     form = head + PROGRAM.encode() + b"\r\n--x--\r\n"

@@ -86,7 +86,7 @@ def _plant(shared: Path, victim: Path) -> None:
 
 
 @as_nobody
-def test_run_files_refuse_directory_of_another_user(
+def test_run_files_reject_directory_of_another_user(
     shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     victim = tmp_path / "millstream-victim"
@@ -115,7 +115,7 @@ def test_runtime_directory_ignores_xdg_of_another_user(shared: Path, monkeypatch
 
 
 @pytest.mark.parametrize("how", ["link", "mode"])
-def test_private_directory_refuses_link_or_open_mode(tmp_path: Path, how: str) -> None:
+def test_private_directory_rejects_link_or_open_mode(tmp_path: Path, how: str) -> None:
     path = tmp_path / "run"
     if how == "link":
         (tmp_path / "target").mkdir(0o700)
@@ -162,7 +162,7 @@ except PermissionError:
 
 
 @as_nobody
-def test_gateway_refuses_other_user_on_loopback(shared: Path) -> None:
+def test_gateway_rejects_other_user_on_loopback(shared: Path) -> None:
     gateway = Gateway(SETTINGS)
     gateway.start()
     try:
@@ -214,7 +214,7 @@ except PermissionError:
 
 
 @as_nobody
-def test_service_lets_other_user_look_and_change_nothing(shared: Path, tmp_path: Path) -> None:
+def test_service_is_read_only_for_other_user(shared: Path, tmp_path: Path) -> None:
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(SETTINGS))
     env.from_source(DataGeneratorSource(lambda i: i, None, 10)).add_sink(lambda v: None)
     job, registry = env.execute_async("looked at"), Registry()
@@ -243,7 +243,7 @@ def test_service_lets_other_user_look_and_change_nothing(shared: Path, tmp_path:
 
 
 @pytest.mark.parametrize("path", ["savepoints", "stop", "checkpoints", "yarn-cancel", "state"])
-def test_cluster_changes_jobs_only_for_who_shows_its_token(tmp_path: Path, path: str) -> None:
+def test_cluster_changes_jobs_only_with_token(tmp_path: Path, path: str) -> None:
     programs = Programs(SlotPool(4), Shelf(), {}, {}, 1.0)
     app = cluster_app(
         Cluster(
@@ -313,7 +313,7 @@ def _options(settings: dict[str, str]) -> Any:
 # --- paths that requests name
 
 
-def test_service_deletes_savepoint_only_for_who_shows_a_token(tmp_path: Path) -> None:
+def test_service_deletes_savepoint_only_with_token(tmp_path: Path) -> None:
     location = tmp_path / "savepoint"
     location.mkdir()
     manifest = Manifest("savepoint", 1, 1, Snapshot("id", "job", 1), "")

@@ -95,7 +95,7 @@ def _slow(x: int) -> int:
     return x
 
 
-def test_a_job_is_seen_running_and_a_slow_vertex_is_not_green(site: Site) -> None:
+def test_page_shows_running_job_and_slow_vertex(site: Site) -> None:
     site.start("orders", _slow, parallelism=1)
     site.page.goto(site.url)
     site.page.get_by_role("link", name="orders").click()
@@ -118,7 +118,7 @@ def test_a_job_is_seen_running_and_a_slow_vertex_is_not_green(site: Site) -> Non
     drawer.wait_for()
 
 
-def test_metrics_are_picked_and_plotted_and_state_is_asked_for(site: Site) -> None:
+def test_page_plots_selected_metrics_and_queries_state(site: Site) -> None:
     job = site.start("measured", parallelism=2)
     site.page.goto(f"{site.url}/ui/index.html#/jobs/{job.get_job_id()}")
     site.page.locator(".node", has_text="last").click()
@@ -146,7 +146,7 @@ def test_metrics_are_picked_and_plotted_and_state_is_asked_for(site: Site) -> No
     assert rows.count() == 1 and rows.inner_text().startswith("3")
 
 
-def test_workers_and_logs_are_looked_at(site: Site) -> None:
+def test_page_shows_workers_and_logs(site: Site) -> None:
     job = site.start("logged")
     logging.getLogger("millstream").warning("the mill needs oil, password=abc")
     site.page.goto(f"{site.url}/ui/index.html#/workers")
@@ -162,7 +162,7 @@ def test_workers_and_logs_are_looked_at(site: Site) -> None:
     site.page.locator("pre", has_text="No line has that in it.").wait_for()
 
 
-def test_checkpoints_are_shown_and_a_savepoint_is_taken(site: Site, tmp_path: Any) -> None:
+def test_page_shows_checkpoints_and_takes_savepoint(site: Site, tmp_path: Any) -> None:
     job = site.start("saved")
     site.page.goto(f"{site.url}/ui/index.html#/jobs/{job.get_job_id()}/checkpoints")
     site.page.locator(".card", has_text="completed").wait_for()
@@ -173,7 +173,7 @@ def test_checkpoints_are_shown_and_a_savepoint_is_taken(site: Site, tmp_path: An
     assert [p.name.startswith("savepoint-") for p in tmp_path.iterdir()] == [True]
 
 
-def test_cancel_asks_first(site: Site) -> None:
+def test_page_confirms_before_cancel(site: Site) -> None:
     job = site.start("cancelled")
     site.page.goto(f"{site.url}/ui/index.html#/jobs/{job.get_job_id()}")
     site.page.get_by_role("button", name="Cancel", exact=True).click()
@@ -185,7 +185,7 @@ def test_cancel_asks_first(site: Site) -> None:
     site.page.locator(".tag", has_text="canceled").first.wait_for()
 
 
-def test_a_failure_is_shown_with_the_users_traceback(site: Site) -> None:
+def test_page_shows_failure_with_user_traceback(site: Site) -> None:
     def breaks(x: int) -> int:
         raise ValueError("<b>bold</b> numbers")
 
@@ -199,7 +199,7 @@ def test_a_failure_is_shown_with_the_users_traceback(site: Site) -> None:
     assert heading.inner_text().startswith("ValueError: <b>bold</b> numbers")
 
 
-def test_the_page_fits_a_phone_and_the_dark(site: Site) -> None:
+def test_page_fits_phone_and_dark_theme(site: Site) -> None:
     job = site.start("small")
     site.page.set_viewport_size({"width": 390, "height": 800})
     site.page.goto(f"{site.url}/ui/index.html#/jobs/{job.get_job_id()}")
@@ -210,13 +210,13 @@ def test_the_page_fits_a_phone_and_the_dark(site: Site) -> None:
     assert site.page.evaluate("getComputedStyle(document.body).backgroundColor") != before
 
 
-def test_what_the_service_is_started_with_is_shown_without_its_secrets(site: Site) -> None:
+def test_page_masks_secrets_of_service_configuration(site: Site) -> None:
     site.page.goto(f"{site.url}/ui/index.html#/service")
     site.page.get_by_text("******").wait_for()
     assert "abc" not in site.page.locator("main").inner_text()
 
 
-def test_a_job_that_has_ended_is_shown_from_its_archive_with_the_same_pages(site: Site) -> None:
+def test_page_shows_archived_job(site: Site) -> None:
     job = site.start("archived", parallelism=1)
     job.trigger_checkpoint().result()
     job.cancel().result()
@@ -241,7 +241,7 @@ def test_a_job_that_has_ended_is_shown_from_its_archive_with_the_same_pages(site
         server.stop()
 
 
-def test_a_thousand_subtasks_are_drawn(site: Site) -> None:
+def test_page_draws_thousand_subtasks(site: Site) -> None:
     job = site.start("many", parallelism=500)
     site.page.goto(f"{site.url}/ui/index.html#/jobs/{job.get_job_id()}")
     node = site.page.locator(".node", has_text="Source: numbers")
@@ -255,7 +255,7 @@ def test_a_thousand_subtasks_are_drawn(site: Site) -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_serious(site: Site, theme: str) -> None:
+def test_page_has_no_serious_axe_violations(site: Site, theme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
     job = site.start("read aloud", _slow, parallelism=1)
     site.page.goto(site.url)

@@ -1,4 +1,4 @@
-"""Processes of a session cluster's programs are forked: what each has of its own, what they share, how they end."""
+"""Forked processes of a session cluster's programs: what each owns, what they share, how they end."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_forked_program_has_its_own_directory_session_output_and_exit_code(progr
     assert len(set(numbers)) == 4
 
 
-def test_forked_program_that_is_killed_reports_the_signal(programs: Programs) -> None:
+def test_forked_program_reports_kill_signal(programs: Programs) -> None:
     process, _ = programs.waiting()
     process.kill()
     assert process.wait() == -signal.SIGKILL
@@ -100,13 +100,13 @@ def test_forked_program_that_is_killed_reports_the_signal(programs: Programs) ->
     process.kill()
 
 
-def test_forked_programs_share_the_memory_of_loaded_modules(programs: Programs) -> None:
+def test_forked_programs_share_memory_of_loaded_modules(programs: Programs) -> None:
     _, running = programs.waiting()
     memory = running.memory_full_info()
     assert memory.uss < memory.rss / 3
 
 
-def test_forked_program_outlives_the_process_that_forked_it(programs: Programs) -> None:
+def test_forked_program_outlives_fork_server(programs: Programs) -> None:
     process, running = programs.waiting()
     server = running.parent()
     assert server is not None and server.name() == "millstream-fork"

@@ -1,4 +1,4 @@
-"""Metrics and spans that are sent: to something that takes what a collector of OpenTelemetry's takes, and reads it."""
+"""Metrics and spans sent to an OTLP collector."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def attributes(thing: Any) -> dict[str, Any]:
     return {a.key: getattr(a.value, a.value.WhichOneof("value")) for a in thing.attributes}
 
 
-def test_metrics_checkpoints_and_restarts_reach_a_collector(tmp_path: Path) -> None:
+def test_otel_reporter_sends_metrics_checkpoints_and_restarts(tmp_path: Path) -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="millstream[otel] is not installed")
     (tmp_path / "job.py").write_text(PROGRAM)
     with collector() as (found, url):
@@ -141,14 +141,14 @@ def test_metrics_checkpoints_and_restarts_reach_a_collector(tmp_path: Path) -> N
         ({"endpoint": "http://x", "protocol": "gRPC"}, "metrics.reporter.otel.exporter.protocol must be HTTP"),
     ],
 )
-def test_what_cannot_be_reported_is_refused(settings: dict[str, str], said: str) -> None:
+def test_otel_reporter_rejects_invalid_settings(settings: dict[str, str], said: str) -> None:
     keys = {f"metrics.reporter.otel.exporter.{k}": v for k, v in settings.items()}
     config = Configuration.from_dict({"metrics.reporters": "otel", **keys})
     with pytest.raises(InvalidProgramError, match=said):
         list(targets(config, "metrics"))
 
 
-def test_another_reporter_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_unsupported_reporter_logs_warning(caplog: pytest.LogCaptureFixture) -> None:
     config = Configuration.from_dict(
         {"metrics.reporters": "jmx", "metrics.reporter.jmx.factory.class": "x.JMXReporter"}
     )
