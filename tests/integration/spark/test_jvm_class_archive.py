@@ -77,7 +77,7 @@ def made(java: Java, jars: Path) -> ClassArchive:
     return archive
 
 
-def test_it_is_made_once_and_used_from_then_on(cache: Path, java: Java, jars: Path) -> None:
+def test_class_archive_is_created_once_and_reused(cache: Path, java: Java, jars: Path) -> None:
     archive = made(java, jars)
     found = find(java, jars)
     assert found is not None and not found.is_made_now
@@ -86,7 +86,7 @@ def test_it_is_made_once_and_used_from_then_on(cache: Path, java: Java, jars: Pa
     assert not list(cache.glob("*.tmp"))
 
 
-def test_one_process_makes_it_and_others_start_without(cache: Path, java: Java, jars: Path) -> None:
+def test_class_archive_is_created_by_one_process(cache: Path, java: Java, jars: Path) -> None:
     first = find(java, jars)
     assert first is not None and first.is_made_now
     assert find(java, jars) is None
@@ -96,7 +96,7 @@ def test_one_process_makes_it_and_others_start_without(cache: Path, java: Java, 
     again.drop()
 
 
-def test_other_jars_or_another_java_have_one_of_their_own(cache: Path, java: Java, jars: Path) -> None:
+def test_class_archive_is_separate_per_jars_and_java(cache: Path, java: Java, jars: Path) -> None:
     paths = {made(java, jars).path}
     os.utime(jars / "spark-core.jar", (1, 1))
     paths.add(made(java, jars).path)
@@ -108,7 +108,7 @@ def test_other_jars_or_another_java_have_one_of_their_own(cache: Path, java: Jav
     assert len(list(cache.glob("*.jsa"))) == 3
 
 
-def test_without_a_place_for_it_spark_starts_without(
+def test_class_archive_is_skipped_without_cache_directory(
     tmp_path: Path, java: Java, jars: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -116,18 +116,18 @@ def test_without_a_place_for_it_spark_starts_without(
     assert find(java, jars) is None
 
 
-def test_nothing_is_taken_from_where_others_may_write(cache: Path, java: Java, jars: Path) -> None:
+def test_class_archive_ignores_directory_writable_by_others(cache: Path, java: Java, jars: Path) -> None:
     made(java, jars)
     cache.chmod(0o777)
     assert find(java, jars) is None
 
 
-def test_a_users_own_wishes_count(cache: Path, java: Java, jars: Path) -> None:
+def test_class_archive_respects_user_options(cache: Path, java: Java, jars: Path) -> None:
     assert find(java, jars, ["-Xshare:off"]) is None
     assert find(java, jars, ["-XX:SharedArchiveFile=/mine"]) is None
 
 
-def test_when_it_cannot_be_made_not_every_program_waits_for_it(cache: Path, java: Java, jars: Path) -> None:
+def test_class_archive_failure_is_not_retried_by_every_program(cache: Path, java: Java, jars: Path) -> None:
     archive = find(java, jars)
     assert archive is not None
     # The JVM has ended and there is nothing.
@@ -141,7 +141,7 @@ def test_when_it_cannot_be_made_not_every_program_waits_for_it(cache: Path, java
     again.drop()
 
 
-def test_a_java_without_an_archive_of_its_own_classes_gets_one(cache: Path, tmp_path: Path, jars: Path) -> None:
+def test_class_archive_adds_base_archive_when_java_has_none(cache: Path, tmp_path: Path, jars: Path) -> None:
     java = make_java(tmp_path / "jlinked", with_archive=False)
     made(java, jars)
     found = find(java, jars)
@@ -158,21 +158,21 @@ def start(java: Java, **environment: str) -> Gateway:
     return Gateway(java, settings, {**os.environ, **environment})
 
 
-def test_a_jvm_that_was_used_writes_the_archive_when_it_ends(cache: Path, java: Java) -> None:
+def test_jvm_writes_class_archive_on_exit(cache: Path, java: Java) -> None:
     jvm = start(java)
     assert jvm.connect() == {"PYSPARK_GATEWAY_PORT": "1", "PYSPARK_GATEWAY_SECRET": "s"}
     jvm.stop()
     assert [p.read_text() for p in cache.glob("*.jsa")] == ["classes\n"]
 
 
-def test_one_that_was_not_used_is_ended_at_once(cache: Path, java: Java) -> None:
+def test_unused_jvm_is_ended_at_once(cache: Path, java: Java) -> None:
     jvm = start(java, NEVER="1")
     jvm.stop()
     assert jvm.is_dead
     assert not list(cache.glob("*.jsa")) and not list(cache.glob("*.failed"))
 
 
-def test_when_java_does_not_start_with_the_archive_it_starts_without(cache: Path, java: Java) -> None:
+def test_jvm_starts_without_class_archive_when_it_fails(cache: Path, java: Java) -> None:
     first = start(java)
     first.connect()
     first.stop()
@@ -182,7 +182,7 @@ def test_when_java_does_not_start_with_the_archive_it_starts_without(cache: Path
     assert not list(cache.glob("*.jsa"))
 
 
-def test_a_java_that_does_not_start_at_all_is_an_error(cache: Path, java: Java) -> None:
+def test_jvm_that_does_not_start_is_reported(cache: Path, java: Java) -> None:
     Path(java.path).write_text("#!/bin/sh\nexit 3\n")
     jvm = start(java)
     with pytest.raises(MillstreamError, match="ended with code 3 while starting"):
@@ -190,7 +190,7 @@ def test_a_java_that_does_not_start_at_all_is_an_error(cache: Path, java: Java) 
     jvm.stop()
 
 
-def test_what_could_not_be_written_is_not_waited_for_again(cache: Path, java: Java) -> None:
+def test_class_archive_write_failure_is_recorded(cache: Path, java: Java) -> None:
     jvm = start(java, FAILS="1")
     jvm.connect()
     jvm.stop()

@@ -32,7 +32,7 @@ def saved(tmp_path: Path) -> str:
     return client.stop_with_savepoint(False, str(tmp_path)).result()
 
 
-def test_a_restore_says_from_what_and_how_much(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_restore_message_names_savepoint_and_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     savepoint = saved(tmp_path)
     env = LocalEnvironment(Configuration.from_dict({"execution.state-recovery.path": savepoint}))
     counting(env)
@@ -50,14 +50,14 @@ def test_a_restore_says_from_what_and_how_much(tmp_path: Path, capsys: pytest.Ca
     assert capsys.readouterr().err == ""
 
 
-def test_a_restore_that_fails_says_why_at_once(tmp_path: Path) -> None:
+def test_restore_failure_is_raised_at_submission(tmp_path: Path) -> None:
     env = LocalEnvironment(Configuration.from_dict({"execution.state-recovery.path": saved(tmp_path)}))
     counting(env, uid="other")
     with pytest.raises(InvalidProgramError, match=r"'Reduce' \(uid 'counts'\) has nowhere to go"):
         env.execute_async()
 
 
-def test_a_job_that_fails_while_nobody_waits_says_why(caplog: pytest.LogCaptureFixture) -> None:
+def test_async_job_failure_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     env = LocalEnvironment()
     env.from_collection([0]).map(lambda x: 1 // x).print()
     client = env.execute_async("division")
@@ -69,7 +69,7 @@ def test_a_job_that_fails_while_nobody_waits_says_why(caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize("continuously", [False, True])
-def test_input_that_is_not_there_is_noticed_before_spark_starts(tmp_path: Path, continuously: bool) -> None:
+def test_missing_input_is_reported_before_spark_starts(tmp_path: Path, continuously: bool) -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
     builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(tmp_path / "missing.txt"))

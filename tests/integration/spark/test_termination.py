@@ -37,7 +37,7 @@ finally:
 """
 
 
-def test_who_ends_already_closes_what_is_open_in_silence() -> None:
+def test_slot_process_ignores_signal_while_exiting() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=30)
     assert (done.stdout, done.stderr, done.returncode) == ("closed True\n", "", 0)
 
@@ -63,7 +63,7 @@ def hang_ups() -> Iterator[None]:
 
 @pytest.mark.usefixtures("hang_ups")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGHUP, 129), (signal.SIGTERM, 143)])
-def test_program_leaves_no_directory_behind_when_a_signal_ends_it(tmp_path: Path, number: int, code: int) -> None:
+def test_program_leaves_no_directory_when_ended_by_signal(tmp_path: Path, number: int, code: int) -> None:
     program, temporary = tmp_path / "endless.py", tmp_path / "t"
     program.write_text(ENDLESS)
     temporary.mkdir()
@@ -77,7 +77,7 @@ def test_program_leaves_no_directory_behind_when_a_signal_ends_it(tmp_path: Path
 
 
 @pytest.mark.usefixtures("hang_ups")
-def test_servers_do_not_end_on_hang_up_where_nohup_ignores_it() -> None:
+def test_end_signals_omit_sighup_under_nohup() -> None:
     assert signal.SIGHUP in end_signals()
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

@@ -30,7 +30,7 @@ _USED = {
 }
 
 
-def test_a_query_of_values_loads_only_its_own_operators() -> None:
+def test_values_query_loads_only_its_operators() -> None:
     ran = subprocess.run([sys.executable, "-c", _QUERY], capture_output=True, text=True, timeout=120, check=True)
     first, *loaded = ran.stdout.splitlines()
     operators = {

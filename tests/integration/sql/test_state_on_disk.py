@@ -47,7 +47,7 @@ print(sum(map(len, encode(FileHeader("op", 0, 1, True, []), [changes]))) >> 20)
 
 
 @pytest.mark.parametrize(("where", "said", "size"), [("files", "", "402"), ("memory", "no memory", "")])
-def test_rows_may_be_more_than_memory(where: str, said: str, size: str, tmp_path: Path) -> None:
+def test_disk_state_exceeds_memory_limit(where: str, said: str, size: str, tmp_path: Path) -> None:
     program = [sys.executable, "-c", _PROGRAM, where, str(tmp_path)]
     done = subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
     assert (done.stderr.strip(), done.stdout.strip()) == (said, size)
@@ -83,7 +83,7 @@ def _left(backend: str, directory: Path) -> Counter[tuple[object, ...]]:
     return +left
 
 
-def test_answers_are_the_same_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_state_returns_same_results_as_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
 
     class Noted(array_storage.InFiles):

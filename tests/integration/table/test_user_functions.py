@@ -35,7 +35,7 @@ def _environment(batch: bool = False) -> TableEnvironment:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_program(name: str) -> None:
+def test_user_function_program_matches_flink(name: str) -> None:
     found, expected = changes(PROGRAMS[name], _environment(is_batch(PROGRAMS[name]))), _FLINKS[name]
     if expected[0].startswith("error: "):
         assert found[0].startswith(expected[0].removesuffix("."))
@@ -46,7 +46,7 @@ def test_program(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name.startswith("flat aggregate")])
-def test_explain_of_a_table_aggregate(name: str) -> None:
+def test_table_aggregate_explain_matches_flink(name: str) -> None:
     told = PROGRAMS[name](_environment()).explain()
     # As Flink says it, but for the function's name.
     keys = "{}" if "of a table" in name else "{0}"
@@ -65,7 +65,7 @@ def _operator(function: Any, table: bool = False) -> Operator:
 
 
 @pytest.mark.parametrize("function", [WeightedAverage(), Joined(), Top2()], ids=lambda f: type(f).__name__)
-def test_accumulators_and_views_are_kept_in_files(function: Any) -> None:
+def test_user_aggregate_accumulators_restore_from_files(function: Any) -> None:
     rows = [("+I", k, v, w) for k, v, w in [("a", 1, 1), ("b", 2, 3), ("a", 4, 5), ("b", 7, 1), ("a", 3, 2)]]
     whole = Bare(_operator(function, isinstance(function, Top2)))
     whole.take(batch_of(rows, _KINDS))
@@ -76,7 +76,7 @@ def test_accumulators_and_views_are_kept_in_files(function: Any) -> None:
     assert changes_of(restarted.out) == whole.changes()
 
 
-def test_a_table_aggregate_of_rows_that_are_taken_back_and_of_one_that_forgets() -> None:
+def test_table_aggregate_handles_retractions_and_ttl() -> None:
     class Members(Top2):
         def create_accumulator(self) -> Any:
             return []
@@ -94,7 +94,7 @@ def test_a_table_aggregate_of_rows_that_are_taken_back_and_of_one_that_forgets()
     assert bare.changes() == [(k, "a", v, p) for k, v, p in [*told, ("-D", 2, 0)]]
 
 
-def test_functions_of_users_in_windows_and_frames() -> None:
+def test_user_aggregates_run_in_windows_and_over_frames() -> None:
     t_env = _environment()
     t_env.execute_sql(
         "CREATE TABLE ids (n BIGINT, k AS n % 2, ts AS TO_TIMESTAMP_LTZ(n * 1000, 3), WATERMARK FOR ts AS ts) WITH ("
@@ -121,7 +121,7 @@ def test_functions_of_users_in_windows_and_frames() -> None:
     ]  # fmt: skip
 
 
-def test_an_error_of_the_users_says_the_function_and_the_row() -> None:
+def test_user_function_error_names_function_and_row() -> None:
     class Failing(WeightedAverage):
         def accumulate(self, accumulator: Any, value: Any, weight: Any) -> None:
             raise ValueError("no")
@@ -131,7 +131,7 @@ def test_an_error_of_the_users_says_the_function_and_the_row() -> None:
     assert told.value.__notes__ == ["in the aggregate function Failing, for the row (1, 2)"]
 
 
-def test_functions_are_opened_and_closed_with_their_subtask() -> None:
+def test_user_functions_open_and_close_with_subtask() -> None:
     seen: list[Any] = []
 
     class Watched(WeightedAverage):
@@ -160,8 +160,8 @@ def _asked(function: AsyncScalarFunction, **settings: str) -> list[Any]:
     return [row[0] for row in t_env.from_path("ids").select(called(col("n"))).execute().collect()]
 
 
-def test_what_an_async_function_makes_on_its_loop_lives_as_long_as_it() -> None:
-    """A client is bound to the loop it was made on, and rows come in several batches."""
+def test_async_function_keeps_its_event_loop() -> None:
+    """A client is bound to the loop that created it, and rows arrive in several batches."""
 
     class Client(AsyncScalarFunction):
         loop: Any = None
@@ -174,7 +174,7 @@ def test_what_an_async_function_makes_on_its_loop_lives_as_long_as_it() -> None:
     assert _asked(Client()) == [-n for n in range(1, 5001)]
 
 
-def test_so_many_rows_wait_for_an_async_function_at_once() -> None:
+def test_async_function_limits_concurrent_calls() -> None:
     class Counting(AsyncScalarFunction):
         now = 0
 
@@ -188,7 +188,7 @@ def test_so_many_rows_wait_for_an_async_function_at_once() -> None:
     assert max(_asked(Counting(), max_concurrent_operations="3")) == 3
 
 
-def test_an_async_function_that_does_not_answer_or_always_fails_fails_the_job() -> None:
+def test_async_function_timeout_or_failure_fails_job() -> None:
     class Silent(AsyncScalarFunction):
         async def eval(self, value: int) -> int:
             await asyncio.get_running_loop().create_future()
@@ -213,7 +213,7 @@ def test_an_async_function_that_does_not_answer_or_always_fails_fails_the_job() 
 @pytest.mark.parametrize(
     ("key", "value"), [("max_attempts", "often"), ("timeout", "long"), ("retry_strategy", "SOMETIMES")]
 )
-def test_settings_of_async_functions_that_say_nothing_are_refused(key: str, value: str) -> None:
+def test_async_function_rejects_invalid_options(key: str, value: str) -> None:
     class Same(AsyncScalarFunction):
         async def eval(self, value: int) -> int:
             return value
