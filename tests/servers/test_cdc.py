@@ -17,9 +17,7 @@ from millstream.testing.servers.kafka import KafkaBroker
 from tests.support import cdc_replica
 
 
-def test_the_replica_is_the_original_though_workers_are_killed(
-    env: Env, postgres: PostgresServer, tmp_path: Path
-) -> None:
+def test_cdc_replica_equals_original_after_worker_kills(env: Env, postgres: PostgresServer, tmp_path: Path) -> None:
     psycopg = pytest.importorskip("psycopg")
     source, facts = postgres.new_database(), postgres.new_database()
     with psycopg.connect(source) as database, psycopg.connect(facts) as replica:
@@ -43,7 +41,7 @@ def test_the_replica_is_the_original_though_workers_are_killed(
             job.cancel().result()
 
 
-def test_messages_of_debezium_in_kafka_are_rows(env: Env, kafka: KafkaBroker) -> None:
+def test_debezium_messages_in_kafka_become_rows(env: Env, kafka: KafkaBroker) -> None:
     row = Types.ROW_NAMED(["id", "name"], [Types.INT(), Types.STRING()])
     update = b'{"before": {"id": 1, "name": "a"}, "after": {"id": 1, "name": "b"}, "op": "u"}'
     kafka.create_topic("debezium")

@@ -88,7 +88,7 @@ def finish(job: JobClient) -> None:
     job.get_job_execution_result().result(SECONDS)
 
 
-def test_kafka(run: Run, kafka: KafkaBroker) -> None:
+def test_kafka_page_program_runs(run: Run, kafka: KafkaBroker) -> None:
     kafka.create_topic("orders", 2)
     kafka.create_topic("totals")
     kafka.send("orders", ["a", "b"])
@@ -97,7 +97,7 @@ def test_kafka(run: Run, kafka: KafkaBroker) -> None:
     assert sorted(read_committed(kafka.bootstrap, "totals")) == [b"A", b"B"]
 
 
-def test_hybrid(run: Run, output: Output, kafka: KafkaBroker, tmp_path: Path) -> None:
+def test_hybrid_page_program_runs(run: Run, output: Output, kafka: KafkaBroker, tmp_path: Path) -> None:
     kafka.create_topic("new-orders")
     kafka.send("new-orders", ["new"])
     (tmp_path / "old.txt").write_text("old\n")
@@ -106,12 +106,12 @@ def test_hybrid(run: Run, output: Output, kafka: KafkaBroker, tmp_path: Path) ->
     until(lambda: output.lines() == ["old", "new"])
 
 
-def test_elasticsearch(run: Run, search_server: ElasticsearchServer | OpenSearchServer) -> None:
+def test_elasticsearch_page_program_runs(run: Run, search_server: ElasticsearchServer | OpenSearchServer) -> None:
     finish(run("connectors/elasticsearch.md", {"localhost:9200": search_server.host}))
     assert search_server.documents("users") == {"1": {"id": 1, "name": "Ann"}, "2": {"id": 2, "name": "Bob"}}
 
 
-def test_files(run: Run, tmp_path: Path) -> None:
+def test_files_page_program_runs(run: Run, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("To be\nor\n")
     finish(run("connectors/files.md", {"/data/": f"{tmp_path}/"}))
@@ -119,12 +119,12 @@ def test_files(run: Run, tmp_path: Path) -> None:
     assert sorted("".join(p.read_text() for p in written).split()) == ["be", "or", "to"]
 
 
-def test_generated(run: Run, output: Output) -> None:
+def test_generated_page_program_runs(run: Run, output: Output) -> None:
     finish(run("connectors/generated.md", {}))
     assert sorted(map(int, output.lines())) == sorted([1, 4, 9, 16, 25, 0, 1, 4, 9, 16, 1, 4, 9])
 
 
-def test_http(run: Run, output: Output) -> None:
+def test_http_page_program_runs(run: Run, output: Output) -> None:
     with closing(socket.socket()) as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
@@ -145,7 +145,7 @@ def listens(port: int) -> bool:
         return found.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_socket(run: Run, output: Output) -> None:
+def test_socket_page_program_runs(run: Run, output: Output) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -160,7 +160,7 @@ def test_socket(run: Run, output: Output) -> None:
     assert output.lines() == ["('to', 1)", "('be', 1)", "('to', 2)"]
 
 
-def test_rabbitmq(run: Run, rabbitmq: RabbitMqServer) -> None:
+def test_rabbitmq_page_program_runs(run: Run, rabbitmq: RabbitMqServer) -> None:
     import pika
 
     connection = rabbitmq.connect()
@@ -175,7 +175,7 @@ def test_rabbitmq(run: Run, rabbitmq: RabbitMqServer) -> None:
     connection.close()
 
 
-def test_redis(run: Run, redis_server: RedisServer) -> None:
+def test_redis_page_program_runs(run: Run, redis_server: RedisServer) -> None:
     import redis
 
     finish(run("connectors/redis.md", {"redis://localhost:6379/0": redis_server.url}))
@@ -205,7 +205,7 @@ def shop(postgres: PostgresServer) -> Iterator[Any]:
             yield own
 
 
-def test_databases(run: Run, output: Output, postgres: PostgresServer) -> None:
+def test_databases_page_program_runs(run: Run, output: Output, postgres: PostgresServer) -> None:
     with shop(postgres) as connection:
         connection.execute("CREATE TABLE orders (id int PRIMARY KEY, price numeric)")
         connection.execute("INSERT INTO orders SELECT i, i * 1.5 FROM generate_series(1, 20) i")
@@ -213,7 +213,7 @@ def test_databases(run: Run, output: Output, postgres: PostgresServer) -> None:
     assert sorted(output.lines()) == sorted(f"Row(id={i}, price=Decimal('{i * 1.5}'))" for i in range(1, 21))
 
 
-def test_postgres_cdc(run: Run, output: Output, postgres: PostgresServer) -> None:
+def test_postgres_cdc_page_program_runs(run: Run, output: Output, postgres: PostgresServer) -> None:
     with shop(postgres) as connection:
         connection.execute("CREATE TABLE orders (id int PRIMARY KEY, name text)")
         connection.execute("INSERT INTO orders VALUES (1, 'a')")
@@ -227,7 +227,7 @@ def test_postgres_cdc(run: Run, output: Output, postgres: PostgresServer) -> Non
         job.cancel().result()
 
 
-def test_mysql_cdc(run: Run, output: Output, mariadb: MariaDbServer) -> None:
+def test_mysql_cdc_page_program_runs(run: Run, output: Output, mariadb: MariaDbServer) -> None:
     with mariadb.connect() as connection, connection.cursor() as cursor:
         for statement in (
             "CREATE DATABASE IF NOT EXISTS shop",
@@ -249,7 +249,7 @@ def declared(page: str, replaced: dict[str, str], monkeypatch: pytest.MonkeyPatc
     exec(compile(program(page, replaced), page, "exec"), {"__name__": "__main__"})
 
 
-def test_sql_kafka(monkeypatch: pytest.MonkeyPatch, kafka: KafkaBroker) -> None:
+def test_sql_kafka_page_program_runs(monkeypatch: pytest.MonkeyPatch, kafka: KafkaBroker) -> None:
     kafka.create_topic("clicks", 2)
     kafka.create_topic("visits")
     click = '{"page": "a", "at_time": "2024-01-01 00:00:00"}'
@@ -260,7 +260,7 @@ def test_sql_kafka(monkeypatch: pytest.MonkeyPatch, kafka: KafkaBroker) -> None:
     assert {b'{"customer":"Ann","pages":3}', b'{"customer":"Bob","pages":1}'} <= set(written)
 
 
-def test_sql_jdbc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_sql_jdbc_page_program_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "shop.db")) as connection:
         connection.execute("CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT)")
         connection.execute("CREATE TABLE totals (name TEXT PRIMARY KEY, total INTEGER)")
@@ -271,7 +271,7 @@ def test_sql_jdbc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert sorted(found) == ["c0", "c1", "c2"] and sum(found.values()) == 1000
 
 
-def test_sql_cdc(monkeypatch: pytest.MonkeyPatch, output: Output, postgres: PostgresServer) -> None:
+def test_sql_cdc_page_program_runs(monkeypatch: pytest.MonkeyPatch, output: Output, postgres: PostgresServer) -> None:
     with shop(postgres) as connection:
         connection.execute("CREATE TABLE orders (id int PRIMARY KEY, customer text, price numeric(10, 2))")
         connection.execute("ALTER TABLE orders REPLICA IDENTITY FULL")
@@ -284,7 +284,7 @@ def test_sql_cdc(monkeypatch: pytest.MonkeyPatch, output: Output, postgres: Post
     assert {c.strip(): n.strip() for c, n in sums} == {"Ann": "3.50", "Bob": "4.00"}
 
 
-def test_lookups(run: Run, output: Output, postgres: PostgresServer) -> None:
+def test_lookups_page_program_runs(run: Run, output: Output, postgres: PostgresServer) -> None:
     pytest.importorskip("psycopg_pool", reason="psycopg_pool is not installed")
     with shop(postgres) as connection:
         connection.execute("CREATE TABLE customers (id int PRIMARY KEY, name text)")
@@ -293,7 +293,7 @@ def test_lookups(run: Run, output: Output, postgres: PostgresServer) -> None:
     assert sorted(output.lines()) == ["(1, 20.0, 'Ann')", "(1, 7.0, 'Ann')", "(2, 5.5, None)"]
 
 
-def test_spark(config: Configuration, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_page_program_runs(config: Configuration, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "orders").mkdir()
     (tmp_path / "orders" / "a.json").write_text('{"shop": "a", "price": 1.5}\n{"shop": "a", "price": 2}\n')
     made = Env.get_execution_environment(config)

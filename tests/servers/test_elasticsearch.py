@@ -50,7 +50,7 @@ def write(records: list[Any], builder: Elasticsearch7SinkBuilder) -> None:
     env.execute()
 
 
-def test_records_are_documents_and_the_last_of_an_id_counts(search_server: Server, index: str) -> None:
+def test_elasticsearch_sink_keeps_last_document_per_id(search_server: Server, index: str) -> None:
     when = datetime.datetime(2024, 5, 1, 12, 30)
     records: list[Any] = [
         {"id": "one", "name": "Ann", "when": when, "price": Decimal("1.5"), "tags": ["a", "b"], "more": {"c": None}},
@@ -70,13 +70,13 @@ def test_records_are_documents_and_the_last_of_an_id_counts(search_server: Serve
     assert list(search_server.documents(f"{index}-unkeyed").values()) == [{"n": 1}, {"n": 1}]
 
 
-def test_a_field_may_name_the_index(search_server: Server, index: str) -> None:
+def test_elasticsearch_sink_reads_index_from_field(search_server: Server, index: str) -> None:
     records = [{"id": i, "shop": f"{index}-{i % 2}"} for i in range(4)]
     write(records, writing(search_server.host, ElasticsearchEmitter.dynamic_index("shop", "id")))
     assert search_server.documents(f"{index}-1") == {"1": records[1], "3": records[3]}
 
 
-def test_rows_that_take_others_back_delete_their_documents(search_server: Server, index: str) -> None:
+def test_elasticsearch_sink_deletes_documents_on_retraction(search_server: Server, index: str) -> None:
     def row(kind: RowKind, key: int, n: int) -> Row:
         made = Row(id=key, n=n)
         made.set_row_kind(kind)
@@ -109,7 +109,7 @@ class Dies:
         return record
 
 
-def test_every_document_is_there_though_a_worker_was_killed(
+def test_elasticsearch_sink_writes_all_documents_after_worker_kill(
     config: Configuration, search_server: Server, index: str, tmp_path: Path
 ) -> None:
     config.set_string("execution.checkpointing.interval", "100 ms")
@@ -124,7 +124,7 @@ def test_every_document_is_there_though_a_worker_was_killed(
     assert search_server.documents(index) == {str(i): {"id": i, "twice": 2 * i} for i in range(1000)}
 
 
-def test_a_server_may_be_away_for_a_while(search_server: Server, index: str, tmp_path: Path) -> None:
+def test_elasticsearch_sink_waits_for_unavailable_server(search_server: Server, index: str, tmp_path: Path) -> None:
     reached, away = tmp_path / "reached", tmp_path / "away"
 
     def wait(i: int) -> dict[str, int]:
@@ -153,7 +153,7 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_what_cannot_be_written_is_said_in_a_sentence(search_server: Server, index: str) -> None:
+def test_elasticsearch_sink_reports_rejected_document_in_one_sentence(search_server: Server, index: str) -> None:
     keyed = ElasticsearchEmitter.static_index(index, "id")
 
     def refused(record: Any, match: str, emitter: ElasticsearchEmitter = keyed) -> None:
@@ -173,7 +173,7 @@ def test_what_cannot_be_written_is_said_in_a_sentence(search_server: Server, ind
     assert search_server.documents(index) == {"1": {"id": 1, "n": 5}}
 
 
-def test_what_cannot_be_is_said_before_anything_runs() -> None:
+def test_elasticsearch_sink_builder_rejects_invalid_arguments() -> None:
     keyed = ElasticsearchEmitter.static_index("i")
     with pytest.raises(InvalidProgramError, match=r"set_hosts\(...\)"):
         Elasticsearch7SinkBuilder().set_emitter(keyed).build()
@@ -223,7 +223,7 @@ def answering(*answers: tuple[int, Any]) -> Iterator[tuple[str, list[tuple[str, 
         server.server_close()
 
 
-def test_only_what_was_not_taken_for_now_is_sent_again() -> None:
+def test_elasticsearch_sink_retries_only_rejected_documents() -> None:
     busy = {"status": 429, "_index": "i", "error": {"type": "x", "reason": "queue is full"}}
     some = {"errors": True, "items": [{"index": {"status": 201, "_index": "i"}}, {"index": busy}]}
     none = {"errors": True, "items": [{"index": busy}, {"index": busy}]}
@@ -253,7 +253,7 @@ def test_only_what_was_not_taken_for_now_is_sent_again() -> None:
         assert got[2][1] == b'{"index": {"_index": "i", "_id": "2"}}\n{"id": 2}\n'
 
 
-def test_requests_are_as_large_as_they_may_be() -> None:
+def test_elasticsearch_sink_fills_requests_up_to_limit() -> None:
     fine = {"errors": False, "items": []}
     unkeyed = ElasticsearchEmitter.static_index("i")
     for records, sizes, limit in (
@@ -267,7 +267,7 @@ def test_requests_are_as_large_as_they_may_be() -> None:
             assert [len(body.splitlines()) // 2 for _, body, _ in got[1:]] == sizes
 
 
-def test_a_user_who_is_not_let_in_and_a_server_of_another_kind() -> None:
+def test_elasticsearch_sink_reports_bad_credentials_and_other_servers() -> None:
     keyed = ElasticsearchEmitter.static_index("i", "id")
     with (
         answering((401, {"error": {"reason": "missing authentication"}})) as (host, _),

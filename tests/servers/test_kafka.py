@@ -91,13 +91,13 @@ def writing(kafka: KafkaBroker, topic: str, guarantee: DeliveryGuarantee) -> Kaf
     )
 
 
-def test_all_records_of_a_topic_are_read_once(env: Env, kafka: KafkaBroker, topic: str) -> None:
+def test_kafka_source_reads_each_record_once(env: Env, kafka: KafkaBroker, topic: str) -> None:
     kafka.send(topic, [str(i) for i in range(5000)])
     found = list(env.from_source(bounded(kafka, topic), NONE, "kafka").map(int).execute_and_collect())
     assert sorted(found) == list(range(5000))
 
 
-def test_reading_begins_where_it_is_told_to(local: LocalEnvironment, kafka: KafkaBroker, topic: str) -> None:
+def test_kafka_source_starts_at_startup_offsets(local: LocalEnvironment, kafka: KafkaBroker, topic: str) -> None:
     kafka.send(topic, [f"a{i}" for i in range(3)], partition=0)
     time.sleep(0.01)
     now = int(time.time() * 1000)
@@ -121,7 +121,7 @@ def test_reading_begins_where_it_is_told_to(local: LocalEnvironment, kafka: Kafk
     assert len(read(KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST), "nobody")) == 7
 
 
-def test_records_have_kafkas_timestamps(local: LocalEnvironment, kafka: KafkaBroker, topic: str) -> None:
+def test_kafka_source_assigns_kafka_timestamps(local: LocalEnvironment, kafka: KafkaBroker, topic: str) -> None:
     kafka.send(topic, ["1000", "5000"], partition=0)
     kafka.send(topic, ["2000"], partition=1)
 
@@ -140,8 +140,8 @@ def test_records_have_kafkas_timestamps(local: LocalEnvironment, kafka: KafkaBro
     assert sorted(found) == [("1000", 1000), ("2000", 2000), ("5000", 5000)]
 
 
-def test_records_are_written_with_their_timestamps(env: Env, kafka: KafkaBroker, topic: str) -> None:
-    """Behind a shuffle, and from Kafka to Kafka, where they are those of the records that are read."""
+def test_kafka_sink_writes_record_timestamps(env: Env, kafka: KafkaBroker, topic: str) -> None:
+    """After a shuffle, and from Kafka to Kafka, where the timestamps of the records read are kept."""
     kafka.create_topic(f"{topic}-out")
     first = 1_700_000_000_000
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Named())
@@ -156,7 +156,7 @@ def test_records_are_written_with_their_timestamps(env: Env, kafka: KafkaBroker,
         assert sorted(found) == [(first + i, first + i) for i in range(20)]
 
 
-def test_records_without_timestamps_are_written_with_the_time_of_writing(kafka: KafkaBroker, topic: str) -> None:
+def test_kafka_sink_writes_current_time_without_timestamp(kafka: KafkaBroker, topic: str) -> None:
     def written(sink: KafkaSink, *values: int, stamped: bool = True) -> dict[int, int]:
         env, already = LocalEnvironment(), len(committed_records(kafka.bootstrap, topic))
         stream = env.from_collection([str(value) for value in values])
@@ -186,7 +186,9 @@ def test_records_without_timestamps_are_written_with_the_time_of_writing(kafka: 
 
 
 @pytest.mark.parametrize("what", ["timestamp", "size"])
-def test_sink_fails_job_for_good_when_kafka_refuses_a_record(kafka: KafkaBroker, topic: str, what: str) -> None:
+def test_kafka_sink_fails_job_without_restart_when_kafka_rejects_record(
+    kafka: KafkaBroker, topic: str, what: str
+) -> None:
     env = LocalEnvironment()
     env.enable_checkpointing(1000)
     value = str(int(time.time() * 1000) + 10**10) if what == "timestamp" else "1" * 2_000_000
@@ -208,7 +210,7 @@ def here(source: KafkaSourceBuilder) -> list[Any]:
     return list(LocalEnvironment().from_source(source.build(), NONE, "kafka").execute_and_collect())
 
 
-def test_single_partitions_may_be_read(kafka: KafkaBroker, topic: str) -> None:
+def test_kafka_source_reads_selected_partitions(kafka: KafkaBroker, topic: str) -> None:
     for partition in range(3):
         kafka.send(topic, [f"{partition}"], partition)
     source = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap)
@@ -221,7 +223,7 @@ def test_single_partitions_may_be_read(kafka: KafkaBroker, topic: str) -> None:
         here(missing)
 
 
-def test_reading_ends_where_it_is_told_to(kafka: KafkaBroker, topic: str) -> None:
+def test_kafka_source_stops_at_bounded_offsets(kafka: KafkaBroker, topic: str) -> None:
     kafka.send(topic, ["a", "b", "c"], partition=0)
     kafka.send(topic, ["d"], partition=1)
     ends = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(topic, 0): 2}, KafkaOffsetResetStrategy.EARLIEST)
@@ -232,9 +234,7 @@ def test_reading_ends_where_it_is_told_to(kafka: KafkaBroker, topic: str) -> Non
     assert sorted(here(reading(kafka, topic).set_bounded(later))) == ["a", "b", "c", "d"]
 
 
-def test_an_end_that_was_not_there_counts_when_a_job_goes_on_and_one_that_was_no_longer_does(
-    kafka: KafkaBroker, topic: str
-) -> None:
+def test_kafka_source_restore_resolves_missing_end_offsets(kafka: KafkaBroker, topic: str) -> None:
     kafka.send(topic, ["a", "b"], partition=0)
 
     def left(source: KafkaSourceBuilder, restored: Any) -> tuple[Any, bool, Any]:
@@ -257,7 +257,7 @@ def test_an_end_that_was_not_there_counts_when_a_job_goes_on_and_one_that_was_no
     assert left(endless, ended)[:2] == ([(0, 3, 4)], False)
 
 
-def test_what_waits_to_be_read_is_told(kafka: KafkaBroker, topic: str) -> None:
+def test_kafka_source_reports_pending_records(kafka: KafkaBroker, topic: str) -> None:
     kafka.send(topic, [str(i) for i in range(10)], partition=0)
     kafka.send(topic, ["x"], partition=1)
     enumerator = reading(kafka, topic).build().create_enumerator(1)
@@ -269,9 +269,7 @@ def test_what_waits_to_be_read_is_told(kafka: KafkaBroker, topic: str) -> None:
         enumerator.close()
 
 
-def test_records_of_transactions_that_are_open_or_aborted_are_read_only_if_one_wants_them(
-    kafka: KafkaBroker, topic: str
-) -> None:
+def test_kafka_source_reads_uncommitted_only_if_configured(kafka: KafkaBroker, topic: str) -> None:
     producer = _producer(kafka, f"{topic}-other")
     producer.init_transactions(30)
     for value, end in (b"committed", producer.commit_transaction), (b"aborted", producer.abort_transaction):
@@ -293,7 +291,7 @@ def test_records_of_transactions_that_are_open_or_aborted_are_read_only_if_one_w
     assert read("read_committed") == ["committed", "open"]
 
 
-def test_keys_are_written_where_javas_client_would_put_them(kafka: KafkaBroker, topic: str) -> None:
+def test_kafka_sink_partitions_keys_like_java_client(kafka: KafkaBroker, topic: str) -> None:
     class Key(SerializationSchema):
         def serialize(self, element: Any) -> bytes:
             return str(element)[0].encode()
@@ -314,7 +312,7 @@ def test_keys_are_written_where_javas_client_would_put_them(kafka: KafkaBroker, 
     assert Counter((r.partition, r.key, r.value) for r in found) == Counter(expected)
 
 
-def test_a_transaction_that_kafka_has_given_up_is_said(kafka: KafkaBroker, topic: str) -> None:
+def test_kafka_sink_reports_transaction_aborted_by_broker(kafka: KafkaBroker, topic: str) -> None:
     committer = writing(kafka, topic, DeliveryGuarantee.EXACTLY_ONCE).create_committer(CommitContext("a" * 32, "sink"))
     assert committer is not None
     name = f"{topic}-{'a' * 32}-sink-0-1-run.0.x.1"
@@ -332,9 +330,7 @@ def test_a_transaction_that_kafka_has_given_up_is_said(kafka: KafkaBroker, topic
         committer.close()
 
 
-def test_producers_of_transactions_hold_nothing_while_they_wait_and_go_when_they_are_not_needed(
-    kafka: KafkaBroker, topic: str
-) -> None:
+def test_kafka_sink_transactional_producers_are_idle_and_released(kafka: KafkaBroker, topic: str) -> None:
     process = psutil.Process()
     writer = writing(kafka, topic, DeliveryGuarantee.EXACTLY_ONCE).create_writer(runtime_context())
     before = process.num_threads()
@@ -364,9 +360,7 @@ class Named(TimestampAssigner):
         return int(value)
 
 
-def test_time_waits_for_the_slowest_partition_also_for_one_that_is_empty(
-    env1: Env, kafka: KafkaBroker, topic: str
-) -> None:
+def test_kafka_source_watermark_waits_for_slowest_partition(env1: Env, kafka: KafkaBroker, topic: str) -> None:
     out = f"{topic}-out"
     kafka.create_topic(out)
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Named())
@@ -389,9 +383,7 @@ def test_time_waits_for_the_slowest_partition_also_for_one_that_is_empty(
         job.cancel().result()
 
 
-def test_a_partition_that_is_ahead_is_not_read_until_the_other_has_come_up(
-    env1: Env, kafka: KafkaBroker, topic: str
-) -> None:
+def test_kafka_source_alignment_pauses_partition_that_is_ahead(env1: Env, kafka: KafkaBroker, topic: str) -> None:
     kafka.create_topic(f"{topic}-two", 2)
     out = f"{topic}-out"
     kafka.create_topic(out)
@@ -419,7 +411,7 @@ def test_a_partition_that_is_ahead_is_not_read_until_the_other_has_come_up(
         job.cancel().result()
 
 
-def test_the_names_of_flink_1_read_and_write(env: Env, kafka: KafkaBroker, topic: str) -> None:
+def test_flink_kafka_consumer_and_producer_read_and_write(env: Env, kafka: KafkaBroker, topic: str) -> None:
     kafka.send(topic, ["a", "b"])
     out = f"{topic}-out"
     kafka.create_topic(out)
@@ -438,7 +430,7 @@ def test_the_names_of_flink_1_read_and_write(env: Env, kafka: KafkaBroker, topic
             job.cancel().result()
 
 
-def test_keys_headers_and_places_are_read_by_a_schema_for_whole_records(
+def test_kafka_source_schema_reads_keys_headers_and_offsets(
     local: LocalEnvironment, kafka: KafkaBroker, topic: str
 ) -> None:
     class Whole(KafkaRecordDeserializationSchema):
@@ -461,7 +453,7 @@ def test_keys_headers_and_places_are_read_by_a_schema_for_whole_records(
     assert list(local.from_source(bounded(kafka, topic), NONE, "kafka").execute_and_collect()) == ["v", ""]
 
 
-def test_a_source_of_streams_by_name(local: LocalEnvironment, kafka: KafkaBroker, topic: str) -> None:
+def test_kafka_dynamic_source_reads_streams_by_name(local: LocalEnvironment, kafka: KafkaBroker, topic: str) -> None:
     kafka.send(topic, ["a", "b"])
     service = SingleClusterTopicMetadataService("main", {"bootstrap.servers": kafka.bootstrap})
     for choose in ({"stream_ids": {topic}}, {"stream_pattern": f"{topic}.*"}):
@@ -474,7 +466,7 @@ def test_a_source_of_streams_by_name(local: LocalEnvironment, kafka: KafkaBroker
         DynamicKafkaSource.builder().set_stream_ids({"a"}).build()
 
 
-def test_json_goes_in_and_out(local: LocalEnvironment, kafka: KafkaBroker, topic: str) -> None:
+def test_kafka_json_schemas_read_and_write(local: LocalEnvironment, kafka: KafkaBroker, topic: str) -> None:
     row = Types.ROW_NAMED(["name", "n"], [Types.STRING(), Types.INT()])
     out = JsonRowSerializationSchema.builder().with_type_info(row).build()
     schema = KafkaRecordSerializationSchema.builder().set_topic_selector(lambda r: topic)
@@ -490,9 +482,7 @@ def test_json_goes_in_and_out(local: LocalEnvironment, kafka: KafkaBroker, topic
     assert sorted(found, key=str) == [Row(name="a", n=1), Row(name="b", n=2)]
 
 
-def test_a_record_that_cannot_be_read_is_named_or_left_out(
-    local: LocalEnvironment, kafka: KafkaBroker, topic: str
-) -> None:
+def test_kafka_source_reports_or_skips_bad_record(local: LocalEnvironment, kafka: KafkaBroker, topic: str) -> None:
     kafka.send(topic, ['{"n": 1}', "not json"], partition=1)
     row = JsonRowDeserializationSchema.builder().type_info(Types.ROW_NAMED(["n"], [Types.INT()])).build()
     source = reading(kafka, topic).set_value_only_deserializer(row).set_bounded(KafkaOffsetsInitializer.latest())
@@ -509,9 +499,7 @@ def test_a_record_that_cannot_be_read_is_named_or_left_out(
     assert [(bad.where, bad.value) for bad in found] == [(f"offset 1 of partition 1 of topic '{topic}'", b"not json")]
 
 
-def test_offsets_are_committed_with_checkpoints_and_new_partitions_are_found(
-    env: Env, kafka: KafkaBroker, topic: str
-) -> None:
+def test_kafka_source_commits_offsets_and_discovers_partitions(env: Env, kafka: KafkaBroker, topic: str) -> None:
     kafka.send(topic, [str(i) for i in range(10)])
     source = reading(kafka, topic).set_group_id(f"{topic}-group").set_property("partition.discovery.interval.ms", "100")
     # What comes later is read from its beginning, wherever reading began.
@@ -532,8 +520,8 @@ def test_offsets_are_committed_with_checkpoints_and_new_partitions_are_found(
         job.cancel().result()
 
 
-def test_partitions_that_come_later_are_read_from_their_beginning(kafka: KafkaBroker, topic: str) -> None:
-    """Also where reading began with what was new then, and they had records before they were found."""
+def test_kafka_source_reads_new_partitions_from_beginning(kafka: KafkaBroker, topic: str) -> None:
+    """Also with latest offsets, and if they had records before they were discovered."""
     source = reading(kafka, topic).set_starting_offsets(KafkaOffsetsInitializer.latest())
     with closing(source.build().create_enumerator(1)) as enumerator:
         enumerator.poll(100, 0.0)
@@ -542,7 +530,7 @@ def test_partitions_that_come_later_are_read_from_their_beginning(kafka: KafkaBr
         assert (topic, 3, 0, 2, False) in enumerator.poll(100, 1000.0).split_ranges[0]
 
 
-def test_source_reads_a_topic_from_its_beginning_that_came_after_an_empty_checkpoint(kafka: KafkaBroker) -> None:
+def test_kafka_source_reads_new_topic_after_empty_checkpoint(kafka: KafkaBroker) -> None:
     name = f"later-{next(_names)}"
     builder = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap).set_topic_pattern(f"{name}.*")
     builder.set_starting_offsets(KafkaOffsetsInitializer.latest()).set_value_only_deserializer(SimpleStringSchema())
@@ -556,7 +544,7 @@ def test_source_reads_a_topic_from_its_beginning_that_came_after_an_empty_checkp
         assert enumerator.poll(100, 0.0).split_ranges[0] == [(name, 0, 0, 2, False)]
 
 
-def test_what_an_epoch_has_written_that_failed_does_not_count(kafka: KafkaBroker, topic: str) -> None:
+def test_kafka_sink_discards_records_of_failed_epoch(kafka: KafkaBroker, topic: str) -> None:
     sink = writing(kafka, topic, DeliveryGuarantee.EXACTLY_ONCE)
     writer, committer = sink.create_writer(runtime_context()), sink.create_committer(CommitContext("a" * 32, "sink"))
     assert committer is not None
@@ -570,7 +558,7 @@ def test_what_an_epoch_has_written_that_failed_does_not_count(kafka: KafkaBroker
 
 
 @pytest.mark.parametrize("how", ["raise", "kill"])
-def test_every_record_is_there_once_after_a_failure(
+def test_kafka_sink_writes_each_record_once_after_failure(
     env: Env, kafka: KafkaBroker, topic: str, tmp_path: Path, how: str
 ) -> None:
     kafka.send(topic, [str(i) for i in range(6000)])
@@ -586,7 +574,7 @@ def test_every_record_is_there_once_after_a_failure(
 
 
 @pytest.mark.timeout(300)
-def test_a_savepoint_goes_on_in_more_and_in_fewer_subtasks_though_all_left_transactions_open(
+def test_kafka_sink_savepoint_rescales_with_open_transactions(
     config: Configuration, kafka: KafkaBroker, topic: str, tmp_path: Path
 ) -> None:
     out = f"{topic}-out"
@@ -636,9 +624,7 @@ def _operator(job: JobClient, uid: str) -> str:
 
 
 @pytest.mark.parametrize("checkpoints", [False, True])
-def test_what_is_written_is_seen_though_nothing_follows(
-    env: Env, kafka: KafkaBroker, topic: str, checkpoints: bool
-) -> None:
+def test_kafka_sink_commits_without_further_input(env: Env, kafka: KafkaBroker, topic: str, checkpoints: bool) -> None:
     kafka.send(topic, ["only"])
     out = f"{topic}-out"
     kafka.create_topic(out)
@@ -660,7 +646,7 @@ def _restarts(env: Env) -> None:
     config.set_string("restart-strategy.fixed-delay.delay", "100 ms")
 
 
-def test_a_transaction_that_nobody_ends_is_aborted_when_the_job_goes_on(
+def test_kafka_sink_aborts_lingering_transaction_on_restore(
     env: Env, kafka: KafkaBroker, topic: str, tmp_path: Path
 ) -> None:
     """A driver that dies leaves its transactions open; a read_committed consumer must not wait for their time-out."""
@@ -688,7 +674,7 @@ def test_a_transaction_that_nobody_ends_is_aborted_when_the_job_goes_on(
     assert sorted(read_committed(kafka.bootstrap, out)) == [b"1", b"2"]
 
 
-def test_a_transaction_that_a_dead_worker_begins_late_is_aborted_too(
+def test_kafka_sink_aborts_late_transaction_of_dead_worker(
     env: Env, kafka: KafkaBroker, topic: str, tmp_path: Path
 ) -> None:
     """It was not gone when the job had gone on already; its name says of which execution it is."""
@@ -717,9 +703,7 @@ def test_a_transaction_that_a_dead_worker_begins_late_is_aborted_too(
     assert sorted(read_committed(kafka.bootstrap, out)) == [b"1", b"2"]
 
 
-def test_a_job_that_starts_afresh_ends_what_one_of_its_prefix_has_left(
-    env: Env, kafka: KafkaBroker, topic: str
-) -> None:
+def test_kafka_sink_fresh_start_aborts_transactions_of_prefix(env: Env, kafka: KafkaBroker, topic: str) -> None:
     """One that died before its first checkpoint, say; but not what belongs to a sink with a longer prefix."""
     out, other = f"{topic}-out", f"{topic}-other"
     kafka.create_topic(out)
@@ -734,8 +718,8 @@ def test_a_job_that_starts_afresh_ends_what_one_of_its_prefix_has_left(
     assert kafka.read(other) == [NEVER]
 
 
-def test_committer_aborts_only_earlier_runs_when_it_commits(kafka: KafkaBroker, topic: str) -> None:
-    """A driver that was frozen in a commit wakes up when the next one has transactions open."""
+def test_kafka_committer_aborts_only_earlier_runs(kafka: KafkaBroker, topic: str) -> None:
+    """A driver that was frozen in a commit wakes up after the next one opened transactions."""
     job = "b" * 32
     committer = writing(kafka, topic, DeliveryGuarantee.EXACTLY_ONCE).create_committer(
         CommitContext(run_id(job, 2), "sink")
@@ -786,7 +770,7 @@ def _open(producer: Any, topic: str) -> None:
     producer.flush(10)
 
 
-def test_what_cannot_be_is_said_before_anything_runs(local: LocalEnvironment, kafka: KafkaBroker, topic: str) -> None:
+def test_kafka_builders_reject_invalid_arguments(local: LocalEnvironment, kafka: KafkaBroker, topic: str) -> None:
     with pytest.raises(InvalidProgramError, match="set_bootstrap_servers"):
         KafkaSource.builder().set_topics("x").build()
     with pytest.raises(InvalidProgramError, match="transactional id prefix"):
@@ -814,7 +798,7 @@ def test_what_cannot_be_is_said_before_anything_runs(local: LocalEnvironment, ka
         local.execute()
 
 
-def test_tls_and_passwords_and_wrong_ones_in_bounded_time(env: Env) -> None:
+def test_kafka_source_authenticates_with_tls_and_password(env: Env) -> None:
     with KafkaBroker(secure=True) as own:
         own.create_topic("in")
         own.create_topic("out")
@@ -846,7 +830,7 @@ def test_tls_and_passwords_and_wrong_ones_in_bounded_time(env: Env) -> None:
         assert time.monotonic() - began < 60
 
 
-def test_a_broker_that_is_not_there_is_said_in_bounded_time(
+def test_kafka_source_reports_unreachable_broker_in_bounded_time(
     local: LocalEnvironment, kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka_client, "TIMEOUT", 3.0)
@@ -858,9 +842,7 @@ def test_a_broker_that_is_not_there_is_said_in_bounded_time(
     assert time.monotonic() - began < 60
 
 
-def test_records_that_are_gone_are_not_skipped_silently(
-    local: LocalEnvironment, kafka: KafkaBroker, topic: str
-) -> None:
+def test_kafka_source_reports_expired_offsets(local: LocalEnvironment, kafka: KafkaBroker, topic: str) -> None:
     kafka.send(topic, [str(i) for i in range(10)], partition=0)
     kafka.delete_records(topic, 0, 6)
     given = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(topic, 0): 2})
@@ -874,7 +856,9 @@ def test_records_that_are_gone_are_not_skipped_silently(
         local.execute()
 
 
-def test_avro_with_a_schema_registry_goes_in_and_out(local: LocalEnvironment, kafka: KafkaBroker, topic: str) -> None:
+def test_kafka_avro_schema_registry_round_trips_records(
+    local: LocalEnvironment, kafka: KafkaBroker, topic: str
+) -> None:
     text = '{"type": "record", "name": "N", "fields": [{"name": "n", "type": "int"}]}'
     with registry_server() as registry:
         out = ConfluentRegistryAvroSerializationSchema.for_generic(f"{topic}-value", text, registry.url)

@@ -77,7 +77,7 @@ def held(server: RabbitMqServer, queue: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("how", ["raise", "kill"])
-def test_every_message_counts_once_though_workers_fail(
+def test_rabbitmq_messages_count_once_after_worker_failures(
     env: Env, rabbitmq: RabbitMqServer, queue: str, tmp_path: Path, how: str
 ) -> None:
     out = f"{queue} out"
@@ -130,9 +130,7 @@ def waiting(server: RabbitMqServer, queue: str) -> int:
 
 
 @pytest.mark.parametrize("ids", [True, False])
-def test_messages_are_acknowledged_with_checkpoints_and_come_again_without(
-    rabbitmq: RabbitMqServer, queue: str, ids: bool
-) -> None:
+def test_rabbitmq_source_acknowledges_on_checkpoint_only(rabbitmq: RabbitMqServer, queue: str, ids: bool) -> None:
     publish(rabbitmq, queue, [str(i) for i in range(4)], ids)
     source = reading(rabbitmq, queue, ids)
     first = source.create_enumerator(1)
@@ -151,7 +149,7 @@ def test_messages_are_acknowledged_with_checkpoints_and_come_again_without(
 
 
 @pytest.mark.timeout(240)
-def test_a_server_that_is_killed_is_waited_for_and_nothing_is_lost(rabbitmq: RabbitMqServer, queue: str) -> None:
+def test_rabbitmq_source_waits_for_killed_server(rabbitmq: RabbitMqServer, queue: str) -> None:
     publish(rabbitmq, queue, [str(i) for i in range(100)])
     settings = {
         "execution.checkpointing.interval": "100 ms",
@@ -174,7 +172,7 @@ def test_a_server_that_is_killed_is_waited_for_and_nothing_is_lost(rabbitmq: Rab
     assert Counter(count for _, count in sink.results()) == {1: 101}
 
 
-def test_bad_messages_are_named_or_left_out(rabbitmq: RabbitMqServer, queue: str) -> None:
+def test_rabbitmq_source_reports_or_skips_bad_messages(rabbitmq: RabbitMqServer, queue: str) -> None:
     row = Types.ROW_NAMED(["n"], [Types.INT()])
     schema = JsonRowDeserializationSchema.builder().type_info(row).build()
     source = RMQSource(where(rabbitmq), queue, False, schema)
@@ -197,7 +195,7 @@ def test_bad_messages_are_named_or_left_out(rabbitmq: RabbitMqServer, queue: str
     wait_until(lambda: held(rabbitmq, queue) == [b"x"])
 
 
-def test_what_cannot_be_is_said_in_bounded_time(rabbitmq: RabbitMqServer, queue: str) -> None:
+def test_rabbitmq_source_reports_errors_in_bounded_time(rabbitmq: RabbitMqServer, queue: str) -> None:
     wrong = {
         "rejects this user .*check user name": where(rabbitmq, password="wrong"),
         "to the virtual host .*check its name": where(rabbitmq, virtual_host="nowhere"),
@@ -216,7 +214,7 @@ def test_what_cannot_be_is_said_in_bounded_time(rabbitmq: RabbitMqServer, queue:
         assert time.monotonic() - began < 60
 
 
-def test_a_queue_that_is_deleted_is_said(rabbitmq: RabbitMqServer, queue: str) -> None:
+def test_rabbitmq_source_reports_deleted_queue(rabbitmq: RabbitMqServer, queue: str) -> None:
     env, sink = LocalEnvironment(), CollectSink()
     env.add_source(reading(rabbitmq, queue)).sink_to(sink)
     job = env.execute_async()

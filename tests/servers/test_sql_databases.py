@@ -21,8 +21,8 @@ def _declare(t_env: StreamTableEnvironment, name: str, columns: str, options: di
     t_env.execute_sql(f"CREATE TABLE {name} ({columns}) WITH ({listed})")
 
 
-def test_rows_of_a_database_are_looked_up_in_it_and_written_back(postgres: PostgresServer, env: Env) -> None:
-    """`jdbc` in all its parts: two subtasks read, each asks for customers, and sums are written by key."""
+def test_jdbc_tables_scan_look_up_and_upsert_on_spark(postgres: PostgresServer, env: Env) -> None:
+    """The connector `jdbc`: two subtasks read, each looks up customers, and sums are written by key."""
     words = postgres.new_database()
     with psycopg.connect(words, autocommit=True) as connection:
         connection.execute(
@@ -54,8 +54,8 @@ def test_rows_of_a_database_are_looked_up_in_it_and_written_back(postgres: Postg
     assert found == sorted((name, len(some), sum(some)) for name, some in prices.items())
 
 
-def test_changes_of_mysql_are_followed(mariadb: MariaDbServer, env: Env) -> None:
-    """`mysql-cdc`: the table as it is in two subtasks, then its log."""
+def test_mysql_cdc_table_follows_changes_on_spark(mariadb: MariaDbServer, env: Env) -> None:
+    """The connector `mysql-cdc`: the snapshot in two subtasks, then the binlog."""
     shop = MariaDbShop(mariadb)
     shop.run("CREATE TABLE orders (id int PRIMARY KEY, item text)")
     shop.run("INSERT INTO orders SELECT seq, CONCAT('item ', seq) FROM seq_1_to_50")

@@ -115,7 +115,7 @@ def read(kafka: KafkaBroker, topic: str) -> list[Any]:
 # --- reading
 
 
-def test_columns_and_what_kafka_says_of_messages(kafka: KafkaBroker, t_env: StreamTableEnvironment) -> None:
+def test_kafka_table_reads_columns_and_metadata(kafka: KafkaBroker, t_env: StreamTableEnvironment) -> None:
     topic = new_topic(kafka, 2)
     send(
         kafka,
@@ -135,7 +135,7 @@ def test_columns_and_what_kafka_says_of_messages(kafka: KafkaBroker, t_env: Stre
     ]
 
 
-def test_keys_have_a_format_a_prefix_and_columns_of_their_own(kafka: KafkaBroker, topic: str) -> None:
+def test_kafka_table_reads_key_format_prefix_and_fields(kafka: KafkaBroker, topic: str) -> None:
     t_env = local()
     send(
         kafka,
@@ -154,7 +154,7 @@ def test_keys_have_a_format_a_prefix_and_columns_of_their_own(kafka: KafkaBroker
     assert rows(t_env, "SELECT * FROM shared WHERE id = 1") == [(1, "one")]
 
 
-def test_reading_begins_and_ends_where_it_is_told_to(kafka: KafkaBroker, t_env: StreamTableEnvironment) -> None:
+def test_kafka_table_starts_and_stops_at_offsets(kafka: KafkaBroker, t_env: StreamTableEnvironment) -> None:
     topic = new_topic(kafka, 2)
     for at in range(6):
         send(kafka, topic, {"value": str(at).encode(), "partition": 0, "timestamp": 1000 + at})
@@ -183,7 +183,7 @@ def test_reading_begins_and_ends_where_it_is_told_to(kafka: KafkaBroker, t_env: 
     assert found(**ends, bounded__specific_offsets="partition:0,offset:2") == [0, 1]
 
 
-def test_offsets_of_a_group_are_gone_on_from(kafka: KafkaBroker, topic: str) -> None:
+def test_kafka_table_resumes_group_offsets(kafka: KafkaBroker, topic: str) -> None:
     from confluent_kafka import Consumer, TopicPartition
 
     kafka.send(topic, ["1", "2", "3"])
@@ -203,7 +203,7 @@ def test_offsets_of_a_group_are_gone_on_from(kafka: KafkaBroker, topic: str) -> 
         rows(t_env, "SELECT * FROM v")
 
 
-def test_topics_by_list_and_by_pattern_and_partitions_that_come_later(kafka: KafkaBroker) -> None:
+def test_kafka_table_reads_topic_list_pattern_and_new_partitions(kafka: KafkaBroker) -> None:
     first, second = new_topic(kafka), new_topic(kafka)
     kafka.send(first, ["1"])
     kafka.send(second, ["2"])
@@ -222,7 +222,7 @@ def test_topics_by_list_and_by_pattern_and_partitions_that_come_later(kafka: Kaf
         assert tuple(next(found)) == (3,)
 
 
-def test_each_partition_has_a_watermark_of_its_own(kafka: KafkaBroker) -> None:
+def test_kafka_table_tracks_watermark_per_partition(kafka: KafkaBroker) -> None:
     topic = new_topic(kafka, 2)
     # One after the other these would be late; side by side they are not.
     kafka.send(topic, [f"1,2024-01-01 00:00:{s:02}" for s in (1, 11, 21)], partition=0)
@@ -235,7 +235,7 @@ def test_each_partition_has_a_watermark_of_its_own(kafka: KafkaBroker) -> None:
     assert [n for _, n in sorted(found)] == [3, 3, 3]
 
 
-def test_what_cannot_be_read_is_told_with_its_place_or_left_out(kafka: KafkaBroker, topic: str) -> None:
+def test_kafka_table_reports_or_skips_bad_messages(kafka: KafkaBroker, topic: str) -> None:
     t_env = local()
     kafka.send(topic, ['{"n": 1}', "nonsense", '{"n": 3}'])
     declare(t_env, kafka, "t", "n INT", topic, BOUNDED)
@@ -248,7 +248,7 @@ def test_what_cannot_be_read_is_told_with_its_place_or_left_out(kafka: KafkaBrok
     assert rows(batch, "SELECT * FROM u") == [(1,), (3,)]
 
 
-def test_the_option_that_leaves_a_message_out_is_that_of_its_key_or_its_value(kafka: KafkaBroker, topic: str) -> None:
+def test_kafka_table_ignore_parse_errors_is_set_per_key_and_value(kafka: KafkaBroker, topic: str) -> None:
     send(kafka, topic, {"key": '{"k": 1}', "value": "nonsense"}, {"key": "no key", "value": '{"n": 2}'})
     send(kafka, topic, {"key": '{"k": 3}', "value": '{"n": 3}'})
     options = {**BOUNDED, "key.format": "json", "key.fields": "k", "value.format": "json"}
@@ -298,7 +298,7 @@ def test_the_option_that_leaves_a_message_out_is_that_of_its_key_or_its_value(ka
         ({"value.json.ignore-parse-errors": "true"}, "Unsupported options:\\n\\nvalue.json.ignore-parse-errors\\n"),
     ],
 )
-def test_options_are_refused_with_flinks_words(options: dict[str, str], words: str) -> None:
+def test_kafka_table_rejects_options_with_flink_messages(options: dict[str, str], words: str) -> None:
     t_env = local()
     given = {"connector": "kafka", "topic": "t", "properties.bootstrap.servers": "nowhere:1", "format": "json"}
     listed = ", ".join(f"'{k}' = '{v}'" for k, v in {**given, **options}.items())
@@ -309,7 +309,7 @@ def test_options_are_refused_with_flinks_words(options: dict[str, str], words: s
         t_env.execute_sql("INSERT INTO t VALUES (1)" if is_sinks else "SELECT * FROM t")
 
 
-def test_names_that_could_mean_two_things_and_topics_without_end_are_refused() -> None:
+def test_kafka_table_rejects_ambiguous_names_and_unbounded_topics() -> None:
     options = "'connector' = 'kafka', 'properties.bootstrap.servers' = 'nowhere:1', 'topic' = 't', 'format' = 'json'"
     options += ", 'scan.startup.mode' = 'earliest-offset'"
     t_env = local(batch=True)
@@ -321,7 +321,7 @@ def test_names_that_could_mean_two_things_and_topics_without_end_are_refused() -
         t_env.execute_sql("SELECT * FROM u")
 
 
-def test_a_primary_key_and_updates_need_a_format_or_a_connector_that_has_them() -> None:
+def test_kafka_table_rejects_updates_and_key_for_append_only_format() -> None:
     t_env = local()
     options = "'properties.bootstrap.servers' = 'nowhere:1', 'topic' = 't'"
     t_env.execute_sql(
@@ -354,7 +354,7 @@ class ByValue(KafkaPartitioner):
         return int(partitions[int(json.loads(value)["id"]) % len(partitions)])
 
 
-def test_messages_are_written_with_keys_headers_and_timestamps(kafka: KafkaBroker, topic: str) -> None:
+def test_kafka_table_writes_keys_headers_and_timestamps(kafka: KafkaBroker, topic: str) -> None:
     t_env = local()
     columns = """
         headers MAP<STRING, BYTES> METADATA, id INT, name STRING, ts TIMESTAMP_LTZ(3) METADATA FROM 'timestamp',
@@ -380,7 +380,7 @@ def test_messages_are_written_with_keys_headers_and_timestamps(kafka: KafkaBroke
         t_env.execute_sql("INSERT INTO t (id, name, ts) VALUES (5, 'e', TO_TIMESTAMP_LTZ(-5, 3))").wait()
 
 
-def test_partitions_are_chosen_as_is_said(kafka: KafkaBroker) -> None:
+def test_kafka_table_sink_partitioner_selects_partition(kafka: KafkaBroker) -> None:
     t_env = local(parallelism=2)
     written = "INSERT INTO {} SELECT id FROM (VALUES (1), (2), (3), (4), (5), (6)) AS v(id)"
     for name, partitioner, counts in (
@@ -397,7 +397,7 @@ def test_partitions_are_chosen_as_is_said(kafka: KafkaBroker) -> None:
     assert {(m.partition(), json.loads(m.value())["id"] % 3) for m in read(kafka, topic)} == {(0, 0), (1, 1), (2, 2)}
 
 
-def test_rows_say_which_of_several_topics_they_go_to(kafka: KafkaBroker) -> None:
+def test_kafka_table_writes_topic_from_metadata(kafka: KafkaBroker) -> None:
     first, second = new_topic(kafka), new_topic(kafka)
     t_env = local()
     declare(t_env, kafka, "t", "id INT, topic STRING METADATA", f"{first};{second}", {})
@@ -407,7 +407,7 @@ def test_rows_say_which_of_several_topics_they_go_to(kafka: KafkaBroker) -> None
         t_env.execute_sql("INSERT INTO t VALUES (1, 'another')").wait()
 
 
-def test_changes_are_written_and_read_in_the_formats_of_other_programs(kafka: KafkaBroker) -> None:
+def test_kafka_table_reads_and_writes_changelog_formats(kafka: KafkaBroker) -> None:
     for name in ("debezium-json", "canal-json", "maxwell-json"):
         topic, t_env = new_topic(kafka), local()
         declare(t_env, kafka, "t", "k INT, n BIGINT", topic, {**BOUNDED, "format": name})
@@ -426,7 +426,7 @@ def test_changes_are_written_and_read_in_the_formats_of_other_programs(kafka: Ka
     assert found == [(1, "1970-01-01 00:00:05.000", "shop", "o", everything, 0)]
 
 
-def test_avro_by_its_columns_and_with_a_registry(kafka: KafkaBroker) -> None:
+def test_kafka_table_reads_and_writes_avro_with_registry(kafka: KafkaBroker) -> None:
     columns = "id INT NOT NULL, name STRING, price DECIMAL(8, 2), made TIMESTAMP(3), tags ARRAY<STRING>"
     values = "(1, 'a', 1.25, TIMESTAMP '2024-02-03 04:05:06.789', ARRAY['x', 'y']), (2, CAST(NULL AS STRING), "
     values += "CAST(NULL AS DECIMAL(8, 2)), CAST(NULL AS TIMESTAMP(3)), CAST(NULL AS ARRAY<STRING>))"
@@ -450,7 +450,7 @@ def test_avro_by_its_columns_and_with_a_registry(kafka: KafkaBroker) -> None:
             rows(t_env, "SELECT * FROM t")
 
 
-def test_exactly_once_is_seen_by_those_who_read_what_is_committed(kafka: KafkaBroker, topic: str) -> None:
+def test_kafka_table_exactly_once_is_visible_to_read_committed(kafka: KafkaBroker, topic: str) -> None:
     t_env = local()
     t_env.get_config().set("execution.checkpointing.interval", "100 ms")
     options = {"sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": topic}
@@ -473,7 +473,7 @@ def upserts(t_env: StreamTableEnvironment, kafka: KafkaBroker, name: str, topic:
     declare(t_env, kafka, name, columns, topic, {**formats, "scan.bounded.mode": "latest-offset", **said})
 
 
-def test_the_last_message_of_a_key_is_its_row_and_one_without_a_value_deletes_it(
+def test_upsert_kafka_reads_last_value_and_tombstone(
     kafka: KafkaBroker, topic: str, t_env: StreamTableEnvironment
 ) -> None:
     one, two = b'{"id":1}', b'{"id":2}'
@@ -501,7 +501,7 @@ def test_the_last_message_of_a_key_is_its_row_and_one_without_a_value_deletes_it
     assert left(changes(t_env, "SELECT * FROM except_key")) == Counter({(1, "a", 2): 1, (2, "c", 5): 1})
 
 
-def test_changes_become_upserts_and_tombstones(kafka: KafkaBroker) -> None:
+def test_upsert_kafka_writes_upserts_and_tombstones(kafka: KafkaBroker) -> None:
     for buffer in ({}, {"sink__buffer_flush__max_rows": "1000", "sink__buffer_flush__interval": "60 s"}):
         topic, out, t_env = new_topic(kafka), new_topic(kafka), local()
         declare(t_env, kafka, "changed", "id INT, n INT", topic, {**BOUNDED, "format": "debezium-json"})
@@ -526,7 +526,7 @@ def test_changes_become_upserts_and_tombstones(kafka: KafkaBroker) -> None:
         assert left(changes(t_env, "SELECT * FROM t")) == Counter({(1, 5): 1})
 
 
-def test_a_buffer_needs_both_of_its_options(kafka: KafkaBroker, t_env: StreamTableEnvironment) -> None:
+def test_upsert_kafka_buffer_requires_both_options(kafka: KafkaBroker, t_env: StreamTableEnvironment) -> None:
     upserts(t_env, kafka, "t", "nowhere", sink__buffer_flush__max_rows="5")
     with pytest.raises(ValidationException, match="must be set to be greater than zero together"):
         t_env.execute_sql("INSERT INTO t VALUES (1, 'a', 1)")
@@ -535,7 +535,7 @@ def test_a_buffer_needs_both_of_its_options(kafka: KafkaBroker, t_env: StreamTab
 # --- on Spark
 
 
-def test_a_topic_is_counted_into_another_on_spark(kafka: KafkaBroker, env: Env) -> None:
+def test_kafka_table_counts_into_another_topic_on_spark(kafka: KafkaBroker, env: Env) -> None:
     topic, out = new_topic(kafka, 3), new_topic(kafka, 2)
     for partition in range(3):
         kafka.send(topic, [json.dumps({"id": i, "name": f"n{i % 5}"}) for i in range(200)], partition=partition)
@@ -550,7 +550,7 @@ def test_a_topic_is_counted_into_another_on_spark(kafka: KafkaBroker, env: Env) 
     assert last == {f"n{i}".encode(): 120 for i in range(5)}
 
 
-def test_the_cookbooks_program_on_spark(
+def test_cookbook_program_runs_on_spark(
     kafka: KafkaBroker, postgres: PostgresServer, env: Env, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import psycopg
@@ -566,7 +566,7 @@ def test_the_cookbooks_program_on_spark(
         connection.execute(f"SELECT pg_drop_replication_slot(slot_name) {slot}")
 
 
-def test_the_cookbooks_program_is_right_though_it_is_killed(kafka: KafkaBroker, postgres: PostgresServer) -> None:
+def test_cookbook_program_is_exactly_once_after_kills(kafka: KafkaBroker, postgres: PostgresServer) -> None:
     from tests.support.cookbook_runs import Shop
 
     shop = Shop(postgres, kafka, "local", 1)

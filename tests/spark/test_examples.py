@@ -17,7 +17,7 @@ import pytest
 from tests.support.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
-# With servers of its own; test_sql_kafka.py runs it with those that are there.
+# With servers of its own; test_sql_kafka_page_program_runs.py runs it with those that are there.
 SERVED = "customers_and_orders"
 # The demo draws its orders at random over time; test_programs.py runs it.
 NAMES = sorted(p.stem for p in EXAMPLES.glob("*.py") if p.stem not in ("demo", SERVED))

@@ -1,4 +1,4 @@
-"""Networks of test clusters: two programs never share one, and what a killed program has left is taken away."""
+"""Networks of test clusters: two programs never share one, and those of a killed program are removed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _has_ended(pid: int) -> bool:
     return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
-def test_what_a_killed_program_has_left_is_taken_away() -> None:
+def test_network_of_killed_program_is_removed() -> None:
     with subprocess.Popen([sys.executable, "-c", _LEAVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
         assert program.stdout is not None
         address, pid = program.stdout.readline().decode().split()

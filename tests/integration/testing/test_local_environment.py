@@ -56,7 +56,7 @@ def configured(**settings: str) -> Configuration:
     return Configuration.from_dict({f"execution.{k}".replace("_", "-"): v for k, v in settings.items()})
 
 
-def test_a_savepoint_is_gone_on_from(tmp_path: Path) -> None:
+def test_local_environment_restores_savepoint(tmp_path: Path) -> None:
     local = LocalEnvironment()
     first = sums(local, 1_000_000, 2_000)
     client = local.execute_async()
@@ -72,7 +72,7 @@ def test_a_savepoint_is_gone_on_from(tmp_path: Path) -> None:
     assert last(second) == expected(read + 10)
 
 
-def test_a_savepoint_that_cannot_be_written_does_not_touch_the_job(tmp_path: Path) -> None:
+def test_failed_savepoint_leaves_job_running(tmp_path: Path) -> None:
     local = LocalEnvironment()
     sums(local, 100_000, rate=1000)
     client = local.execute_async()
@@ -88,7 +88,7 @@ def test_a_savepoint_that_cannot_be_written_does_not_touch_the_job(tmp_path: Pat
     client.cancel().result()
 
 
-def test_another_parallelism_while_it_runs() -> None:
+def test_local_environment_rescales_running_job() -> None:
     local = LocalEnvironment()
     sink = sums(local, 400, 2_000)
     client = local.execute_async()
@@ -101,7 +101,7 @@ def test_another_parallelism_while_it_runs() -> None:
     assert last(sink) == expected(400)
 
 
-def test_checkpoints_are_taken_and_kept_as_on_spark(tmp_path: Path) -> None:
+def test_local_environment_retains_checkpoints_like_spark(tmp_path: Path) -> None:
     config = Configuration.from_dict(
         {
             "execution.checkpointing.interval": "10 ms",
@@ -132,7 +132,7 @@ def test_checkpoints_are_taken_and_kept_as_on_spark(tmp_path: Path) -> None:
     assert sorted(counted) == list(range(len(counted)))
 
 
-def test_a_job_restarts_as_its_strategy_says() -> None:
+def test_job_restarts_by_restart_strategy() -> None:
     settings = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "1 ms"}
     once = Configuration.from_dict(
         {**settings, "restart-strategy.fixed-delay.attempts": "1", "execution.checkpointing.interval": "10 ms"}
@@ -158,8 +158,8 @@ def test_a_job_restarts_as_its_strategy_says() -> None:
     assert {t.state for t in view.tasks.values()} <= {ExecutionState.FAILED, ExecutionState.CANCELED}
 
 
-def test_a_wall_clock_that_is_set_back_stops_nothing() -> None:
-    """Reading, checkpoints and the end of a job go by a clock of the job's own."""
+def test_job_survives_wall_clock_set_back() -> None:
+    """Reading, checkpoints and the end of a job use a monotonic clock."""
     behind = [0]
 
     def wall() -> int:
@@ -176,7 +176,7 @@ def test_a_wall_clock_that_is_set_back_stops_nothing() -> None:
     assert last(sink) == expected(6_000)
 
 
-def test_at_most_once_files_are_gone_on_with_after_a_failure(tmp_path: Path) -> None:
+def test_at_most_once_file_sink_continues_after_failure(tmp_path: Path) -> None:
     """No file may be left open over an epoch: a restart deletes what no checkpoint names, and none names it."""
     settings = {
         "execution.checkpointing.interval": "10 ms",
@@ -194,7 +194,7 @@ def test_at_most_once_files_are_gone_on_with_after_a_failure(tmp_path: Path) -> 
     assert found == [1, 2, 3, 4]
 
 
-def test_nobody_can_take_a_jobs_result_away() -> None:
+def test_job_result_cannot_be_taken_by_another_job() -> None:
     local = LocalEnvironment()
     sums(local, 100, 1_000)
     client = local.execute_async()
@@ -203,7 +203,7 @@ def test_nobody_can_take_a_jobs_result_away() -> None:
     assert client.get_job_execution_result().result().records_in == 100
 
 
-def test_a_source_that_has_ended_is_not_waited_for_after_a_restart() -> None:
+def test_finished_source_is_not_aligned_after_restart() -> None:
     """It tells its group nothing any more; the other one would be held back for ever."""
     local = LocalEnvironment(restarts=1)
     aligned = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(_Same())
@@ -223,7 +223,7 @@ class _Same(TimestampAssigner):
 
 
 @pytest.mark.parametrize("parallelism", [1, 4])
-def test_what_one_subtask_makes_is_collected_in_its_order(parallelism: int) -> None:
+def test_collect_preserves_order_of_subtask(parallelism: int) -> None:
     env = LocalEnvironment()
     env.set_parallelism(parallelism)
     numbers = env.from_collection(range(100))
@@ -240,7 +240,7 @@ def always_fails(value: int) -> int:
     raise RuntimeError(f"no luck with {value}, {time.monotonic()}")
 
 
-def test_a_job_that_fails_again_and_again_in_the_same_way_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_job_reports_repeated_failure_once(caplog: pytest.LogCaptureFixture) -> None:
     env = LocalEnvironment(restarts=13)
     env.from_collection([1]).map(always_fails).sink_to(CollectSink())
     client = env.execute_async()
@@ -261,7 +261,7 @@ def test_a_job_that_fails_again_and_again_in_the_same_way_says_so_once(caplog: p
     assert describe(line, line) == "failed | failed 14 times in a row in the same way"
 
 
-def test_one_that_gets_on_between_does_not() -> None:
+def test_job_with_progress_between_failures_reports_each() -> None:
     env = LocalEnvironment(restarts=13)
     source = TestingSource([i for n in range(12) for i in (n, ABORT)])
     env.from_source(source).sink_to(CollectSink())
@@ -278,7 +278,7 @@ class MostSubtasks(MapFunction):
         return int(self.most)
 
 
-def test_what_is_not_parallel_has_one_subtask_at_most() -> None:
+def test_non_parallel_operator_has_one_subtask() -> None:
     env = LocalEnvironment()
     numbers = env.from_collection([1])
     assert list(numbers.map(MostSubtasks()).execute_and_collect()) == [1]
@@ -287,7 +287,7 @@ def test_what_is_not_parallel_has_one_subtask_at_most() -> None:
     assert list(alone.execute_and_collect()) == [1]
 
 
-def test_a_side_output_without_a_type_goes_together_with_a_stream_without_one() -> None:
+def test_untyped_side_output_unions_with_untyped_stream() -> None:
     env, tag = LocalEnvironment(), OutputTag("odd")
 
     class Part(ProcessFunction):
@@ -313,7 +313,7 @@ class DoublingSink(CollectSink, SupportsPreprocessing):
         return self._transformer
 
 
-def test_a_sink_that_wants_operators_before_it_has_them() -> None:
+def test_sink_adds_operators_before_it() -> None:
     for transformer, expected in ((Doubling(), [2, 4]), (None, [1, 2])):
         env, sink = LocalEnvironment(), DoublingSink(transformer)
         env.from_collection([1, 2]).sink_to(sink)
@@ -327,7 +327,7 @@ def _answer(_: int) -> int:
     return int(brought_answer.ANSWER)
 
 
-def test_add_python_file_brings_the_last_module_of_one_name(tmp_path: Path) -> None:
+def test_add_python_file_loads_last_module_of_same_name(tmp_path: Path) -> None:
     env = LocalEnvironment()
     found = []
     for answer in (1, 2, 3):

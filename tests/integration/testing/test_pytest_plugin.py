@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.support.plugin_runner import run_pytest
 
 
-def test_it_loads_nothing_until_it_is_used(tmp_path: Path) -> None:
+def test_pytest_plugin_loads_lazily(tmp_path: Path) -> None:
     out = run_pytest(
         tmp_path,
         [
@@ -24,7 +24,7 @@ def test_nothing_is_loaded(request):
     assert "1 passed" in out
 
 
-def test_programs_in_this_process(tmp_path: Path) -> None:
+def test_pytest_plugin_runs_programs_in_process(tmp_path: Path) -> None:
     out = run_pytest(
         tmp_path,
         [
@@ -50,7 +50,7 @@ def test_no_spark():
     assert "3 passed" in out
 
 
-def test_fixtures_are_listed_with_what_they_are(tmp_path: Path) -> None:
+def test_pytest_plugin_lists_fixtures_with_description(tmp_path: Path) -> None:
     out = run_pytest(tmp_path, ["def test_nothing(): pass"], "--fixtures")
     for name in ("millstream_config", "millstream_env", "millstream_local", "millstream_clock"):
         assert f"\n{name} -- " in out
