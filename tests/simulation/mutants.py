@@ -112,7 +112,7 @@ def _instead_of_entry(table: dict[Any, Any], entry: Any) -> Callable[[Callable[.
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__.replace("_", "-")
-        simulation = run_transport if table is ExchangeMachine._WAYS else run_schedule
+        simulation = run_transport if table is ExchangeMachine._HANDLERS else run_schedule
         instead = [(table, entry, partial(function, table[entry]))]
         MUTANTS[name] = Mutant(name, str(function.__doc__), instead, simulation)
         return function
@@ -475,7 +475,7 @@ def blocks_given_out_again(real: Real, self: ReceiveBuffer, epoch: int, level: i
     return [*messages, *again]
 
 
-@_instead_of_entry(ExchangeMachine._WAYS, p.SlotReported)
+@_instead_of_entry(ExchangeMachine._HANDLERS, p.SlotReported)
 def report_counted_twice(real: Real, self: ExchangeMachine, event: p.SlotReported) -> list[p.Instruction]:
     """Reports are counted, and not who has reported."""
     if event.slot in self._reports:
@@ -633,7 +633,7 @@ MUTANTS["later-runs-aborted"] = Mutant(
 MUTANTS["former-cleared-at-once"] = Mutant(
     "former-cleared-at-once",
     "Who takes over deletes what its predecessors have left before it has a checkpoint of its own.",
-    [(JobMaster._WAYS, i.ClaimDirectory, lambda self, asked: _take_and_clear(self))],
+    [(JobMaster._HANDLERS, i.ClaimDirectory, lambda self, asked: _take_and_clear(self))],
     run_leaders,
 )
 

@@ -19,7 +19,7 @@ from millstream.common.setting import TextSetting
 SIGNING_KEY_FILE = TextSetting("millstream.state.signing-key-file", None)
 
 # A shorter key can be guessed.
-_LEAST_KEY = 16
+_MIN_KEY = 16
 
 
 class SigningKeys:
@@ -74,9 +74,9 @@ def signing_keys(config: Configuration) -> SigningKeys | None:
         keys = read_private(path).split()
     except OSError as e:
         raise InvalidProgramError(f"{SIGNING_KEY_FILE.key} is {path}, which cannot be read: {e.strerror}.") from None
-    if not keys or any(len(key) < _LEAST_KEY for key in keys):
+    if not keys or any(len(key) < _MIN_KEY for key in keys):
         raise InvalidProgramError(
-            f"{SIGNING_KEY_FILE.key} is {path}, which must have one key a line, of {_LEAST_KEY} characters or more: "
+            f"{SIGNING_KEY_FILE.key} is {path}, which must have one key a line, of {_MIN_KEY} characters or more: "
             "make one with `openssl rand -hex 32`."
         )
     return SigningKeys(*keys)

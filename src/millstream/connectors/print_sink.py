@@ -46,7 +46,7 @@ class _Committer(Committer):
     def commit(self, committables: list[tuple[int, Any]]) -> None:
         for _, text in committables:
             sys.stdout.write(text)
-            output_listeners.tell_printed(self._job_id, text)
+            output_listeners.notify_printed(self._job_id, text)
         sys.stdout.flush()
 
 

@@ -13,7 +13,7 @@ from millstream.exchange.handshake import Side
 from millstream.exchange.poller import Poller
 
 # Maximum number of unauthenticated connections beyond the expected ones, and seconds until they are closed.
-MOST_UNPROVED = 128
+MAX_UNPROVED = 128
 PROOF_SECONDS = 10.0
 
 
@@ -37,7 +37,7 @@ class Acceptor:
             welcome: gets every connection before any data has arrived, and adds it to the poller.
             expected: how many peers will connect, perhaps all at once.
         """
-        self._most_unproved = MOST_UNPROVED + expected
+        self._max_unproved = MAX_UNPROVED + expected
         self._poller = poller
         self._credentials = credentials
         self._welcome = welcome
@@ -75,7 +75,7 @@ class Acceptor:
         """Close expired connections, and the oldest ones if there are too many."""
         waiting = {link: since for link, since in self._unproved.items() if not link.is_trusted and not link.closed}
         expired = time.monotonic() - PROOF_SECONDS
-        surplus = len(waiting) - self._most_unproved + 1
+        surplus = len(waiting) - self._max_unproved + 1
         for number, (link, since) in enumerate(list(waiting.items())):
             if since < expired or number < surplus:
                 del waiting[link]

@@ -14,7 +14,7 @@ from millstream.exchange.handshake import AuthenticationError, Handshake, Side
 from millstream.exchange.keepalive import enable_keepalive, is_silent
 
 _READ = 1 << 18
-_MOST_PARTS = 64
+_MAX_PARTS = 64
 
 
 class Connection:
@@ -111,7 +111,7 @@ class Connection:
         total = 0
         while parts:
             try:
-                sent = self._stream.send([parts[i] for i in range(min(len(parts), _MOST_PARTS))])
+                sent = self._stream.send([parts[i] for i in range(min(len(parts), _MAX_PARTS))])
             except BlockingIOError:
                 break
             total += sent

@@ -255,7 +255,7 @@ class Exchange:
 
     def _handle(self, event: p.Event) -> None:
         for instruction in self._machine.handle(event):
-            self._WAYS[type(instruction)](self, instruction)
+            self._HANDLERS[type(instruction)](self, instruction)
 
     def _send_roster(self, instruction: p.SendRoster) -> None:
         self._send_all(Frame(Kind.ROSTER, payload=json.dumps(instruction.roster).encode()))
@@ -285,7 +285,7 @@ class Exchange:
         self._outcome = outcome
         self._ended_at = time.monotonic()
 
-    _WAYS: dict[type, Callable[[Exchange, Any], None]] = {
+    _HANDLERS: dict[type, Callable[[Exchange, Any], None]] = {
         p.SendRoster: _send_roster,
         p.SendEpoch: _send_epoch,
         p.SendStop: _send_stop,

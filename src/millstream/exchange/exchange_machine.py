@@ -222,7 +222,7 @@ class ExchangeMachine:
         """Handle an event and return what to do."""
         if self.phase is Phase.ENDING:
             return self._handle_late(event)
-        return self._WAYS[type(event)](self, event)
+        return self._HANDLERS[type(event)](self, event)
 
     def _handle_late(self, event: Event) -> Instructions:
         if isinstance(event, EpochRequested):
@@ -319,7 +319,7 @@ class ExchangeMachine:
             instructions.append(FailEpoch(self.cause))
         return instructions
 
-    _WAYS: dict[type, Callable[[ExchangeMachine, Any], Instructions]] = {
+    _HANDLERS: dict[type, Callable[[ExchangeMachine, Any], Instructions]] = {
         SlotRegistered: _called,
         SlotConnected: _slot_met,
         EpochRequested: _epoch_asked,

@@ -13,9 +13,9 @@ T = TypeVar("T")
 # The maximum size of a TLS record.
 _RECORD = 1 << 14
 # TLS reports a write only when all of it is sent: maximum bytes per write.
-_MOST_SENT = 1 << 18
+_MAX_SENT = 1 << 18
 # Maximum bytes received from one connection before others have their turn.
-_MOST_RECEIVED = 1 << 20
+_MAX_RECEIVED = 1 << 20
 
 
 class Stream(Protocol):
@@ -117,7 +117,7 @@ class TlsStream:
     def receive_into(self, buffer: memoryview) -> int:
         self._get_ready()
         total = 0
-        while total < min(len(buffer), _MOST_RECEIVED):
+        while total < min(len(buffer), _MAX_RECEIVED):
             count = self._attempt(partial(self._tls.recv_into, buffer[total:]))
             if not count:
                 if count is None and not total:
@@ -162,7 +162,7 @@ def _some_of(parts: Sequence[memoryview]) -> memoryview | bytes:
     Data that could not be sent is passed again, perhaps with more behind it, as TLS requires.
     """
     if len(parts) == 1 or len(parts[0]) >= _RECORD:
-        return parts[0][:_MOST_SENT]
+        return parts[0][:_MAX_SENT]
     gathered, size = [], 0
     for part in parts:
         gathered.append(part[: _RECORD - size])

@@ -34,7 +34,7 @@ DIRECTORY = TextSetting("millstream.failures.dir", None)
 
 _MARK, _VERSION = "millstream-failure", 1
 # Maximum number of reports per job, and of all jobs; the newest are retained.
-_MOST_OF_JOB, _MOST = 16, 100
+_MAX_REPORTS_PER_JOB, _MAX_REPORTS = 16, 100
 
 
 def default_directory() -> str:
@@ -84,7 +84,7 @@ class FailureReport:
         return json.dumps({_MARK: _VERSION, **asdict(self)}).encode()
 
 
-def keep(directory: str, plan: JobPlan, number: int, at: float, failure: Failure) -> str:
+def write_report(directory: str, plan: JobPlan, number: int, at: float, failure: Failure) -> str:
     """Write a failure report; return its path."""
     vertex, node = _find(plan, failure.operator_id)
     settings = plan.settings
@@ -104,11 +104,11 @@ def keep(directory: str, plan: JobPlan, number: int, at: float, failure: Failure
         path=[os.path.abspath(p) for p in sys.path],
         as_pyflink=pyflink_names.is_installed(),
     )
-    _own(directory)
+    _check_private_directory(directory)
     path = os.path.join(directory, file_name(settings.job_id, number))
     write_private(path, report.to_bytes())
-    _forget(directory, f"{settings.job_id}.", _MOST_OF_JOB)
-    _forget(directory, "", _MOST)
+    _delete_oldest(directory, f"{settings.job_id}.", _MAX_REPORTS_PER_JOB)
+    _delete_oldest(directory, "", _MAX_REPORTS)
     return path
 
 
@@ -126,7 +126,7 @@ def _alone(vertex: Vertex, node: ChainNode) -> ChainNode:
     return replace(node, outputs=outputs, type_info=node.type_info if typed else None)
 
 
-def _own(directory: str) -> None:
+def _check_private_directory(directory: str) -> None:
     """Create a directory that only this user can write, or check that it is one."""
     os.makedirs(directory, mode=0o700, exist_ok=True)
     about = os.stat(directory)
@@ -134,7 +134,7 @@ def _own(directory: str) -> None:
         raise MillstreamError(f"others can write to {directory}: set {DIRECTORY.key} to a directory of your own")
 
 
-def _forget(directory: str, prefix: str, limit: int) -> None:
+def _delete_oldest(directory: str, prefix: str, limit: int) -> None:
     """Delete the oldest reports beyond the maximum."""
     files = [e for e in os.scandir(directory) if e.name.startswith(prefix) and ".failure-" in e.name]
     for old in sorted(files, key=lambda e: e.stat().st_mtime)[:-limit]:

@@ -53,7 +53,7 @@ class JobMaster:
         subsume: Callable[[str], None] = lambda home: None,
         is_alive: Callable[[dict[str, Any]], bool] = is_alive,
         on_end: Callable[[], None] = lambda: None,
-        keep_failure: Callable[[i.WriteFailureReport, float], None] = lambda instruction, at: None,
+        write_failure_report: Callable[[i.WriteFailureReport, float], None] = lambda instruction, at: None,
         clock: JobClock | None = None,
         inbox: Mailbox | None = None,
         watch: type[SlotMonitor] = SlotMonitor,
@@ -70,7 +70,7 @@ class JobMaster:
             subsume: deletes checkpoints of earlier drivers, given the job's directory.
             is_alive: returns whether an owner of the job's directory still runs.
             on_end: deletes the job's files on this machine.
-            keep_failure: writes a failure report.
+            write_failure_report: writes a failure report.
             clock: the job's clock.
             inbox: receives external events.
             watch: counts slots where their number matters.
@@ -87,7 +87,7 @@ class JobMaster:
         self._subsume = subsume
         self._is_alive = is_alive
         self._on_end = on_end
-        self._keep = keep_failure
+        self._write_report = write_failure_report
         self._clock = clock or JobClock()
         self._inbox = inbox or ThreadMailbox()
         self._todo: deque[i.Instruction] = deque()
@@ -195,33 +195,33 @@ class JobMaster:
 
     def run(self) -> None:
         """Run the job to its end."""
-        self._tell(e.JobStarted())
+        self._handle(e.JobStarted())
         while not self._machine.is_over or self._todo:
             if self._todo:
                 self._carry_out(self._todo.popleft())
                 continue
             event = self._inbox.take(patience(self._machine.deadline, self._clock.now()))
-            self._tell(e.TimePassed() if event is None else event)
+            self._handle(e.TimePassed() if event is None else event)
         assert self.result.done()
         self._watch.stop()
         self._watchdog.stop()
         self._refuse_late()
 
-    def _tell(self, event: e.Event) -> None:
+    def _handle(self, event: e.Event) -> None:
         # Instructions of an event come before earlier ones.
         clock = self._clock
         self._todo.extendleft(reversed(self._machine.handle(event, clock.now(), clock.ahead())))
 
     def _carry_out(self, instruction: i.Instruction) -> None:
         try:
-            event = self._WAYS[type(instruction)](self, instruction)
+            event = self._HANDLERS[type(instruction)](self, instruction)
         except (Exception, SystemExit) as error:
             self._drop_rest()
             stopped = self._stop_event if self.view.outcome is None else None
             # A cancelled epoch has not failed.
             event = stopped or e.InstructionFailed(error=_as_exception(error))
         if event is not None:
-            self._tell(event)
+            self._handle(event)
 
     def _drop_rest(self) -> None:
         """Drop the remaining instructions, except for answers to requests; fail manifests that were not begun."""
@@ -241,7 +241,7 @@ class JobMaster:
                     self._refuse(i.Refuse(request=event.request, error=JobExecutionError(text)))
                 continue
             for instruction in self._machine.handle(event, self._clock.now()):
-                self._WAYS[type(instruction)](self, instruction)
+                self._HANDLERS[type(instruction)](self, instruction)
 
     # --- an execution
 
@@ -250,7 +250,7 @@ class JobMaster:
         self._claim(self._store.storage.url)
 
     def _count_slots(self, instruction: i.CountSlots) -> e.SlotsCounted:
-        return e.SlotsCounted(slots=self._watch.now(instruction.wanted))
+        return e.SlotsCounted(slots=self._watch.now(instruction.desired))
 
     def _open_slots(self, instruction: i.OpenSlots) -> e.SlotsOpened:
         self._close_sources(i.CloseSources())
@@ -259,7 +259,7 @@ class JobMaster:
         with self._lock:
             self._runner = runner
         runner.open(partial(self._inbox.put, e.SlotsLost(attempt=instruction.attempt)))
-        return e.SlotsOpened(stay=runner.resident_slots, slices=runner.slices)
+        return e.SlotsOpened(resident=runner.resident_slots, slices=runner.slices)
 
     def _release_slots(self, instruction: i.ReleaseSlots) -> None:
         if self._runner is None:
@@ -285,7 +285,7 @@ class JobMaster:
             pending=read.pending,
         )
 
-    def _note_positions(self, _: i.ReadPositions) -> e.PositionsRead:
+    def _read_positions(self, _: i.ReadPositions) -> e.PositionsRead:
         return e.PositionsRead(positions=self._opened_sources().positions())
 
     def _run_epoch(self, instruction: i.RunEpoch) -> None:
@@ -297,9 +297,9 @@ class JobMaster:
         if self._sampled_until > time.monotonic():
             tasks = [replace(task, samples_stacks=True) for task in tasks]
         reports = self._run_watched(self._runner, tasks, instruction.patience)
-        output_listeners.tell(self.view.job_id, reports)
+        output_listeners.notify(self.view.job_id, reports)
         fault_point("driver.before-ack")
-        self._tell(e.EpochFinished(reports=reports))
+        self._handle(e.EpochFinished(reports=reports))
         fault_point("driver.after-ack")
 
     def _run_watched(self, runner: EpochRunner, tasks: list[LevelTask], patience: float) -> list[SlotReport]:
@@ -446,7 +446,7 @@ class JobMaster:
 
     # --- requests and logs
 
-    def _plan_again(self, instruction: i.Replan) -> e.Replanned:
+    def _replan_job(self, instruction: i.Replan) -> e.Replanned:
         return e.Replanned(plan=self._replan(instruction.parallelism))
 
     def _answer(self, instruction: i.Answer) -> None:
@@ -468,9 +468,9 @@ class JobMaster:
         for line in instruction.lines:
             pass_on(line)
 
-    def _keep_failure(self, instruction: i.WriteFailureReport) -> None:
+    def _write_failure_report(self, instruction: i.WriteFailureReport) -> None:
         try:
-            self._keep(instruction, self._clock.now())
+            self._write_report(instruction, self._clock.now())
         except Exception as error:
             # The job does not depend on its failure reports.
             log.warning("failure %d of job '%s' cannot be replayed: %s", instruction.number, self.view.job_name, error)
@@ -500,14 +500,14 @@ class JobMaster:
             self.result.set_result(instruction.result)
 
     # The handler of each instruction; it may return an event.
-    _WAYS: dict[type, Callable[[JobMaster, Any], e.Event | None]] = {
+    _HANDLERS: dict[type, Callable[[JobMaster, Any], e.Event | None]] = {
         i.ClaimDirectory: _take_directory,
         i.OpenOutput: _open_output,
         i.CountSlots: _count_slots,
         i.OpenSlots: _open_slots,
         i.ReleaseSlots: _release_slots,
         i.PollSources: _poll_sources,
-        i.ReadPositions: _note_positions,
+        i.ReadPositions: _read_positions,
         i.RunEpoch: _run_epoch,
         i.ConfirmSources: _confirm_sources,
         i.CommitOutput: _commit_output,
@@ -523,13 +523,13 @@ class JobMaster:
         i.RecordOutcome: _record_outcome,
         i.RemoveDirectory: _remove_directory,
         i.ReleaseDirectory: _release_directory,
-        i.Replan: _plan_again,
+        i.Replan: _replan_job,
         i.Answer: _answer,
         i.Refuse: _refuse,
         i.Print: _print,
         i.Log: _log,
         i.Warn: _warn,
-        i.WriteFailureReport: _keep_failure,
+        i.WriteFailureReport: _write_failure_report,
         i.CloseSources: _close_sources,
         i.CloseOutput: _close_output,
         i.CleanUp: _clean_up,

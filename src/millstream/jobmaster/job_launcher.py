@@ -41,7 +41,7 @@ from millstream.common.run_ids import new_run_id, run_id
 from millstream.common.setting import DurationSetting, IntegerSetting, TextSetting, at_least, in_words
 from millstream.graph.job_graph import JobGraph
 from millstream.jobmaster.engine import Engine
-from millstream.jobmaster.failure_reports import directory_of, keep
+from millstream.jobmaster.failure_reports import directory_of, write_report
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.machine.flow import EpochSizer
 from millstream.jobmaster.machine.instructions import WriteFailureReport
@@ -299,7 +299,7 @@ def _start(prepared: PreparedJob, make_engine: Callable[[JobDirectories], Engine
         subsume=_subsume(prepared, checkpoints),
         is_alive=claim.is_alive,
         on_end=partial(_remove, directory, claim),
-        keep_failure=partial(_keep_failure, directory_of(config)),
+        write_failure_report=partial(_write_failure_report, directory_of(config)),
         clock=clock,
     )
     master.start()
@@ -355,8 +355,8 @@ def _subsume(prepared: PreparedJob, checkpoints: str) -> Callable[[str], None]:
     return lambda _: subsume_runs(checkpoints, former, storage_options(config))
 
 
-def _keep_failure(directory: str, instruction: WriteFailureReport, at: float) -> None:
-    keep(directory, instruction.plan, instruction.number, at, instruction.failure)
+def _write_failure_report(directory: str, instruction: WriteFailureReport, at: float) -> None:
+    write_report(directory, instruction.plan, instruction.number, at, instruction.failure)
 
 
 def _remove(directory: str, claim: JobClaim) -> None:

@@ -15,19 +15,19 @@ _SECONDS = 1.0
 class EpochWatchdog:
     """Cancels an epoch that does not end: the job's thread waits for the epoch."""
 
-    def __init__(self, break_off: Callable[[], None]) -> None:
+    def __init__(self, cancel: Callable[[], None]) -> None:
         """Set the function that cancels the running epoch; it may be called from any thread."""
-        self._break_off = break_off
+        self._cancel = cancel
         self._lock = threading.Lock()
         self._deadline = math.inf
-        self._has_struck = False
+        self._has_expired = False
         self._is_over = threading.Event()
         self._thread: threading.Thread | None = None
 
     def begin(self, seconds: float) -> None:
         """Watch an epoch with a timeout."""
         with self._lock:
-            self._deadline, self._has_struck = time.monotonic() + seconds, False
+            self._deadline, self._has_expired = time.monotonic() + seconds, False
         if seconds < math.inf and self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="epoch-watchdog", daemon=True)
             self._thread.start()
@@ -36,20 +36,20 @@ class EpochWatchdog:
         """Stop watching the epoch; return whether it was cancelled."""
         with self._lock:
             self._deadline = math.inf
-            return self._has_struck
+            return self._has_expired
 
     def stop(self) -> None:
         self._is_over.set()
 
     def _watch(self) -> None:
-        while not self._is_over.wait(min(_SECONDS, self._left())):
+        while not self._is_over.wait(min(_SECONDS, self._remaining())):
             with self._lock:
                 if time.monotonic() < self._deadline:
                     continue
-                self._deadline, self._has_struck = math.inf, True
-            self._break_off()
+                self._deadline, self._has_expired = math.inf, True
+            self._cancel()
 
-    def _left(self) -> float:
+    def _remaining(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
 
 
@@ -64,9 +64,9 @@ class SlotMonitor:
     def __init__(self, count: Callable[[int], int], report: Callable[[int], None]) -> None:
         """Set `count`, which takes the number of desired slots, and `report`, which receives the number available."""
         self._count = count
-        self._tell = report
-        self._wanted = 0
-        self._seen: int | None = None
+        self._report = report
+        self._desired = 0
+        self._last_count: int | None = None
         self._lock = threading.Lock()
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="slot-watch", daemon=True)
@@ -74,10 +74,10 @@ class SlotMonitor:
     def now(self, desired: int) -> int:
         """Return the number of slots; changes are reported from the first call on."""
         with self._lock:
-            self._wanted = desired
-            self._seen = self._count(desired)
+            self._desired = desired
+            self._last_count = self._count(desired)
         self._begin()
-        return self._seen
+        return self._last_count
 
     def _begin(self) -> None:
         if self._thread.ident is None:
@@ -90,11 +90,11 @@ class SlotMonitor:
         while not self._is_over.wait(_SLOT_POLL_SECONDS):
             with self._lock:
                 try:
-                    count = self._count(self._wanted)
+                    count = self._count(self._desired)
                 except Exception as error:
                     # The job learns of engine errors from its epochs.
                     log.debug("slots could not be counted: %s", error)
                     continue
-                is_news, self._seen = count != self._seen, count
+                is_news, self._last_count = count != self._last_count, count
             if is_news:
-                self._tell(count)
+                self._report(count)

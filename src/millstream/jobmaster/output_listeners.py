@@ -10,11 +10,11 @@ from millstream.operators.runtime.messages import SlotReport
 class Listener(Protocol):
     """Receives output on the job's thread."""
 
-    def hear(self, job_id: str, report: SlotReport) -> None:
+    def on_report(self, job_id: str, report: SlotReport) -> None:
         """Handle a report with printed text, log lines or a slot location."""
         ...
 
-    def hear_printed(self, job_id: str, text: str) -> None:
+    def on_printed(self, job_id: str, text: str) -> None:
         """Handle text that a job has printed on the driver."""
         ...
 
@@ -27,15 +27,15 @@ def listen(listener: Listener) -> None:
     _listeners.append(listener)
 
 
-def tell(job_id: str, reports: list[SlotReport]) -> None:
+def notify(job_id: str, reports: list[SlotReport]) -> None:
     """Notify listeners of the output of an epoch."""
     for listener in _listeners:
         for report in reports:
             if report.printed or report.logged or report.location is not None:
-                listener.hear(job_id, report)
+                listener.on_report(job_id, report)
 
 
-def tell_printed(job_id: str, text: str) -> None:
+def notify_printed(job_id: str, text: str) -> None:
     """Notify listeners of text that a job has printed on the driver."""
     for listener in _listeners:
-        listener.hear_printed(job_id, text)
+        listener.on_printed(job_id, text)

@@ -55,7 +55,7 @@ class JobOutput:
         self._printed: dict[tuple[str, str], deque[str]] = {}
         self._executors: dict[tuple[str, int], str] = {}
 
-    def hear(self, job_id: str, report: SlotReport) -> None:
+    def on_report(self, job_id: str, report: SlotReport) -> None:
         """Store the output of an epoch; implements `jobmaster.output_listeners.Listener`."""
         with self._lock:
             if report.location is not None:
@@ -74,7 +74,7 @@ class JobOutput:
                 for owner in owners:
                     _of(self._printed, owner).extend(_lines_of(report.printed))
 
-    def hear_printed(self, job_id: str, text: str) -> None:
+    def on_printed(self, job_id: str, text: str) -> None:
         """Store text that a job printed on the driver; implements `jobmaster.output_listeners.Listener`."""
         with self._lock:
             # If the job runs on one executor only, the text was printed there.

@@ -45,7 +45,7 @@ SECTION_ROWS = 2_000
 # has hardly more than the state: then there is nothing to be folded, rows have only come.
 MAX_CHAIN = 64
 MAX_DELTA_WEIGHT = 2
-LEAST_FILE = 16 << 20
+MIN_FILE = 16 << 20
 MAX_WASTE = 2
 
 
@@ -71,7 +71,7 @@ class Chain:
         Args:
             live: how many bytes the state is known to have; it may have more.
         """
-        if len(self.files) >= max(MAX_CHAIN, live // LEAST_FILE):
+        if len(self.files) >= max(MAX_CHAIN, live // MIN_FILE):
             return True
         base = sum(f.size for f in self.files if f.is_base)
         deltas = sum(f.size for f in self.files if not f.is_base)

@@ -421,7 +421,7 @@ def parsed(text: str) -> Any:
 def test_failure_reports_are_limited_in_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from millstream.jobmaster import failure_reports
 
-    monkeypatch.setattr(failure_reports, "_MOST", 3)
+    monkeypatch.setattr(failure_reports, "_MAX_REPORTS", 3)
     for _ in range(5):
         env = environment(tmp_path)
         env.from_collection([1]).map(lambda x: 1 // 0).print()

@@ -22,7 +22,7 @@ import pytest
 
 from millstream.exchange import acceptor, channels
 from millstream.exchange import driver as driver_module
-from millstream.exchange.acceptor import MOST_UNPROVED
+from millstream.exchange.acceptor import MAX_UNPROVED
 from millstream.exchange.addresses import Address, accept, address_of, connect, listen
 from millstream.exchange.channels import CREDIT_BYTES
 from millstream.exchange.connection import Connection
@@ -401,7 +401,7 @@ def test_exchange_survives_any_bytes_from_stranger(way: Way, whose: str) -> None
 
 def test_exchange_accepts_all_slots_calling_at_once() -> None:
     """Many processes on few cores take long to authenticate."""
-    slots = 3 * MOST_UNPROVED
+    slots = 3 * MAX_UNPROVED
     exchange = Exchange(slots, slots, SECRET, None)
     links = [Connection.to(exchange.address, SECRET) for _ in range(slots)]
     # All connect before the first one sends anything.
@@ -426,11 +426,11 @@ def test_exchange_limits_silent_strangers(way: Way) -> None:
         serves = threading.Thread(target=lambda: party.run(1))
         serves.start()
         strangers: list[socket.socket] = []
-        for _ in range(3 * MOST_UNPROVED):
+        for _ in range(3 * MAX_UNPROVED):
             strangers.append(attack(party.exchange.address, b""))
             time.sleep(0.0005)
         # Two connections are reserved for slots, and as many for strangers.
-        wait_until(lambda: sum(map(is_hung_up_on, strangers)) == 2 * MOST_UNPROVED - 4, 30)
+        wait_until(lambda: sum(map(is_hung_up_on, strangers)) == 2 * MAX_UNPROVED - 4, 30)
         # Slots of the job are still accepted.
         party.start()
         serves.join(10)

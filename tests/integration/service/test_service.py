@@ -621,15 +621,15 @@ def test_job_output_is_kept_by_job_and_executor() -> None:
     heard = JobOutput()
     for slot, executor in enumerate(("0", "1")):
         place = SlotLocation(executor, "host", 1)
-        heard.hear("job", SlotReport(level=0, slot=slot, subtasks=[], printed="", location=place))
+        heard.on_report("job", SlotReport(level=0, slot=slot, subtasks=[], printed="", location=place))
     line = LogLine("shop", logging.WARNING, "no price, token=abc", 12.0, "prices")
-    heard.hear("job", SlotReport(level=0, slot=1, subtasks=[], printed="hello\n", logged=[line]))
+    heard.on_report("job", SlotReport(level=0, slot=1, subtasks=[], printed="hello\n", logged=[line]))
     assert heard.logged(executor="0") == [] and heard.printed(executor="0") == ""
     ((at, text),) = heard.logged(executor="1")
     assert at == 12.0 and "WARNING shop - [prices" in text and text.endswith("no price, token=******")
     assert heard.logged(job="job") == heard.logged() == [(at, text)]
     # What print() writes is written on the driver: it is the job's.
-    heard.hear_printed("job", "1> a\n")
+    heard.on_printed("job", "1> a\n")
     assert heard.printed(job="job") == "hello\n1> a\n" and heard.printed(executor="1") == "hello\n"
 
 

@@ -76,7 +76,7 @@ class Told:
             case i.OpenOutput():
                 return e.OutputOpened(transactional=frozenset({self.sink}))
             case i.OpenSlots():
-                return e.SlotsOpened(stay=self.resident_slots, slices=QUICK)
+                return e.SlotsOpened(resident=self.resident_slots, slices=QUICK)
             case i.ReadPositions():
                 return e.PositionsRead(positions={self.plan.vertices[0].head.id: b"here"})
             case i.CommitOutput():
@@ -526,7 +526,7 @@ def test_job_machine_slice_length_follows_engine_and_options() -> None:
         for engine in (QUICK, SHUFFLED):
             told = Told(**options)
             told.start()
-            told.tell(e.SlotsOpened(stay=False, slices=engine))
+            told.tell(e.SlotsOpened(resident=False, slices=engine))
             found.append(told.poll().tasks[0].slice)
             # Epochs are aimed to take most of it.
             assert told.options.sizer.target_seconds == 0.75 * found[-1]
@@ -922,7 +922,7 @@ def widths(opened: i.OpenSlots) -> list[int]:
 
 def test_adaptive_job_starts_with_available_slots() -> None:
     told = adaptive()
-    assert told.until(i.CountSlots).wanted == 4
+    assert told.until(i.CountSlots).desired == 4
     counted(told, 0)
     assert told.machine.view.status is JobStatus.CREATED
     counted(told, 2)
@@ -969,7 +969,7 @@ def test_adaptive_job_continues_with_remaining_slots_after_a_failure() -> None:
     run = told.poll()
     told.tell(e.InstructionFailed(error=EpochFailed("a machine is gone")))
     counted(told, 2)
-    assert told.until(i.CountSlots).wanted == 4
+    assert told.until(i.CountSlots).desired == 4
     opened = told.until(i.OpenSlots)
     assert widths(opened) == [1, 2] and run is not None
     assert told.machine.view.restarts == 1
@@ -984,7 +984,7 @@ def test_adaptive_job_accepts_new_bounds_and_refuses_manual_rescaling() -> None:
     smaller = RequirementsRequest({source: Bounds(1, 1), sums: Bounds(1, 2)})
     told.found_nothing()
     asked = told.tell(e.Requested(request=smaller))
-    assert asked == [i.CountSlots(wanted=2), i.Answer(request=smaller, result=None)]
+    assert asked == [i.CountSlots(desired=2), i.Answer(request=smaller, result=None)]
     bounds = told.machine.view.bounds
     assert bounds is not None and [b.upper for b in bounds.values()] == [1, 2]
     told.report(told.until(i.RunEpoch))

@@ -62,7 +62,7 @@ def test_log_levels_are_those_of_the_driver() -> None:
 
 
 def test_log_lines_above_the_limit_are_counted(logged: Logged, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "MOST_LINES", 3)
+    monkeypatch.setattr(logs, "MAX_LINES", 3)
     logged.listen({"tests.logs": logging.INFO})
     for i in range(10):
         log.info("line %d", i)

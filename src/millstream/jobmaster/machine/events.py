@@ -54,11 +54,11 @@ class SlotsOpened:
     """The execution has slots.
 
     Attributes:
-        stay: whether the slots are resident, so that each epoch finds the state of the last one in memory.
+        resident: whether the slots are resident, so that each epoch finds the state of the last one in memory.
         slices: the bounds for the length of epochs on this engine.
     """
 
-    stay: bool
+    resident: bool
     slices: SliceBounds
 
 

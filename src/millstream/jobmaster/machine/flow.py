@@ -53,7 +53,7 @@ class EpochSizer:
     # The estimated overhead of an epoch decays by this factor per epoch, since the machine may have been busy.
     _FORGOTTEN = 0.02
     # The maximum overhead, in multiples of the target.
-    _MOST_OVERHEAD = 10.0
+    _MAX_OVERHEAD = 10.0
 
     def __post_init__(self) -> None:
         self.budget = min(self.budget, self.max_records)
@@ -139,7 +139,7 @@ class EpochSizer:
         # Otherwise the difference is too small, or the records took the time.
         if more and records <= more / 2 and seconds / longer > (1 + records / more) / 2:
             of_itself = (seconds * more - longer * records) / (more - records)
-            self._overhead = max(self._overhead, min(of_itself, self._MOST_OVERHEAD * self.target_seconds))
+            self._overhead = max(self._overhead, min(of_itself, self._MAX_OVERHEAD * self.target_seconds))
         self._overhead = min(self._overhead, seconds)
 
 

@@ -42,10 +42,10 @@ class CountSlots:
     """Count the slots available to the job: SlotsCounted, now and on every change.
 
     Attributes:
-        wanted: the number of slots the job can use.
+        desired: the number of slots the job can use.
     """
 
-    wanted: int
+    desired: int
 
 
 @record(kw_only=True)

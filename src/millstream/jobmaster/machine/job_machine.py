@@ -131,7 +131,7 @@ class JobMachine(RequestServer):
         return self._fail_by_checkpoints(reason) + instructions
 
     def _checkpoint_answered(self, instructions: Instructions) -> Instructions:
-        self._recovery.look_at_checkpoints()
+        self._recovery.update_checkpoints()
         if self._phase is JobPhase.WAITING:
             # Another checkpoint may be due.
             self._go(JobPhase.READY)
@@ -144,7 +144,7 @@ class JobMachine(RequestServer):
             reason = self._coordinator.expire(self._now)
             self._notify_scheduler(s.CheckpointFailed())
             self._recovery.has_changed = True
-            self._recovery.look_at_checkpoints()
+            self._recovery.update_checkpoints()
             instructions = self._coordinator.clean_up()
             if failed := self._fail_by_checkpoints(reason):
                 return failed + instructions
@@ -168,7 +168,7 @@ class JobMachine(RequestServer):
     def _overdue(self, error: EpochOverdue) -> JobExecutionError:
         options = self._options.checkpoints
         self._coordinator.expire(self._now)
-        self._recovery.look_at_checkpoints()
+        self._recovery.update_checkpoints()
         return JobExecutionError(
             f"{error}, so checkpoints exceed execution.checkpointing.timeout ({options.timeout:g} s), and no more than "
             f"{options.tolerable_failures} in a row may fail (execution.checkpointing.tolerable-failed-checkpoints). A "
@@ -213,7 +213,7 @@ class JobMachine(RequestServer):
         return self._recovery.begin(plan, self._start)
 
     def _slots_opened(self, event: e.SlotsOpened) -> Instructions:
-        self._recovery.resident_slots = event.stay
+        self._recovery.resident_slots = event.resident
         self._fit_slices(event.slices)
         self._slots_are_new = True
         return []
@@ -254,12 +254,12 @@ class JobMachine(RequestServer):
         if event.checkpoint is None:
             return []
         instructions = self._coordinator.committed(event.checkpoint)
-        self._recovery.look_at_checkpoints()
+        self._recovery.update_checkpoints()
         return instructions
 
     def _checkpoints_discarded(self, event: e.CheckpointsDiscarded) -> Instructions:
         self._coordinator.discarded(event.checkpoints)
-        self._recovery.look_at_checkpoints()
+        self._recovery.update_checkpoints()
         return self._coordinator.delete_unneeded(self._recovery.execution.live_files())
 
     def _origin_deleted(self, event: e.OriginDeleted) -> Instructions:
@@ -317,7 +317,7 @@ class JobMachine(RequestServer):
         assert self._error is not None
         self._go(JobPhase.DEPLOYING)
         try:
-            return self._recovery.go_back(self._error, plan)
+            return self._recovery.roll_back(self._error, plan)
         except MillstreamError as error:
             # Another attempt would fail in the same way.
             return self._end(JobStatus.FAILED, error)

@@ -144,7 +144,7 @@ class RecoveryState:
     def trigger(self) -> Checkpoint:
         """Trigger a checkpoint."""
         checkpoint = self.coordinator.trigger(self.now)
-        self.look_at_checkpoints()
+        self.update_checkpoints()
         return checkpoint
 
     def cut(self, checkpoint: Checkpoint) -> Instructions:
@@ -154,16 +154,16 @@ class RecoveryState:
         self._note_processed()
         snapshot, written = execution.snapshot(self.positions), execution.take_written()
         instructions = self.coordinator.acknowledge(checkpoint.id, snapshot, self.now, written, self._processed)
-        self.look_at_checkpoints()
+        self.update_checkpoints()
         return instructions
 
-    def look_at_checkpoints(self) -> None:
+    def update_checkpoints(self) -> None:
         """Update the recorded view of the checkpoints."""
-        self.recorder.look_at_checkpoints(self.coordinator)
+        self.recorder.update_checkpoints(self.coordinator)
 
     # --- going back
 
-    def go_back(self, error: Exception, plan: JobPlan) -> Instructions:
+    def roll_back(self, error: Exception, plan: JobPlan) -> Instructions:
         """Roll back to the last checkpoint after a failure: the whole job, or the failed region."""
         region, self.plan = None, plan
         if self._last_cut is not None and isinstance(error, EpochFailed):
@@ -186,7 +186,7 @@ class RecoveryState:
         if region is not None and self._last_cut is not None:
             # Other regions only repeat the failed epoch.
             state = combine(self.plan, region, state, restore(self._last_cut, self.plan, None))
-        self.look_at_checkpoints()
+        self.update_checkpoints()
         # Before output is aborted that one of these checkpoints names.
         instructions.append(i.DiscardOthers(kept=self.coordinator.kept()))
         instructions.append(self._recovery(target, operators))
@@ -205,7 +205,7 @@ class RecoveryState:
     def give_up_output(self) -> Instructions:
         """Abort output that no checkpoint names: the job ends early."""
         target = self.coordinator.failed(self.now)
-        self.look_at_checkpoints()
+        self.update_checkpoints()
         return [i.DiscardOthers(kept=self.coordinator.kept()), self._recovery(target, None)]
 
     def _recovery(self, checkpoint: Checkpoint | None, operators: set[str] | None) -> i.RecoverOutput:

@@ -58,7 +58,7 @@ class RequestServer(EpochCycle):
         """Wait for slots: as many as the job can use, or those available at the deadline."""
         assert self._scaling is not None
         self._go(JobPhase.WAITING_FOR_SLOTS)
-        return [i.CountSlots(wanted=self._scaling.wanted)]
+        return [i.CountSlots(desired=self._scaling.wanted)]
 
     def _notify_scheduler(self, event: s.Event) -> None:
         if self._scaling is not None:
@@ -73,7 +73,7 @@ class RequestServer(EpochCycle):
         except InvalidProgramError as error:
             return [i.Refuse(request=request, error=error)]
         self._show_bounds()
-        return [i.CountSlots(wanted=self._scaling.wanted), i.Answer(request=request, result=None)]
+        return [i.CountSlots(desired=self._scaling.wanted), i.Answer(request=request, result=None)]
 
     def _show_bounds(self) -> None:
         if self._scaling is not None:

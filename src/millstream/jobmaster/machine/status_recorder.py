@@ -148,7 +148,7 @@ class StatusRecorder:
         self.status = status
         self._times = {**self._times, status: now}
 
-    def look_at_checkpoints(self, coordinator: CheckpointCoordinator) -> None:
+    def update_checkpoints(self, coordinator: CheckpointCoordinator) -> None:
         """Update the view of the checkpoints."""
         self._checkpoints = CheckpointsView.of(coordinator)
 

@@ -11,7 +11,7 @@ from millstream.operators.diagnostics.user_code_guard import speaker
 from millstream.operators.runtime.messages import LogLine
 
 # What more than this is said in an epoch is only counted: a log is for people.
-MOST_LINES = 10_000
+MAX_LINES = 10_000
 
 
 class Logged(logging.Handler):
@@ -31,7 +31,7 @@ class Logged(logging.Handler):
             root.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        if len(self._lines) >= MOST_LINES:
+        if len(self._lines) >= MAX_LINES:
             self._left_out += 1
             return
         who = speaker(inspect.currentframe())

@@ -34,7 +34,7 @@ Record = tuple[Any, Any, int | None]
 _FRAME = struct.Struct(">IHIIII")
 
 # Longer tuples are sent whole: that is faster than rebuilding them from members.
-_MOST_MEMBERS = 8
+_MAX_MEMBERS = 8
 
 
 @record
@@ -52,7 +52,7 @@ class Pieces:
     @classmethod
     def of(cls, shape: Shape, timestamp: int | None) -> Pieces | None:
         """Return how records of an inferred type are split, None if they are no such tuples."""
-        if not isinstance(shape, Fixed) or shape.null or not 0 < len(shape.members) <= _MOST_MEMBERS:
+        if not isinstance(shape, Fixed) or shape.null or not 0 < len(shape.members) <= _MAX_MEMBERS:
             return None
         constants = [constant(m) for m in shape.members]
         if None not in constants:

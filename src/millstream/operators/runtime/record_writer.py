@@ -21,7 +21,7 @@ BLOCK_BYTES = 1 << 20
 # Upper bound of a block.
 MAX_BLOCK_BYTES = 256 << 20
 _FIRST_BLOCK_RECORDS = 256
-_MOST_BLOCK_RECORDS = 1 << 11
+_MAX_BLOCK_RECORDS = 1 << 11
 
 
 @record
@@ -132,7 +132,7 @@ class EdgeWriter:
         self.bytes_out += size * len(targets)
         if records >= self._block_records:
             fitting = records * BLOCK_BYTES // size
-            self._block_records = min(max(fitting, 1), 8 * self._block_records, _MOST_BLOCK_RECORDS)
+            self._block_records = min(max(fitting, 1), 8 * self._block_records, _MAX_BLOCK_RECORDS)
         # The generated loop references this very bucket, so it is cleared, not replaced.
         bucket.clear()
         for target in targets:

@@ -26,7 +26,7 @@ MESSAGE_BYTES = 1 << 20
 
 # Minimum fraction of a slice for each subtask, however much the others have used: pending input behind an exchange is
 # expensive, because it becomes part of the runtime snapshot.
-_LEAST_SHARE = 0.5
+_MIN_SHARE = 0.5
 
 # In BATCH, received blocks may use 1/4 of the operators' memory budget before they are spilled.
 _WAITING_SHARE = 4
@@ -221,7 +221,7 @@ class SlotRunner:
 
     def _time_left(self, task: LevelTask) -> float:
         """Return the seconds that a subtask may work: the rest of the slice, but at least a fraction of it."""
-        return max(self._began + task.slice - self._stopwatch(), task.slice * _LEAST_SHARE)
+        return max(self._began + task.slice - self._stopwatch(), task.slice * _MIN_SHARE)
 
     def _sort(self, level: int, messages: Iterable[bytes]) -> tuple[dict[int, list[Frame]], list[Frame]]:
         """Separate the frames for this level, by vertex, from those to forward."""

@@ -1,13 +1,13 @@
 // Lays the job graph out from left to right: a vertex stands right of all it reads from.
 export const WIDTH = 250, GAP_X = 110, GAP_Y = 26, LINE = 17;
 // The operators of a vertex that are written out, and what is written around them.
-const MOST_LINES = 4, HEAD = 14, FOOT = 46;
+const MAX_LINES = 4, HEAD = 14, FOOT = 46;
 
 // What a vertex does, a line for each operator.
 export function lines(node) {
   const names = (node.operators || []).map((o) => o.name);
   const told = names.length ? names : [node.description || ""];
-  return told.length > MOST_LINES ? [...told.slice(0, MOST_LINES - 1), `… and ${told.length - MOST_LINES + 1} more`] : told;
+  return told.length > MAX_LINES ? [...told.slice(0, MAX_LINES - 1), `… and ${told.length - MAX_LINES + 1} more`] : told;
 }
 
 export function height(node) {

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from millstream.sql.columns import append_buffer
 from millstream.sql.columns.append_buffer import GrowingColumn
-from millstream.state.changelog import LEAST_FILE, MAX_CHAIN, Chain, FileRef
+from millstream.state.changelog import MIN_FILE, MAX_CHAIN, Chain, FileRef
 
 _VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int64(): st.integers(-(2**63), 2**63 - 1),
@@ -86,8 +86,8 @@ def test_rows_that_only_come_are_not_written_again() -> None:
 
 def test_a_chain_is_as_long_as_the_state_is_large() -> None:
     assert _chain(*[1] * MAX_CHAIN).wants_rebase()
-    assert not _chain(*[1] * MAX_CHAIN).wants_rebase(live=(MAX_CHAIN + 1) * LEAST_FILE)
-    assert _chain(*[1] * (MAX_CHAIN + 1)).wants_rebase(live=(MAX_CHAIN + 1) * LEAST_FILE)
+    assert not _chain(*[1] * MAX_CHAIN).wants_rebase(live=(MAX_CHAIN + 1) * MIN_FILE)
+    assert _chain(*[1] * (MAX_CHAIN + 1)).wants_rebase(live=(MAX_CHAIN + 1) * MIN_FILE)
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.string(), pa.bool_(), pa.list_(pa.int64())], ids=str)
