@@ -37,11 +37,11 @@ _CLASSES: dict[type[Exception], str] = {
 }
 
 
-def java_stack_trace(action: str, error: Exception) -> str:
-    """Return the text of an error for clients.
+def java_trace(action: str, error: Exception) -> str:
+    """Return an error as a Java stack trace, whose last cause Flink's clients show.
 
     Example:
-        >>> print(java_stack_trace("Failed to closeSession.", ValidationException("No session x.")))  # doctest: +ELLIPSIS
+        >>> print(java_trace("Failed to closeSession.", ValidationException("No session x.")))  # doctest: +ELLIPSIS
         <Exception on server side:
         org.apache.flink.table.gateway.api.utils.SqlGatewayException: Failed to closeSession.
         Caused by: org.apache.flink.table.api.ValidationException: No session x.
@@ -217,7 +217,7 @@ class GatewayApi:
         try:
             return await run_in_threadpool(act)
         except Exception as e:
-            raise RequestError(500, java_stack_trace(otherwise, e)) from e
+            raise RequestError(500, java_trace(otherwise, e)) from e
 
 
 def _page_body(piece: Piece, row_format: str, next_uri: Callable[[int], str]) -> bytes:
