@@ -83,7 +83,7 @@ class Terminal:
         return os.waitstatus_to_exitcode(status)
 
 
-def test_one_live_line_on_a_terminal_and_an_interrupt(tmp_path: Path) -> None:
+def test_run_shows_live_line_on_terminal_and_stops_on_interrupt(tmp_path: Path) -> None:
     terminal = Terminal(*MILLSTREAM, "run", "-p", "2", write(tmp_path / "job.py", ENDLESS))
     fcntl.ioctl(terminal.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 200, 0, 0))
     for text in ("| in ", "| out ", "| watermark 1970-01-01", "| checkpoint ", "\r\x1b[K"):
@@ -106,7 +106,7 @@ def test_one_live_line_on_a_terminal_and_an_interrupt(tmp_path: Path) -> None:
     assert shown.rstrip().endswith("\x1b[K")
 
 
-def test_no_live_line_elsewhere_and_termination(tmp_path: Path) -> None:
+def test_run_omits_live_line_without_terminal_and_stops_on_sigterm(tmp_path: Path) -> None:
     with subprocess.Popen(
         [*MILLSTREAM, "run", write(tmp_path / "job.py", ENDLESS)],
         stdout=subprocess.PIPE,
@@ -126,7 +126,7 @@ def test_no_live_line_elsewhere_and_termination(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("exchange", ["resident", "spark"])
-def test_everybody_is_told_to_end(tmp_path: Path, exchange: str) -> None:
+def test_run_forwards_signal_to_all_processes(tmp_path: Path, exchange: str) -> None:
     """By what `timeout` does, and by what systemd does: a signal to the group, and one to each process."""
     command = [*MILLSTREAM, "run", f"-Dmillstream.exchange={exchange}", write(tmp_path / "job.py", ENDLESS)]
     with subprocess.Popen(
@@ -150,7 +150,7 @@ def test_everybody_is_told_to_end(tmp_path: Path, exchange: str) -> None:
     assert not others or (exchange == "spark" and others[0].startswith("job 'endless' has failed and restarts"))
 
 
-def test_exit_codes(tmp_path: Path) -> None:
+def test_run_returns_exit_codes(tmp_path: Path) -> None:
     def code(*command: str) -> int:
         return subprocess.run([*MILLSTREAM, *command], capture_output=True).returncode
 
@@ -163,7 +163,7 @@ def test_exit_codes(tmp_path: Path) -> None:
     assert code("run", str(tmp_path / "missing.py")) == 2
 
 
-def test_the_line_says_what_is_known() -> None:
+def test_live_line_shows_known_progress() -> None:
     start = Reading(0.0, 0, 0, 0, None, None, "RUNNING")
     assert describe(start, Reading(1.0, 10, 5, 1, MAX_WATERMARK, None, "RUNNING")) == "epoch 1 | in 10/s | out 5/s"
     assert describe(start, Reading(1.0, 10, 5, 1, None, None, "RESTARTING")) == "restarting"
@@ -173,7 +173,7 @@ def test_the_line_says_what_is_known() -> None:
     assert "out" not in describe(start, Reading(1.0, 10, None, 1, None, None, "RUNNING"))
 
 
-def test_the_line_names_who_works_most() -> None:
+def test_live_line_names_busiest_vertex() -> None:
     start = Reading(0.0, 0, 0, 0, None, None, "RUNNING", {(1, 0): 5.0, (2, 0): 1.0}, {})
     names = {1: "Source", 2: "a very long chain -> of operators -> with a sink"}
     after = Reading(4.0, 0, 0, 1, None, None, "RUNNING", {(1, 0): 6.0, (2, 0): 4.0, (2, 1): 1.0}, names)
@@ -185,7 +185,7 @@ class Recorded(io.StringIO):
         return True
 
 
-def test_what_sinks_took_is_counted_and_the_line_is_gone_when_the_program_goes_on() -> None:
+def test_live_line_counts_sink_records_and_is_cleared() -> None:
     env, lines, terminal, result = LocalEnvironment(), [], Recorded(), CollectSink()
     numbers = env.from_source(DataGeneratorSource(lambda i: i, 3000, 1000)).name("numbers")
     numbers.filter(lambda i: i % 100 == 0).key_by(lambda i: i % 2).reduce(lambda a, b: b).sink_to(result)

@@ -78,7 +78,7 @@ def run(cluster: SparkCluster, directory: Path, **settings: str) -> subprocess.C
 
 
 @pytest.mark.skipif(not os.path.exists(BARE_PYTHON), reason=f"there is no {BARE_PYTHON}")
-def test_machines_need_only_python_and_spark(cluster: SparkCluster, tmp_path: Path) -> None:
+def test_cluster_hosts_need_only_python_and_spark(cluster: SparkCluster, tmp_path: Path) -> None:
     done = run(
         cluster, tmp_path, **{"spark.pyspark.python": BARE_PYTHON, "spark.pyspark.driver.python": sys.executable}
     )
@@ -87,7 +87,7 @@ def test_machines_need_only_python_and_spark(cluster: SparkCluster, tmp_path: Pa
 
 
 @pytest.mark.skipif(not can_separate(), reason="workers' disks can be kept apart by root only")
-def test_doctor_names_machines_that_do_not_see_checkpoints(cluster: SparkCluster, tmp_path: Path) -> None:
+def test_doctor_names_hosts_without_checkpoint_directory(cluster: SparkCluster, tmp_path: Path) -> None:
     told = {**cluster.settings(), "execution.checkpointing.dir": str(tmp_path / "own")}
     command = [sys.executable, "-m", "millstream", "doctor", "-m", told.pop("spark.master")]
     command += [part for key, value in told.items() for part in ("-D", f"{key}={value}")]
@@ -101,7 +101,7 @@ def test_doctor_names_machines_that_do_not_see_checkpoints(cluster: SparkCluster
 
 @long_form
 @pytest.mark.skipif(not can_separate(), reason="workers' disks can be kept apart by root only")
-def test_state_that_other_machines_do_not_see_is_refused(cluster: SparkCluster, tmp_path: Path) -> None:
+def test_job_rejects_checkpoint_directory_not_shared_by_hosts(cluster: SparkCluster, tmp_path: Path) -> None:
     own = {"execution.checkpointing.dir": str(tmp_path / "own"), "execution.checkpointing.interval": "1 s"}
     done = run(cluster, tmp_path, **own)
     assert done.returncode
@@ -112,7 +112,7 @@ def test_state_that_other_machines_do_not_see_is_refused(cluster: SparkCluster, 
 
 @long_form
 @pytest.mark.parametrize("mode", ["per job", "session"])
-def test_the_command_line_runs_programs_on_it(cluster: SparkCluster, tmp_path: Path, mode: str) -> None:
+def test_cli_runs_programs_on_cluster(cluster: SparkCluster, tmp_path: Path, mode: str) -> None:
     (tmp_path / "sums.py").write_text(SUMS)
     settings = cluster.settings()
     there = ["-m", settings.pop("spark.master"), "-D", "rest.port=auto"]
@@ -135,7 +135,7 @@ def test_the_command_line_runs_programs_on_it(cluster: SparkCluster, tmp_path: P
 
 
 @long_form
-def test_checkpoints_are_on_an_object_store_while_executors_are_killed(cluster: SparkCluster, shared: Path) -> None:
+def test_object_store_checkpoints_survive_executor_kills(cluster: SparkCluster, shared: Path) -> None:
     directory = shared / "object-store"
     directory.mkdir()
     with object_store(cluster.host) as s3:
@@ -153,7 +153,7 @@ def test_checkpoints_are_on_an_object_store_while_executors_are_killed(cluster: 
 
 
 @long_form
-def test_a_machine_is_lost(cluster: SparkCluster, shared: Path) -> None:
+def test_job_survives_lost_host(cluster: SparkCluster, shared: Path) -> None:
     storm = Storm(cluster, shared, os.environ.get("MILLSTREAM_TEST_EXCHANGE", "auto"), random.Random(1))
     assert storm.run("kill") == 0
     # It was one that worked for the job, so results stood still.
@@ -166,7 +166,7 @@ REACTIVE = {**ADAPTIVE, "scheduler-mode": "reactive", "parallelism.default": "1"
 @long_form
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("exchange", "settings"), [("auto", ADAPTIVE), ("spark", ADAPTIVE), ("auto", REACTIVE)])
-def test_a_job_follows_machines_that_come_and_go(
+def test_adaptive_job_follows_added_and_removed_hosts(
     cluster: SparkCluster, shared: Path, exchange: str, settings: dict[str, str]
 ) -> None:
     there = alive(cluster)
@@ -192,7 +192,7 @@ def alive(cluster: SparkCluster) -> int:
 @pytest.mark.parametrize(
     ("exchange", "scheduler"), [("auto", "default"), ("resident", "default"), ("auto", "adaptive")]
 )
-def test_spark_brings_executors_and_takes_away_those_that_hold_no_slots(
+def test_dynamic_allocation_adds_and_removes_executors(
     cluster: SparkCluster, shared: Path, exchange: str, scheduler: str
 ) -> None:
     there = alive(cluster)
@@ -226,7 +226,7 @@ def test_spark_brings_executors_and_takes_away_those_that_hold_no_slots(
         ({**ADAPTIVE, "millstream.exchange": "spark"}, "Spark takes them away whenever no epoch runs"),
     ],
 )
-def test_who_follows_slots_that_follow_it_is_refused(
+def test_adaptive_scheduler_rejects_dynamic_allocation(
     cluster: SparkCluster, tmp_path: Path, settings: dict[str, str], sentence: str
 ) -> None:
     done = run(cluster, tmp_path, **settings, **{"spark.dynamicAllocation.enabled": "true"})

@@ -34,7 +34,7 @@ def code(factor: int = 2) -> str:
     return f"def twice(x):\n    return {factor} * x\n"
 
 
-def test_a_module_a_package_and_a_zip(env: Env, collect: Collect, tmp_path: Path) -> None:
+def test_python_files_accept_module_package_and_zip(env: Env, collect: Collect, tmp_path: Path) -> None:
     (tmp_path / "brought_module.py").write_text(code())
     package = tmp_path / "sources" / "brought_package"
     package.mkdir(parents=True)
@@ -50,7 +50,7 @@ def test_a_module_a_package_and_a_zip(env: Env, collect: Collect, tmp_path: Path
         twice("brought_module")(1)
 
 
-def test_what_changes_after_the_start_does_not_reach_the_job(env: Env, collect: Collect, tmp_path: Path) -> None:
+def test_python_files_are_copied_at_job_start(env: Env, collect: Collect, tmp_path: Path) -> None:
     file = tmp_path / "brought_early.py"
     file.write_text(code())
     env.add_python_file(str(file))
@@ -59,7 +59,7 @@ def test_what_changes_after_the_start_does_not_reach_the_job(env: Env, collect: 
     assert list(stream) == [2]
 
 
-def test_archives_are_in_the_working_directory(env: Env, collect: Collect, tmp_path: Path) -> None:
+def test_python_archives_are_extracted_in_working_directory(env: Env, collect: Collect, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "data.zip", "w") as z:
         z.writestr("inner/words.txt", "hello")
     env.add_python_archive(str(tmp_path / "data.zip"))
@@ -73,7 +73,7 @@ def test_archives_are_in_the_working_directory(env: Env, collect: Collect, tmp_p
     assert collect(env.from_collection([1]).map(read)) == [("hellohello", True)]
 
 
-def test_required_packages_are_installed(env: Env, collect: Collect, tmp_path: Path) -> None:
+def test_python_requirements_are_installed(env: Env, collect: Collect, tmp_path: Path) -> None:
     """From a directory of packages, as where there is no index."""
     project = tmp_path / "project"
     project.mkdir()
@@ -91,7 +91,7 @@ def test_required_packages_are_installed(env: Env, collect: Collect, tmp_path: P
     assert collect(env.from_collection([1]).map(twice("brought_required"))) == [2]
 
 
-def test_another_interpreter(env: Env, collect: Collect, tmp_path: Path) -> None:
+def test_python_executable_selects_interpreter(env: Env, collect: Collect, tmp_path: Path) -> None:
     python = tmp_path / "bin" / "python-of-mine"
     python.parent.mkdir()
     python.write_text(f'#!/bin/sh\nMARK=mine exec {sys.executable} "$@"\n')
@@ -100,7 +100,7 @@ def test_another_interpreter(env: Env, collect: Collect, tmp_path: Path) -> None
     assert collect(env.from_collection([1]).map(lambda _: os.environ.get("MARK"))) == ["mine"]
 
 
-def test_what_is_missing_is_told(env: Env, tmp_path: Path) -> None:
+def test_missing_dependencies_are_reported(env: Env, tmp_path: Path) -> None:
     for bring, match in (
         (lambda e: e.add_python_file("/no/such.py"), r"/no/such\.py does not exist"),
         (lambda e: e.add_python_archive("/no/such.zip"), r"/no/such\.zip does not exist"),
@@ -114,7 +114,7 @@ def test_what_is_missing_is_told(env: Env, tmp_path: Path) -> None:
             other.execute()
 
 
-def test_from_the_command_line(tmp_path: Path) -> None:
+def test_cli_options_add_dependencies(tmp_path: Path) -> None:
     (tmp_path / "brought_by_command.py").write_text(code())
     (tmp_path / "here").mkdir()
     job = tmp_path / "here" / "job.py"

@@ -30,14 +30,14 @@ def _one_subtask(config: Configuration, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.usefixtures("_one_subtask")
 @pytest.mark.parametrize("name", list(modules()))
-def test_examples(name: str) -> None:
+def test_docstring_examples_run(name: str) -> None:
     module = importlib.import_module(name)
     names = {"StreamExecutionEnvironment": StreamExecutionEnvironment}
     failed, _ = doctest.testmod(module, extraglobs=names, optionflags=doctest.ELLIPSIS)
     assert failed == 0
 
 
-def test_there_are_examples() -> None:
+def test_docstring_examples_exist() -> None:
     finder = doctest.DocTestFinder(exclude_empty=True)
     count = sum(len(t.examples) for name in modules() for t in finder.find(importlib.import_module(name)))
     assert count > 30

@@ -49,7 +49,7 @@ class Remembering(MapFunction[int, Any]):
         return self.subtask, self.calls, os.getpid()
 
 
-def test_a_function_lives_in_one_process_across_epochs(env: Env, collect: Collect) -> None:
+def test_function_stays_in_one_process_across_epochs(env: Env, collect: Collect) -> None:
     small_epochs(env)
     results = collect(env.from_source(NumberSequenceSource(0, 999)).map(Remembering()))
     by_subtask: dict[int, list[Any]] = defaultdict(list)
@@ -61,12 +61,12 @@ def test_a_function_lives_in_one_process_across_epochs(env: Env, collect: Collec
         assert len({pid for _, pid in seen}) == 1
 
 
-def test_all_levels_of_a_slot_share_its_process(env: Env, collect: Collect) -> None:
+def test_levels_of_slot_share_process(env: Env, collect: Collect) -> None:
     stream = env.from_source(NumberSequenceSource(0, 99)).map(lambda x: (x, os.getpid())).key_by(lambda t: t[0])
     assert len({p for pair in collect(stream.map(lambda t: (t[1], os.getpid()))) for p in pair}) == 2
 
 
-def test_parallelism_may_exceed_the_cores(env: Env, collect: Collect) -> None:
+def test_parallelism_may_exceed_cores(env: Env, collect: Collect) -> None:
     env.set_parallelism(5)
     small_epochs(env, 10)
     pids = Counter(pid for _, _, pid in collect(env.from_source(NumberSequenceSource(0, 249)).map(Remembering())))
@@ -95,7 +95,7 @@ class Life(MapFunction[int, int]):
         return "Life"
 
 
-def test_functions_are_opened_and_closed_once(env: Env, tmp_path: Path) -> None:
+def test_functions_open_and_close_once(env: Env, tmp_path: Path) -> None:
     small_epochs(env)
     env.from_source(NumberSequenceSource(0, 499)).map(Life(tmp_path)).name("life").add_sink(lambda v: None)
     env.execute()
@@ -104,7 +104,7 @@ def test_functions_are_opened_and_closed_once(env: Env, tmp_path: Path) -> None:
     assert {p.read_text() for p in tmp_path.glob("open-*")} == {"life (1/2)", "life (2/2)"}
 
 
-def test_functions_are_closed_when_a_job_is_cancelled(env: Env, tmp_path: Path) -> None:
+def test_functions_close_on_cancel(env: Env, tmp_path: Path) -> None:
     env.from_source(DataGeneratorSource(lambda i: i, rate_per_second=100)).map(Life(tmp_path)).add_sink(lambda v: None)
     client = env.execute_async()
     wait_until(lambda: len(list(tmp_path.glob("open-*"))) == 2)
@@ -115,7 +115,7 @@ def test_functions_are_closed_when_a_job_is_cancelled(env: Env, tmp_path: Path) 
 # --- cancelling
 
 
-def test_cancel_of_an_idle_job_is_prompt_and_leaves_no_process(env: Env) -> None:
+def test_cancel_of_idle_job_is_prompt_and_leaves_no_process(env: Env) -> None:
     reader, sink = PushedReader(), CollectSink()
     env.from_source(reader).map(lambda v: v).sink_to(sink)
     client = env.execute_async("idle")
@@ -151,7 +151,7 @@ def test_cancel_does_not_wait_for_user_code(env: Env, tmp_path: Path) -> None:
     wait_until(lambda: slot_processes() == [], 5)
 
 
-def test_a_job_can_be_cancelled_at_any_moment(env: Env) -> None:
+def test_cancel_succeeds_at_any_time(env: Env) -> None:
     for delay in (0.0, 0.05, 0.3, 1.0):
         env.from_source(DataGeneratorSource(lambda i: i)).key_by(lambda i: i % 3).sum().add_sink(lambda v: None)
         client = env.execute_async()
@@ -192,7 +192,7 @@ def kill(victims: list[psutil.Process]) -> None:
 
 
 @pytest.mark.parametrize("how_many", [1, 2])
-def test_the_death_of_idle_slots(env: Env, how_many: int, resident_slots: bool) -> None:
+def test_idle_slot_death_is_handled(env: Env, how_many: int, resident_slots: bool) -> None:
     """An epoch as a Spark job finds new slots, which read the state; slots that stay fail with their execution."""
     reader, sink, client = running_counts(env)
     reader.push(100)
@@ -211,7 +211,7 @@ def test_the_death_of_idle_slots(env: Env, how_many: int, resident_slots: bool) 
     assert len({pid for _, _, pid in sink.results()} - before) == how_many
 
 
-def test_the_death_of_the_daemon_is_survived_or_reported(env: Env) -> None:
+def test_daemon_death_is_survived_or_reported(env: Env) -> None:
     """Whether Spark notices that its idle workers are gone before it uses one depends on who reaps them."""
     reader, sink, client = running_counts(env)
     reader.push(100)
@@ -230,7 +230,7 @@ def test_the_death_of_the_daemon_is_survived_or_reported(env: Env) -> None:
 
 
 @pytest.mark.parametrize("victim", ["slot", "daemon"])
-def test_a_death_in_the_middle_of_an_epoch_is_reported(env: Env, tmp_path: Path, victim: str) -> None:
+def test_slot_death_during_epoch_is_reported(env: Env, tmp_path: Path, victim: str) -> None:
     started = tmp_path / "started"
 
     def slow(value: int) -> int:
@@ -248,7 +248,7 @@ def test_a_death_in_the_middle_of_an_epoch_is_reported(env: Env, tmp_path: Path,
     assert client.get_job_status().result() is JobStatus.FAILED
 
 
-def test_daemon_starts_no_slot_for_an_execution_whose_job_was_released(env: Env) -> None:
+def test_daemon_starts_no_slot_for_released_job(env: Env) -> None:
     """A task that comes late would start a process that nobody ends."""
     assert env.from_collection([1]).execute_and_collect(limit=1) == [1]
     job = uuid.uuid4().hex
@@ -265,7 +265,7 @@ def test_daemon_starts_no_slot_for_an_execution_whose_job_was_released(env: Env)
     assert answers == [b""]
 
 
-def test_user_code_that_ends_its_process_is_reported(env: Env) -> None:
+def test_user_code_exit_is_reported(env: Env) -> None:
     env.from_collection([1]).map(lambda x: os._exit(3)).add_sink(lambda v: None)
     with pytest.raises(JobExecutionError, match="worker process died"):
         env.execute()
@@ -275,7 +275,7 @@ def test_user_code_that_ends_its_process_is_reported(env: Env) -> None:
 # --- several jobs, no input, memory
 
 
-def test_two_jobs_at_once_do_not_mix(env: Env, config: Any) -> None:
+def test_concurrent_jobs_do_not_mix_records(env: Env, config: Any) -> None:
     other = Env.get_execution_environment(config)
     sinks = []
     clients = []
@@ -296,7 +296,7 @@ def test_two_jobs_at_once_do_not_mix(env: Env, config: Any) -> None:
     assert not pids[0] & pids[1]
 
 
-def test_with_no_input_no_spark_job_runs(env: Env, resident_slots: bool) -> None:
+def test_idle_job_runs_no_spark_jobs(env: Env, resident_slots: bool) -> None:
     reader, sink, client = running_counts(env)
     reader.push(10)
     wait_until(lambda: len(sink.results()) == 10)
@@ -318,7 +318,7 @@ class SlowSink(SinkFunction[Any]):
         time.sleep(0.0005)
 
 
-def test_memory_is_bounded_by_the_epoch_not_by_the_input(env: Env) -> None:
+def test_memory_is_bounded_by_epoch_size(env: Env) -> None:
     """A source of 50 million records of 100 bytes, and a sink that takes 2,000 a second."""
     source = env.from_source(DataGeneratorSource(lambda i: (i, "x" * 100), count=50_000_000))
     source.key_by(lambda t: t[0]).map(lambda t: t).add_sink(SlowSink())
@@ -344,7 +344,7 @@ def test_memory_is_bounded_by_the_epoch_not_by_the_input(env: Env) -> None:
     assert megabytes["jvm"] < 1500, megabytes
 
 
-def test_shuffle_files_of_past_epochs_are_freed(env: Env, collect: Collect, spark_files: Path) -> None:
+def test_shuffle_files_of_past_epochs_are_deleted(env: Env, collect: Collect, spark_files: Path) -> None:
     small_epochs(env, 20)
     stream = env.from_source(NumberSequenceSource(0, 1999)).key_by(lambda x: x).map(lambda x: x)
     assert len(collect(stream)) == 2000
@@ -353,7 +353,7 @@ def test_shuffle_files_of_past_epochs_are_freed(env: Env, collect: Collect, spar
     wait_until(lambda: len(list(spark_files.rglob("shuffle_*"))) < 30, 10, "shuffle files of past epochs are gone")
 
 
-def test_the_collecting_iterator_holds_a_fast_source_back(env: Env) -> None:
+def test_collect_iterator_backpressures_source(env: Env) -> None:
     results = env.from_source(DataGeneratorSource(lambda i: i)).execute_and_collect()
     first = next(results)  # type: ignore[call-overload]
     wait_until(lambda: results._mailbox._batches.full(), 60)  # type: ignore[union-attr]
@@ -365,7 +365,7 @@ def test_the_collecting_iterator_holds_a_fast_source_back(env: Env) -> None:
     results.close()  # type: ignore[union-attr]
 
 
-def test_jobs_from_several_threads(config: Any) -> None:
+def test_jobs_run_from_several_threads(config: Any) -> None:
     answers: dict[int, Any] = {}
 
     def work(n: int) -> None:
@@ -380,7 +380,7 @@ def test_jobs_from_several_threads(config: Any) -> None:
     assert answers == {n: sorted(x * n for x in range(100)) for n in range(3)}
 
 
-def test_sources_end_at_different_times(env: Env) -> None:
+def test_sources_finish_at_different_times(env: Env) -> None:
     small_epochs(env, 10)
     sink = CollectSink()
     short, long = env.from_collection([-1]), env.from_source(NumberSequenceSource(0, 99))
@@ -391,11 +391,11 @@ def test_sources_end_at_different_times(env: Env) -> None:
     assert result.epochs > 1
 
 
-def test_an_empty_source_ends(env: Env, collect: Collect) -> None:
+def test_empty_source_finishes(env: Env, collect: Collect) -> None:
     assert collect(env.from_collection([]).key_by(lambda x: x).sum()) == []
 
 
-def test_nobody_sleeps_on_the_way_of_a_short_job(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_job_runs_without_sleeps(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     asleep: list[str] = []
     sleep = time.sleep
 
@@ -409,7 +409,7 @@ def test_nobody_sleeps_on_the_way_of_a_short_job(env: Env, monkeypatch: pytest.M
     assert [name for name in asleep if name.startswith(("MainThread", "job-", "slots-"))] == []
 
 
-def test_generator_rate(env: Env) -> None:
+def test_generator_source_respects_rate(env: Env) -> None:
     sink = CollectSink()
     env.from_source(DataGeneratorSource(lambda i: i, count=300, rate_per_second=150)).sink_to(sink)
     result = env.execute()
@@ -417,7 +417,7 @@ def test_generator_rate(env: Env) -> None:
     assert 1900 < result.get_net_runtime() < 15_000
 
 
-def test_metrics_of_functions_come_back(env: Env) -> None:
+def test_function_metrics_reach_driver(env: Env) -> None:
     env.from_source(NumberSequenceSource(1, 10)).map(Counting()).name("counting").add_sink(lambda v: None)
     assert env.execute().get_accumulator_result("counting.seen") == 10
 
@@ -445,5 +445,5 @@ class Lines:
         return iter([(i,) for i in range(start["at"], end["at"])])
 
 
-def test_a_simple_stream_reader(env1: Env) -> None:
+def test_simple_stream_reader_emits_rows(env1: Env) -> None:
     assert env1.from_source(Lines()).map(lambda row: row[0]).execute_and_collect(limit=9) == list(range(9))

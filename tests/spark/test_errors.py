@@ -43,7 +43,7 @@ def failure_of(env: Env) -> str:
     return str(caught.value)
 
 
-def test_the_users_traceback_comes_first_then_operator_and_record(env1: Env, resident_slots: bool) -> None:
+def test_error_shows_user_traceback_then_operator_and_record(env1: Env, resident_slots: bool) -> None:
     stream = env1.from_collection([5, 2, 0]).map(lambda x: x).name("before")
     stream.map(divide).name("division").uid("div-1").map(lambda x: x).name("after").add_sink(lambda v: None)
     with pytest.raises(JobExecutionError) as caught:
@@ -71,7 +71,7 @@ class FailsInGenerator(FlatMapFunction[int, int]):
         raise Boom(f"cannot take {value}")
 
 
-def test_a_generator_that_raises_names_its_record(env: Env) -> None:
+def test_generator_error_names_record(env: Env) -> None:
     env.from_source(NumberSequenceSource(7, 7)).key_by(lambda x: x).flat_map(FailsInGenerator()).add_sink(
         lambda v: None
     )
@@ -89,14 +89,14 @@ class FailsInOpen(MapFunction[int, int]):
         return value
 
 
-def test_open_that_raises_names_the_operator(env: Env) -> None:
+def test_open_error_names_operator(env: Env) -> None:
     env.from_collection([1]).map(FailsInOpen()).name("opener").add_sink(lambda v: None)
     text = failure_of(env)
     assert "Boom: no connection" in text
     assert "in operator 'opener'" in text
 
 
-def test_key_selectors_and_reducers_and_sinks_are_named(env1: Env) -> None:
+def test_key_selector_reducer_and_sink_errors_name_operator(env1: Env) -> None:
     env1.from_collection([(1,)]).map(lambda t: t).name("source map").key_by(lambda t: t[5]).sum(0).add_sink(print)
     text = failure_of(env1)
     assert "IndexError" in text
@@ -117,20 +117,20 @@ def test_key_selectors_and_reducers_and_sinks_are_named(env1: Env) -> None:
     assert "in operator 'writer'" in text
 
 
-def test_a_missing_field_is_named(env1: Env) -> None:
+def test_missing_field_error_names_field(env1: Env) -> None:
     env1.from_collection([Row(a=1), Row(a=2)]).key_by(lambda r: 0).sum("b").add_sink(lambda v: None)
     text = failure_of(env1)
     assert "sum('b'): the record Row(a=1) has no field 'b'" in text
 
 
-def test_a_long_record_is_shortened(env1: Env) -> None:
+def test_error_truncates_long_record(env1: Env) -> None:
     env1.from_collection(["x" * 100_000]).map(lambda s: s.nonsense()).add_sink(lambda v: None)
     text = failure_of(env1)
     assert len(text) < 2000
     assert "100002 characters" in text
 
 
-def test_a_value_that_does_not_fit_names_record_and_operator(env1: Env) -> None:
+def test_type_mismatch_error_names_record_and_operator(env1: Env) -> None:
     env1.from_collection([1, "two"]).map(lambda x: x, output_type=Types.INT()).name("to int").add_sink(lambda v: None)
     text = failure_of(env1)
     assert "the value 'two' (str) does not fit the type Integer" in text
@@ -140,14 +140,14 @@ def test_a_value_that_does_not_fit_names_record_and_operator(env1: Env) -> None:
         env1.from_collection([1, "x"], Types.INT())
 
 
-def test_a_flat_map_that_returns_no_iterable(env1: Env) -> None:
+def test_flat_map_rejects_non_iterable_result(env1: Env) -> None:
     env1.from_collection([3]).flat_map(lambda x: x).name("flat").add_sink(lambda v: None)
     text = failure_of(env1)
     assert text.startswith("The function returned a value of type int where any number of results is expected")
     assert "in operator 'flat'" in text
 
 
-def test_what_cannot_be_pickled_is_named(env: Env) -> None:
+def test_pickle_error_names_object(env: Env) -> None:
     lock = threading.Lock()
     holder = {"inside": [1, lock]}
 
@@ -180,20 +180,20 @@ class AsksForState(ProcessFunction[int, int]):
         return None
 
 
-def test_state_without_a_key(env: Env) -> None:
+def test_state_access_without_key_is_rejected(env: Env) -> None:
     env.from_collection([1]).process(AsksForState()).name("stateful").add_sink(lambda v: None)
     text = failure_of(env)
     assert "'stateful' asked for keyed state 's' but its input is not keyed: call key_by(...) before it." in text
 
 
-def test_batch_needs_bounded_sources(env: Env) -> None:
+def test_batch_mode_rejects_unbounded_source(env: Env) -> None:
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     env.from_source(DataGeneratorSource(lambda i: i)).print()
     with pytest.raises(InvalidProgramError, match="BATCH needs bounded sources, and 'Data Generator Source' .* is not"):
         env.execute()
 
 
-def test_a_job_can_fail_and_the_next_one_runs(env1: Env) -> None:
+def test_job_runs_after_failed_job(env1: Env) -> None:
     env1.from_collection([0]).map(divide).add_sink(lambda v: None)
     failure_of(env1)
     sink = CollectSink()
@@ -202,13 +202,13 @@ def test_a_job_can_fail_and_the_next_one_runs(env1: Env) -> None:
     assert sink.results() == [2.0]
 
 
-def test_the_error_reaches_whoever_iterates(env1: Env) -> None:
+def test_error_reaches_collect_iterator(env1: Env) -> None:
     results = env1.from_collection([1, 0]).map(divide).execute_and_collect()
     with pytest.raises(JobExecutionError, match="ZeroDivisionError"):
         list(results)
 
 
-def test_what_was_printed_before_a_failure_is_shown(env1: Env, capsys: pytest.CaptureFixture[str]) -> None:
+def test_printed_output_before_failure_is_shown(env1: Env, capsys: pytest.CaptureFixture[str]) -> None:
     def talk(x: int) -> float:
         print("about to divide by", x)
         return 10 / x
@@ -231,9 +231,7 @@ class Chatty(MapFunction[int, float]):
 
 
 @pytest.mark.parametrize("exchange", ["resident", "spark"])
-def test_what_user_code_logs_reaches_the_drivers_log(
-    env1: Env, exchange: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_log_records_of_user_code_reach_driver(env1: Env, exchange: str, caplog: pytest.LogCaptureFixture) -> None:
     env1.get_configuration().set_string("millstream.exchange", exchange)
     env1.from_collection([5, 2, 0]).map(Chatty()).name("division").add_sink(lambda v: None)
     with caplog.at_level(logging.INFO, "chatty"):
@@ -259,7 +257,7 @@ class Remembers(KeyedProcessFunction[int, int, int]):
 
 
 @pytest.mark.parametrize("exchange", ["resident", "spark"])
-def test_what_failed_in_a_worker_is_run_alone(env1: Env, exchange: str, tmp_path: Path) -> None:
+def test_replay_reproduces_failure_of_worker(env1: Env, exchange: str, tmp_path: Path) -> None:
     env1.get_configuration().set_string("millstream.exchange", exchange)
     env1.get_configuration().set_string("millstream.failures.dir", str(tmp_path))
     env1.from_collection(list(range(10)), Types.INT()).key_by(lambda x: x % 2).process(Remembers()).print()
@@ -274,7 +272,7 @@ def test_what_failed_in_a_worker_is_run_alone(env1: Env, exchange: str, tmp_path
 # --- printing
 
 
-def test_print_shows_values_as_flink_does(env1: Env, env: Env, capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_formats_values_like_flink(env1: Env, env: Env, capsys: pytest.CaptureFixture[str]) -> None:
     env1.from_collection([("a", 0)], Types.ROW([Types.STRING(), Types.INT()])).print()
     env1.from_collection([("a", True)], Types.TUPLE([Types.STRING(), Types.BOOLEAN()])).print("named")
     env1.from_collection([Row("a", 2), ("x", None), "plain"]).print()
@@ -288,13 +286,13 @@ def test_print_shows_values_as_flink_does(env1: Env, env: Env, capsys: pytest.Ca
     assert sorted(capsys.readouterr().out.splitlines()) == ["1> 1", "2> 2", "n:1> 1", "n:2> 2"]
 
 
-def test_print_inside_functions_reaches_the_console(env1: Env, capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_in_functions_reaches_console(env1: Env, capsys: pytest.CaptureFixture[str]) -> None:
     env1.from_collection([1]).map(lambda x: print("hello from a worker")).add_sink(lambda v: None)
     env1.execute()
     assert capsys.readouterr().out == "hello from a worker\n"
 
 
-def test_a_slot_that_exceeds_its_share_names_the_state(config: Configuration) -> None:
+def test_slot_memory_error_names_state(config: Configuration) -> None:
     # Of 900 MB Java has 480, and each of two slots 210.
     config.set_string("taskmanager.memory.flink.size", "900m").set_string("taskmanager.numberOfTaskSlots", "2")
     env = Env.get_execution_environment(config)

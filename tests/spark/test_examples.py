@@ -17,7 +17,7 @@ import pytest
 from tests.support.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
-# With servers of its own; test_sql_kafka_page_program_runs.py runs it with those that are there.
+# With servers of its own; test_sql_kafka.py runs it with those that are there.
 SERVED = "customers_and_orders"
 # The demo draws its orders at random over time; test_programs.py runs it.
 NAMES = sorted(p.stem for p in EXAMPLES.glob("*.py") if p.stem not in ("demo", SERVED))
@@ -49,7 +49,7 @@ def runs(request: pytest.FixtureRequest) -> Iterator[Runs]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_example_prints_what_it_promises(name: str, runs: Runs) -> None:
+def test_example_prints_documented_output(name: str, runs: Runs) -> None:
     done = runs[name].result()
     assert done.stdout.splitlines() == promised(name).splitlines(), done.stderr
     assert done.returncode == 0
@@ -58,7 +58,7 @@ def test_an_example_prints_what_it_promises(name: str, runs: Runs) -> None:
 
 
 @pytest.mark.parametrize("name", [*NAMES, SERVED])
-def test_an_example_says_what_it_shows_and_what_to_change(name: str) -> None:
+def test_example_docstring_explains_it(name: str) -> None:
     assert re.findall(r"^(\w+): ", documentation(name), re.MULTILINE)[-3:] == ["Shows", "Change", "Run"]
     assert promised(name)
     assert f"[{name}.py]({name}.py)" in (EXAMPLES / "README.md").read_text()
@@ -69,7 +69,7 @@ def lines_in(directory: Path) -> list[str]:
     return [line for file in directory.glob("part-*") for line in file.read_text().splitlines()]
 
 
-def test_files_hold_every_record_once_after_a_kill(tmp_path: Path) -> None:
+def test_example_files_hold_each_record_once_after_kill(tmp_path: Path) -> None:
     program, out = EXAMPLES / "exactly_once_files.py", tmp_path / "out"
     command = [sys.executable, "-m", "millstream.cli.main", "run"]
     # For so many seconds that a machine with much else to do kills it in the middle too.

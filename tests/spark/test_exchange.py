@@ -72,7 +72,7 @@ def start_spinning(env: Env, started: Path, how: Callable[[Path], Callable[[int]
     return client
 
 
-def test_a_slot_that_is_killed_is_missed_within_a_second(env: Env, tmp_path: Path) -> None:
+def test_killed_slot_is_detected_within_second(env: Env, tmp_path: Path) -> None:
     client = start_spinning(env, tmp_path / "started")
     begun = time.monotonic()
     slot_processes()[0].kill()
@@ -82,7 +82,7 @@ def test_a_slot_that_is_killed_is_missed_within_a_second(env: Env, tmp_path: Pat
     assert slot_processes() == []
 
 
-def test_slots_end_with_the_process_that_holds_them(env: Env, tmp_path: Path) -> None:
+def test_slots_end_with_executor_process(env: Env, tmp_path: Path) -> None:
     client = start_spinning(env, tmp_path / "started")
     begun = time.monotonic()
     host = slot_processes()[0].parent()
@@ -105,7 +105,7 @@ def start_waiting(env: Env) -> tuple[Any, PushedReader, CollectSink]:
     return client, reader, sink
 
 
-def test_a_slot_that_is_killed_while_nothing_happens_is_missed_at_once(env: Env) -> None:
+def test_killed_idle_slot_is_detected_at_once(env: Env) -> None:
     client, _, _ = start_waiting(env)
     time.sleep(0.3)
     begun = time.monotonic()
@@ -116,7 +116,7 @@ def test_a_slot_that_is_killed_while_nothing_happens_is_missed_at_once(env: Env)
     assert slot_processes() == []
 
 
-def test_a_slot_that_is_killed_while_nothing_happens_is_replaced_at_once(env: Env) -> None:
+def test_killed_idle_slot_is_replaced_at_once(env: Env) -> None:
     restart_at_once(env)
     client, reader, sink = start_waiting(env)
     wait_until(lambda: 4 in reader.committed)
@@ -130,9 +130,7 @@ def test_a_slot_that_is_killed_while_nothing_happens_is_replaced_at_once(env: En
 
 
 @pytest.mark.parametrize(("exchange", "replaced"), [("resident", 2), ("spark", 1)])
-def test_epochs_find_their_state_where_they_run_unless_its_process_is_gone(
-    config: Configuration, exchange: str, replaced: int
-) -> None:
+def test_epochs_find_state_locally_unless_process_died(config: Configuration, exchange: str, replaced: int) -> None:
     env = Env.get_execution_environment(config.set_string("millstream.exchange", exchange))
     restart_at_once(env)
     client, reader, sink = start_waiting(env)
@@ -157,7 +155,7 @@ def test_epochs_find_their_state_where_they_run_unless_its_process_is_gone(
 
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-def test_state_is_written_with_checkpoints_not_with_epochs(config: Configuration, backend: str, tmp_path: Path) -> None:
+def test_state_is_written_on_checkpoint_only(config: Configuration, backend: str, tmp_path: Path) -> None:
     config.set_string("execution.checkpointing.dir", str(tmp_path)).set_string("state.backend.type", backend)
     env = Env.get_execution_environment(config).set_buffer_timeout(0)
     restart_at_once(env)
@@ -182,9 +180,7 @@ def test_state_is_written_with_checkpoints_not_with_epochs(config: Configuration
 @pytest.mark.parametrize(
     ("exchange", "how", "seconds"), [("resident", spins, 1), ("resident", resists, 2), ("spark", spins, 2)]
 )
-def test_a_job_that_spins_is_cancelled(
-    config: Configuration, tmp_path: Path, exchange: str, how: Any, seconds: float
-) -> None:
+def test_busy_job_is_cancelled(config: Configuration, tmp_path: Path, exchange: str, how: Any, seconds: float) -> None:
     env = Env.get_execution_environment(config.set_string("millstream.exchange", exchange))
     client = start_spinning(env, tmp_path / "started", how)
     begun = time.monotonic()
@@ -213,7 +209,7 @@ if __name__ == "__main__":
 """
 
 
-def test_slots_end_by_themselves_when_the_driver_is_killed(tmp_path: Path) -> None:
+def test_slots_end_when_driver_is_killed(tmp_path: Path) -> None:
     """Java is stopped meanwhile, so that it cannot be what ends them."""
     program, started = tmp_path / "driver.py", tmp_path / "started"
     program.write_text(DRIVER)
@@ -232,7 +228,7 @@ def test_slots_end_by_themselves_when_the_driver_is_killed(tmp_path: Path) -> No
         java.kill()
 
 
-def test_jobs_do_not_wait_for_each_others_slots(config: Configuration) -> None:
+def test_jobs_do_not_wait_for_slots_of_others(config: Configuration) -> None:
     """On two cores: five jobs at once, none of which ends, and one of Spark's own; in a Spark that is started anew."""
 
     def start() -> tuple[Any, PushedReader, CollectSink]:
@@ -277,7 +273,9 @@ def spark_jobs() -> int:
         ("Spark", RuntimeExecutionMode.STREAMING, False),
     ],
 )
-def test_the_choice(config: Configuration, exchange: str, mode: RuntimeExecutionMode, resident_slots: bool) -> None:
+def test_exchange_mode_is_selected(
+    config: Configuration, exchange: str, mode: RuntimeExecutionMode, resident_slots: bool
+) -> None:
     config.set_string("millstream.exchange", exchange).set_integer("millstream.epoch.max-records", 10)
     env = Env.get_execution_environment(config)
     env.set_runtime_mode(mode)
@@ -295,7 +293,7 @@ def is_held() -> bool:
     return Path(f"/proc/{os.getppid()}/comm").read_text().strip() == "millstream-host"
 
 
-def test_a_wrong_choice_is_refused(config: Configuration) -> None:
+def test_exchange_mode_rejects_invalid_value(config: Configuration) -> None:
     env = Env.get_execution_environment(config.set_string("millstream.exchange", "pigeons"))
     env.from_collection([1]).add_sink(lambda v: None)
     with pytest.raises(InvalidProgramError, match="millstream.exchange='pigeons' is none of resident, spark, auto"):
@@ -305,7 +303,7 @@ def test_a_wrong_choice_is_refused(config: Configuration) -> None:
 # --- back-pressure
 
 
-def test_all_records_to_one_slow_slot_of_four(config: Configuration) -> None:
+def test_skewed_records_backpressure_slow_slot(config: Configuration) -> None:
     """Memory is bounded, the sources wait for the slow subtask, and the job's view tells who waits for whom."""
     env = Env.get_execution_environment(config).set_parallelism(4)
 
@@ -353,7 +351,7 @@ def streams_here() -> set[str]:
 
 
 @pytest.mark.parametrize(("is_encrypted", "stream"), [("false", "PlainStreamAF_INET"), ("true", "TlsStreamAF_INET")])
-def test_epochs_over_tcp(config: Configuration, is_encrypted: str, stream: str) -> None:
+def test_exchange_runs_epochs_over_tcp(config: Configuration, is_encrypted: str, stream: str) -> None:
     config.set_string("millstream.exchange.transport", "tcp").set_integer("millstream.epoch.max-records", 50)
     config.set_string("security.ssl.internal.enabled", is_encrypted)
     env = Env.get_execution_environment(config).set_parallelism(3)
@@ -379,7 +377,7 @@ def test_epochs_over_tcp(config: Configuration, is_encrypted: str, stream: str) 
         ({"security.ssl.internal.keystore": "a.jks"}, "names a Java keystore, which is not read here: convert it"),
     ],
 )
-def test_settings_that_cannot_be(config: Configuration, settings: dict[str, str], sentence: str) -> None:
+def test_exchange_rejects_invalid_settings(config: Configuration, settings: dict[str, str], sentence: str) -> None:
     config.add_all(Configuration.from_dict({"security.ssl.internal.enabled": "true", **settings}))
     env = Env.get_execution_environment(config)
     env.from_collection([1]).add_sink(lambda v: None)
@@ -387,7 +385,7 @@ def test_settings_that_cannot_be(config: Configuration, settings: dict[str, str]
         env.execute()
 
 
-def test_a_job_whose_slots_do_not_come_goes_through_sparks_shuffle(
+def test_job_falls_back_to_spark_shuffle_without_slots(
     config: Configuration, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As with hosts that cannot reach each other: here they are not given the time."""
@@ -416,7 +414,7 @@ print(len(found), sorted(dict(sorted(found)).items()))
 """
 
 
-def test_a_spark_of_somebody_elses(tmp_path: Path) -> None:
+def test_exchange_runs_on_existing_spark_session(tmp_path: Path) -> None:
     """The stock daemon will do."""
     program = tmp_path / "foreign.py"
     program.write_text(FOREIGN)
@@ -457,7 +455,7 @@ print([(h.tasks, h.credentials.identity is not None, isinstance(h.driver, tuple)
 """
 
 
-def test_a_cluster_whose_executor_is_killed(tmp_path: Path) -> None:
+def test_exchange_recovers_from_killed_executor(tmp_path: Path) -> None:
     """Driver and executors are processes of their own: five slots in three tasks over TLS; a core stays free."""
     program = tmp_path / "cluster.py"
     program.write_text(CLUSTER)

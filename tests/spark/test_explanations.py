@@ -20,7 +20,7 @@ def _slow(x: int) -> int:
     return x
 
 
-def test_the_vertex_that_holds_a_job_up_is_named_and_the_one_with_a_hot_key(env: Env, resident_slots: bool) -> None:
+def test_diagnosis_names_backpressuring_vertex_and_hot_key(env: Env, resident_slots: bool) -> None:
     numbers = env.from_source(NumberSequenceSource(1, 10**9), WatermarkStrategy.no_watermarks(), "numbers")
     spread = numbers.map(_busy).key_by(lambda x: x % 100).map(_slow).name("slow")
     spread.key_by(lambda x: 0 if x % 10 else x).reduce(lambda a, b: a).name("hot").add_sink(lambda v: None)

@@ -84,7 +84,7 @@ def text_sink(out: Path) -> FileSink:
 
 
 @pytest.mark.parametrize("how", ["raise", "kill"])
-def test_a_set_of_files_into_files_once(config: Configuration, tmp_path: Path, how: str) -> None:
+def test_file_source_and_sink_copy_each_record_once(config: Configuration, tmp_path: Path, how: str) -> None:
     for i in range(4):
         numbers = range(i * 10_000, (i + 1) * 10_000)
         (tmp_path / f"in-{i}").mkdir()
@@ -101,7 +101,7 @@ def test_a_set_of_files_into_files_once(config: Configuration, tmp_path: Path, h
     assert sorted(map(int, lines(tmp_path / "out"))) == list(range(40_000))
 
 
-def test_a_directory_into_which_files_are_moved(config: Configuration, tmp_path: Path) -> None:
+def test_file_source_reads_files_moved_into_directory(config: Configuration, tmp_path: Path) -> None:
     directory, out = tmp_path / "in", tmp_path / "out"
     directory.mkdir()
     env = checkpointed(config, tmp_path / "cp", 100)
@@ -124,7 +124,7 @@ def test_a_directory_into_which_files_are_moved(config: Configuration, tmp_path:
     assert sorted(map(int, lines(out))) == list(range(1000))
 
 
-def test_files_then_numbers_once(config: Configuration, tmp_path: Path) -> None:
+def test_hybrid_source_reads_files_then_numbers_once(config: Configuration, tmp_path: Path) -> None:
     for i in range(2):
         (tmp_path / f"{i}.txt").write_text("".join(f"{n}\n" for n in range(i * 5000, (i + 1) * 5000)))
     config.set_integer("millstream.epoch.max-records", 300)
@@ -142,7 +142,7 @@ def test_files_then_numbers_once(config: Configuration, tmp_path: Path) -> None:
     assert sorted(map(int, lines(tmp_path / "out"))) == list(range(20_000))
 
 
-def test_parquet_in_and_out(config: Configuration, env: Any, tmp_path: Path) -> None:
+def test_parquet_files_round_trip(config: Configuration, env: Any, tmp_path: Path) -> None:
     rows = [Row(n, f"text {n}" if n % 3 else None) for n in range(5000)]
     sink = FileSink.for_bulk_format(str(tmp_path / "a"), ParquetBulkWriters.for_row_type(NUMBERS))
     env.from_collection(rows, NUMBERS).rebalance().sink_to(sink.with_bucket_assigner(BASE).build())
@@ -155,7 +155,7 @@ def test_parquet_in_and_out(config: Configuration, env: Any, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("how", ["raise", "kill"])
-def test_avro_in_and_out_once(config: Configuration, tmp_path: Path, how: str) -> None:
+def test_avro_files_round_trip_once(config: Configuration, tmp_path: Path, how: str) -> None:
     """Files of many blocks, cut by epochs; a failure between two checkpoints; what comes out is Avro again."""
     records = [measured(n) for n in range(20_000)]
     (tmp_path / "in").mkdir()
@@ -178,7 +178,7 @@ def test_avro_in_and_out_once(config: Configuration, tmp_path: Path, how: str) -
     assert sorted(found, key=lambda r: r["number"]) == records
 
 
-def test_avro_orc_and_avro_in_parquet(env: Any, tmp_path: Path) -> None:
+def test_avro_orc_and_avro_parquet_round_trip(env: Any, tmp_path: Path) -> None:
     records = [measured(n) for n in range(3000)]
     sinks = {
         "avro": AvroBulkWriters.for_generic_record(MEASURED),
@@ -208,7 +208,7 @@ def test_avro_orc_and_avro_in_parquet(env: Any, tmp_path: Path) -> None:
     assert by_number(orcs.to_pylist()) == [{"number": n, "text": text} for n, text in enumerate(texts)]
 
 
-def test_csv_in_and_out(env: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_files_round_trip(env: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     schema = (CsvSchema.builder().add_number_column("number").add_string_column("text").set_use_header()).build()
     rows = [Row(n, f'say "{n}",\nplease') for n in range(3000)]
     sink = FileSink.for_bulk_format(str(tmp_path / "a"), CsvBulkWriters.for_schema(schema))
@@ -225,7 +225,7 @@ def test_csv_in_and_out(env: Any, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "+I[7,x]" in capsys.readouterr().out
 
 
-def test_errors_say_where(env: Any, tmp_path: Path) -> None:
+def test_file_errors_name_location(env: Any, tmp_path: Path) -> None:
     schema = CsvSchema.builder().add_number_column("number").build()
     (tmp_path / "a.csv").write_text("1\n2\nthree\n")
     source = FileSource.for_record_stream_format(CsvReaderFormat.for_schema(schema), str(tmp_path)).build()

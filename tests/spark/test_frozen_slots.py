@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize("exchange", ["resident", "spark"])
-def test_heartbeat_replaces_slot_that_is_stopped_in_the_middle_of_an_epoch(
+def test_heartbeat_replaces_slot_stopped_during_epoch(
     config: Configuration, exchange: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config.set_string("millstream.exchange", exchange).set_string("heartbeat.timeout", "1500 ms")
@@ -50,9 +50,7 @@ def test_heartbeat_replaces_slot_that_is_stopped_in_the_middle_of_an_epoch(
     assert "has sent no heartbeat for 1500 ms (heartbeat.timeout): the process is frozen" in caplog.text
 
 
-def test_heartbeat_replaces_slot_that_is_stopped_while_the_job_waits(
-    config: Configuration, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_heartbeat_replaces_slot_stopped_while_idle(config: Configuration, caplog: pytest.LogCaptureFixture) -> None:
     config.set_string("millstream.exchange", "resident").set_string("heartbeat.timeout", "1500 ms")
     env = StreamExecutionEnvironment.get_execution_environment(config)
     restart_at_once(env)
@@ -71,7 +69,7 @@ def test_heartbeat_replaces_slot_that_is_stopped_while_the_job_waits(
     assert "has sent no heartbeat" in caplog.text
 
 
-def test_checkpoint_timeout_restarts_job_whose_epoch_does_not_end(config: Configuration, tmp_path: Path) -> None:
+def test_checkpoint_timeout_restarts_job_with_stuck_epoch(config: Configuration, tmp_path: Path) -> None:
     config.set_string("millstream.exchange", "resident").set_string("execution.checkpointing.timeout", "1 s")
     env = StreamExecutionEnvironment.get_execution_environment(config)
     restart_at_once(env)

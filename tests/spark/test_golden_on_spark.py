@@ -25,7 +25,7 @@ FILES = [(v.name, c) for v in sorted(HERE.glob("v*")) for c in CASES if c.name i
 
 @pytest.mark.parametrize("parallelism", [2, 3])
 @pytest.mark.parametrize(("version", "case"), FILES, ids=lambda x: x.name if isinstance(x, Case) else x)
-def test_a_job_on_spark_goes_on_from_it(
+def test_golden_checkpoint_restores_on_spark(
     version: str, case: Case, parallelism: int, config: Configuration, tmp_path: Path
 ) -> None:
     golden = HERE / version / case.name

@@ -84,7 +84,7 @@ def counting(env: Env, sink: CollectSink, count: int, function: FailingOnce | No
 
 
 @pytest.mark.parametrize("how", ["raise", "kill"])
-def test_a_job_that_fails_goes_on_from_its_last_checkpoint(config: Configuration, tmp_path: Path, how: str) -> None:
+def test_job_restores_last_checkpoint_after_failure(config: Configuration, tmp_path: Path, how: str) -> None:
     env, sink = checkpointed(config, tmp_path / "checkpoints"), CollectSink()
     counting(env, sink, 4000, FailingOnce(tmp_path / "failed", 2500, how))
     env.execute()
@@ -136,9 +136,7 @@ class Buffering(MapFunction):
         return self.count, value
 
 
-def test_offsets_state_timers_watermarks_operator_and_broadcast_state_come_back(
-    config: Configuration, tmp_path: Path
-) -> None:
+def test_restore_covers_offsets_state_timers_and_watermarks(config: Configuration, tmp_path: Path) -> None:
     env, sink, total = checkpointed(config, tmp_path / "cp").set_parallelism(1), CollectSink(), 2000
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v)
     values = env.from_source(DataGeneratorSource(lambda i: i, total, 1000), strategy)
@@ -156,7 +154,7 @@ def test_offsets_state_timers_watermarks_operator_and_broadcast_state_come_back(
     assert all(t[3] == [1, 2, 3] for t in timers)
 
 
-def test_windows_come_back(config: Configuration, tmp_path: Path) -> None:
+def test_restore_covers_windows(config: Configuration, tmp_path: Path) -> None:
     env, sink = checkpointed(config, tmp_path / "cp"), CollectSink()
     marker = str(tmp_path / "failed")
 
@@ -175,7 +173,7 @@ def test_windows_come_back(config: Configuration, tmp_path: Path) -> None:
     assert Counter(sink.results()) == Counter({(k, 100): 8 for k in range(3)})
 
 
-def test_restart_strategies_decide(config: Configuration, tmp_path: Path) -> None:
+def test_restart_strategy_limits_restarts(config: Configuration, tmp_path: Path) -> None:
     env = checkpointed(config, tmp_path / "cp")
     env.get_configuration().set_integer("restart-strategy.fixed-delay.attempts", 2)
     tries = str(tmp_path / "tries")
@@ -191,13 +189,13 @@ def test_restart_strategies_decide(config: Configuration, tmp_path: Path) -> Non
     assert Path(tries).read_text() == "xxx"
 
 
-def test_without_checkpoints_a_job_that_fails_has_failed(env: Env, tmp_path: Path) -> None:
+def test_job_without_checkpoints_fails(env: Env, tmp_path: Path) -> None:
     counting(env, CollectSink(), 100, FailingOnce(tmp_path / "failed", 50))
     with pytest.raises(JobExecutionError, match="no luck"):
         env.execute()
 
 
-def test_at_least_once_repeats_and_loses_nothing(config: Configuration, tmp_path: Path) -> None:
+def test_at_least_once_repeats_but_loses_nothing(config: Configuration, tmp_path: Path) -> None:
     env, sink = checkpointed(config, tmp_path / "cp", 60_000), CollectSink()
     env.enable_checkpointing(60_000, CheckpointingMode.AT_LEAST_ONCE)
     counting(env, sink, 2000, FailingOnce(tmp_path / "failed", 1900))
@@ -208,7 +206,7 @@ def test_at_least_once_repeats_and_loses_nothing(config: Configuration, tmp_path
     assert sum(results.values()) > 2000
 
 
-def test_at_most_once_loses_and_repeats_nothing(config: Configuration, tmp_path: Path) -> None:
+def test_at_most_once_loses_but_repeats_nothing(config: Configuration, tmp_path: Path) -> None:
     env, sink = checkpointed(config, tmp_path / "cp", 60_000), CollectSink()
     env.enable_checkpointing(60_000, CheckpointingMode.AT_MOST_ONCE)
     env.get_configuration().set_integer("millstream.epoch.max-records", 100)
@@ -229,7 +227,7 @@ def test_at_most_once_loses_and_repeats_nothing(config: Configuration, tmp_path:
     assert 1500 not in results and 2000 - 2 * 200 <= len(results) < 2000
 
 
-def test_only_the_region_that_failed_goes_back(config: Configuration, tmp_path: Path) -> None:
+def test_failover_restarts_only_failed_region(config: Configuration, tmp_path: Path) -> None:
     env = checkpointed(config, tmp_path / "cp", 60_000)
     env.get_configuration().set_integer("millstream.epoch.max-records", 200)
     first, second = CollectSink(), CollectSink()
@@ -250,7 +248,7 @@ def test_only_the_region_that_failed_goes_back(config: Configuration, tmp_path: 
     assert 0 < again <= 2 * 200
 
 
-def test_the_directory_of_a_long_job_does_not_grow(config: Configuration, tmp_path: Path) -> None:
+def test_checkpoint_directory_size_is_bounded(config: Configuration, tmp_path: Path) -> None:
     env, sink = checkpointed(config, tmp_path / "cp", 20), CollectSink()
     env.get_configuration().set_integer("millstream.epoch.max-records", 20)
     source = env.from_source(DataGeneratorSource(lambda i: i))
@@ -282,7 +280,7 @@ def newest(directory: Path) -> Any:
             continue
 
 
-def test_layout_retention_and_number_retained(config: Configuration, tmp_path: Path) -> None:
+def test_checkpoint_layout_and_retention(config: Configuration, tmp_path: Path) -> None:
     env = checkpointed(config, tmp_path / "cp", 50, execution_checkpointing_num__retained="3")
     env.get_configuration().set_string(
         "execution.checkpointing.externalized-checkpoint-retention", "RETAIN_ON_CANCELLATION"
@@ -315,7 +313,7 @@ def sign(config: Configuration, key: Path) -> None:
     config.set_string("millstream.state.signing-key-file", str(key))
 
 
-def test_savepoint_stop_and_restore_with_another_parallelism(config: Configuration, tmp_path: Path) -> None:
+def test_savepoint_restores_with_other_parallelism(config: Configuration, tmp_path: Path) -> None:
     sign(config, tmp_path / "key")
     env, first = checkpointed(config, tmp_path / "cp"), CollectSink()
     counting(env, first, 20_000, rate=1000)
@@ -340,7 +338,7 @@ def test_savepoint_stop_and_restore_with_another_parallelism(config: Configurati
         assert sorted(first.results() + again.results()) == counted(before + 500)
 
 
-def test_draining_fires_everything(config: Configuration, tmp_path: Path) -> None:
+def test_stop_with_drain_fires_all_timers_and_windows(config: Configuration, tmp_path: Path) -> None:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v)
 
     def start(drain: bool) -> tuple[int, int]:
@@ -360,7 +358,7 @@ def test_draining_fires_everything(config: Configuration, tmp_path: Path) -> Non
     assert start(drain=False)[0] == 0
 
 
-def test_cancel_with_savepoint(config: Configuration, tmp_path: Path) -> None:
+def test_cancel_with_savepoint_returns_location(config: Configuration, tmp_path: Path) -> None:
     env = checkpointed(config, tmp_path / "cp", execution_checkpointing_savepoint__dir=str(tmp_path / "sp"))
     counting(env, CollectSink(), 1 << 40, rate=500)
     job = env.execute_async()
@@ -370,7 +368,7 @@ def test_cancel_with_savepoint(config: Configuration, tmp_path: Path) -> None:
     assert open_checkpoint(location).manifest.kind == "savepoint"
 
 
-def test_requests_to_a_job_that_is_over_are_refused(config: Configuration, tmp_path: Path) -> None:
+def test_requests_to_finished_job_are_rejected(config: Configuration, tmp_path: Path) -> None:
     env = checkpointed(config, tmp_path / "cp")
     counting(env, CollectSink(), 10)
     job = env.execute_async()
@@ -391,7 +389,7 @@ class WithPid(FailingOnce):
         self.subtasks = runtime_context.get_number_of_parallel_subtasks()
 
 
-def test_rescale_takes_effect_without_a_restart(config: Configuration, tmp_path: Path) -> None:
+def test_rescale_takes_effect_without_restart(config: Configuration, tmp_path: Path) -> None:
     env, sink = checkpointed(config, tmp_path / "cp"), CollectSink()
     counting(env, sink, 6000, WithPid(), rate=1500)
     job = env.execute_async()
@@ -407,9 +405,7 @@ def test_rescale_takes_effect_without_a_restart(config: Configuration, tmp_path:
 
 
 @pytest.mark.parametrize("exchange", ["auto", "spark"])
-def test_a_job_follows_the_slots_and_the_bounds_it_is_given(
-    config: Configuration, tmp_path: Path, exchange: str
-) -> None:
+def test_adaptive_job_follows_slots_and_bounds(config: Configuration, tmp_path: Path, exchange: str) -> None:
     config.set_string("millstream.exchange", exchange).set_string("jobmanager.scheduler", "adaptive")
     for wait in (
         "submission.resource-stabilization-timeout",
@@ -432,7 +428,7 @@ def test_a_job_follows_the_slots_and_the_bounds_it_is_given(
     assert job._job.view.restarts == 0
 
 
-def test_rescale_above_what_the_job_allows_is_refused(config: Configuration, tmp_path: Path) -> None:
+def test_rescale_above_max_parallelism_is_rejected(config: Configuration, tmp_path: Path) -> None:
     env = checkpointed(config, tmp_path / "cp").set_max_parallelism(4)
     counting(env, CollectSink(), 1 << 40, rate=500)
     job = env.execute_async()
@@ -442,7 +438,7 @@ def test_rescale_above_what_the_job_allows_is_refused(config: Configuration, tmp
     job.cancel().result()
 
 
-def test_a_checkpoint_now(config: Configuration, tmp_path: Path) -> None:
+def test_trigger_checkpoint_takes_one_now(config: Configuration, tmp_path: Path) -> None:
     env = checkpointed(config, tmp_path / "cp", 3_600_000)
     counting(env, CollectSink(), 1 << 40, rate=500)
     job = env.execute_async()
@@ -451,7 +447,7 @@ def test_a_checkpoint_now(config: Configuration, tmp_path: Path) -> None:
     job.cancel().result()
 
 
-def test_two_jobs_on_one_directory(config: Configuration, tmp_path: Path) -> None:
+def test_second_job_on_same_directory_is_handled(config: Configuration, tmp_path: Path) -> None:
     config.set_string("$internal.pipeline.job-id", "ab" * 16)
     env = checkpointed(config, tmp_path / "cp")
     counting(env, CollectSink(), 1 << 40, rate=500)
@@ -477,7 +473,7 @@ def damage(path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["missing", "truncated", "flipped"])
-def test_a_job_falls_back_when_its_state_is_damaged(config: Configuration, tmp_path: Path, how: str) -> None:
+def test_job_falls_back_when_state_is_damaged(config: Configuration, tmp_path: Path, how: str) -> None:
     """In a running job: the last checkpoint cannot be read, so the one before is gone back to."""
     env = checkpointed(config, tmp_path / "cp", 150, execution_checkpointing_num__retained="10")
     sink, marker = CollectSink(), tmp_path / "failed"
@@ -502,7 +498,7 @@ def test_a_job_falls_back_when_its_state_is_damaged(config: Configuration, tmp_p
     assert set(sink.results()) == set(counted(2000))
 
 
-def test_spark_itself_is_killed(config: Configuration, tmp_path: Path) -> None:
+def test_job_survives_killed_spark(config: Configuration, tmp_path: Path) -> None:
     """The Java process dies: the job starts another and goes on."""
     config.set_string(SETTING, f"task.after-delta|kill-executor|8|{tmp_path / 'fault'}")
     env, sink = checkpointed(config, tmp_path / "cp"), CollectSink()
@@ -515,7 +511,7 @@ def test_spark_itself_is_killed(config: Configuration, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("setting", ["snapshot-compression=true", "incremental=false"])
-def test_compressed_and_complete_checkpoints(config: Configuration, tmp_path: Path, setting: str) -> None:
+def test_compressed_and_full_checkpoints_restore(config: Configuration, tmp_path: Path, setting: str) -> None:
     # Slots that come in place of others have no key, and check all the same what they read.
     sign(config, tmp_path / "key")
     env, sink = checkpointed(config, tmp_path / "cp", 100), CollectSink()
@@ -535,7 +531,7 @@ def test_compressed_and_complete_checkpoints(config: Configuration, tmp_path: Pa
     assert sorted(sink.results()) == counted(3000)
 
 
-def test_another_backend_takes_over(config: Configuration, tmp_path: Path) -> None:
+def test_savepoint_restores_with_other_backend(config: Configuration, tmp_path: Path) -> None:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v)
 
     def program(env: Env, sink: CollectSink, count: int | None) -> None:
@@ -574,7 +570,7 @@ class Deleting(FailingOnce):
 
 
 @pytest.mark.parametrize("exchange", ["resident", "spark"])
-def test_a_temporary_directory_that_was_deleted_is_made_anew(
+def test_deleted_temporary_directory_is_recreated(
     config: Configuration, tmp_path: Path, exchange: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     temporary, checkpoints = tmp_path / "tmp", tmp_path / "checkpoints"
