@@ -21,7 +21,7 @@ import pytest
 
 from millstream.checkpoint.storage import open_storage
 from millstream.service.client import ServiceClient, ServiceError
-from millstream.service.history import ArchiveDirectory, Shelf
+from millstream.service.history import ArchiveDirectory, ArchiveStore
 from tests.support.ha_runs import managers, quick, wanted, written
 
 PROGRAM = """
@@ -170,9 +170,9 @@ def test_programs_run_beside_each_other_and_one_that_dies_takes_nothing_along(se
         assert time.monotonic() < end, slots
         time.sleep(0.1)
     # What has ended is kept for the history, also what could not say so itself.
-    shelf = Shelf()
-    ArchiveDirectory(open_storage(str(session.archives)), shelf).refresh()
-    assert {a.line["name"]: a.line["state"] for a in shelf.all()} == {
+    archives = ArchiveStore()
+    ArchiveDirectory(open_storage(str(session.archives)), archives).refresh()
+    assert {a.line["name"]: a.line["state"] for a in archives.all()} == {
         "steady": "CANCELED",
         "dying": "FAILED",
         "failing": "FAILED",

@@ -31,13 +31,13 @@ from millstream.datastream.launch_context import end_signals
 from millstream.leader.options import HaOptions
 from millstream.service.archive import DIRECTORY, Archive
 from millstream.service.client import ServiceError, cluster_of
-from millstream.service.history import Shelf
+from millstream.service.history import ArchiveStore
 from millstream.service.logs import RecentLines
 from millstream.service.options import MAX_UPLOAD, PORT, SUBMIT, ServiceOptions
 from millstream.service.registry import CAPACITY, EXPIRATION
 from millstream.service.run_file import KilledService, running_services
 from millstream.service.server import PublicServer
-from millstream.service.session.program_store import Library, Uploads
+from millstream.service.session.program_store import ProgramStore, Uploads
 from millstream.service.session.programs import Programs
 from millstream.service.session.session_api import Cluster, cluster_app
 from millstream.service.session.slots import SlotPool
@@ -110,16 +110,16 @@ def _run(config: Configuration, options: ServiceOptions) -> int:
         manager.end()
         return 0
     attachment, application, slots = start_for_cluster(config, _slots(config))
-    shelf = Shelf(CAPACITY.read(config), EXPIRATION.read(config) / 1000)
+    archives = ArchiveStore(CAPACITY.read(config), EXPIRATION.read(config) / 1000)
     see_to, timeout = partial(_see_to, config), SLOT_TIMEOUT.read(config) / 1000
     programs = Programs(
         SlotPool(slots),
-        shelf,
+        archives,
         _for_programs(config),
         attachment.as_dict(),
         timeout,
         see_to,
-        None if manager is None else manager.library,
+        None if manager is None else manager.store,
         None if manager is None else manager.candidate.term,
     )
     log = RecentLines()
@@ -127,7 +127,7 @@ def _run(config: Configuration, options: ServiceOptions) -> int:
     app = cluster_app(
         Cluster(
             programs=programs,
-            shelf=shelf,
+            archives=archives,
             uploads=Uploads(UPLOADS.read(config) or os.path.join(programs.home, "uploads")),
             settings=config.to_dict(),
             token=options.token,
@@ -179,7 +179,7 @@ class _JobManager:
     candidate: Candidate
     standby: Standby
     server: PublicServer
-    library: Library
+    store: ProgramStore
 
     @staticmethod
     def of(config: Configuration, options: ServiceOptions, submit_token: str) -> _JobManager | None:
@@ -193,8 +193,8 @@ class _JobManager:
         server.start()
         candidate = Candidate(available, cells, server.url)
         candidate.stand()
-        library = Library(open_storage(f"{available.home}/programs", storage_options(config)))
-        return _JobManager(candidate, standby, server, library)
+        store = ProgramStore(open_storage(f"{available.home}/programs", storage_options(config)))
+        return _JobManager(candidate, standby, server, store)
 
     def lead(self, app: Starlette, leavings: Sequence[str], log: str | None) -> None:
         """Answer for the cluster, for as long as this process leads."""

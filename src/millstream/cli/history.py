@@ -14,7 +14,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.setting import DurationSetting, TextSetting
 from millstream.datastream.launch_context import end_signals
 from millstream.service.archive import DIRECTORY as WRITTEN_TO
-from millstream.service.history import ArchiveDirectory, Shelf, history_app
+from millstream.service.history import ArchiveDirectory, ArchiveStore, history_app
 from millstream.service.options import PORT, ServiceOptions
 from millstream.service.server import PublicServer
 
@@ -42,19 +42,19 @@ def history(port: str | None, defines: tuple[str, ...], as_json: bool, directory
         raise click.UsageError(f"Say where the archives are: the directory that {WRITTEN_TO.key} was set to.")
     options = ServiceOptions.read(config)
     assert options is not None
-    shelf = Shelf()
-    archives = ArchiveDirectory(open_storage(place, storage_options(config)), shelf)
-    archives.refresh()
+    archives = ArchiveStore()
+    directory_reader = ArchiveDirectory(open_storage(place, storage_options(config)), archives)
+    directory_reader.refresh()
     if as_json:
-        print_json([{**archive.line, "service": place} for archive in shelf.all()])
+        print_json([{**archive.line, "service": place} for archive in archives.all()])
         return
-    app = history_app(shelf, config.to_dict(), options.token, options.refresh_ms)
-    is_over = threading.Event()
+    app = history_app(archives, config.to_dict(), options.token, options.refresh_ms)
+    is_stopped = threading.Event()
     for number in end_signals():
-        signal.signal(number, lambda *_: is_over.set())
+        signal.signal(number, lambda *_: is_stopped.set())
     server = PublicServer(app, options, kind="history")
     server.start()
-    click.echo(f"millstream: {count(len(shelf.all()), 'ended job')} of {place}, shown at {server.url}", err=True)
-    while not is_over.wait(REFRESH.read(config) / 1000):
-        archives.refresh()
+    click.echo(f"millstream: {count(len(archives.all()), 'ended job')} of {place}, shown at {server.url}", err=True)
+    while not is_stopped.wait(REFRESH.read(config) / 1000):
+        directory_reader.refresh()
     server.stop()

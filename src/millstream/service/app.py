@@ -18,7 +18,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from millstream.service.auth_and_cache import Front
-from millstream.service.cluster_api import ClusterApi, Household
+from millstream.service.cluster_api import ClusterApi, ClusterInfo
 from millstream.service.http import RequestError, error_response
 from millstream.service.jobs_api import JobsApi
 from millstream.service.logs import JobOutput, RecentLines
@@ -79,7 +79,7 @@ def make_app(service: Service, besides: Sequence[BaseRoute] = ()) -> Starlette:
     def slots() -> Slots:
         return slots_without_cluster([e.view for e in service.registry.entries()], service.slots)
 
-    home = Household(
+    home = ClusterInfo(
         settings=service.settings,
         refresh_ms=service.refresh_ms,
         log=service.lines,

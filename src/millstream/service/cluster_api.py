@@ -37,7 +37,7 @@ async def _no_jobs() -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Household:
+class ClusterInfo:
     """The parts of the interface besides jobs.
 
     Attributes:
@@ -68,7 +68,7 @@ class Household:
 class ClusterApi:
     """Handles paths outside /jobs."""
 
-    def __init__(self, home: Household) -> None:
+    def __init__(self, home: ClusterInfo) -> None:
         self._home = home
         self._operations = Operations()
         self._started = time.monotonic()

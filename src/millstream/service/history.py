@@ -14,7 +14,7 @@ from millstream.checkpoint.storage import Storage
 from millstream.common.job_status import JobStatus
 from millstream.service.app import assembled
 from millstream.service.archive import Archive
-from millstream.service.cluster_api import ClusterApi, Household
+from millstream.service.cluster_api import ClusterApi, ClusterInfo
 from millstream.service.http import Answer, RequestError, is_id, json_bytes
 from millstream.service.logs import RecentLines
 from millstream.service.remote_jobs_api import RemoteJobsApi, unknown
@@ -22,11 +22,11 @@ from millstream.service.remote_jobs_api import RemoteJobsApi, unknown
 log = logging.getLogger("millstream")
 
 
-class Shelf:
+class ArchiveStore:
     """Archives by job id; thread-safe."""
 
     def __init__(self, capacity: int | None = None, expiration: float | None = None) -> None:
-        """Create an empty shelf.
+        """Create an empty store.
 
         Args:
             capacity: maximum number of archives; None for no limit.
@@ -85,9 +85,9 @@ class Shelf:
 class ArchiveDirectory:
     """The archives in a directory, one file per job."""
 
-    def __init__(self, storage: Storage, shelf: Shelf) -> None:
+    def __init__(self, storage: Storage, archives: ArchiveStore) -> None:
         self._storage = storage
-        self._shelf = shelf
+        self._archives = archives
         self._tried: set[str] = set()
 
     def refresh(self) -> None:
@@ -95,17 +95,17 @@ class ArchiveDirectory:
         names = {name for name in self._storage.list("") if is_id(name)}
         for name in sorted(names - self._tried):
             try:
-                self._shelf.put(Archive.from_bytes(name, bytes(self._storage.read(name))))
+                self._archives.put(Archive.from_bytes(name, bytes(self._storage.read(name))))
             except ValueError as e:
                 log.warning("%s/%s cannot be shown: %s", self._storage.url, name, e)
         for name in self._tried - names:
-            self._shelf.drop(name)
+            self._archives.drop(name)
         self._tried = names
 
 
-def history_app(shelf: Shelf, settings: dict[str, str], token: str | None, refresh_ms: int) -> Starlette:
+def history_app(archives: ArchiveStore, settings: dict[str, str], token: str | None, refresh_ms: int) -> Starlette:
     """Return the application of a history server."""
-    home = Household(
-        settings=settings, refresh_ms=refresh_ms, log=RecentLines(), lines=shelf.lines, is_history=True, token=token
+    home = ClusterInfo(
+        settings=settings, refresh_ms=refresh_ms, log=RecentLines(), lines=archives.lines, is_history=True, token=token
     )
-    return assembled([*RemoteJobsApi(shelf).routes(), *ClusterApi(home).routes()], token)
+    return assembled([*RemoteJobsApi(archives).routes(), *ClusterApi(home).routes()], token)

@@ -89,7 +89,7 @@ def _most_executors(context: SparkContext) -> int:
     return int(context.getConf().get("spark.dynamicAllocation.maxExecutors", str(_ANY_NUMBER)))
 
 
-def free_cores(context: SparkContext, wanted: int, is_off: Callable[[], bool] = lambda: False) -> int:
+def free_cores(context: SparkContext, wanted: int, is_cancelled: Callable[[], bool] = lambda: False) -> int:
     """Return the number of free task slots.
 
     It waits for executors that are registering or being replaced: a job that starts on the present ones would stay
@@ -98,11 +98,11 @@ def free_cores(context: SparkContext, wanted: int, is_off: Callable[[], bool] = 
     Args:
         context: Spark.
         wanted: enough slots to stop waiting.
-        is_off: returns whether the caller has stopped waiting.
+        is_cancelled: returns whether the caller has stopped waiting.
     """
     expected, started = _expected_executors(context), time.monotonic()
     seen, since = 0, started
-    while not is_off():
+    while not is_cancelled():
         slots = min(_task_slots(context), sum(_allotted.values())) if _allotted else _task_slots(context)
         free, executors, now = slots - sum(_held.values()), _executors(context), time.monotonic()
         if executors != seen:

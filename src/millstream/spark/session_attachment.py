@@ -37,7 +37,7 @@ class Attachment:
 class Allotment(Protocol):
     """Allots slots to jobs."""
 
-    def __call__(self, plan: JobPlan, is_off: Callable[[], bool]) -> int:
+    def __call__(self, plan: JobPlan, is_cancelled: Callable[[], bool]) -> int:
         """Wait for slots; return their number, or raise IncurableError if they are refused."""
         ...
 
@@ -77,13 +77,13 @@ class AllottedEpochs:
         self._plan = plan
         self._make = make
         self._lock = threading.Lock()
-        self._is_off = threading.Event()
+        self._is_cancelled = threading.Event()
         self._runner: EpochRunner | None = None
 
     def open(self, lost: Callable[[], None]) -> None:
-        slots = self._allotment(self._plan, self._is_off.is_set)
+        slots = self._allotment(self._plan, self._is_cancelled.is_set)
         with self._lock:
-            if self._is_off.is_set():
+            if self._is_cancelled.is_set():
                 raise JobCancelledError(
                     f"Job '{self._plan.settings.job_name}' was cancelled while it waited for slots."
                 )
@@ -97,7 +97,7 @@ class AllottedEpochs:
 
     def cancel(self) -> None:
         with self._lock:
-            self._is_off.set()
+            self._is_cancelled.set()
             if self._runner is not None:
                 self._runner.cancel()
 

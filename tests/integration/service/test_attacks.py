@@ -25,7 +25,7 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.service import connection_limits
 from millstream.service.app import make_app
-from millstream.service.history import Shelf
+from millstream.service.history import ArchiveStore
 from millstream.service.logs import RecentLines
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
@@ -365,11 +365,11 @@ def cluster(tmp_path: Any, request: pytest.FixtureRequest) -> Iterator[Target]:
     target = Target.__new__(Target)
     options = ServiceOptions.read(Configuration.from_dict({"rest.port": "auto"}))
     assert options is not None
-    programs = Programs(SlotPool(4), Shelf(), {}, {}, 1.0)
+    programs = Programs(SlotPool(4), ArchiveStore(), {}, {}, 1.0)
     target.uploads = Uploads(str(tmp_path / "uploads"))  # type: ignore[attr-defined]
     app = cluster_app(
         Cluster(
-            programs=programs, shelf=Shelf(), uploads=target.uploads, settings={}, token=None,  # type: ignore[attr-defined]
+            programs=programs, archives=ArchiveStore(), uploads=target.uploads, settings={}, token=None,  # type: ignore[attr-defined]
             submit_token=TOKEN, refresh_ms=1000, submits=request.param, max_upload=10_000, cache_seconds=0.0,
             end=lambda: None, log=RecentLines(),
         )

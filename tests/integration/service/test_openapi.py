@@ -19,7 +19,7 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.service.app import make_app
 from millstream.service.archive import Archiver
-from millstream.service.history import Shelf, history_app
+from millstream.service.history import ArchiveStore, history_app
 from millstream.service.logs import RecentLines
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
@@ -186,8 +186,8 @@ def test_archived_job_responses_match_openapi_file(tmp_path: Path) -> None:
     _take_checkpoints(registry, job)
     job.cancel().result()
     (entry,) = registry.entries()
-    shelf = Shelf()
-    shelf.put(Archiver(service_of(registry, {}, None, 1000), lambda entry, archive: None).now(entry))
+    archives = ArchiveStore()
+    archives.put(Archiver(service_of(registry, {}, None, 1000), lambda entry, archive: None).now(entry))
     parameters = {
         "jobid": entry.view.job_id,
         "vertexid": entry.view.plan.vertices[1].head.id,
@@ -200,7 +200,7 @@ def test_archived_job_responses_match_openapi_file(tmp_path: Path) -> None:
     not_kept = {o for o in of_jobs if o.endswith(ends)}
     not_kept.add("GET /jobs/{jobid}/vertices/{vertexid}/subtasks/{subtaskindex}/attempts/{attempt}/accumulators")
     left_out = {*LEFT_OUT, *(set(OPERATIONS) - of_jobs), *not_kept}
-    _conform(tmp_path, history_app(shelf, {}, None, 1000), left_out, parameters=parameters)
+    _conform(tmp_path, history_app(archives, {}, None, 1000), left_out, parameters=parameters)
 
 
 @needs_schemathesis
@@ -212,8 +212,8 @@ def test_cluster_responses_match_openapi_file(tmp_path: Path) -> None:
     ended: list[bool] = []
     app = cluster_app(
         Cluster(
-            programs=Programs(SlotPool(4), Shelf(), {}, {}, 1.0),
-            shelf=Shelf(),
+            programs=Programs(SlotPool(4), ArchiveStore(), {}, {}, 1.0),
+            archives=ArchiveStore(),
             uploads=uploads,
             settings={},
             token=None,

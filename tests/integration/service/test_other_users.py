@@ -24,7 +24,7 @@ from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.gateway.server import Gateway
 from millstream.service.app import Service, make_app
 from millstream.service.client import services
-from millstream.service.history import Shelf
+from millstream.service.history import ArchiveStore
 from millstream.service.logs import RecentLines
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
@@ -244,10 +244,10 @@ def test_service_is_read_only_for_other_user(shared: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("path", ["savepoints", "stop", "checkpoints", "yarn-cancel", "state"])
 def test_cluster_changes_jobs_only_with_token(tmp_path: Path, path: str) -> None:
-    programs = Programs(SlotPool(4), Shelf(), {}, {}, 1.0)
+    programs = Programs(SlotPool(4), ArchiveStore(), {}, {}, 1.0)
     app = cluster_app(
         Cluster(
-            programs=programs, shelf=Shelf(), uploads=Uploads(str(tmp_path)), settings={}, token=None,
+            programs=programs, archives=ArchiveStore(), uploads=Uploads(str(tmp_path)), settings={}, token=None,
             submit_token="secret", refresh_ms=1000, submits=True, max_upload=1000, cache_seconds=0.0,
             end=lambda: None, log=RecentLines(),
         )

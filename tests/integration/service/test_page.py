@@ -18,7 +18,7 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.service.app import make_app
 from millstream.service.archive import Archiver
-from millstream.service.history import Shelf, history_app
+from millstream.service.history import ArchiveStore, history_app
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
 from millstream.service.server import PublicServer, Sampler, service_of
@@ -220,12 +220,12 @@ def test_page_shows_archived_job(site: Site) -> None:
     job = site.start("archived", parallelism=1)
     job.trigger_checkpoint().result()
     job.cancel().result()
-    shelf = Shelf()
+    archives = ArchiveStore()
     archiver = Archiver(service_of(site.registry, {}, None, 500), lambda entry, archive: None)
-    shelf.put(archiver.now(site.registry.entries()[0]))
+    archives.put(archiver.now(site.registry.entries()[0]))
     options = ServiceOptions.read(Configuration.from_dict({"rest.port": "auto"}))
     assert options is not None
-    server = PublicServer(history_app(shelf, {}, None, 500), options, "history")
+    server = PublicServer(history_app(archives, {}, None, 500), options, "history")
     server.start()
     try:
         site.page.goto(server.url)

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from millstream.service.session.program_starter import ProgramProcess, Start, Starter
+from millstream.service.session.program_starter import ProgramProcess, ProgramStart, ProgramStarter
 from tests.support.helpers import wait_until
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="programs are forked on Linux alone")
@@ -33,7 +33,7 @@ class Programs:
     """Starts a program over and over."""
 
     def __init__(self, folder: Path) -> None:
-        self.starter = Starter()
+        self.starter = ProgramStarter()
         self.started: list[ProgramProcess] = []
         self._folder = folder
         self._lines: list[socket.socket] = []
@@ -52,7 +52,7 @@ class Programs:
         ours, theirs = socket.socketpair()
         self._lines.append(ours)
         with theirs, (home / "out").open("wb") as out, (home / "err").open("wb") as err:
-            start = Start(str(home / "program.json"), theirs, out, err, str(home / "work"), str(home))
+            start = ProgramStart(str(home / "program.json"), theirs, out, err, str(home / "work"), str(home))
             process = self.starter.start(start)
         self.started.append(process)
         return process, home

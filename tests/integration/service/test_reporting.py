@@ -153,4 +153,4 @@ def test_unsupported_reporter_logs_warning(caplog: pytest.LogCaptureFixture) -> 
         {"metrics.reporters": "jmx", "metrics.reporter.jmx.factory.class": "x.JMXReporter"}
     )
     assert list(targets(config, "metrics")) == []
-    assert "The reporter jmx of metrics is left out" in caplog.text
+    assert "Ignoring reporter jmx of metrics" in caplog.text

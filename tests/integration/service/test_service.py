@@ -36,7 +36,7 @@ from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.operators.runtime.messages import LogLine, SlotLocation, SlotReport
 from millstream.service.app import Service, make_app
 from millstream.service.auth_and_cache import Front
-from millstream.service.history import ArchiveDirectory, Shelf, history_app
+from millstream.service.history import ArchiveDirectory, ArchiveStore, history_app
 from millstream.service.logs import JobOutput
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
@@ -433,10 +433,10 @@ def test_history_serves_archived_jobs(tmp_path: Any) -> None:
         time.sleep(0.01)
     (archives / "0123").write_text("no archive")
     (archives / ("0" * 32)).write_text("{}")
-    shelf = Shelf()
-    directory = ArchiveDirectory(open_storage(str(archives)), shelf)
+    store = ArchiveStore()
+    directory = ArchiveDirectory(open_storage(str(archives)), store)
     directory.refresh()
-    client = TestClient(history_app(shelf, {}, None, 1000))
+    client = TestClient(history_app(store, {}, None, 1000))
 
     def get(path: str, status: int = 200) -> Any:
         answer = client.get(path)

@@ -40,7 +40,7 @@ def test_standby_redirects_to_leader_until_it_leads(cells: Cells) -> None:
     client = TestClient(standby)
     nobody = client.get("/jobs")
     assert nobody.status_code == 503
-    assert "none does" in nobody.json()["errors"][0]
+    assert "there is none now" in nobody.json()["errors"][0]
     leads(cells, "http://elsewhere:8081", 1)
     told = client.get("/v1/jobs?get=all", follow_redirects=False)
     assert told.status_code == 307

@@ -18,7 +18,7 @@ from millstream.common.pipeline_options import ENGINE, EngineChoice
 from millstream.datastream.launch_context import end_program, set_command_line, watch_jobs
 from millstream.leader.leadership import Leadership, lead
 from millstream.leader.options import HaOptions
-from millstream.service.session.program_process import Member
+from millstream.service.session.program_process import ClusterMember
 from millstream.service.session.programs import SUSPENDED
 
 _FAILED, _TERMINATED = 1, 143
@@ -30,7 +30,7 @@ def main(path: str, descriptor: int) -> int:
         spec: dict[str, Any] = json.load(file)
     signal.signal(signal.SIGTERM, lambda *_: end_program(_TERMINATED))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    member = Member(spec["home"], spec["attachment"], descriptor)
+    member = ClusterMember(spec["home"], spec["attachment"], descriptor)
     member.start()
     watch_jobs(member.add)
     if spec["pyflink"]:

@@ -1,1 +1,1 @@
-"""A session cluster: one Spark that takes many jobs, each in the process of its program."""
+"""A session cluster: one Spark that runs many jobs, each in its program's process."""

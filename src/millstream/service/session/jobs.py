@@ -1,4 +1,4 @@
-"""The jobs of a cluster: those that run are asked for in the processes of their programs, the others are archives."""
+"""The jobs of a cluster: running ones are requested from their programs' processes, ended ones from archives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from millstream.service.history import Shelf
+from millstream.service.history import ArchiveStore
 from millstream.service.http import Answer
 from millstream.service.remote_jobs_api import unknown
 from millstream.service.responses.cluster import Worker
@@ -19,7 +19,7 @@ from millstream.service.session.program_channel import forward
 from millstream.service.session.programs import Program, Programs
 from millstream.service.workers import LOG, ExecutorUse, SparkExecutors, spark_log, spark_threads, workers_of
 
-# A process that has just ended is not there, and what it leaves behind is not yet.
+# Retries while a process has just ended and its archive is not there yet.
 _TRIES, _PAUSE = 20, 0.1
 _FAMILY = re.compile(r"^# HELP (\S+)", re.MULTILINE)
 
@@ -27,26 +27,26 @@ _FAMILY = re.compile(r"^# HELP (\S+)", re.MULTILINE)
 class SessionJobs:
     """The jobs of a cluster."""
 
-    def __init__(self, programs: Programs, shelf: Shelf) -> None:
+    def __init__(self, programs: Programs, archives: ArchiveStore) -> None:
         self._programs = programs
-        self._shelf = shelf
+        self._archives = archives
 
     async def lines(self) -> list[dict[str, Any]]:
-        """Return the lines of all jobs in the list of jobs, in the order in which they began."""
-        told = await asyncio.gather(*(_ask(p, "/jobs/overview") for p in self._programs.with_jobs()))
-        found = {line["jid"]: line for answer in told if answer is not None for line in answer.json()["jobs"]}
-        # A job may end while others are asked.
-        found |= {line["jid"]: line for line in await self._shelf.lines()}
+        """Return the overview entries of all jobs in start order."""
+        responses = await asyncio.gather(*(_ask(p, "/jobs/overview") for p in self._programs.with_jobs()))
+        found = {line["jid"]: line for answer in responses if answer is not None for line in answer.json()["jobs"]}
+        # A job may end between the two requests.
+        found |= {line["jid"]: line for line in await self._archives.lines()}
         return sorted(found.values(), key=lambda line: line["start-time"])
 
     async def ask(self, job_id: str, method: str, rest: str, query: str, body: bytes) -> Answer:
-        """Return what is answered about a job."""
-        # Names of operators and states have spaces, and whatever else.
+        """Return the response to a request about a job."""
+        # Names of operators and states may contain any character.
         target = f"/jobs/{job_id}{quote(rest)}{'?' if query else ''}{query}"
         for _ in range(_TRIES):
             program = self._programs.of_job(job_id)
             if program is None:
-                return await self._shelf.ask(job_id, method, rest, query, body)
+                return await self._archives.ask(job_id, method, rest, query, body)
             try:
                 return await forward(program.socket, method, target, body)
             except OSError:
@@ -54,14 +54,14 @@ class SessionJobs:
         raise unknown(job_id)
 
     def prometheus(self) -> Route:
-        """Return the route that Prometheus asks."""
+        """Return the route for Prometheus."""
 
         async def scrape(_: Request) -> Response:
-            told = await asyncio.gather(*(_ask(p, "/metrics") for p in self._programs.with_jobs()))
-            answers = [answer for answer in told if answer is not None]
-            refused = next((a for a in answers if a.status != 200), None)
-            if refused is not None:
-                return Response(refused.body, refused.status, media_type=refused.media_type)
+            responses = await asyncio.gather(*(_ask(p, "/metrics") for p in self._programs.with_jobs()))
+            answers = [answer for answer in responses if answer is not None]
+            failed = next((a for a in answers if a.status != 200), None)
+            if failed is not None:
+                return Response(failed.body, failed.status, media_type=failed.media_type)
             texts = [answer.body.decode() for answer in answers]
             kind = answers[0].media_type if answers else "text/plain"
             return PlainTextResponse(merged(texts), media_type=kind)
@@ -73,12 +73,12 @@ async def _ask(program: Program, path: str) -> Answer | None:
     try:
         return await forward(program.socket, "GET", path)
     except OSError:
-        # It is just starting, or just ending.
+        # It is starting or ending.
         return None
 
 
 def merged(texts: list[str]) -> str:
-    """Return texts for Prometheus as one, in which each metric is described once.
+    """Merge Prometheus texts; each metric is described once.
 
     Example:
         >>> one = "# HELP a a\\n# TYPE a gauge\\na{job=\\"1\\"} 1.0\\n"
@@ -102,46 +102,42 @@ def merged(texts: list[str]) -> str:
 
 
 class SessionWorkers:
-    """The workers of a cluster; follows `Workers`."""
+    """The workers of a cluster; implements `Workers`."""
 
     def __init__(self, programs: Programs) -> None:
         self._programs = programs
         self._spark = SparkExecutors()
 
     async def all(self) -> list[Worker]:
-        taken: dict[str, ExecutorUse] = {}
-        for _, told in await self._asked("/taskmanagers"):
-            for one in told.json()["taskmanagers"]:
-                before, slots = taken.get(one["id"], ExecutorUse()), one["slotsNumber"] - one["freeSlots"]
+        use: dict[str, ExecutorUse] = {}
+        for _, response in await self._ask_all("/taskmanagers"):
+            for one in response.json()["taskmanagers"]:
+                before, slots = use.get(one["id"], ExecutorUse()), one["slotsNumber"] - one["freeSlots"]
                 memory = one["hardware"]["physicalMemory"]
-                taken[one["id"]] = ExecutorUse(before.slots + slots, before.tasks + one["assignedTasks"], memory)
-        return workers_of(await self._spark.all(), self._programs.slots(), taken)
+                use[one["id"]] = ExecutorUse(before.slots + slots, before.tasks + one["assignedTasks"], memory)
+        return workers_of(await self._spark.all(), self._programs.slots(), use)
 
     async def log(self, worker: Worker, name: str) -> str:
-        return await spark_log(worker, name) if name != LOG else await self._said(worker, "log")
+        return await spark_log(worker, name) if name != LOG else await self._output(worker, "log")
 
     async def printed(self, worker: Worker) -> str:
-        return await self._said(worker, "stdout")
+        return await self._output(worker, "stdout")
 
     async def threads(self, worker: Worker) -> list[tuple[str, str]]:
         return await spark_threads(worker)
 
-    async def _said(self, worker: Worker, what: str) -> str:
-        """Return what the functions of all programs have said there, one program after the other."""
-        told = await self._asked(f"/taskmanagers/{quote(worker.id, safe='')}/{what}")
-        parts = [(program, answer.body.decode(errors="replace")) for program, answer in told]
+    async def _output(self, worker: Worker, kind: str) -> str:
+        """Return the output of all programs' functions on a worker, one program after the other."""
+        responses = await self._ask_all(f"/taskmanagers/{quote(worker.id, safe='')}/{kind}")
+        parts = [(program, answer.body.decode(errors="replace")) for program, answer in responses]
         return "".join(f"==> {p.submission.path} ({', '.join(p.jobs)}) <==\n{text}" for p, text in parts if text)
 
-    async def _asked(self, path: str) -> list[tuple[Program, Answer]]:
+    async def _ask_all(self, path: str) -> list[tuple[Program, Answer]]:
         programs = self._programs.with_jobs()
-        told = await asyncio.gather(*(_ask_ok(program, path) for program in programs))
-        return [(p, answer) for p, answer in zip(programs, told, strict=True) if answer is not None]
+        answers = await asyncio.gather(*(_ask_ok(program, path) for program in programs))
+        return [(p, answer) for p, answer in zip(programs, answers, strict=True) if answer is not None]
 
 
 async def _ask_ok(program: Program, path: str) -> Answer | None:
-    try:
-        answer = await forward(program.socket, "GET", path)
-    except OSError:
-        # It is just starting, or just ending.
-        return None
-    return answer if answer.status == 200 else None
+    answer = await _ask(program, path)
+    return answer if answer is not None and answer.status == 200 else None

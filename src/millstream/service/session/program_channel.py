@@ -1,4 +1,4 @@
-"""The line between a cluster and the process of a program: JSON, a message a line, over a socket pair."""
+"""The channel between a cluster and a program's process: JSON lines over a socket pair."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import h11
 from millstream.service.http import Answer, RequestError
 
 
-class Line:
-    """One end of the line. Any thread may send; one receives."""
+class Channel:
+    """One end of the channel. Any thread may send; one receives."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
@@ -24,7 +24,7 @@ class Line:
         self._lock = threading.Lock()
 
     def send(self, **message: Any) -> bool:
-        """Send a message; return whether there is still somebody at the other end."""
+        """Send a message; return whether the other end is connected."""
         try:
             with self._lock:
                 self._end.sendall(json.dumps(message).encode() + b"\n")
@@ -33,15 +33,15 @@ class Line:
         return True
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield messages until the other end is gone."""
+        """Yield messages until the other end disconnects."""
         try:
             for line in self._file:
                 yield json.loads(line)
         except OSError:
             return
 
-    def hear_no_more(self) -> None:
-        """Let nothing more come; what has come is still received."""
+    def stop_receiving(self) -> None:
+        """End `__iter__` after the messages already received."""
         with contextlib.suppress(OSError):
             self._end.shutdown(socket.SHUT_RD)
 
@@ -50,27 +50,27 @@ class Line:
         self._end.close()
 
 
-# How long a program's process may take to answer.
-_PATIENCE = 30.0
+# How long a program's process may take to respond.
+_TIMEOUT_SECONDS = 30.0
 _CHUNK = 1 << 16
 
 
 async def forward(path: str, method: str, target: str, body: bytes = b"") -> Answer:
-    """Return what a process answers.
+    """Return a process's response.
 
     Args:
         path: its socket.
-        method: of the request.
-        target: path and query of the request.
-        body: of the request.
+        method: the request's method.
+        target: the request's path and query.
+        body: the request's body.
 
     Raises:
-        OSError: nobody is there.
+        OSError: no process listens.
     """
     try:
-        return await asyncio.wait_for(_forward(path, method, target, body), _PATIENCE)
+        return await asyncio.wait_for(_forward(path, method, target, body), _TIMEOUT_SECONDS)
     except TimeoutError:
-        raise RequestError(504, f"The process of the job's program has not answered within {_PATIENCE:g} s.") from None
+        raise RequestError(504, f"The job's program did not respond within {_TIMEOUT_SECONDS:g} s.") from None
 
 
 async def _forward(path: str, method: str, target: str, body: bytes) -> Answer:
@@ -101,4 +101,4 @@ async def _answer(connection: h11.Connection, reader: asyncio.StreamReader) -> A
         elif isinstance(event, h11.EndOfMessage):
             return Answer(status, b"".join(parts), media_type)
         elif isinstance(event, h11.ConnectionClosed):
-            raise ConnectionResetError("the process has hung up")
+            raise ConnectionResetError("the process has disconnected")

@@ -1,4 +1,4 @@
-"""Starts the processes of programs: forked where the system can, so that they share the memory of loaded modules."""
+"""Starts programs' processes; where possible forked, so that they share the memory of loaded modules."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ log = logging.getLogger("millstream")
 
 # The process of a program, and the one that forks such processes.
 _MAIN, _FORK_MAIN = "millstream.cli.session.run_program", "millstream.cli.session.fork_server"
-_LARGEST_MESSAGE = 4096
-# The exit code of a process whose parent was gone before it.
+_MAX_MESSAGE = 4096
+# The exit code of a process whose parent ended before it.
 _UNKNOWN = 255
 
 
 class ProgramProcess(Protocol):
-    """The process of a program."""
+    """A program's process."""
 
     def wait(self) -> int:
-        """Wait for its end; return its exit code, which is negative for a signal."""
+        """Wait for its end; return its exit code, negative for a signal."""
         ...
 
     def send_signal(self, number: int, /) -> None: ...
@@ -45,15 +45,15 @@ class ProgramProcess(Protocol):
 
 
 @dataclass(frozen=True)
-class Start:
-    """What a process of a program is started with.
+class ProgramStart:
+    """Arguments of a program's process.
 
     Attributes:
-        path: the file that says what to run.
-        line: its end of the line to the cluster.
-        out, err: where it prints to.
-        directory: where it runs.
-        scratch: where it puts what goes with it.
+        path: the file with the submission.
+        line: its end of the channel to the cluster.
+        out, err: its output files.
+        directory: its working directory.
+        scratch: its directory for temporary files.
     """
 
     path: str
@@ -64,32 +64,32 @@ class Start:
     scratch: str
 
 
-class Starter:
-    """Starts processes of programs. Any thread may ask it to."""
+class ProgramStarter:
+    """Starts programs' processes. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._server: ForkServer | None = None
 
-    def start(self, start: Start) -> ProgramProcess:
+    def start(self, start: ProgramStart) -> ProgramProcess:
         if not hasattr(os, "pidfd_open"):
             return _spawn(start)
         with self._lock:
             if self._server is not None:
-                # Whoever is gone before it has read a request has forked nothing.
+                # A fork server that died before reading the request has forked nothing: start another.
                 with contextlib.suppress(OSError):
                     return self._server.fork(start)
             self._server = ForkServer()
             return self._server.fork(start)
 
     def close(self) -> None:
-        """End the process that forks; those it has forked go on."""
+        """End the fork server; processes it has forked continue."""
         with self._lock:
             if self._server is not None:
                 self._server.close()
 
 
-def _spawn(start: Start) -> ProgramProcess:
+def _spawn(start: ProgramStart) -> ProgramProcess:
     return subprocess.Popen(
         [sys.executable, "-m", _MAIN, start.path, str(start.line.fileno())],
         stdin=subprocess.DEVNULL,
@@ -98,13 +98,13 @@ def _spawn(start: Start) -> ProgramProcess:
         cwd=start.directory,
         pass_fds=[start.line.fileno()],
         env={**os.environ, SCRATCH_VARIABLE: start.scratch},
-        # What a terminal sends the cluster is not for programs.
+        # The terminal's signals to the cluster must not reach programs.
         start_new_session=True,
     )
 
 
 class ForkedProcess:
-    """A process that another one has forked; follows `ProgramProcess`."""
+    """A process forked by the fork server; implements `ProgramProcess`."""
 
     def __init__(self, pidfd: int) -> None:
         self.pidfd = pidfd
@@ -118,7 +118,7 @@ class ForkedProcess:
         return self._code
 
     def send_signal(self, number: int, /) -> None:
-        # The lock, lest the descriptor is another one's by now.
+        # Under the lock, because a closed descriptor may be reused.
         with self._lock, contextlib.suppress(ProcessLookupError):
             if self._code is None:
                 signal.pidfd_send_signal(self.pidfd, number)
@@ -134,7 +134,7 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """The process that forks: requests to it, and its reports."""
+    """Client of the fork server process."""
 
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -150,8 +150,8 @@ class ForkServer:
         self._living: dict[int, ForkedProcess] = {}
         threading.Thread(target=self._listen, name="program-forks", daemon=True).start()
 
-    def fork(self, start: Start) -> ForkedProcess:
-        """Return a new process; one thread at a time may ask for one.
+    def fork(self, start: ProgramStart) -> ForkedProcess:
+        """Return a new process. Not thread-safe.
 
         Raises:
             OSError: the request was not read.
@@ -173,24 +173,24 @@ class ForkServer:
 
     def _listen(self) -> None:
         try:
-            self._take_all()
+            self._receive_all()
             reason: OSError | None = None
         except ConnectionResetError as e:
-            # So says the system when there was something that the other end had not read.
+            # The system reports unread data at the other end.
             reason = e
         code = self._process.wait()
         self._answers.put(reason or f"the process that starts programs ended with code {code}")
-        self._await_rest()
+        self._await_orphans()
         self._control.close()
 
-    def _take_all(self) -> None:
+    def _receive_all(self) -> None:
         while True:
-            text, descriptors, _, _ = socket.recv_fds(self._control, _LARGEST_MESSAGE, 1, socket.MSG_CMSG_CLOEXEC)
+            text, descriptors, _, _ = socket.recv_fds(self._control, _MAX_MESSAGE, 1, socket.MSG_CMSG_CLOEXEC)
             if not text:
                 return
-            self._take(json.loads(text), descriptors)
+            self._receive(json.loads(text), descriptors)
 
-    def _take(self, message: dict[str, Any], descriptors: list[int]) -> None:
+    def _receive(self, message: dict[str, Any], descriptors: list[int]) -> None:
         if "pid" in message:
             process = self._living[message["pid"]] = ForkedProcess(descriptors[0])
             self._answers.put(process)
@@ -199,8 +199,8 @@ class ForkServer:
         else:
             self._answers.put(message["failed"])
 
-    def _await_rest(self) -> None:
-        """Wait for processes that have lost the one which forked them: they run on, and nobody learns their codes."""
+    def _await_orphans(self) -> None:
+        """Wait for processes that outlive the fork server; their exit codes are unknown."""
         poller = select.poll()
         by_descriptor = {process.pidfd: process for process in self._living.values()}
         for descriptor in by_descriptor:
@@ -213,14 +213,14 @@ class ForkServer:
 
 
 _PLAN_MAIN = "millstream.cli.session.plan_program"
-# How long a program may take to its execute().
-_PATIENCE = 60.0
-# So many bytes of what it said last are told when there is no plan.
-_LAST_WORDS = 4000
+# How long a program may take to reach execute().
+_PLAN_SECONDS = 60.0
+# Maximum bytes of its error output in the error message.
+_MAX_ERROR_BYTES = 4000
 
 
-class NotPlanned(Exception):
-    """There is no plan; the text says why."""
+class PlanError(Exception):
+    """A program has no plan; the text is the reason."""
 
 
 def plan_program(submission: Submission, settings: dict[str, str], home: str) -> dict[str, Any]:
@@ -228,39 +228,39 @@ def plan_program(submission: Submission, settings: dict[str, str], home: str) ->
 
     Args:
         submission: the program.
-        settings: the cluster's, which programs begin with.
-        home: where it may have a directory for as long as that takes.
+        settings: the cluster's configuration, the default for programs.
+        home: the parent of a temporary directory.
     """
     directory = tempfile.mkdtemp(prefix="plan-", dir=home)
     try:
-        return _planned(submission, settings, directory)
+        return _plan(submission, settings, directory)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _planned(submission: Submission, settings: dict[str, str], directory: str) -> dict[str, Any]:
-    told, plan = os.path.join(directory, "program.json"), os.path.join(directory, "plan.json")
+def _plan(submission: Submission, settings: dict[str, str], directory: str) -> dict[str, Any]:
+    path, plan = os.path.join(directory, "program.json"), os.path.join(directory, "plan.json")
     spec = {**submission.as_dict(), "settings": {**settings, **submission.settings}, "plan": plan}
-    with open(os.open(told, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
         json.dump(spec, file)
-    with open(os.path.join(directory, "err"), "w+b") as said:
+    with open(os.path.join(directory, "err"), "w+b") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", _PLAN_MAIN, told],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said, cwd=directory, start_new_session=True,
+            [sys.executable, "-m", _PLAN_MAIN, path],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, cwd=directory, start_new_session=True,
         )  # fmt: skip
         try:
-            process.wait(_PATIENCE)
+            process.wait(_PLAN_SECONDS)
         except subprocess.TimeoutExpired:
-            raise NotPlanned(f"The program has not come to its execute() within {_PATIENCE:g} s.") from None
+            raise PlanError(f"The program did not reach execute() within {_PLAN_SECONDS:g} s.") from None
         finally:
-            # With whatever it has started.
+            # Also the processes it has started.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         if not os.path.exists(plan):
-            said.seek(0)
-            words = said.read()[-_LAST_WORDS:].decode(errors="replace").strip()
-            raise NotPlanned(masked_text(words) or f"The program ended with code {process.returncode} without a plan.")
-    with open(plan) as found:
-        made: dict[str, Any] = json.load(found)
-        return made
+            errors.seek(0)
+            text = errors.read()[-_MAX_ERROR_BYTES:].decode(errors="replace").strip()
+            raise PlanError(masked_text(text) or f"The program ended with code {process.returncode} without a plan.")
+    with open(plan) as result:
+        planned: dict[str, Any] = json.load(result)
+        return planned

@@ -1,6 +1,6 @@
-"""The programs of a highly available cluster, where every job manager finds them.
+"""Programs of a cluster: those submitted to a highly available cluster, and uploaded files.
 
-<storageDir>/<cluster-id>/programs/<program id>/submission.json   how it is to be run
+<storageDir>/<cluster-id>/programs/<program id>/submission.json   the submission
 <storageDir>/<cluster-id>/programs/<program id>/<file>            the program itself
 """
 
@@ -26,32 +26,32 @@ _SUBMISSION = "submission.json"
 
 
 @dataclass(frozen=True)
-class Library:
-    """Programs that were submitted and have not ended."""
+class ProgramStore:
+    """Submitted programs that have not ended, in storage that all job managers can read."""
 
     storage: Storage
 
     def put(self, program_id: str, submission: Submission) -> None:
-        """Keep a program, before anybody is told that it was taken."""
+        """Store a program, before the submission is acknowledged."""
         with open(submission.path, "rb") as file:
             content = file.read()
         self.storage.publish(f"{program_id}/{os.path.basename(submission.path)}", content, private=True)
-        # Last: what has this is complete.
+        # Written last: a program with this file is complete.
         self.storage.publish(f"{program_id}/{_SUBMISSION}", json.dumps(submission.as_dict()).encode(), private=True)
 
     def all(self, directory: str) -> dict[str, Submission]:
-        """Return the programs by their ids, copied into a directory of this machine."""
+        """Return the programs by id, copied to a local directory."""
         found = {}
         for program_id in sorted(self.storage.list("")):
             if _SUBMISSION not in self.storage.list(program_id):
                 continue
             try:
-                found[program_id] = self._take(program_id, os.path.join(directory, f"{program_id[:12]}-program"))
+                found[program_id] = self._copy(program_id, os.path.join(directory, f"{program_id[:12]}-program"))
             except (DamagedStateError, ValueError, OSError) as e:
                 log.warning("Program %s cannot be read: %s", program_id, e)
         return found
 
-    def _take(self, program_id: str, directory: str) -> Submission:
+    def _copy(self, program_id: str, directory: str) -> Submission:
         submission = Submission.read(json.loads(bytes(self.storage.read(f"{program_id}/{_SUBMISSION}"))))
         name = os.path.basename(submission.path)
         os.makedirs(directory, mode=0o700, exist_ok=True)
@@ -62,7 +62,7 @@ class Library:
         return replace(submission, path=path, directory=where if where and os.path.isdir(where) else None)
 
     def remove(self, program_id: str) -> None:
-        """Forget a program that has ended."""
+        """Remove a program that has ended."""
         self.storage.delete(program_id)
 
 
@@ -72,12 +72,12 @@ _ID = re.compile(r"[0-9a-f-]{36}_[\w.+ -]{1,200}\.(py|zip)", re.ASCII)
 
 @dataclass(frozen=True)
 class Upload:
-    """One of them.
+    """An uploaded program.
 
     Attributes:
-        id: by which it is known, and what its file is called.
-        name: what the client called it.
-        uploaded_ms: when it came.
+        id: its id and file name.
+        name: the client's name for it.
+        uploaded_ms: when it was uploaded.
     """
 
     id: str
@@ -87,19 +87,19 @@ class Upload:
 
 
 class Uploads:
-    """The programs that were uploaded."""
+    """The uploaded programs."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
         os.makedirs(directory, mode=0o700, exist_ok=True)
 
     def all(self) -> list[Upload]:
-        """Return them, the newest first."""
+        """Return the uploads, newest first."""
         found = [self._upload(name) for name in os.listdir(self._directory) if self._is_one(name)]
         return sorted(found, key=lambda u: -u.uploaded_ms)
 
     def find(self, upload_id: str) -> Upload:
-        """Return one of them; what is no id of one is never looked for in the file system."""
+        """Return an upload. Only valid ids are looked up in the file system."""
         if not self._is_one(upload_id):
             raise RequestError(404, f"No program with the id {upload_id} was uploaded.")
         return self._upload(upload_id)
@@ -116,7 +116,7 @@ class Uploads:
         os.remove(self.find(upload_id).path)
 
     def take(self, content_type: str, body: bytes) -> Upload:
-        """Store the one file of a form."""
+        """Store the only file of a form."""
         name, data = _file_of(content_type, body)
         if not _NAME.fullmatch(name):
             raise RequestError(400, "The file must be a Python program: a .py file, or a .zip with a __main__.py.")
@@ -128,13 +128,13 @@ class Uploads:
 
 
 def _file_of(content_type: str, body: bytes) -> tuple[str, bytes]:
-    """Return name and content of the one file of a form (multipart/form-data)."""
+    """Return name and content of the only file of a form (multipart/form-data)."""
     head = f"Content-Type: {content_type}\r\n\r\n".encode("latin-1", "replace")
     form = BytesParser(policy=HTTP).parsebytes(head + body)
     parts = [part for part in form.iter_parts() if part.get_filename()] if form.is_multipart() else []
     if len(parts) != 1:
-        raise RequestError(400, "Exactly 1 file must be sent, as a form (multipart/form-data).")
-    # Whatever directory a client names is its own.
+        raise RequestError(400, "The request must be a form (multipart/form-data) with exactly 1 file.")
+    # Drop the client's directory.
     name = os.path.basename((parts[0].get_filename() or "").replace("\\", "/"))
     data = parts[0].get_payload(decode=True)
     return name, data if isinstance(data, bytes) else b""

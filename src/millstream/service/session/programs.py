@@ -1,4 +1,4 @@
-"""The programs of a cluster: a process for each, what it says on its line, what becomes of its jobs when it ends."""
+"""The programs of a cluster: starts their processes, serves their requests, and archives their jobs."""
 
 from __future__ import annotations
 
@@ -23,53 +23,53 @@ from millstream.common.errors import MillstreamError
 from millstream.common.masking import masked_text
 from millstream.common.private_files import socket_directory
 from millstream.service.archive import Archive
-from millstream.service.history import Shelf
+from millstream.service.history import ArchiveStore
 from millstream.service.responses.cluster import Slots
-from millstream.service.session.program_channel import Line
-from millstream.service.session.program_starter import ProgramProcess, Start, Starter, plan_program
-from millstream.service.session.program_store import Library
+from millstream.service.session.program_channel import Channel
+from millstream.service.session.program_starter import ProgramProcess, ProgramStart, ProgramStarter, plan_program
+from millstream.service.session.program_store import ProgramStore
 from millstream.service.session.slots import SlotPool
 from millstream.service.session.submission import Submission
 
 log = logging.getLogger("millstream")
 
-# Where programs print to.
+# Output files of programs.
 STREAMS = ("out", "err")
-# How often their files are looked at, in seconds.
+# How often output files are trimmed.
 _TRIM_SECONDS = 2.0
-# What a program's process ends with whose jobs are left to another leader.
+# The exit code of a process whose jobs are suspended for another leader.
 SUSPENDED = 75
-# What a program's process puts here goes with it; the name is short, for paths of sockets have few bytes.
+# Directory for a process's temporary files; short, because socket paths are limited.
 _SCRATCH = "t"
 # How long programs may take to cancel their jobs when the cluster ends.
 _END_SECONDS = 10.0
-# So many programs that have ended are remembered, with what they printed.
-_KEPT = 100
-# So many bytes of what a program printed last are told when it ends without a job.
-_LAST_WORDS = 4000
+# Ended programs retained with their output.
+_MAX_ENDED = 100
+# Maximum bytes of output in the error of a program without a job.
+_MAX_ERROR_BYTES = 4000
 
 
 class ProgramEnded(Exception):
-    """A program has ended without starting a job; the text is what it said."""
+    """A program ended without starting a job; the text is its last output."""
 
 
 @dataclass
 class Program:
-    """A program that was submitted.
+    """A submitted program.
 
     Attributes:
-        id: by which it is known.
-        directory: what it has on disk: its socket, what it printed, the archives of its jobs.
-        first_job: the id of the first job that it starts.
-        jobs: the jobs it has started; those that have ended are True.
-        exit_code: what it ended with; None while it runs.
+        id: its id.
+        directory: its socket, its output and the archives of its jobs.
+        first_job: the id of its first job.
+        jobs: its jobs; True for those that have ended.
+        exit_code: its exit code; None while it runs.
     """
 
     id: str
     submission: Submission
     directory: str
     process: ProgramProcess
-    line: Line
+    channel: Channel
     first_job: Future[str] = field(default_factory=Future)
     jobs: dict[str, bool] = field(default_factory=dict)
     exit_code: int | None = None
@@ -82,59 +82,58 @@ class Program:
         return os.path.join(self.directory, f"{job_id}.json")
 
     def output(self, stream: str, start: int = 0) -> tuple[bytes, int]:
-        """Return what the program printed to `out` or `err` from some byte on, and up to which byte that is."""
+        """Return output of `out` or `err` from a byte offset on, and the offset of its end."""
         return read_from(os.path.join(self.directory, stream), start)
 
     def trim_output(self) -> None:
-        """Let go of what nobody will read of a program that prints without end."""
+        """Discard the oldest output of a program that prints a lot."""
         for stream in STREAMS:
             with contextlib.suppress(FileNotFoundError):
                 trim(os.path.join(self.directory, stream))
 
-    def _end_of(self, stream: str) -> bytes:
+    def _tail(self, stream: str) -> bytes:
         size = os.path.getsize(os.path.join(self.directory, stream))
-        return self.output(stream, max(size - _LAST_WORDS, 0))[0]
+        return self.output(stream, max(size - _MAX_ERROR_BYTES, 0))[0]
 
-    def last_words(self) -> str:
-        said = b"".join(map(self._end_of, STREAMS))[-_LAST_WORDS:].decode(errors="replace").strip()
+    def failure_text(self) -> str:
+        text = b"".join(map(self._tail, STREAMS))[-_MAX_ERROR_BYTES:].decode(errors="replace").strip()
         return f"The program ended with code {self.exit_code} and has started no job." + (
-            f"\n{masked_text(said)}" if said else ""
+            f"\n{masked_text(text)}" if text else ""
         )
 
 
 class Programs:
-    """Runs programs. Any thread may ask it for something."""
+    """Runs programs. Thread-safe."""
 
     def __init__(
         self,
         slots: SlotPool,
-        shelf: Shelf,
+        archives: ArchiveStore,
         settings: dict[str, str],
         attachment: dict[str, Any],
         slot_seconds: float,
         left_behind: Callable[[str, Archive | None], None] = lambda job_id, archive: None,
-        library: Library | None = None,
+        store: ProgramStore | None = None,
         term: int | None = None,
     ) -> None:
-        """Take what programs run with.
+        """Prepare to run programs.
 
         Args:
-            slots: what their jobs share.
-            shelf: takes the archives of jobs that have ended.
-            settings: the cluster's, which programs begin with.
-            attachment: how its Spark is reached.
+            slots: the slots of the cluster.
+            archives: stores archives of ended jobs.
+            settings: the cluster's configuration, the default for programs.
+            attachment: the connection to the cluster's Spark.
             slot_seconds: how long a job may wait for slots.
-            left_behind: given a job whose process was gone before it had ended, and what is known of it, sees to what
-                that process would have seen to.
-            library: where other job managers find the programs; None where there are none.
-            term: in which this one leads.
+            left_behind: cleans up after a job whose process was killed, with its last archive.
+            store: stores programs for other job managers; None without high availability.
+            term: the term of this leader.
         """
-        self._library = library
+        self._store = store
         self._term = term
         self._is_closing = False
         self.home = socket_directory("millstream-cluster-")
         self._slots = slots
-        self._shelf = shelf
+        self._archives = archives
         self._settings = settings
         self._attachment = attachment
         self._slot_seconds = slot_seconds
@@ -142,7 +141,7 @@ class Programs:
         self._lock = threading.Lock()
         self._programs: dict[str, Program] = {}
         self._is_closed = threading.Event()
-        self._starter = Starter()
+        self._starter = ProgramStarter()
         threading.Thread(target=self._trim, name="program-output", daemon=True).start()
 
     def _trim(self) -> None:
@@ -152,19 +151,19 @@ class Programs:
             for program in running:
                 program.trim_output()
 
-    # --- looking
+    # --- queries
 
     def find(self, program_id: str) -> Program | None:
         with self._lock:
             return self._programs.get(program_id)
 
     def of_job(self, job_id: str) -> Program | None:
-        """Return the program whose process has a job; None when it has ended, or there is none."""
+        """Return the program that runs a job; None if the job has ended or is unknown."""
         with self._lock:
             return next((p for p in self._programs.values() if p.jobs.get(job_id) is False), None)
 
     def with_jobs(self) -> list[Program]:
-        """Return the programs that have jobs which run."""
+        """Return the programs with running jobs."""
         with self._lock:
             return [p for p in self._programs.values() if not all(p.jobs.values())]
 
@@ -175,8 +174,8 @@ class Programs:
     # --- running
 
     def recover(self) -> int:
-        """Start the programs that other job managers have left; return how many."""
-        left = {} if self._library is None else self._library.all(self.home)
+        """Start the programs that former leaders have left; return their number."""
+        left = {} if self._store is None else self._store.all(self.home)
         for program_id, submission in left.items():
             self._start(program_id, submission)
         return len(left)
@@ -184,8 +183,8 @@ class Programs:
     def submit(self, submission: Submission) -> Program:
         """Start a program."""
         program_id = uuid.uuid4().hex
-        if self._library is not None:
-            self._library.put(program_id, submission)
+        if self._store is not None:
+            self._store.put(program_id, submission)
         return self._start(program_id, submission)
 
     def _start(self, program_id: str, submission: Submission) -> Program:
@@ -207,38 +206,38 @@ class Programs:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
             json.dump(spec, file)
         with open(os.path.join(directory, "out"), "wb") as out, open(os.path.join(directory, "err"), "wb") as err:
-            process = self._starter.start(Start(path, theirs, out, err, submission.directory or work, scratch))
+            process = self._starter.start(ProgramStart(path, theirs, out, err, submission.directory or work, scratch))
         theirs.close()
-        program = Program(program_id, submission, directory, process, Line(ours))
+        program = Program(program_id, submission, directory, process, Channel(ours))
         with self._lock:
             self._programs[program_id] = program
-            self._forget()
+            self._discard_ended()
         for target in (self._listen, self._await_end):
             threading.Thread(target=target, args=(program,), name=f"program-{program_id[:8]}", daemon=True).start()
         return program
 
     def plan(self, submission: Submission) -> dict[str, Any]:
-        """Return the plan of a program, which is not run; raises NotPlanned."""
+        """Return the plan of a program without running it; raises PlanError."""
         return plan_program(submission, self._settings, self.home)
 
-    def _forget(self) -> None:
+    def _discard_ended(self) -> None:
         ended = [p for p in self._programs.values() if p.exit_code is not None]
-        for program in ended[:-_KEPT]:
+        for program in ended[:-_MAX_ENDED]:
             del self._programs[program.id]
             shutil.rmtree(program.directory, ignore_errors=True)
 
     def _listen(self, program: Program) -> None:
-        """Do what a program's process asks for, until it has ended."""
-        for message in program.line:
-            self._TOLD[message["what"]](self, program, message)
+        """Handle the messages of a program's process until it ends."""
+        for message in program.channel:
+            self._HANDLERS[message["what"]](self, program, message)
         code = program.process.wait()
-        program.line.close()
+        program.channel.close()
         self._ended(program, code)
 
     def _await_end(self, program: Program) -> None:
-        """Hang up when a program's process has ended: processes that it has forked may hold its end of the line."""
+        """Close the channel when a program's process ends: forked children may hold its other end open."""
         program.process.wait()
-        program.line.hear_no_more()
+        program.channel.stop_receiving()
 
     def _job_started(self, program: Program, message: dict[str, Any]) -> None:
         with self._lock:
@@ -247,31 +246,31 @@ class Programs:
             program.first_job.set_result(message["job"])
 
     def _job_ended(self, program: Program, message: dict[str, Any]) -> None:
-        self._put_away(program, message["job"], self._archive(program, message["job"]))
+        self._retire(program, message["job"], self._archive(program, message["job"]))
 
     def _archive(self, program: Program, job_id: str) -> Archive | None:
         try:
             with open(program.archive_path(job_id), "rb") as file:
                 return Archive.from_bytes(job_id, file.read())
         except (OSError, ValueError) as e:
-            log.warning("What is known of job %s cannot be read: %s", job_id, e)
+            log.warning("The archive of job %s cannot be read: %s", job_id, e)
             return None
 
-    def _put_away(self, program: Program, job_id: str, archive: Archive | None) -> None:
+    def _retire(self, program: Program, job_id: str, archive: Archive | None) -> None:
         if archive is not None:
-            self._shelf.put(archive)
+            self._archives.put(archive)
         with self._lock:
             program.jobs[job_id] = True
             self._slots.give_back(job_id)
         self._grant()
 
-    def _slots_asked(self, program: Program, message: dict[str, Any]) -> None:
+    def _slots_requested(self, program: Program, message: dict[str, Any]) -> None:
         job_id, name, count = message["job"], message["name"], message["count"]
         with self._lock:
             program.jobs.setdefault(job_id, False)
-            why = self._slots.ask(job_id, name, count)
-        if why is not None:
-            program.line.send(job=job_id, refused=why)
+            reason = self._slots.ask(job_id, name, count)
+        if reason is not None:
+            program.channel.send(job=job_id, refused=reason)
             return
         self._grant()
         with self._lock:
@@ -284,10 +283,10 @@ class Programs:
 
     def _give_up(self, program: Program, job_id: str) -> None:
         with self._lock:
-            why = self._slots.give_up(job_id, self._slot_seconds)
-        if why is not None:
-            program.line.send(job=job_id, refused=why)
-            # Who stood behind it may fit.
+            reason = self._slots.give_up(job_id, self._slot_seconds)
+        if reason is not None:
+            program.channel.send(job=job_id, refused=reason)
+            # Later requests may fit now.
             self._grant()
 
     def _grant(self) -> None:
@@ -295,15 +294,15 @@ class Programs:
             granted = [(job, self._owner(job)) for job in self._slots.grant()]
         for job_id, program in granted:
             if program is not None:
-                program.line.send(job=job_id, granted=True)
+                program.channel.send(job=job_id, granted=True)
 
     def _owner(self, job_id: str) -> Program | None:
         return next((p for p in self._programs.values() if job_id in p.jobs), None)
 
-    _TOLD: dict[str, Callable[[Programs, Program, dict[str, Any]], None]] = {
+    _HANDLERS: dict[str, Callable[[Programs, Program, dict[str, Any]], None]] = {
         "started": _job_started,
         "ended": _job_ended,
-        "slots": _slots_asked,
+        "slots": _slots_requested,
     }
 
     def _ended(self, program: Program, code: int) -> None:
@@ -311,28 +310,28 @@ class Programs:
             program.exit_code = code
             left = [job_id for job_id, has_ended in program.jobs.items() if not has_ended]
         for job_id in left:
-            why = f"The process of the job's program {_manner(code)} before the job had ended."
-            log.warning("Job %s: %s", job_id, why)
+            reason = f"The process of the job's program {_manner(code)} before the job had ended."
+            log.warning("Job %s: %s", job_id, reason)
             archive = self._archive(program, job_id)
             if archive is not None:
-                archive = archive.broken_off(int(time.time() * 1000), why)
+                archive = archive.broken_off(int(time.time() * 1000), reason)
             try:
                 self._left_behind(job_id, archive)
             except (MillstreamError, OSError) as e:
                 log.warning("Job %s: %s", job_id, e)
-            self._put_away(program, job_id, archive)
-        if self._library is not None and not self._is_closing and code != SUSPENDED:
-            self._library.remove(program.id)
+            self._retire(program, job_id, archive)
+        if self._store is not None and not self._is_closing and code != SUSPENDED:
+            self._store.remove(program.id)
         shutil.rmtree(os.path.join(program.directory, _SCRATCH), ignore_errors=True)
         if not program.first_job.done():
-            program.first_job.set_exception(ProgramEnded(program.last_words()))
+            program.first_job.set_exception(ProgramEnded(program.failure_text()))
 
-    # --- the end
+    # --- shutdown
 
     def _cancel(self, programs: list[Program]) -> None:
-        """Cancel jobs that would be left to others when their programs' processes are told to end."""
+        """Cancel jobs that SIGTERM would only suspend."""
         for program in programs:
-            program.line.send(cancel=True)
+            program.channel.send(cancel=True)
         deadline = time.monotonic() + _END_SECONDS
         while any(not all(p.jobs.values()) for p in programs) and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -341,13 +340,13 @@ class Programs:
         """End all programs.
 
         Args:
-            cancel: whether their jobs are cancelled; else other job managers go on with them, where there are any.
+            cancel: whether to cancel their jobs; otherwise other job managers, if any, take them over.
         """
         self._is_closed.set()
         with self._lock:
             running = [p for p in self._programs.values() if p.exit_code is None]
             self._is_closing = not cancel
-        if cancel and self._library is not None:
+        if cancel and self._store is not None:
             self._cancel(running)
         for program in running:
             program.process.send_signal(signal.SIGTERM)
@@ -367,36 +366,32 @@ def _manner(code: int) -> str:
     return f"ended with code {code}"
 
 
-# More than this of a file is on disk for a moment only, and so much stays; so much is told at once.
-_MOST_BYTES, _KEPT_BYTES, _ANSWER = 32 << 20, 16 << 20, 1 << 20
+# Files above the first size are trimmed to the second; a response has at most the third.
+_MAX_BYTES, _RETAINED_BYTES, _RESPONSE_BYTES = 32 << 20, 16 << 20, 1 << 20
 _BLOCK = 1 << 16
-# The kernel's words for: let go of the disk, and leave the file as long as it is.
+# Flags of fallocate(2): free disk blocks without changing the file's size.
 _PUNCH_HOLE, _KEEP_SIZE = 0x02, 0x01
 
 
 def trim(path: str) -> None:
-    """Let go of the beginning of a file that has become too large. Who writes to it does not notice."""
+    """Free the disk space of the beginning of a file that is too large. Writers are not affected."""
     about = os.stat(path)
-    if sys.platform != "linux" or about.st_blocks * 512 <= _MOST_BYTES:
+    if sys.platform != "linux" or about.st_blocks * 512 <= _MAX_BYTES:
         return
     with open(path, "r+b") as file:
-        # Whole blocks: part of one would be zeros.
-        gone = ctypes.c_long((about.st_size - _KEPT_BYTES) // _BLOCK * _BLOCK)
-        ctypes.CDLL(None).fallocate(file.fileno(), _PUNCH_HOLE | _KEEP_SIZE, ctypes.c_long(0), gone)
+        # Whole blocks only: part of a block would read as zeros.
+        freed = ctypes.c_long((about.st_size - _RETAINED_BYTES) // _BLOCK * _BLOCK)
+        ctypes.CDLL(None).fallocate(file.fileno(), _PUNCH_HOLE | _KEEP_SIZE, ctypes.c_long(0), freed)
 
 
 def read_from(path: str, start: int) -> tuple[bytes, int]:
-    """Return what was printed from some byte on, as much as is told at once, and where that ends.
-
-    What was let go of is left out.
-    """
+    """Return a block of a file from an offset on, and the offset of its end; skip what was trimmed."""
     with open(path, "rb") as file:
-        # The first byte that is still there.
         try:
-            kept = os.lseek(file.fileno(), start, os.SEEK_DATA)
+            first = os.lseek(file.fileno(), start, os.SEEK_DATA)
         except OSError:
-            # There is nothing behind it.
+            # There is no data after the offset.
             return b"", start
-        file.seek(kept)
-        found = file.read(_ANSWER)
-    return found, kept + len(found)
+        file.seek(first)
+        block = file.read(_RESPONSE_BYTES)
+    return block, first + len(block)

@@ -17,25 +17,25 @@ from starlette.routing import Route
 from millstream.checkpoint.restore_location import CLAIM_MODE, IGNORE_UNCLAIMED, PATH
 from millstream.common.pipeline_options import PARALLELISM
 from millstream.service.app import assembled
-from millstream.service.cluster_api import ClusterApi, Household
-from millstream.service.history import Shelf
+from millstream.service.cluster_api import ClusterApi, ClusterInfo
+from millstream.service.history import ArchiveStore
 from millstream.service.http import RequestError, answer, body_of, has_token, id_parameter, read_body
 from millstream.service.logs import RecentLines
 from millstream.service.remote_jobs_api import RemoteJobsApi
 from millstream.service.session.jobs import SessionJobs, SessionWorkers
-from millstream.service.session.program_starter import NotPlanned
+from millstream.service.session.program_starter import PlanError
 from millstream.service.session.program_store import Upload, Uploads
 from millstream.service.session.programs import STREAMS, Program, ProgramEnded, Programs
 from millstream.service.session.submission import Submission
 
-# The header that says from which byte on there is more.
+# The header with the offset at which output continues.
 NEXT = "X-Next"
 # How long a program may take to start its first job.
-_PATIENCE = 300.0
+_FIRST_JOB_SECONDS = 300.0
 
 
 class SessionApi:
-    """Answers for /jars, /programs and /cluster."""
+    """Handles requests under /jars, /programs and /cluster."""
 
     def __init__(
         self,
@@ -46,20 +46,20 @@ class SessionApi:
         end: Callable[[], None],
         submits: bool,
     ) -> None:
-        """Take what programs are run by.
+        """Serve submissions.
 
         Args:
-            programs: run them.
-            uploads: keep them.
-            token: what must be shown by who submits or ends something.
-            max_upload: how many bytes an upload may have.
+            programs: runs programs.
+            uploads: the uploaded programs.
+            token: the token for submissions and for ending the cluster.
+            max_upload: maximum bytes of an upload.
             end: ends the cluster.
             submits: whether programs may be submitted.
         """
         self._programs = programs
         self._uploads = uploads
         self._token = token
-        self._most_uploaded = max_upload
+        self._max_upload = max_upload
         self._end = end
         self._submits = submits
 
@@ -84,20 +84,20 @@ class SessionApi:
             ),
         ]
 
-    def _allowed(self, who: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-        """Let only those in who may have code run here: everybody on this machine could call, and every web page."""
+    def _allowed(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        """Require the token: any user of this machine, and any web page, could send requests that run code."""
 
-        async def answered(request: Request) -> Response:
+        async def checked(request: Request) -> Response:
             if not has_token(request.headers.get("authorization", ""), self._token):
                 raise RequestError(
                     401,
-                    "Whoever submits a program has it run as the user of this cluster: show the cluster's token "
-                    "(Authorization: Bearer <token>). It is millstream.rest.token, or else the one that the command "
-                    "line of the user who started the cluster finds by itself.",
+                    "A submitted program runs as the user of this cluster: send the cluster's token (Authorization: "
+                    "Bearer <token>). It is millstream.rest.token, or else the one that the command line of the user "
+                    "who started the cluster finds by itself.",
                 )
-            return await who(request)
+            return await handler(request)
 
-        return answered
+        return checked
 
     # --- programs of this machine
 
@@ -126,7 +126,7 @@ class SessionApi:
     async def output(self, request: Request) -> Response:
         stream, start = request.path_params["stream"], request.query_params.get("from", "0")
         if stream not in STREAMS or not start.isdecimal() or len(start) > 18:
-            raise RequestError(404, "What a program printed is at output/out and output/err, from some byte on.")
+            raise RequestError(404, "A program's output is at output/out and output/err, with ?from=<offset>.")
         text, end = self._program(request).output(stream, int(start))
         return Response(text, media_type="application/octet-stream", headers={NEXT: str(end)})
 
@@ -140,32 +140,33 @@ class SessionApi:
         return answer({"address": str(request.base_url).rstrip("/"), "files": files})
 
     async def upload(self, request: Request) -> Response:
-        body = await read_body(request, self._most_uploaded)
-        taken = self._uploads.take(request.headers.get("content-type", ""), body)
-        return answer({"filename": taken.path, "status": "success"})
+        body = await read_body(request, self._max_upload)
+        upload = self._uploads.take(request.headers.get("content-type", ""), body)
+        return answer({"filename": upload.path, "status": "success"})
 
     async def delete(self, request: Request) -> Response:
         self._uploads.delete(request.path_params["jarid"])
         return answer({})
 
     async def run(self, request: Request) -> Response:
-        found = self._uploads.find(request.path_params["jarid"])
-        asked = {**dict(request.query_params), **await body_of(request)}
-        program = self._programs.submit(_submission(found, asked))
+        upload = self._uploads.find(request.path_params["jarid"])
+        parameters = {**dict(request.query_params), **await body_of(request)}
+        program = self._programs.submit(_submission(upload, parameters))
         try:
-            job_id = await asyncio.wait_for(asyncio.wrap_future(program.first_job), _PATIENCE)
+            job_id = await asyncio.wait_for(asyncio.wrap_future(program.first_job), _FIRST_JOB_SECONDS)
         except ProgramEnded as e:
             raise RequestError(400, str(e)) from None
         except TimeoutError:
-            raise RequestError(504, f"The program has started no job within {_PATIENCE:g} s; it still runs.") from None
+            reason = f"The program has started no job within {_FIRST_JOB_SECONDS:g} s; it is still running."
+            raise RequestError(504, reason) from None
         return answer({"jobid": job_id})
 
     async def plan(self, request: Request) -> Response:
-        found = self._uploads.find(request.path_params["jarid"])
-        asked = {**dict(request.query_params), **await body_of(request)}
+        upload = self._uploads.find(request.path_params["jarid"])
+        parameters = {**dict(request.query_params), **await body_of(request)}
         try:
-            return answer({"plan": await asyncio.to_thread(self._programs.plan, _submission(found, asked))})
-        except NotPlanned as e:
+            return answer({"plan": await asyncio.to_thread(self._programs.plan, _submission(upload, parameters))})
+        except PlanError as e:
             raise RequestError(400, str(e)) from None
 
     async def end(self, _: Request) -> Response:
@@ -180,25 +181,25 @@ def _words(text: str) -> list[str]:
         raise RequestError(400, f"The arguments of the program cannot be read: {e}.") from None
 
 
-def _submission(upload: Upload, asked: dict[str, Any]) -> Submission:
-    """Return what is to be run, from the names of Flink's /jars/:jarid/run."""
-    arguments = asked.get("programArgsList") or asked.get("programArg")
+def _submission(upload: Upload, parameters: dict[str, Any]) -> Submission:
+    """Return the submission for the parameters of Flink's /jars/:jarid/run."""
+    arguments = parameters.get("programArgsList") or parameters.get("programArg")
     if isinstance(arguments, str):
         arguments = arguments.split(",")
     if arguments is None:
-        arguments = _words(str(asked.get("programArgs") or asked.get("program-args") or ""))
-    settings = asked.get("flinkConfiguration") or {}
-    if asked.get("parallelism") is not None:
-        settings = {**settings, PARALLELISM.key: str(asked["parallelism"])}
+        arguments = _words(str(parameters.get("programArgs") or parameters.get("program-args") or ""))
+    settings = parameters.get("flinkConfiguration") or {}
+    if parameters.get("parallelism") is not None:
+        settings = {**settings, PARALLELISM.key: str(parameters["parallelism"])}
     last_word = {
-        PATH.key: asked.get("savepointPath"),
-        IGNORE_UNCLAIMED.key: asked.get("allowNonRestoredState"),
-        CLAIM_MODE.key: asked.get("claimMode"),
+        PATH.key: parameters.get("savepointPath"),
+        IGNORE_UNCLAIMED.key: parameters.get("allowNonRestoredState"),
+        CLAIM_MODE.key: parameters.get("claimMode"),
     }
     return Submission.read(
         {
             "path": upload.path,
-            "module": asked.get("entry-class") or asked.get("entryClass"),
+            "module": parameters.get("entry-class") or parameters.get("entryClass"),
             "arguments": arguments,
             "settings": settings,
             "last_word": {
@@ -210,21 +211,21 @@ def _submission(upload: Upload, asked: dict[str, Any]) -> Submission:
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """What a cluster's interface is about.
+    """Everything that a cluster's REST API serves.
 
     Attributes:
         settings: its configuration.
-        token: what all clients must show; None for nothing.
-        submit_token: what who submits a program, or changes a job, must show.
-        refresh_ms: how often pages ask again.
+        token: the token for all requests; None for no authentication.
+        submit_token: the token for submissions and changes of jobs.
+        refresh_ms: how often pages refresh.
         submits: whether programs may be submitted.
-        max_upload: how many bytes an upload may have.
-        cache_seconds: for how long an answer is also given to others who ask for the same.
-        end: ends it.
+        max_upload: maximum bytes of an upload.
+        cache_seconds: how long responses are cached.
+        end: ends the cluster.
     """
 
     programs: Programs
-    shelf: Shelf
+    archives: ArchiveStore
     uploads: Uploads
     settings: dict[str, str]
     token: str | None
@@ -238,9 +239,9 @@ class Cluster:
 
 
 def cluster_app(cluster: Cluster) -> Starlette:
-    """Return the application."""
-    jobs = SessionJobs(cluster.programs, cluster.shelf)
-    home = Household(
+    """Return the application of a cluster."""
+    jobs = SessionJobs(cluster.programs, cluster.archives)
+    home = ClusterInfo(
         settings=cluster.settings,
         refresh_ms=cluster.refresh_ms,
         log=cluster.log,

@@ -1,12 +1,12 @@
-"""Who has how many slots of a cluster. Pure.
+"""Assigns the slots of a cluster to jobs. Pure.
 
-asks --> has them --> has more, or fewer, when it asks again --> gives them back
-  |         ^
-  v         |  in the order in which they asked
- waits -----'
+request --> granted --> changed by another request --> released
+  |            ^
+  v            |  in request order
+waiting -------'
   |
   v
-refused: there are not so many at all, or it has waited too long
+refused: the cluster has fewer slots, or the timeout has passed
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class SlotPool:
         return list(self._waiting)
 
     def ask(self, job: str, name: str, count: int) -> str | None:
-        """Let a job ask for slots, as many as it shall have in all.
+        """Request the total number of slots of a job.
 
         Returns:
-            Why it cannot have them ever; else None, and `grant` says when it has them.
+            Why the request can never be granted; else None, and `grant` returns the job later.
 
         Example:
             >>> pool = SlotPool(4)
@@ -65,12 +65,12 @@ class SlotPool:
         return None
 
     def grant(self) -> list[str]:
-        """Give slots to jobs that wait, in the order in which they asked; return those that have got them."""
+        """Grant requests in order; return the jobs that now have their slots."""
         granted = []
         while self._waiting:
             first = self._waiting[0]
             if first.count > self.free + self._held.get(first.job, 0):
-                # Nobody overtakes: a job that needs many would wait for ever.
+                # No overtaking: a large request would starve.
                 break
             self._held[first.job] = first.count
             granted.append(first.job)
@@ -78,18 +78,18 @@ class SlotPool:
         return granted
 
     def give_up(self, job: str, seconds: float) -> str | None:
-        """Let a job that has waited too long wait no more; return what to tell it, None if it does not wait."""
-        found = next((w for w in self._waiting if w.job == job), None)
-        if found is None:
+        """Withdraw a request after its timeout; return the error, None if the job is not waiting."""
+        request = next((w for w in self._waiting if w.job == job), None)
+        if request is None:
             return None
-        self._waiting.remove(found)
+        self._waiting.remove(request)
         return (
-            f"Job '{found.name}' needs {found.count} slots, and {self.free} of {self.total} are free; it has waited "
+            f"Job '{request.name}' needs {request.count} slots, but {self.free} of {self.total} are free after "
             f"{seconds:g} s (slot.request.timeout). Cancel another job, run this one with a smaller parallelism (-p), "
             "or start the cluster with a larger taskmanager.numberOfTaskSlots."
         )
 
     def give_back(self, job: str) -> None:
-        """Take back what a job has, and what it waits for."""
+        """Release a job's slots and withdraw its request."""
         self._held.pop(job, None)
         self._waiting = [w for w in self._waiting if w.job != job]

@@ -1,4 +1,4 @@
-"""What is submitted to a cluster: a program, and how it is to be run."""
+"""Submissions: a program and how to run it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _TEXTS, _LISTS, _MAPS = ("path", "directory", "module"), ("arguments",), ("setti
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """A program that is to be run.
+    """A program to run.
 
     Attributes:
-        path: the program, a .py file or a .zip; on the cluster's machine.
+        path: the program, a .py file or a .zip, on the cluster's machine.
         module: the module of the .zip to run; None for its __main__.py.
-        arguments: what it finds in sys.argv.
-        directory: where it is run; None for a directory of its own.
-        settings: settings that the program can change.
-        last_word: settings that count whatever the program sets.
+        arguments: its arguments, for sys.argv.
+        directory: its working directory; None for a new one.
+        settings: options that the program can override.
+        last_word: options that override the program's.
         pyflink: whether `import pyflink` means millstream.
     """
 
@@ -38,7 +38,7 @@ class Submission:
 
     @staticmethod
     def read(body: dict[str, Any]) -> Submission:
-        """Read what a client sends."""
+        """Parse a client's request."""
         checks: dict[str, Callable[[Any], bool]] = {
             **dict.fromkeys(_TEXTS, _is_text),
             **dict.fromkeys(_LISTS, _is_list),
