@@ -437,8 +437,8 @@ def test_cluster_rejects_submit_and_shutdown_without_token(cluster: Target) -> N
 
 
 def test_program_output_is_limited_on_disk(tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(programs, "_MOST_BYTES", 1 << 20)
-    monkeypatch.setattr(programs, "_KEPT_BYTES", 1 << 19)
+    monkeypatch.setattr(programs, "_MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(programs, "_RETAINED_BYTES", 1 << 19)
     path = tmp_path / "out"
     with open(path, "wb") as file:
         for number in range(400_000):
