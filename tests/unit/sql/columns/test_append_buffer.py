@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from millstream.sql.columns import append_buffer
 from millstream.sql.columns.append_buffer import GrowingColumn
-from millstream.state.changelog import MIN_FILE, MAX_CHAIN, Chain, FileRef
+from millstream.state.changelog import MAX_CHAIN, MIN_FILE, Chain, FileRef
 
 _VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int64(): st.integers(-(2**63), 2**63 - 1),
