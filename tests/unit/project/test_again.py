@@ -32,7 +32,7 @@ def outcome(folder: Path, *tests: str) -> tuple[int, str]:
 def test_again_reports_a_test_that_passes_on_rerun(tmp_path: Path) -> None:
     code, said = outcome(tmp_path, ONCE.format(1), "def test_good():\n    pass")
     assert code == 0
-    assert said.rstrip().endswith("UNSTABLE test_sample.py::test_1: failed beside others, passed by itself")
+    assert said.rstrip().endswith("UNSTABLE test_sample.py::test_1: failed, then passed on retry")
 
 
 def test_again_fails_when_a_test_fails_twice(tmp_path: Path) -> None:
