@@ -29,7 +29,7 @@ def session() -> Session:
 # --- types
 
 
-def test_types_are_flinks_for_7500_expressions(session: Session) -> None:
+def test_binder_types_match_7500_recorded_expressions(session: Session) -> None:
     """Types that Flink gives to expressions over values of all kinds of types (tests/sql/flink/Ask.java)."""
     differ = []
     with gzip.open(RECORDED, "rt") as lines:
@@ -87,11 +87,11 @@ def test_types_are_flinks_for_7500_expressions(session: Session) -> None:
           "EXPR$3 BINARY(2) NOT NULL", "EXPR$4 DOUBLE NOT NULL", "EXPR$5 CHAR(2) NOT NULL"]),
     ],
 )  # fmt: skip
-def test_columns(session: Session, query: str, columns: list[str]) -> None:
+def test_binder_column_names_and_types(session: Session, query: str, columns: list[str]) -> None:
     assert session.columns(query) == columns
 
 
-def test_time_attributes_stay_until_something_is_computed(session: Session) -> None:
+def test_binder_keeps_time_attributes_until_computed(session: Session) -> None:
     assert session.columns("SELECT ts, p, ts + INTERVAL '1' SECOND AS x, CAST(ts AS TIMESTAMP(3)) AS y FROM t") == [
         "ts TIMESTAMP(3) *ROWTIME*",
         "p TIMESTAMP_LTZ(3) NOT NULL *PROCTIME*",
@@ -108,7 +108,7 @@ def test_time_attributes_stay_until_something_is_computed(session: Session) -> N
     ]
 
 
-def test_processing_time_is_read_off_the_clock_where_it_is_used(session: Session) -> None:
+def test_binder_materializes_proctime_where_used(session: Session) -> None:
     node = session.bound("SELECT CAST(p AS STRING) FROM t")
     assert isinstance(node, n.Project)
     (cast,) = node.expressions
@@ -119,7 +119,7 @@ def test_processing_time_is_read_off_the_clock_where_it_is_used(session: Session
 # --- shapes
 
 
-def test_aggregates_are_over_columns(session: Session) -> None:
+def test_binder_aggregates_are_over_columns(session: Session) -> None:
     node = session.bound("SELECT a + 1, SUM(b * 2) AS s FROM t GROUP BY a + 1 HAVING COUNT(*) > 1")
     assert isinstance(node, n.Project)
     condition = node.input
@@ -132,7 +132,7 @@ def test_aggregates_are_over_columns(session: Session) -> None:
     assert aggregate.input.fields.names == ["$f0", "$f1"]
 
 
-def test_grouping_sets_expand_rows(session: Session) -> None:
+def test_binder_grouping_sets_expand_rows(session: Session) -> None:
     node = session.bound("SELECT a, c, GROUPING(a), COUNT(*) FROM t GROUP BY CUBE (a, c)")
     assert isinstance(node, n.Project)
     aggregate = node.input
@@ -149,7 +149,7 @@ def test_grouping_sets_expand_rows(session: Session) -> None:
     assert session.columns("SELECT k FROM u GROUP BY GROUPING SETS ((k), ())") == ["k INT"]
 
 
-def test_rollup_and_several_elements_multiply(session: Session) -> None:
+def test_binder_rollup_multiplies_grouping_elements(session: Session) -> None:
     node = session.bound("SELECT COUNT(*) FROM t GROUP BY a, ROLLUP (b, c)")
     (expand,) = [x for x in _nodes(node) if isinstance(x, n.Expand)]
     assert [row[-1] for row in expand.sets] == [Constant(DataTypes.BIGINT(False), i) for i in (0, 1, 3)]
@@ -177,12 +177,12 @@ def _nodes(node: n.Node) -> Any:
         "TABLE(HOP((SELECT * FROM t), DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '5' MINUTE))",
     ],
 )
-def test_window_functions_in_all_spellings(session: Session, call: str) -> None:
+def test_binder_window_functions_in_all_spellings(session: Session, call: str) -> None:
     (window,) = [x for x in _nodes(session.bound(f"SELECT * FROM {call}")) if isinstance(x, n.WindowTable)]
     assert window.window == n.WindowSpec(n.WindowKind.HOP, 3, True, 300_000, 60_000)
 
 
-def test_group_windows_have_properties(session: Session) -> None:
+def test_binder_group_window_properties(session: Session) -> None:
     node = session.bound(
         "SELECT a, TUMBLE_START(ts, INTERVAL '1' HOUR), TUMBLE_ROWTIME(ts, INTERVAL '1' HOUR) AS r, SUM(b) "
         "FROM t GROUP BY a, TUMBLE(ts, INTERVAL '1' HOUR)"
@@ -199,13 +199,13 @@ def test_group_windows_have_properties(session: Session) -> None:
     assert (aggregate.window.size, aggregate.window.step, aggregate.window.is_event_time) == (3000, 1000, False)
 
 
-def test_session_windows_are_partitioned(session: Session) -> None:
+def test_binder_session_windows_are_partitioned(session: Session) -> None:
     node = session.bound("SELECT * FROM TABLE(SESSION(TABLE t PARTITION BY a, DESCRIPTOR(ts), INTERVAL '5' MINUTE))")
     assert isinstance(node, n.WindowTable)
     assert node.window.partition == (0,)
 
 
-def test_over_with_a_named_window_and_bounds(session: Session) -> None:
+def test_binder_over_with_named_windows_and_bounds(session: Session) -> None:
     node = session.bound(
         "SELECT SUM(b) OVER w, COUNT(*) OVER w, MAX(b) OVER (w2 RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND "
         "CURRENT ROW) "
@@ -222,19 +222,19 @@ def test_over_with_a_named_window_and_bounds(session: Session) -> None:
         ("ON u.k = w.k", ["k", "v", "uts", "k0", "n"]),
     ],
 )
-def test_joins_using_columns_show_them_once(session: Session, using: str, names: list[str]) -> None:
+def test_binder_join_using_shows_columns_once(session: Session, using: str, names: list[str]) -> None:
     query = f"SELECT * FROM u JOIN (SELECT k, n FROM ups) w {using}"
     assert session.bound(query).fields.names == names
 
 
-def test_natural_and_full_joins_take_the_side_that_is_there(session: Session) -> None:
+def test_binder_natural_and_full_joins_coalesce_columns(session: Session) -> None:
     assert session.bound("SELECT * FROM u NATURAL JOIN ups").fields.names == ["k", "v", "uts", "n"]
     node = session.bound("SELECT k FROM u FULL JOIN ups USING (k)")
     coalesced = [e for x in _nodes(node) if isinstance(x, n.Project) for e in x.expressions if isinstance(e, Call)]
     assert [e.function for e in coalesced] == ["COALESCE"]
 
 
-def test_functions_of_users(session: Session) -> None:
+def test_binder_resolves_user_functions(session: Session) -> None:
     session.catalogs.create_system_function(
         "twice", Scalar("twice", DataTypes.BIGINT(), input_types=[DataTypes.BIGINT()])
     )
@@ -256,7 +256,7 @@ def test_functions_of_users(session: Session) -> None:
         session.bound("SELECT twice(a, a) FROM t")
 
 
-def test_order_by_names_places_and_columns_that_are_not_selected(session: Session) -> None:
+def test_binder_order_by_names_positions_and_unselected_columns(session: Session) -> None:
     assert _order("SELECT a AS x, b FROM t ORDER BY x DESC, 2", session) == [(0, True, False), (1, False, True)]
     assert _order("SELECT a FROM t ORDER BY b NULLS LAST LIMIT 3", session) == [(1, False, False)]
     assert session.bound("SELECT a FROM t ORDER BY b LIMIT 3").fields.names == ["a"]
@@ -268,7 +268,7 @@ def _order(query: str, session: Session) -> Any:
     return list(sort.order)
 
 
-def test_limits(session: Session) -> None:
+def test_binder_limit_offset_and_fetch(session: Session) -> None:
     (sort,) = [x for x in _nodes(session.bound("SELECT a FROM t LIMIT 5 OFFSET 2")) if isinstance(x, n.Sort)]
     assert (sort.offset, sort.limit) == (2, 5)
     fetch = session.bound("SELECT a FROM t OFFSET 1 ROWS FETCH NEXT 4 ROWS ONLY")
@@ -279,7 +279,7 @@ def test_limits(session: Session) -> None:
 # --- INSERT
 
 
-def test_insert_casts_fills_and_reorders(session: Session) -> None:
+def test_binder_insert_casts_fills_and_reorders(session: Session) -> None:
     sink = session.bound("INSERT INTO printed (b, a) SELECT a, k FROM t JOIN u ON t.a = u.k")
     assert isinstance(sink, n.Sink)
     assert isinstance(sink.input, n.Project)
@@ -293,7 +293,7 @@ def test_insert_casts_fills_and_reorders(session: Session) -> None:
     assert isinstance(session.bound("INSERT INTO printed /*+ OPTIONS('x'='y') */ SELECT a, b FROM t"), n.Sink)
 
 
-def test_insert_into_a_partition(session: Session) -> None:
+def test_binder_insert_into_a_partition(session: Session) -> None:
     session.run(
         "CREATE TABLE IF NOT EXISTS parts (a INT, d STRING, h INT) PARTITIONED BY (d, h) WITH ('connector' = 'none')"
     )
@@ -309,7 +309,7 @@ def test_insert_into_a_partition(session: Session) -> None:
         session.bound("INSERT INTO parts PARTITION (zz = 1) SELECT a FROM t")
 
 
-def test_a_mismatch_shows_both_schemas(session: Session) -> None:
+def test_binder_insert_mismatch_shows_both_schemas(session: Session) -> None:
     with pytest.raises(ValidationException) as e:
         session.bound("INSERT INTO printed SELECT c, b FROM t")
     assert str(e.value) == (
@@ -382,7 +382,7 @@ def test_a_mismatch_shows_both_schemas(session: Session) -> None:
          "Pattern variable 'B' has no occurrence in the pattern", 17),
     ],
 )  # fmt: skip
-def test_errors_say_what_and_where(session: Session, query: str, words: str, column: int) -> None:
+def test_binder_errors_show_cause_and_position(session: Session, query: str, words: str, column: int) -> None:
     with pytest.raises(ValidationException) as e:
         session.bound(query)
     said = str(e.value)
@@ -392,7 +392,7 @@ def test_errors_say_what_and_where(session: Session, query: str, words: str, col
     assert said.splitlines()[-1] == "    " + " " * (column - 1) + "^"
 
 
-def test_errors_in_a_view_show_the_views_text(session: Session) -> None:
+def test_binder_errors_in_a_view_show_the_view_text(session: Session) -> None:
     session.run("CREATE VIEW broken AS SELECT a FROM files")
     session.run("ALTER TABLE files RENAME a TO z")
     try:
@@ -414,7 +414,7 @@ def _item(text: str, alias: str | None = None) -> syntax.SelectItem:
     return syntax.SelectItem(statement.query.items[0].value, alias)
 
 
-def test_steps_of_the_table_api_are_the_same_binder(session: Session) -> None:
+def test_binder_builds_table_api_relations(session: Session) -> None:
     binder = session.binder
     node = session.bound("SELECT a, b, c FROM t")
     grouped = binder.aggregate(node, [_item("a").value], [_item("a"), _item("SUM(b)", "s")])

@@ -32,7 +32,7 @@ _VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
 
 @given(data=st.data())
 @pytest.mark.parametrize("kind", _VALUES, ids=str)
-def test_a_column_has_what_was_added(kind: pa.DataType, data: st.DataObject) -> None:
+def test_growing_column_contains_what_was_added(kind: pa.DataType, data: st.DataObject) -> None:
     column, added, shown = GrowingColumn(kind), [], []
     for _ in range(data.draw(st.integers(0, 6), label="batches")):
         values = data.draw(st.lists(st.none() | _VALUES[kind], max_size=20), label="values")
@@ -49,7 +49,7 @@ def test_a_column_has_what_was_added(kind: pa.DataType, data: st.DataObject) -> 
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.string(), pa.list_(pa.int64())], ids=str)
-def test_a_column_has_parts_no_larger_than_arrow_can_have(kind: pa.DataType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_growing_column_chunks_stay_below_the_arrow_limit(kind: pa.DataType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(append_buffer, "_LARGEST", 100)
     monkeypatch.setattr(append_buffer, "_SMALL", 1)
     values = [None if i % 7 == 3 else [i] if pa.types.is_list(kind) else i for i in range(300)]
@@ -62,7 +62,7 @@ def test_a_column_has_parts_no_larger_than_arrow_can_have(kind: pa.DataType, mon
     assert column.take(rows).cast(pa.array(values).type).to_pylist() == [values[row] for row in rows]
 
 
-def test_what_was_taken_stays_when_a_column_has_other_values() -> None:
+def test_growing_column_ranges_are_immutable() -> None:
     column = GrowingColumn(pa.int64())
     column.extend(pa.array([1, 2, 3]))
     before = column.range(0, 3)
@@ -75,7 +75,7 @@ def _chain(*sizes: int) -> Chain:
     return Chain([FileRef(f"{i}", size, i == 0) for i, size in enumerate(sizes)])
 
 
-def test_rows_that_only_come_are_not_written_again() -> None:
+def test_changelog_rebase_skips_append_only_rows() -> None:
     mb = 1 << 20
     changing = _chain(mb, mb, mb, mb)
     assert changing.wants_rebase(), "nobody knows how large the state is"
@@ -84,14 +84,14 @@ def test_rows_that_only_come_are_not_written_again() -> None:
     assert not _chain(mb, mb, mb).wants_rebase(live=mb), "it is not worth it yet"
 
 
-def test_a_chain_is_as_long_as_the_state_is_large() -> None:
+def test_changelog_chain_length_follows_the_state_size() -> None:
     assert _chain(*[1] * MAX_CHAIN).wants_rebase()
     assert not _chain(*[1] * MAX_CHAIN).wants_rebase(live=(MAX_CHAIN + 1) * MIN_FILE)
     assert _chain(*[1] * (MAX_CHAIN + 1)).wants_rebase(live=(MAX_CHAIN + 1) * MIN_FILE)
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.string(), pa.bool_(), pa.list_(pa.int64())], ids=str)
-def test_growing_column_gives_as_many_nulls_as_asked_after_empty_values(kind: pa.DataType) -> None:
+def test_growing_column_returns_the_requested_nulls_after_empty_values(kind: pa.DataType) -> None:
     column = GrowingColumn(kind)
     for _ in range(3):
         column.extend(pa.nulls(0, kind))

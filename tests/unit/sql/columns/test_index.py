@@ -21,7 +21,7 @@ _TEXTS = st.lists(st.one_of(st.none(), st.text(max_size=40)), max_size=30)
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_keys_are_found_where_they_were_added(seed: int) -> None:
+def test_key_index_finds_added_keys(seed: int) -> None:
     r = Random(seed)
     kinds = r.choice([[pa.string()], [pa.string(), pa.int32()], [pa.float32(), pa.string(), pa.timestamp("ms")]])
     zeros = [0] * (len(kinds) - 1)
@@ -60,13 +60,13 @@ def test_keys_are_found_where_they_were_added(seed: int) -> None:
 
 
 @given(_TEXTS, st.integers(0, 3))
-def test_hashes_of_texts_are_those_of_data_streams(values: list[Any], skipped: int) -> None:
+def test_key_hashes_of_strings_match_datastream(values: list[Any], skipped: int) -> None:
     column = pa.array([*["xy"] * skipped, *values], pa.string()).slice(skipped)
     assert hashes([column], len(values)).tolist() == [stable_hash(v) for v in values]
 
 
 @given(st.lists(st.integers(0, 9), max_size=40))
-def test_first_rows(slots: list[int]) -> None:
+def test_first_rows_returns_first_occurrences(slots: list[int]) -> None:
     expected = [i for i, slot in enumerate(slots) if slot not in slots[:i]]
     assert first_rows(np.array(slots, np.int64), np.empty(10, np.int64)).tolist() == expected
 
@@ -83,5 +83,5 @@ def test_first_rows(slots: list[int]) -> None:
         ([None, None], pa.int64()),
     ],
 )
-def test_constants_are_the_same_columns(values: list[Any], kind: pa.DataType) -> None:
+def test_constants_equal_converted_columns(values: list[Any], kind: pa.DataType) -> None:
     assert constants(values, kind).equals(from_python(values, kind))

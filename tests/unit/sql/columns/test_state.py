@@ -88,7 +88,7 @@ def _changes(count: int) -> list[Change]:
     return [("+I", *row[1:]) if row[0] == "kept" else row for row in rows]
 
 
-def test_parallelism_does_not_change_what_is_left() -> None:
+def test_column_state_result_is_independent_of_parallelism() -> None:
     source, query = _query()
     batches = [batch_of(part, kinds_of(_INPUT)) for part in _cut(_changes(400), 37)]
     one = final(run(query, [(source, batches)]))
@@ -103,7 +103,7 @@ def _cut(rows: list[Change], size: int) -> list[list[Change]]:
 
 @pytest.mark.parametrize("savepoint", [True, False])
 @pytest.mark.parametrize("after", [1, 2, 3])
-def test_state_goes_on_at_another_parallelism(after: int, savepoint: bool, tmp_path: Path) -> None:
+def test_column_state_restores_at_another_parallelism(after: int, savepoint: bool, tmp_path: Path) -> None:
     source, query = _query()
     rows = _changes(600)
     batches = [batch_of(part, kinds_of(_INPUT)) for part in _cut(rows, 50)]
@@ -123,7 +123,7 @@ def test_state_goes_on_at_another_parallelism(after: int, savepoint: bool, tmp_p
     assert sum(len(change) for _, content in job.state_rows("groups") for change in content) == len(expected)
 
 
-def test_key_groups_of_columns_are_those_of_values() -> None:
+def test_column_key_groups_match_values() -> None:
     from millstream.sql.columns.keys import hashes
     from millstream.state.key_groups import key_group
     from millstream.state.vector_key_groups import groups_of
@@ -138,7 +138,7 @@ def test_key_groups_of_columns_are_those_of_values() -> None:
 
 
 @hypothesis.given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 8)), min_size=1, max_size=6), st.booleans())
-def test_files_of_columns_are_streams_of_arrow(cuts: list[tuple[int, int]], compressed: bool) -> None:
+def test_column_state_files_are_arrow_streams(cuts: list[tuple[int, int]], compressed: bool) -> None:
     """Rows that follow each other are written from where they are; what is removed comes before what is set."""
     texts = pa.array([None if i % 7 == 0 else "x" * i for i in range(40)])
     whole = pa.record_batch([pa.array(np.arange(40, dtype=np.uint32)), texts], ["hash", "k0"])
@@ -158,7 +158,7 @@ def test_files_of_columns_are_streams_of_arrow(cuts: list[tuple[int, int]], comp
         list(changelog.decode("file", bytes(broken)).sections())
 
 
-def test_savepoints_have_columns_by_key_group(tmp_path: Path) -> None:
+def test_column_state_savepoint_is_split_by_key_group(tmp_path: Path) -> None:
     source, query = _query()
     batches = [batch_of(part, kinds_of(_INPUT)) for part in _cut(_changes(600), 50)]
     job = LocalJob(collecting(query, [(source, batches)], 2)[0], epoch_sizes=lambda: 1)
@@ -176,7 +176,7 @@ def test_savepoints_have_columns_by_key_group(tmp_path: Path) -> None:
     assert len(seen) > 20
 
 
-def test_state_of_another_query_is_refused() -> None:
+def test_column_state_of_another_query_is_rejected() -> None:
     kinds = kinds_of(_INPUT)
     before = Bare(GroupAggregateOperator([0], [AggregateCall("SUM", (2,), _BIGINT)], kinds))
     before.take(batch_of([("+I", "a", 1, 1)], kinds))
@@ -198,7 +198,7 @@ _objects = st.one_of(
 
 @hypothesis.given(_objects, _objects, st.integers(0, 3))
 @hypothesis.settings(max_examples=60, deadline=None)
-def test_objects_are_read_as_they_were_written(first: list[Any], second: list[Any], start: int) -> None:
+def test_object_column_round_trips(first: list[Any], second: list[Any], start: int) -> None:
     kept = StateColumn("a0", object)
     parts = []
     for values in (first, second):
@@ -211,7 +211,7 @@ def test_objects_are_read_as_they_were_written(first: list[Any], second: list[An
         assert found == wanted and list(map(type, found)) == list(map(type, wanted))
 
 
-def test_ints_that_were_pickled_are_read() -> None:
+def test_object_column_reads_pickled_ints() -> None:
     """As versions before have written them."""
     column = pa.array([pickle.dumps(n, 5) for n in (0, -1, 2**31, 2**70)], pa.binary())
     assert read(StateColumn("a0", object), column).tolist() == [0, -1, 2**31, 2**70]
@@ -245,7 +245,7 @@ def _slow_program(batches: list[Batch], parallelism: int) -> tuple[StreamExecuti
 
 
 @pytest.mark.parametrize("after", [1, 3])
-def test_batches_that_wait_are_parted_for_another_parallelism(after: int) -> None:
+def test_pending_batches_are_split_on_rescaling(after: int) -> None:
     _CLOCK.set(0)
     rows = _changes(300)
     batches = [batch_of(part, kinds_of(_INPUT)) for part in _cut(rows, 20)]

@@ -37,12 +37,12 @@ def t_env() -> StreamTableEnvironment:
         ("ROUND(z)", "10 -10 0 100 0"),
     ],
 )
-def test_decimal_expressions_have_flinks_digits(t_env: StreamTableEnvironment, expression: str, expected: str) -> None:
+def test_decimal_expressions_match_flink(t_env: StreamTableEnvironment, expression: str, expected: str) -> None:
     found = [row[0] for row in t_env.execute_sql(f"SELECT {expression} FROM d").collect()]
     assert " ".join(map(str, found)) == expected
 
 
-def test_decimal_averages_have_flinks_digits(t_env: StreamTableEnvironment) -> None:
+def test_decimal_averages_match_flink(t_env: StreamTableEnvironment) -> None:
     query = "SELECT AVG(x), AVG(y), AVG(z), SUM(x) / 50, SUM(z) / COUNT(*), AVG(z * z), STDDEV_SAMP(y) FROM d"
     (row,) = t_env.execute_sql(query).collect()
     assert [str(value) for value in row] == [

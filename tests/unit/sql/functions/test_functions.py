@@ -49,7 +49,7 @@ def run(expression: Expression, *columns: pa.Array, context: EvaluationContext =
 # --- what is null, and what is asked for
 
 
-def test_integers_wrap_around_and_nulls_stay() -> None:
+def test_integer_arithmetic_wraps_around_and_keeps_nulls() -> None:
     a = Column(INT, 0)
     column = pa.array([1, None, 2147483647], pa.int32())
     assert run(call("+", [a, of(1, INT)]), column) == [2, None, -2147483648]
@@ -62,7 +62,7 @@ def test_integers_wrap_around_and_nulls_stay() -> None:
     ]
 
 
-def test_a_division_by_zero_fails_only_where_it_is_asked_for() -> None:
+def test_division_by_zero_fails_only_for_evaluated_rows() -> None:
     a, b = Column(BIGINT, 0), Column(BIGINT, 1)
     columns = pa.array([10, 20, None]), pa.array([5, 0, 0])
     quotient = call("/", [a, b])
@@ -80,14 +80,14 @@ def test_a_division_by_zero_fails_only_where_it_is_asked_for() -> None:
     assert keep(Batch(columns)).tolist() == [True, False, False]
 
 
-def test_a_condition_that_is_null_does_not_hold() -> None:
+def test_condition_that_is_null_is_false() -> None:
     test = condition(call(">", [Column(INT, 0), of(1, INT)]), CONTEXT)
     assert test(Batch([pa.array([1, 2, None], pa.int32())])).tolist() == [False, True, False]
     never = condition(Constant(DataTypes.BOOLEAN(), None), CONTEXT)
     assert never(Batch([], rows=2)).tolist() == [False, False]
 
 
-def test_what_is_not_among_constants_with_a_null_is_not_known() -> None:
+def test_in_list_with_null_is_unknown() -> None:
     among = [Column(INT, 0), of(1, INT), of(None, INT)]
     column = pa.array([1, 2, None], pa.int32())
     assert run(call("IN", among), column) == [True, None, None]
@@ -96,7 +96,7 @@ def test_what_is_not_among_constants_with_a_null_is_not_known() -> None:
     assert run(call("IN", [of(2, INT), *among[1:]]), column) == [None, None, None]
 
 
-def test_columns_that_are_parts_of_others_are_read_from_their_own_start() -> None:
+def test_functions_respect_array_offsets() -> None:
     column = pa.array([9, None, 3, 4, None], pa.int64()).slice(2, 3)
     assert run(call("%", [Column(BIGINT, 0), of(2, BIGINT)]), column) == [1, 0, None]
     texts = pa.array(["x", "ab", None, "abc"]).slice(1)
@@ -109,7 +109,7 @@ def test_columns_that_are_parts_of_others_are_read_from_their_own_start() -> Non
     assert run(cast(Column(kind, 0), DataTypes.ARRAY(STRING)), lists) == [["1", "2"], None, []]
 
 
-def test_what_does_not_depend_on_a_row_is_computed_once() -> None:
+def test_constant_folding_skips_nondeterministic_calls() -> None:
     assert folded(call("+", [of(1, INT), of(2, INT)])) == Constant(INT.not_null(), 3)
     a = Column(INT, 0)
     whole = call("+", [a, call("*", [of(2, INT), of(3, INT)])])
@@ -155,7 +155,7 @@ class Doubled:
         self.closed += 1
 
 
-def test_a_users_function_is_opened_once_and_sees_only_the_rows_that_ask_for_it() -> None:
+def test_udf_opens_once_and_sees_only_evaluated_rows() -> None:
     function = Doubled()
     user = UserCall(BIGINT, "doubled", function, (Column(BIGINT, 0),))
     context = EvaluationContext()
@@ -171,7 +171,7 @@ def test_a_users_function_is_opened_once_and_sees_only_the_rows_that_ask_for_it(
 # --- time
 
 
-def test_times_are_told_in_the_sessions_zone() -> None:
+def test_time_functions_use_the_session_time_zone() -> None:
     berlin = EvaluationContext("Europe/Berlin")
     ltz, timestamp = DataTypes.TIMESTAMP_LTZ(3), DataTypes.TIMESTAMP(3)
     # 2024-03-31: at two the clock goes to three. 2024-10-27: at three it goes back to two.
@@ -192,7 +192,7 @@ def test_times_are_told_in_the_sessions_zone() -> None:
 @pytest.mark.parametrize(
     ("zone", "hours"), [("UTC", 0), ("GMT+05:30", 5.5), ("-03:00", -3), ("UTC+8", 8), ("Asia/Tokyo", 9)]
 )
-def test_zones_have_javas_names(zone: str, hours: float) -> None:
+def test_time_zones_accept_java_names(zone: str, hours: float) -> None:
     ltz, context = DataTypes.TIMESTAMP_LTZ(0), EvaluationContext(zone)
     shown = dt.datetime(1970, 1, 1) + dt.timedelta(hours=hours)
     column = pa.array([0], arrow_type(ltz))
@@ -202,7 +202,7 @@ def test_zones_have_javas_names(zone: str, hours: float) -> None:
     assert seconds == [0]
 
 
-def test_times_that_nanoseconds_do_not_count_to_are_refused() -> None:
+def test_timestamps_out_of_nanosecond_range_are_rejected() -> None:
     days = pa.array([None, 0, 2932896], pa.date32())
     day, nine = Column(DataTypes.DATE(), 0), DataTypes.TIMESTAMP(9)
     assert run(cast(cast(day, nine), DataTypes.DATE()), days.slice(0, 2)) == [None, dt.date(1970, 1, 1)]
@@ -215,13 +215,13 @@ def test_times_that_nanoseconds_do_not_count_to_are_refused() -> None:
     assert run(cast(Column(STRING, 0), nine, lenient=True), pa.array(["9999-12-31 00:00:00"])) == [None]
 
 
-def test_a_zone_that_is_none_is_refused() -> None:
+def test_time_zone_rejects_unknown_names() -> None:
     ltz = DataTypes.TIMESTAMP_LTZ(0)
     with pytest.raises(ValidationException, match="Invalid time zone 'Nowhere'"):
         run(cast(Column(ltz, 0), STRING), pa.array([0], arrow_type(ltz)), context=EvaluationContext("Nowhere"))
 
 
-def test_the_clock_is_read_for_each_batch_in_a_stream_and_once_in_a_batch_query() -> None:
+def test_current_timestamp_per_batch_in_streaming_and_once_in_batch() -> None:
     now = [1_700_000_000_000]
     stream = EvaluationContext(clock=lambda: now[0])
     read = compiled(call("CURRENT_TIMESTAMP", []), stream)
@@ -261,13 +261,13 @@ def test_the_clock_is_read_for_each_batch_in_a_stream_and_once_in_a_batch_query(
         (DataTypes.ARRAY(DataTypes.ROW([DataTypes.FIELD("a", INT)])), [[Row(a=1), None]]),
     ],
 )
-def test_values_go_into_columns_and_come_back(kind: DataType, values: list[Any]) -> None:
+def test_value_conversion_round_trips(kind: DataType, values: list[Any]) -> None:
     column = to_column(values, kind)
     assert column.type == arrow_type(kind)
     assert to_python(column, kind) == values
 
 
-def test_values_are_made_to_fit_as_a_cast_does_or_refused_with_their_row() -> None:
+def test_value_conversion_casts_or_rejects_with_the_row() -> None:
     two = DataTypes.DECIMAL(4, 2)
     given = [decimal.Decimal("1.235"), 7, decimal.Decimal("123456")]
     assert to_python(to_column(given, two), two) == [decimal.Decimal("1.24"), decimal.Decimal("7.00"), None]
@@ -286,7 +286,7 @@ def test_values_are_made_to_fit_as_a_cast_does_or_refused_with_their_row() -> No
         to_column([300], DataTypes.TINYINT())
 
 
-def test_types_of_values_are_inferred() -> None:
+def test_inferred_type_of_values() -> None:
     inferred = {
         "BIGINT": 1,
         "DOUBLE": 1.5,
@@ -308,7 +308,7 @@ def test_types_of_values_are_inferred() -> None:
 # --- Java's ways
 
 
-def test_numbers_are_written_as_java_does() -> None:
+def test_number_text_matches_java() -> None:
     texts = ["0.0", "-0.0", "1.0", "0.001", "9.99E-4", "9999999.0", "1.0E7", "1.23456789E8", "1.0E-5", "4.9E-324"]
     texts += ["1.7976931348623157E308", "NaN", "Infinity", "-Infinity", "100.0", "-2.5", "1.0E10", "0.1", "123456.789"]
     assert [java_double(float(text)) for text in texts] == texts
@@ -345,18 +345,18 @@ def test_numbers_are_written_as_java_does() -> None:
         (r"\d+(?=px)", "10em 12px", "12"),
     ],
 )
-def test_javas_regular_expressions(pattern: str, text: str, found: str | None) -> None:
+def test_java_regex_matches(pattern: str, text: str, found: str | None) -> None:
     match = java_pattern(pattern).python.search(text)
     assert (None if match is None else match.group()) == found
 
 
-def test_what_java_refuses_is_refused() -> None:
+def test_java_regex_rejects_what_java_rejects() -> None:
     for pattern in ("(", "a)", "[a", "\\p{Nope}", "x{2,1}", "*a"):
         with pytest.raises(BadPattern):
             java_pattern(pattern)
 
 
-def test_random_numbers_are_javas() -> None:
+def test_java_random_sequence() -> None:
     random = JavaRandom(42)
     assert [random.next_int(10) for _ in range(5)] == [0, 3, 8, 4, 0]
     assert JavaRandom(42).next_double() == 0.7275636800328681
@@ -365,7 +365,7 @@ def test_random_numbers_are_javas() -> None:
 # --- errors
 
 
-def test_arguments_that_a_function_does_not_take_are_refused_with_flinks_words() -> None:
+def test_function_argument_errors_match_flink() -> None:
     with pytest.raises(ValidationException, match=r"No match found for function signature nope\(<NUMERIC>\)"):
         call("nope", [of(1, INT)])
     with pytest.raises(ValidationException) as refused:
@@ -388,7 +388,7 @@ def session() -> Session:
     return Session(batch=True)
 
 
-def test_types_and_values_are_those_that_flink_gives(session: Session) -> None:
+def test_function_types_and_values_match_recorded_flink(session: Session) -> None:
     differ: list[str] = []
     reasons: Counter[str] = Counter()
     lines = kept(VALUES)
@@ -405,7 +405,7 @@ def test_types_and_values_are_those_that_flink_gives(session: Session) -> None:
     assert sum(reasons.values()) < len(lines) / 20
 
 
-def test_columns_give_what_constants_give(session: Session) -> None:
+def test_functions_on_columns_equal_constants(session: Session) -> None:
     """Every eighth of the expressions, with each constant in a column that is a part of a longer one."""
     differ = []
     for _, _, text in kept(VALUES)[::8]:
@@ -443,7 +443,7 @@ def _told(expression: Expression, batch: Batch) -> list[Any]:
         return ["!"]
 
 
-def test_types_of_aggregates_are_those_that_flink_gives(session: Session) -> None:
+def test_aggregate_types_match_recorded_flink(session: Session) -> None:
     differ = []
     for told, text in kept(AGGREGATES):
         try:
@@ -486,7 +486,7 @@ _TEXTS = (
         ),
     ],
 )
-def test_rows_of_queries(t_env: TableEnvironment, query: str, rows: list[object]) -> None:
+def test_function_query_results(t_env: TableEnvironment, query: str, rows: list[object]) -> None:
     assert [row[0] for row in t_env.execute_sql(query).collect()] == rows
 
 
@@ -494,6 +494,6 @@ _REFUSED = ["ENDSWITH(x'41', 'a')", "DAYOFWEEK(INTERVAL '1' DAY)", "WEEK(INTERVA
 
 
 @pytest.mark.parametrize("wrong", _REFUSED)
-def test_arguments_that_are_refused(t_env: TableEnvironment, wrong: str) -> None:
+def test_functions_reject_invalid_arguments(t_env: TableEnvironment, wrong: str) -> None:
     with pytest.raises(ValidationException, match="Cannot apply"):
         t_env.sql_query(f"SELECT {wrong}")

@@ -44,7 +44,7 @@ def is_taken(text: str) -> bool:
     return True
 
 
-def test_flinks_parser_and_ours_take_the_same_statements() -> None:
+def test_parser_accepts_the_recorded_statements_of_flink() -> None:
     differ = [line for line in RECORDED if is_taken(line[2:]) != (line[0] == "+")]
     unexpected = [
         line for line in differ if not any(part in line for part in (REFUSED_EARLIER if line[0] == "+" else TAKEN_TOO))
@@ -95,11 +95,11 @@ def shown(node: Any) -> str:
         ("x IS JSON", "IS JSON VALUE(x)"),
     ],
 )
-def test_operators_bind_as_in_flink(text: str, read: str) -> None:
+def test_parser_operator_precedence_matches_flink(text: str, read: str) -> None:
     assert shown(value(text)) == read
 
 
-def test_literals_are_as_they_are_written() -> None:
+def test_parser_literals() -> None:
     assert value("'it''s'") == Literal("STRING", "it's")
     assert value(r"U&'\00e9\\'") == Literal("STRING", "é\\")
     assert value("x'4a'") == Literal("BINARY", "4a")
@@ -111,7 +111,7 @@ def test_literals_are_as_they_are_written() -> None:
     assert value("UNKNOWN") == Literal("NULL", "UNKNOWN")
 
 
-def test_calls_keep_all_that_is_said() -> None:
+def test_parser_calls_keep_all_clauses() -> None:
     call = value(
         "COUNT(DISTINCT a) FILTER (WHERE b > 1) OVER (PARTITION BY c ORDER BY d DESC NULLS LAST ROWS 2 PRECEDING)"
     )
@@ -126,7 +126,7 @@ def test_calls_keep_all_that_is_said() -> None:
     assert value("COUNT(*)") == Call("COUNT", (Star(),))
 
 
-def test_a_table_is_read_with_all_its_parts() -> None:
+def test_parser_create_table_has_all_parts() -> None:
     table = read_statement(
         """CREATE TEMPORARY TABLE IF NOT EXISTS c.d.t (
           id BIGINT NOT NULL COMMENT 'the id',
@@ -170,7 +170,7 @@ def test_a_table_is_read_with_all_its_parts() -> None:
         ("ALTER TABLE t FROB", (1, 15), "RENAME, SET, RESET, ADD, MODIFY or DROP"),
     ],
 )
-def test_a_wrong_statement_is_told_with_its_place(text: str, place: tuple[int, int], words: str) -> None:
+def test_parser_error_has_position_and_cause(text: str, place: tuple[int, int], words: str) -> None:
     with pytest.raises(SqlParserException) as raised:
         read_statement(text)
     assert (raised.value.line, raised.value.column) == place
@@ -182,13 +182,13 @@ def test_a_wrong_statement_is_told_with_its_place(text: str, place: tuple[int, i
     assert line[4:] == (text.split("\n") or [""])[place[0] - 1]
 
 
-def test_several_statements_come_with_their_texts() -> None:
+def test_parser_splits_several_statements() -> None:
     found = read_statements("SET 'a' = 'b';\n-- c\nSELECT ';' ; ;")
     assert [text for _, text in found] == ["SET 'a' = 'b'", "SELECT ';'"]
     assert found[0][0] == s.SetOption("a", "b")
 
 
-def test_every_node_knows_where_it_stands() -> None:
+def test_parser_nodes_have_positions() -> None:
     text = "SELECT a, f(b.c) FROM t JOIN u ON t.x = u.y WHERE EXISTS (SELECT 1 FROM v)"
     names = {".".join(n.parts): n.at for n in walk(read_statement(text)) if isinstance(n, Name)}
     assert names == {n: text.index(n) for n in ("a", "b.c", "t.x", "u.y")}

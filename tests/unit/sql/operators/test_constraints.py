@@ -79,7 +79,7 @@ def test_not_null_enforcer_drops_rows_with_nested_nulls(
         ("MAP<VARBINARY(1), INT>", {b"ab": 1}, r"Column 'v\[key\]' is VARBINARY\(1\), however, a string of length 2"),
     ],
 )
-def test_constraints_name_the_nested_column_when_they_refuse(column: str, value: Any, words: str) -> None:
+def test_constraint_error_names_the_nested_column(column: str, value: Any, words: str) -> None:
     # The value stands behind others of its batch, which fit.
     values = [value] if value is None else [{} if isinstance(value, dict) else [] if isinstance(value, list) else None]
     with pytest.raises(MillstreamError, match=words):
@@ -95,17 +95,17 @@ def test_length_enforcer_trims_and_pads_fields_of_rows() -> None:
     assert {v and v[0] for v in untouched} == {"x", None, "long"}
 
 
-def test_length_enforcer_trims_nothing_in_collections() -> None:
+def test_length_enforcer_rejects_trimming_in_collections() -> None:
     with pytest.raises(ValidationException, match="Trimming and/or padding is not supported if constraint checking"):
         _written("ARRAY<CHAR(2)>", [["x"]], type_length="TRIM_PAD", nested_constraint=_ALL)
 
 
-def test_nested_enforcer_refuses_words_that_say_nothing() -> None:
+def test_nested_enforcer_rejects_unknown_modes() -> None:
     with pytest.raises(TableException, match="Could not parse value 'SOME' .* It is one of IGNORE, ROWS, ROWS_AND_"):
         _written("INT", [1], nested_constraint="SOME")
 
 
-def test_not_null_enforcer_checks_columns_whose_source_promises_values() -> None:
+def test_not_null_enforcer_checks_columns_declared_not_null() -> None:
     t_env = StreamTableEnvironment.create(LocalEnvironment())
     t_env.execute_sql(f"CREATE TABLE s (a INT NOT NULL) WITH {ValuesTable([(None,)]).options}")
     t_env.execute_sql(f"CREATE TABLE k (a INT NOT NULL) WITH {ValuesTable().options}")
@@ -113,7 +113,7 @@ def test_not_null_enforcer_checks_columns_whose_source_promises_values() -> None
         t_env.execute_sql("INSERT INTO k SELECT a FROM s").wait()
 
 
-def test_constraints_pass_over_what_a_null_row_holds() -> None:
+def test_constraints_ignore_values_below_a_null_row() -> None:
     """Arrow may keep values below a null."""
     missing = pa.array([True, False, False])
     lists = pa.ListArray.from_arrays([0, 1, 3, 4], pa.array([None, None, 1, 2], pa.int32()), mask=missing)

@@ -50,12 +50,12 @@ _MOVED = [
 
 
 @pytest.mark.parametrize("action", ["ERROR", "NOTHING"])
-def test_on_conflict_sees_none_where_the_order_of_changes_makes_it(action: str) -> None:
+def test_on_conflict_ignores_conflicts_caused_by_change_order(action: str) -> None:
     written = _written(_MOVED, action)
     assert written == [("+I", "Laptop", 1), ("+I", "Desk", 9), ("+U", "Laptop", 3), ("+I", "Phone", 1)]
 
 
-def test_on_conflict_do_nothing_keeps_first_row_until_it_goes() -> None:
+def test_on_conflict_do_nothing_keeps_the_first_row_until_deleted() -> None:
     rows = [
         _added(1, "Laptop", 1),
         _added(2, "Laptop", 3),
@@ -65,17 +65,17 @@ def test_on_conflict_do_nothing_keeps_first_row_until_it_goes() -> None:
     assert _written(rows, "NOTHING") == [("+I", "Laptop", 1), ("-D", "Laptop", 1), ("+I", "Desk", 4)]
 
 
-def test_on_conflict_do_error_fails_where_two_rows_have_one_primary_key() -> None:
+def test_on_conflict_do_error_fails_on_a_duplicate_primary_key() -> None:
     with pytest.raises(Exception, match=r"constraint violation.*Conflicting key: \[name=Laptop\]"):
         _written([_added(1, "Laptop", 1), _added(2, "Laptop", 3), _added(4, "Desk", 7)], "ERROR")
 
 
-def test_on_conflict_do_deduplicate_goes_back_to_row_before() -> None:
+def test_on_conflict_do_deduplicate_restores_the_previous_row() -> None:
     rows = [_added(1, "Laptop", 1), _added(2, "Laptop", 3), _change(RowKind.DELETE, 2, "Laptop", 5)]
     assert _written(rows, "DEDUPLICATE") == [("+I", "Laptop", 1), ("+U", "Laptop", 2), ("+U", "Laptop", 1)]
 
 
-def test_on_conflict_stands_in_plan_and_restored_plan() -> None:
+def test_on_conflict_is_part_of_the_compiled_plan() -> None:
     t_env, _ = _tables([])
     text = "INSERT INTO last_orders SELECT name, order_id FROM orders ON CONFLICT DO NOTHING"
     assert "upsertMaterialize=[true], conflictStrategy=[NOTHING])" in t_env.explain_sql(text)
@@ -92,7 +92,7 @@ def test_on_conflict_do_nothing_keeps_one_row_in_batch_mode() -> None:
 
 
 @pytest.mark.parametrize("action", ["ERROR", "NOTHING"])
-def test_on_conflict_is_refused_without_watermarks(action: str) -> None:
+def test_on_conflict_requires_watermarks(action: str) -> None:
     t_env, _ = _tables([], watermark="")
     with pytest.raises(ValidationException, match="requires all source tables to define watermarks.*orders"):
         t_env.execute_sql(f"INSERT INTO last_orders SELECT name, order_id FROM orders ON CONFLICT DO {action}")

@@ -84,7 +84,7 @@ _OF_ALL = [("MIN", 2, False), ("MAX", 2, False), ("MAX", 0, False), ("SUM", 2, T
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
-def test_group_aggregate_makes_every_change(seed: int) -> None:
+def test_group_aggregate_emits_every_change(seed: int) -> None:
     r = Random(seed)
     keys, retracts, restarts = r.choice([[0], [1], [0, 1], []]), r.random() < 0.5, r.random() < 0.5
     changes = _changelog(r, retracts=retracts)
@@ -99,7 +99,7 @@ def test_group_aggregate_makes_every_change(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
-def test_group_aggregate_in_two_phases(seed: int) -> None:
+def test_group_aggregate_with_local_and_global_phase(seed: int) -> None:
     r = Random(seed)
     keys, retracts = r.choice([[0], [1], [0, 1], []]), r.random() < 0.5
     most, restarts = r.choice([0, 5, 1000]), r.random() < 0.5
@@ -140,7 +140,7 @@ def _near(rows: list[tuple[Any, ...]]) -> list[Any]:
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
-def test_group_aggregate_ignores_what_takes_back_something_unknown(seed: int) -> None:
+def test_group_aggregate_ignores_retractions_of_unknown_rows(seed: int) -> None:
     r = Random(seed)
     changes = [(r.choice(["+I", "-D"]), r.choice("ab")) for _ in range(r.randrange(30))]
     bare = Bare(GroupAggregateOperator([0], _calls(("COUNT", None, False)), [pa.string()], retracts=True))
@@ -164,7 +164,7 @@ def test_group_aggregate_ignores_what_takes_back_something_unknown(seed: int) ->
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
-def test_mini_batches_make_one_change_for_each_key(seed: int) -> None:
+def test_group_aggregate_mini_batch_emits_one_change_per_key(seed: int) -> None:
     r = Random(seed)
     changes = _changelog(r)
     wanted = _PLAIN + _OF_ALL
@@ -183,7 +183,7 @@ def test_mini_batches_make_one_change_for_each_key(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
-def test_in_batch_only_the_end_counts(seed: int) -> None:
+def test_group_aggregate_in_batch_emits_final_rows_only(seed: int) -> None:
     r = Random(seed)
     changes = _changelog(r)
     wanted = _PLAIN + _OF_ALL
@@ -198,13 +198,13 @@ def test_in_batch_only_the_end_counts(seed: int) -> None:
     assert final(found) == final(c for change in changes for c in model.take(change))
 
 
-def test_a_global_aggregate_of_nothing_is_a_row_in_batch() -> None:
+def test_global_aggregate_of_no_rows_in_batch_is_a_row() -> None:
     bare = Bare(GroupAggregateOperator([], _calls(*_PLAIN), _ROW_KINDS, final_only=True))
     bare.operator.finish()
     assert bare.changes() == [("+I", 0, 0, None, None, 0)]
 
 
-def test_floats_are_added_in_the_order_in_which_they_come() -> None:
+def test_sum_of_floats_follows_arrival_order() -> None:
     rng = np.random.default_rng(3)
     values = rng.normal(size=3000) * 10.0 ** rng.integers(-8, 8, 3000)
     keys = np.where(rng.random(3000) < 0.5, 0, rng.integers(1, 200, 3000))
@@ -230,7 +230,7 @@ def _by_size(value: float | None) -> tuple[bool, float]:
 
 @pytest.mark.parametrize("retracts", [False, True])
 @pytest.mark.parametrize("seed", _SEEDS)
-def test_the_least_and_the_greatest_beside_nan(seed: int, retracts: bool) -> None:
+def test_min_max_with_nan(seed: int, retracts: bool) -> None:
     r = Random(seed)
     kinds = [pa.int64(), pa.float64()]
     there: dict[int, list[float | None]] = {}
@@ -260,7 +260,7 @@ def test_the_least_and_the_greatest_beside_nan(seed: int, retracts: bool) -> Non
 
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("retracts", [False, True])
-def test_top_n_of_rows_with_nan(descending: bool, retracts: bool) -> None:
+def test_top_n_with_nan(descending: bool, retracts: bool) -> None:
     values = [1.0, float("nan"), 2.0, float("-inf"), None, float("nan"), 3.0]
     kinds = [pa.float64(), pa.int64()]
     order = [(0, descending, not descending)]
@@ -291,7 +291,7 @@ _JOIN_KINDS = (pa.int64(), pa.int64())
 
 @pytest.mark.parametrize("seed", _SEEDS)
 @pytest.mark.parametrize("kind", list(JoinKind))
-def test_joins_make_every_change(seed: int, kind: JoinKind) -> None:
+def test_join_emits_every_change(seed: int, kind: JoinKind) -> None:
     r = Random(seed)
     has_condition, restarts = r.random() < 0.5, r.random() < 0.5
     condition = None
@@ -314,7 +314,7 @@ def test_joins_make_every_change(seed: int, kind: JoinKind) -> None:
 
 @pytest.mark.parametrize("seed", _SEEDS)
 @pytest.mark.parametrize("kind", list(JoinKind))
-def test_joins_in_batch_emit_what_is_there_at_the_end(seed: int, kind: JoinKind) -> None:
+def test_join_in_batch_emits_final_rows_only(seed: int, kind: JoinKind) -> None:
     r = Random(seed)
     side = JoinSide(_JOIN_KINDS, (0,))
     bare = Bare(JoinOperator(kind, side, side, (False,), None, Session(batch=True), waits=True))
@@ -349,7 +349,7 @@ def _windows_of(kind: WindowKind, size: int, step: int, offset: int, time: int) 
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
-def test_top_n_does_not_depend_on_batches(seed: int) -> None:
+def test_top_n_is_independent_of_batches(seed: int) -> None:
     r = Random(seed)
     order = r.choice([[(1, True, False)], [(1, False, True)], [(1, True, True), (2, False, False)]])
     numbers = [*range(30), None] if r.random() < 0.5 else range(30)
@@ -366,7 +366,7 @@ def test_top_n_does_not_depend_on_batches(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
-def test_top_n_of_inserts_by_vectors_says_what_goes_row_by_row(seed: int) -> None:
+def test_append_only_top_n_equals_row_by_row_processing(seed: int) -> None:
     r = Random(seed)
     order = r.choice([[(1, True, False)], [(1, False, True)], [(1, True, True), (2, False, False)]])
     numbers = [*range(30), None, float("nan")] if r.random() < 0.5 else range(60)
@@ -384,7 +384,7 @@ def test_top_n_of_inserts_by_vectors_says_what_goes_row_by_row(seed: int) -> Non
 
 @pytest.mark.parametrize("seed", _SEEDS)
 @pytest.mark.parametrize("folds", [False, True])
-def test_first_and_last_values(seed: int, folds: bool) -> None:
+def test_first_value_and_last_value(seed: int, folds: bool) -> None:
     r = Random(seed)
     rows = [("+I", r.choice("abc"), r.choice([None, "x", "y", "z"]), r.choice([None, 1, 2])) for _ in range(60)]
     kinds = [pa.string(), pa.string(), pa.int64()]
@@ -434,7 +434,7 @@ class InTwoPhases(Bare):
 @pytest.mark.parametrize("seed", _SEEDS)
 @pytest.mark.parametrize("kind", list(_WINDOWS))
 @pytest.mark.parametrize("phases", [1, 2])
-def test_windows_end_with_the_watermark(seed: int, kind: WindowKind, phases: int) -> None:
+def test_window_aggregate_fires_with_the_watermark(seed: int, kind: WindowKind, phases: int) -> None:
     r = Random(seed)
     offset, distinct, restarts = r.choice([0, 1]), r.random() < 0.5, r.random() < 0.5
     size, step = _WINDOWS[kind]
@@ -470,7 +470,7 @@ def test_windows_end_with_the_watermark(seed: int, kind: WindowKind, phases: int
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_sessions_that_are_merged_are_those_of_their_rows(seed: int) -> None:
+def test_session_aggregate_merges_sessions_of_late_rows(seed: int) -> None:
     """Also of rows that are late, that join sessions and that come after a restart; without one, in the same order."""
     r = Random(seed)
     can_restart = r.random() < 0.5
@@ -501,7 +501,7 @@ def test_sessions_that_are_merged_are_those_of_their_rows(seed: int) -> None:
     assert sorted(found) == sorted(expected) if can_restart else found == expected
 
 
-def test_the_first_phase_holds_nothing_back_when_it_is_idle() -> None:
+def test_local_window_aggregate_flushes_when_idle() -> None:
     stamp = pa.timestamp("ms")
     made = (Windowing(WindowKind.TUMBLE, 10, 10), WindowTimes(1, True, "UTC"), [0], _calls(("COUNT", None, False)))
     local = Bare(LocalWindowAggregateOperator(*made, [pa.string(), stamp], False))
@@ -518,7 +518,7 @@ def _in_ms(changes: list[Change]) -> list[Change]:
 
 
 @pytest.mark.parametrize("kind", list(_WINDOWS))
-def test_order_of_windows_does_not_depend_on_batches(kind: WindowKind) -> None:
+def test_window_aggregate_order_is_independent_of_batches(kind: WindowKind) -> None:
     size, step = _WINDOWS[kind]
     rng = np.random.default_rng(5)
     rows = [

@@ -69,7 +69,7 @@ def _model(steps: list[Any], rows: bool, preceding: int | None) -> list[Row]:
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_over_is_what_the_model_says_however_rows_are_cut(seed: int) -> None:
+def test_over_aggregate_equals_the_model_for_any_batches(seed: int) -> None:
     r = Random(seed)
     rows, preceding = r.random() < 0.5, r.choice([None, 0, 1, 3, 20])
     steps: list[Any] = []
@@ -102,7 +102,7 @@ def _utc(bare: Bare) -> list[Row]:
     return [(*c[:3], c[3].replace(tzinfo=UTC), *c[4:]) for c in bare.changes()]
 
 
-def test_rows_of_the_same_millisecond_are_told_when_it_is_over() -> None:
+def test_over_processing_time_emits_peers_after_their_millisecond() -> None:
     now = [10]
     kinds = [pa.string(), pa.int64(), pa.timestamp("ms", "UTC")]
     calls = [AggregateCall("SUM", (1,), _BIGINT)]
@@ -120,7 +120,7 @@ def test_rows_of_the_same_millisecond_are_told_when_it_is_over() -> None:
     assert [(c[2], c[4]) for c in bare.changes()] == [(1, 3), (2, 3), (4, 7), (8, 15), (16, 28)]
 
 
-def test_a_partition_is_forgotten_when_it_is_not_touched() -> None:
+def test_over_partition_state_expires_when_untouched() -> None:
     now = [0]
     operator = OverOperator([0], None, True, 1, [AggregateCall("SUM", (1,), _BIGINT)], _KINDS, ttl=50)
     bare = Bare(operator, clock=lambda: now[0])
@@ -131,7 +131,7 @@ def test_a_partition_is_forgotten_when_it_is_not_touched() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_frames_of_a_batch_are_what_the_model_says(seed: int) -> None:
+def test_over_frames_in_batch_equal_the_model(seed: int) -> None:
     r = Random(seed)
     given = _rows(r)
     rows, descending = r.random() < 0.5, r.random() < 0.5
@@ -164,9 +164,7 @@ _RANKED = (
 
 
 @pytest.mark.parametrize(("function", "rows"), [("RANK", [(1, 1), (1, 1)]), ("DENSE_RANK", [(1, 1), (1, 1), (2, 2)])])
-def test_rows_with_a_rank_are_those_of_the_rank_in_batch_and_refused_in_a_stream(
-    function: str, rows: list[Row]
-) -> None:
+def test_over_rank_functions_in_batch_and_rejected_in_streaming(function: str, rows: list[Row]) -> None:
     t_env = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
     t_env.get_config().set("millstream.engine", "local")
     with t_env.execute_sql(_RANKED.format(function)).collect() as found:

@@ -44,16 +44,14 @@ def _by_key(rows: list[Row]) -> dict[int, tuple[object, ...]]:
         ("SELECT k, v, 0 FROM t ORDER BY v LIMIT 2 OFFSET 1", {2: (2, 30, 0), 4: (4, 40, 0)}),
     ],
 )
-def test_upsert_sink_drops_rows_that_left_their_rank_by_key(
-    query: str, expected: dict[int, tuple[object, ...]]
-) -> None:
+def test_upsert_sink_drops_rows_that_left_their_rank(query: str, expected: dict[int, tuple[object, ...]]) -> None:
     t_env, sink = _environment(), ValuesTable((), ChangelogMode.upsert())
     t_env.execute_sql(f"CREATE TABLE o (k INT, v INT, n BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH {sink.options}")
     t_env.execute_sql(f"INSERT INTO o {query}").wait()
     assert _by_key(sink.results()) == expected
 
 
-def test_join_keeps_ranked_rows_that_moved_up_by_key() -> None:
+def test_join_retains_ranked_rows_that_moved_up() -> None:
     t_env = _environment()
     query = f"SELECT t.k, r.rn FROM t JOIN (SELECT k, rn FROM ({_NUMBERED}) AS n WHERE rn <= 2) AS r ON t.k = r.k"
     left: list[tuple[object, ...]] = []

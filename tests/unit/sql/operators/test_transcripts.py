@@ -467,12 +467,12 @@ TRANSCRIPTS = [
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda t: t.name)
-def test_transcript(transcript: Transcript, way: str) -> None:
+def test_operator_transcript(transcript: Transcript, way: str) -> None:
     check(transcript, way)
 
 
 @pytest.mark.parametrize("mini_batch", [False, True])
-def test_distinct_values_under_a_condition_that_no_row_of_a_batch_fulfils(mini_batch: bool) -> None:
+def test_distinct_aggregate_with_a_filter_no_row_of_a_batch_passes(mini_batch: bool) -> None:
     kinds = [_TEXT, _INT, pa.bool_()]
     call = AggregateCall("COUNT", (1,), _BIGINT, True, 2)
     bare = Bare(GroupAggregateOperator([0], [call], kinds, mini_batch=mini_batch))
@@ -495,14 +495,14 @@ def written(name: str) -> str:
     return ", ".join(out for _, out in found.steps if out)
 
 
-def test_transcripts_as_jobs() -> None:
+def test_operator_transcripts_as_jobs() -> None:
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
     sinks = in_jobs(env)
     LocalJob(env).run()
     assert {name: shown(sink.results()) for name, sink in sinks.items()} == {name: written(name) for name in sinks}
 
 
-def test_null_is_refused_with_the_column() -> None:
+def test_not_null_constraint_error_names_the_column() -> None:
     bare = Bare(ConstraintOperator([NotNull([(0, "a")], drops=False)]))
     with pytest.raises(TableException, match="Column 'a' is NOT NULL, however, a null value is being written into it"):
         bare.take(batch_of([("+I", None)], [_INT]))
@@ -528,12 +528,12 @@ def _run_times(bare: Bare, times: list[int], cut: int) -> list[Any]:
     return log
 
 
-def test_a_watermark_stands_before_a_row_that_is_late_for_it() -> None:
+def test_row_watermark_precedes_a_late_row() -> None:
     assert _run_times(_watermarks(), [5000, 6000, 4000, 9000], 10) == [5000, 6000, [5000], 4000, 9000, [8000]]
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 100])
-def test_what_is_late_does_not_depend_on_batches(cut: int) -> None:
+def test_row_watermark_lateness_is_independent_of_batches(cut: int) -> None:
     times = [5000, 5100, 5150, 5250, 4099, 4101, 4240, 7000, 5999, 6000, 6001, 20000, 100]
     late, watermark = [], 0
     for one in _run_times(_watermarks(), times, cut):
@@ -545,12 +545,12 @@ def test_what_is_late_does_not_depend_on_batches(cut: int) -> None:
     assert late == [4099, 4101, 4240, 5999, 6000, 100]
 
 
-def test_a_null_rowtime_is_refused() -> None:
+def test_row_watermark_rejects_a_null_rowtime() -> None:
     with pytest.raises(TableException, match="RowTime field should not be null"):
         _run_times(_watermarks(), [None], 1)  # type: ignore[list-item]
 
 
-def test_a_watermark_that_waits_is_sent_when_no_rows_come() -> None:
+def test_row_watermark_delayed_is_emitted_without_rows() -> None:
     now = [0]
     stamp = DataTypes.TIMESTAMP(3)
     bare = Bare(RowWatermarkOperator(0, Column(stamp, 0), Session()), clock=lambda: now[0])
@@ -627,7 +627,7 @@ def test_unnest_of_maps_multisets_and_rows() -> None:
 # --- the clock
 
 
-def test_state_expires_when_it_is_not_touched() -> None:
+def test_group_aggregate_state_expires_when_untouched() -> None:
     now = [1000]
     kinds = [_TEXT, _INT]
     operator = GroupAggregateOperator(
@@ -651,7 +651,7 @@ def test_state_expires_when_it_is_not_touched() -> None:
     ]
 
 
-def test_a_first_row_is_known_for_a_time_from_when_it_came() -> None:
+def test_first_row_state_expires_from_its_arrival() -> None:
     now = [0]
     bare = Bare(FirstRowOperator([0], [_TEXT, _INT], ttl=50), clock=lambda: now[0])
     for time in (0, 40, 50, 60):
@@ -661,7 +661,7 @@ def test_a_first_row_is_known_for_a_time_from_when_it_came() -> None:
     assert [c[2] for c in bare.changes()] == [0, 50]
 
 
-def test_rows_before_a_sink_expire() -> None:
+def test_upsert_materializer_state_expires() -> None:
     now = [0]
     bare = Bare(MaterializeOperator([0], [_TEXT, _INT], ttl=50), clock=lambda: now[0])
     for time, kind, value in ((0, "+I", 1), (40, "+I", 2), (80, "-D", 2), (140, "-D", 1)):
@@ -670,7 +670,7 @@ def test_rows_before_a_sink_expire() -> None:
     assert bare.changes() == [("+I", "a", 1), ("+U", "a", 2), ("+U", "a", 1)]
 
 
-def test_partitions_of_a_top_n_expire() -> None:
+def test_top_n_partition_state_expires() -> None:
     now = [0]
     operator = TopNOperator([0], [(1, True, False)], [_TEXT, _INT], 1, 2, True, ttl=50)
     bare = Bare(operator, clock=lambda: now[0])
@@ -680,7 +680,7 @@ def test_partitions_of_a_top_n_expire() -> None:
     assert [c[3] for c in bare.changes() if c[0] == "+I"] == [1, 1, 2, 1]
 
 
-def test_rows_of_a_join_expire() -> None:
+def test_join_state_expires() -> None:
     now = [0]
     side = JoinSide((_INT,), (0,))
     bare = Bare(JoinOperator(JoinKind.INNER, side, side, (False,), None, Session(), ttl=50), clock=lambda: now[0])
@@ -693,7 +693,7 @@ def test_rows_of_a_join_expire() -> None:
     assert bare.changes() == [("+I", 2, 2)]
 
 
-def test_each_side_of_a_join_has_a_time_to_live_of_its_own() -> None:
+def test_join_sides_have_separate_ttl() -> None:
     now = [0]
     sides = JoinSide((_INT,), (0,), ttl=20), JoinSide((_INT,), (0,))
     bare = Bare(JoinOperator(JoinKind.INNER, *sides, (False,), None, Session(), ttl=50), clock=lambda: now[0])
@@ -706,7 +706,7 @@ def test_each_side_of_a_join_has_a_time_to_live_of_its_own() -> None:
     assert bare.changes() == [("+I", 2, 2)]
 
 
-def test_counts_of_a_set_operation_expire() -> None:
+def test_set_operation_counts_expire() -> None:
     now = [0]
     bare = Bare(SetOperationOperator("INTERSECT", True, [_INT], ttl=50), clock=lambda: now[0])
     for time, side, row in ((0, 0, 1), (0, 0, 2), (30, 0, 2), (40, 0, 3)):
@@ -728,7 +728,7 @@ def test_counts_of_a_set_operation_expire() -> None:
         ("EXCEPT", 0, ["+I 1", "+I 2", "-D 1", "-D 2"]),
     ],
 )
-def test_rows_of_a_set_operation_expire_side_by_side(operator: str, ttl: int, wanted: list[str]) -> None:
+def test_set_operation_sides_expire_separately(operator: str, ttl: int, wanted: list[str]) -> None:
     """As of Flink's join and distinct rows: what is forgotten on the left meets nothing that comes on the right."""
     clock, columns = ManualClock(), fields(x=DataTypes.INT())
     left, right = given(columns, uid="left"), given(columns, uid="right")
@@ -753,7 +753,7 @@ def test_rows_of_a_set_operation_expire_side_by_side(operator: str, ttl: int, wa
     assert told == wanted
 
 
-def test_windows_of_processing_time_end_by_the_clock() -> None:
+def test_processing_time_window_fires_by_the_clock() -> None:
     now = [3]
     times = WindowTimes(1, False, "UTC")
     operator = WindowAggregateOperator(
@@ -773,7 +773,7 @@ def test_windows_of_processing_time_end_by_the_clock() -> None:
     assert operator.next_wake() is None
 
 
-def test_windows_over_points_in_time_are_those_of_the_zone() -> None:
+def test_window_over_timestamp_ltz_uses_the_session_time_zone() -> None:
     stamp = pa.timestamp("ms", "UTC")
     hour = 3_600_000
     operator = WindowAggregateOperator(

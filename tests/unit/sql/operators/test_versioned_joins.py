@@ -85,14 +85,14 @@ def _rows(t_env: TableEnvironment, query: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("mode", ["upsert", "all", "twice"])
-def test_temporal_join_sees_a_version_until_it_is_deleted(mode: str) -> None:
+def test_temporal_join_sees_a_version_until_deleted(mode: str) -> None:
     t_env = _environment(mode)
     if mode == "twice":
         t_env.get_config().set("table.exec.source.cdc-events-duplicate", "true")
     assert _rows(t_env, _query()) == _SEEN
 
 
-def test_temporal_join_reads_upserts_as_they_are_under_a_projection() -> None:
+def test_temporal_join_reads_upserts_unchanged_below_a_projection() -> None:
     t_env = _environment()
     t_env.execute_sql("CREATE TEMPORARY VIEW p AS SELECT id, UPPER(s) AS s, ts FROM v")
     assert "ChangelogNormalize" not in t_env.explain_sql(_query("p"))
@@ -100,7 +100,7 @@ def test_temporal_join_reads_upserts_as_they_are_under_a_projection() -> None:
     assert _rows(t_env, _query("p")) == wanted
 
 
-def test_temporal_join_leaves_the_changelog_normalize_of_others() -> None:
+def test_temporal_join_keeps_changelog_normalize_of_other_queries() -> None:
     query = f"SELECT s, COUNT(*) FROM v GROUP BY s UNION ALL SELECT rs, id FROM ({_query()}) AS j"
     _, plan = _environment().explain_sql(query).split("== Optimized Execution Plan ==\n")
     assert plan.split("\n\n")[0].count("ChangelogNormalize(") == 1
@@ -108,19 +108,19 @@ def test_temporal_join_leaves_the_changelog_normalize_of_others() -> None:
 
 @pytest.mark.parametrize("mode", ["upsert", "all"])
 @pytest.mark.parametrize("where", ["s <> 'y'", "id > 4"])
-def test_temporal_join_refuses_a_filter_below_its_versions(mode: str, where: str) -> None:
+def test_temporal_join_rejects_a_filter_below_its_versions(mode: str, where: str) -> None:
     t_env = _environment(mode)
     t_env.execute_sql(f"CREATE TEMPORARY VIEW w AS SELECT id, s, ts FROM v WHERE {where}")
     with pytest.raises(TableException, match="Filter is not allowed for right changelog input of event time temporal"):
         t_env.explain_sql(_query("w"))
 
 
-def test_temporal_join_takes_a_condition_on_versions_in_its_own_on() -> None:
+def test_temporal_join_accepts_a_condition_on_versions_in_on() -> None:
     wanted = [(key, text, None if version == "y" else version) for key, text, version in _SEEN]
     assert _rows(_environment(), _query(more=" AND r.s <> 'y'")) == wanted
 
 
-def test_temporal_join_refuses_a_condition_without_the_primary_key() -> None:
+def test_temporal_join_rejects_a_condition_without_the_primary_key() -> None:
     query = "SELECT e.id, r.id FROM e LEFT JOIN v FOR SYSTEM_TIME AS OF e.ts AS r ON e.s = r.s"
     with pytest.raises(ValidationException, match=r"primary key \[id\] must be included in the equivalence condition"):
         _environment().explain_sql(query)

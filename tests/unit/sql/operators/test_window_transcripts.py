@@ -210,17 +210,17 @@ TRANSCRIPTS = [
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda t: t.name)
-def test_transcript(transcript: Transcript, way: str) -> None:
+def test_window_operator_transcript(transcript: Transcript, way: str) -> None:
     check(transcript, way)
 
 
-def test_watermarks_wait_for_pairs_of_older_rows() -> None:
+def test_interval_join_watermark_waits_for_older_pairs() -> None:
     operator = _interval(JoinKind.INNER, -2, 3, "").operator()
     bare = Bare(operator)
     assert [bare.operator.on_watermark(w) for w in (100, END)] == [95, END]
 
 
-def test_rows_of_a_window_that_cannot_be_first_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_window_rank_discards_rows_that_cannot_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("millstream.sql.operators.window.buffered_window._MANY", 4)
     kinds = [_TEXT, _INT, _TIME]
     operator = WindowRankOperator(_ENDS, 2, [0, 2], [(1, True, False)], kinds, 1, 2, True)
@@ -233,7 +233,7 @@ def test_rows_of_a_window_that_cannot_be_first_are_not_kept(monkeypatch: pytest.
     assert [c[2] for c in bare.changes()] == [39, 38]
 
 
-def test_an_interval_of_processing_time_goes_by_the_clock() -> None:
+def test_interval_join_in_processing_time_follows_the_clock() -> None:
     now = [100]
     side = JoinSide((_INT, _INT), (0,))
     operator = IntervalJoinOperator(JoinKind.LEFT, side, side, None, -5, 5, (False,), None, Session())
@@ -248,7 +248,7 @@ def test_an_interval_of_processing_time_goes_by_the_clock() -> None:
     assert shown(bare.out) == "+I 2 11 - -"
 
 
-def test_versions_that_are_over_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporal_join_discards_outdated_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("millstream.sql.operators.join.temporal_join._MANY", 8)
     side = JoinSide((_INT, _INT, _TIME), (0,))
     operator = TemporalJoinOperator(side, side, (2, 2), False, (False,), None, Session())

@@ -81,7 +81,7 @@ _REMOVED = {"metadata in a sum into by_pk", "distinct into by_pk"}
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_try_resolve_follows_flink(name: str, tables: StreamTableEnvironment) -> None:
+def test_try_resolve_matches_recorded_flink(name: str, tables: StreamTableEnvironment) -> None:
     try:
         found = answer(tables.explain_sql(STATEMENTS[name]))
     except TableException as e:
@@ -144,7 +144,7 @@ def _changes(
     return [f"{row.get_row_kind()!s}{tuple(row)}" for row in sink.results()]
 
 
-def test_lookup_join_retraction_equals_emitted_row() -> None:
+def test_lookup_join_retraction_equals_the_emitted_row() -> None:
     found = _changes(
         [[_row(_I, 1, 7), _row(_I, 2, 7)], [_row(_UB, 1, 7), _row(_UA, 1, 8)], [_row(_D, 1, 8), _row(_D, 2, 7)]],
         [[(7, "old")], [(7, "new"), (8, "eight")], []],
@@ -160,12 +160,12 @@ def test_lookup_join_retraction_equals_emitted_row() -> None:
     ]
 
 
-def test_lookup_join_retracts_every_row_found() -> None:
+def test_lookup_join_retracts_every_matched_row() -> None:
     found = _changes([[_row(_I, 1, 7)], [_row(_D, 1, 7)]], [[(7, "a"), (7, "b")], [(7, "c")]], dim_key="")
     assert found == ["+I(1, 7, 'a')", "+I(1, 7, 'b')", "-D(1, 7, 'a')", "-D(1, 7, 'b')"]
 
 
-def test_lookup_join_retracts_nothing_found() -> None:
+def test_lookup_join_retracts_nothing_without_a_match() -> None:
     rows = [[_row(_I, 1, 7)], [_row(_D, 1, 7)]]
     assert _changes(rows, [[], [(7, "later")]]) == []
     assert _changes(rows, [[], [(7, "later")]], kind="LEFT JOIN") == ["+I(1, 7, None)", "-D(1, 7, None)"]
@@ -224,7 +224,7 @@ def test_lookup_join_state_survives_restart() -> None:
     assert len(bare.operator._state) == 0  # type: ignore[attr-defined]
 
 
-def test_strategy_is_refused_where_unknown() -> None:
+def test_try_resolve_strategy_rejects_unknown_values() -> None:
     t_env = _environment()
     t_env.get_config().set(_STRATEGY, "RESOLVE")
     with pytest.raises(TableException, match="It is one of IGNORE, TRY_RESOLVE"):

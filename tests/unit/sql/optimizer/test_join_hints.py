@@ -68,7 +68,7 @@ def _joins(session: Session, query: str) -> list[str]:
         ("SELECT /*+ SHUFFLE_MERGE(A) */ * FROM A", ""),
     ],
 )
-def test_the_join_that_a_hint_asks_for(session: Session, query: str, names: str) -> None:
+def test_join_hint_selects_the_join(session: Session, query: str, names: str) -> None:
     assert " ".join(_joins(session, query)) == names
 
 
@@ -81,7 +81,7 @@ def test_the_join_that_a_hint_asks_for(session: Session, query: str, names: str)
         ("HashJoin,SortMergeJoin", "NestedLoopJoin"),
     ],
 )
-def test_joins_that_are_switched_off(disabled: str, name: str) -> None:
+def test_disabled_operators_select_another_join(disabled: str, name: str) -> None:
     found = _explained("SELECT /*+ SHUFFLE_HASH(A) */ * FROM A JOIN B ON ak = bk", disabled)
     assert f"\n{name}(joinType=[InnerJoin], where=[" in found
 
@@ -97,7 +97,7 @@ def _explained(query: str, disabled: str) -> str:
     return t_env.explain_sql(query)
 
 
-def test_operators_that_cannot_be_switched_off() -> None:
+def test_disabled_operators_reject_disabling_all_joins() -> None:
     with pytest.raises(TableException, match="leaves no operator for a join: take HashJoin out of it"):
         _explained("SELECT * FROM A JOIN B ON ak = bk", "HashJoin,SortMergeJoin,NestedLoopJoin")
     with pytest.raises(TableException, match="for a join without an equality: take NestedLoopJoin out"):
@@ -117,7 +117,7 @@ def test_operators_that_cannot_be_switched_off() -> None:
         ("BROADCAST('a' = 'b')", "Invalid hint: BROADCAST, expecting"),
     ],
 )
-def test_hints_that_are_refused(session: Session, hint: str, said: str) -> None:
+def test_join_hint_errors_match_flink(session: Session, hint: str, said: str) -> None:
     for one in (session, Session()):
         if one is not session:
             one.run("CREATE TABLE A (ak BIGINT) WITH ('connector' = 'none')")
@@ -127,7 +127,7 @@ def test_hints_that_are_refused(session: Session, hint: str, said: str) -> None:
         assert said in str(failure.value)
 
 
-def test_in_streaming_mode_there_is_one_join() -> None:
+def test_join_hints_are_ignored_in_streaming_mode() -> None:
     """As in Flink, hints are about BATCH, and take nothing from the id by which state is found again."""
     session = Session()
     session.run("CREATE TABLE A (ak BIGINT) WITH ('connector' = 'none')")
@@ -159,7 +159,7 @@ _JOINS = [
 
 @pytest.mark.parametrize("memory", ["300", "100000000"])
 @pytest.mark.parametrize("join", _JOINS)
-def test_all_strategies_give_the_same_rows(join: str, memory: str) -> None:
+def test_join_strategies_give_the_same_rows(join: str, memory: str) -> None:
     t_env = _environment()
     t_env.get_config().set("millstream.batch.memory", memory)
     # One key has most rows, one is null.

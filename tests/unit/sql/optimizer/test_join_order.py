@@ -40,7 +40,7 @@ def _scans(t_env: StreamTableEnvironment, query: str) -> list[str]:
     return [part.split("]")[0].split(", ")[2] for part in plan.split("TableSourceScan(table=[[")[1:]]
 
 
-def test_join_order_defers_join_that_multiplies_rows(tmp_path: Path) -> None:
+def test_join_order_defers_a_join_that_multiplies_rows(tmp_path: Path) -> None:
     t_env = _environment(tmp_path)
 
     assert _scans(t_env, _QUERY) == ["sales", "days", "stock"]
@@ -66,7 +66,7 @@ def test_join_order_stays_as_written_without_gain(tmp_path: Path, query: str) ->
     assert _scans(_environment(tmp_path), query) == written
 
 
-def test_join_order_plans_without_statistics_of_damaged_file(tmp_path: Path) -> None:
+def test_join_order_ignores_statistics_of_a_damaged_file(tmp_path: Path) -> None:
     t_env = _environment(tmp_path)
     (tmp_path / "days.parquet").write_bytes(b"no footer")
     assert _scans(t_env, _QUERY) == ["sales", "stock", "days"]

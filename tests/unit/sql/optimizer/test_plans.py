@@ -41,7 +41,7 @@ def only(session: Session, query: str, kind: type[n.Node]) -> Any:
 # --- filters, columns, constants
 
 
-def test_filters_and_projections_become_one_calc_over_the_columns_that_are_read(session: Session) -> None:
+def test_planner_merges_filters_and_projections_into_one_calc(session: Session) -> None:
     query = "SELECT x + 1 AS y FROM (SELECT a * 2 AS x, b FROM files WHERE b > 2) WHERE x < 10"
     assert session.plan(query) == [
         "Calc(select=[((a * 2) + 1) AS y], where=[((b > 2) AND ((a * 2) < 10))])",
@@ -51,7 +51,7 @@ def test_filters_and_projections_become_one_calc_over_the_columns_that_are_read(
     ]
 
 
-def test_filters_go_to_the_side_of_a_join_they_are_about(session: Session) -> None:
+def test_filter_pushdown_reaches_the_join_side(session: Session) -> None:
     query = "SELECT t.a, u.v FROM t, u WHERE t.a = u.k AND t.b > 4 AND u.v = 'x' AND t.c <> u.v"
     assert session.plan(query) == [
         "Calc(select=[a, v])",
@@ -67,7 +67,7 @@ def test_filters_go_to_the_side_of_a_join_they_are_about(session: Session) -> No
     ]
 
 
-def test_what_all_sides_of_an_or_demand_is_demanded_once(session: Session) -> None:
+def test_planner_factors_common_conditions_out_of_or(session: Session) -> None:
     sides = "(t.a = u.k AND t.b > 4 AND u.v = 'x') OR (t.b < 2 AND t.a = u.k) OR (t.a = u.k AND u.v = 'y' AND t.b > 4)"
     join = only(session, f"SELECT t.a, u.v FROM t, u WHERE {sides}", n.Join)
     assert (join.node.left_keys, join.node.right_keys) == ((0,), (0,))
@@ -78,7 +78,7 @@ def test_what_all_sides_of_an_or_demand_is_demanded_once(session: Session) -> No
     assert told.count("RAND") == 2
 
 
-def test_in_batch_a_table_waits_until_something_says_which_of_its_rows_belong() -> None:
+def test_planner_in_batch_joins_connected_tables_first() -> None:
     session = Session(batch=True)
     session.run("CREATE TABLE links (x INT, y BIGINT, z STRING) WITH ('connector' = 'none')")
     query = "SELECT f.b, k, z, f.a FROM files f, u, links WHERE f.a = x AND y + 1 = f.b AND v = z AND f.b < k"
@@ -95,7 +95,7 @@ def test_in_batch_a_table_waits_until_something_says_which_of_its_rows_belong() 
     ]
 
 
-def test_a_filter_does_not_pass_an_outer_join_or_a_watermark(session: Session) -> None:
+def test_filter_pushdown_stops_at_outer_joins_and_watermarks(session: Session) -> None:
     join = only(session, "SELECT a FROM t LEFT JOIN u ON a = k AND b > 1 WHERE v IS NULL", n.Join)
     assert join.node.kind is n.JoinKind.LEFT
     assert join.node.condition is not None
@@ -103,18 +103,18 @@ def test_a_filter_does_not_pass_an_outer_join_or_a_watermark(session: Session) -
     assert [p.node for p in nodes(join) if isinstance(p.node, n.Calc) and p.node.condition is not None] == []
 
 
-def test_an_outer_join_under_a_condition_on_its_other_side_is_an_inner_one(session: Session) -> None:
+def test_planner_turns_a_filtered_outer_join_into_an_inner_one(session: Session) -> None:
     assert only(session, "SELECT a FROM t LEFT JOIN u ON a = k WHERE v = 'x'", n.Join).node.kind is n.JoinKind.INNER
     assert only(session, "SELECT a FROM t FULL JOIN u ON a = k WHERE c = 'x'", n.Join).node.kind is n.JoinKind.LEFT
 
 
-def test_a_filter_on_keys_goes_below_the_aggregate(session: Session) -> None:
+def test_filter_pushdown_on_keys_passes_an_aggregate(session: Session) -> None:
     plan = session.plan("SELECT * FROM (SELECT a, COUNT(*) AS n FROM files GROUP BY a) WHERE a > 1 AND n > 2")
     assert plan[0] == "Calc(select=[a, n], where=[(n > 2)])"
     assert plan[2] == "    Calc(select=[a], where=[(a > 1)])"
 
 
-def test_constants_are_computed_when_planning(session: Session) -> None:
+def test_planner_folds_constants(session: Session) -> None:
     assert session.plan("SELECT 1 + 2, 'x' || 'y', UPPER('a')") == [
         "Calc(select=[3 AS EXPR$0, 'xy' AS EXPR$1, 'A' AS EXPR$2])",
         "  Values(tuples=[[{ 0 }]])",
@@ -123,14 +123,14 @@ def test_constants_are_computed_when_planning(session: Session) -> None:
     assert session.plan("SELECT a FROM files WHERE 1 > 2") == ["Values(tuples=[[]])"]
 
 
-def test_constants_are_not_divided_by_zero(session: Session) -> None:
+def test_planner_does_not_fold_division_by_zero(session: Session) -> None:
     with pytest.raises(TableException, match="Division by zero"):
         session.planned("SELECT 1 / 0")
     # Where it may never be computed, it is left to whom it is.
     session.planned("SELECT CASE WHEN a > 1 THEN 1 / 0 ELSE 2 END, 1e0 / 0 FROM t")
 
 
-def test_what_differs_each_time_is_not_written_twice(session: Session) -> None:
+def test_planner_does_not_duplicate_nondeterministic_calls(session: Session) -> None:
     plan = session.plan("SELECT x, x + 1 FROM (SELECT RAND() AS x FROM files)")
     assert [line.strip() for line in plan[:2]] == [
         "Calc(select=[x, (x + 1.0:DOUBLE) AS EXPR$1])",
@@ -149,7 +149,7 @@ def test_what_differs_each_time_is_not_written_twice(session: Session) -> None:
 # --- subqueries
 
 
-def test_in_and_exists_are_semi_joins(session: Session) -> None:
+def test_planner_turns_in_and_exists_into_semi_joins(session: Session) -> None:
     join = only(session, "SELECT a FROM t WHERE a IN (SELECT k FROM u)", n.Join)
     assert (join.node.kind, join.node.left_keys, join.node.right_keys) == (n.JoinKind.SEMI, (0,), (0,))
     join = only(session, "SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.a AND u.v > t.c)", n.Join)
@@ -159,7 +159,7 @@ def test_in_and_exists_are_semi_joins(session: Session) -> None:
     assert join.node.kind is n.JoinKind.ANTI
 
 
-def test_not_in_minds_nulls(session: Session) -> None:
+def test_planner_not_in_handles_nulls(session: Session) -> None:
     join = only(session, "SELECT a FROM t WHERE a NOT IN (SELECT k FROM u)", n.Join)
     assert join.node.kind is n.JoinKind.ANTI
     # A null on either side leaves it open, so it is no plain key.
@@ -169,25 +169,25 @@ def test_not_in_minds_nulls(session: Session) -> None:
     assert safe.node.left_keys == (0,)
 
 
-def test_a_scalar_subquery_is_a_left_join(session: Session) -> None:
+def test_planner_turns_a_scalar_subquery_into_a_left_join(session: Session) -> None:
     plan = session.plan("SELECT a, (SELECT MAX(v) FROM u WHERE u.k = t.a) AS m FROM t")
     assert plan[1].strip().startswith("Join(joinType=[LeftOuterJoin], where=[(a = k)]")
     assert "GroupAggregate(groupBy=[k], select=[k, MAX(v) AS EXPR$0])" in [line.strip() for line in plan]
 
 
-def test_counting_no_rows_gives_zero(session: Session) -> None:
+def test_planner_scalar_count_of_no_rows_is_zero(session: Session) -> None:
     plan = session.plan("SELECT a, (SELECT COUNT(*) FROM u WHERE u.k = t.a) AS n FROM t")
     assert plan[0] == "Calc(select=[a, CASE($there IS NOT NULL, EXPR$0, 0) AS n])"
 
 
-def test_a_subquery_that_may_have_more_rows_is_checked(session: Session) -> None:
+def test_planner_checks_scalar_subqueries_for_one_row(session: Session) -> None:
     aggregate = only(session, "SELECT a, (SELECT c FROM t AS y WHERE y.a = t.a) AS n FROM t", n.Aggregate)
     assert [c.function for c in aggregate.node.calls] == ["SINGLE_VALUE"]
     # By its primary key there is one row at most.
     assert "SINGLE_VALUE" not in " ".join(session.plan("SELECT a, (SELECT v FROM u WHERE u.k = t.a) AS n FROM t"))
 
 
-def test_exists_as_a_value_or_beside_or(session: Session) -> None:
+def test_planner_exists_as_a_value_or_within_or(session: Session) -> None:
     plan = session.plan("SELECT a, EXISTS (SELECT 1 FROM u WHERE u.k = t.a) AS e FROM t")
     assert plan[0] == "Calc(select=[a, $there IS NOT NULL AS e])"
     assert "LeftOuterJoin" in plan[1]
@@ -195,7 +195,7 @@ def test_exists_as_a_value_or_beside_or(session: Session) -> None:
     assert "LeftOuterJoin" in " ".join(plan)
 
 
-def test_subqueries_within_subqueries(session: Session) -> None:
+def test_planner_nested_subqueries(session: Session) -> None:
     query = (
         "SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.a AND EXISTS "
         "(SELECT 1 FROM ups WHERE ups.k = u.k AND ups.n = t.b))"
@@ -205,14 +205,14 @@ def test_subqueries_within_subqueries(session: Session) -> None:
     assert found == [n.JoinKind.SEMI, n.JoinKind.SEMI, n.JoinKind.INNER]
 
 
-def test_a_query_that_is_looked_for_in_another(session: Session) -> None:
+def test_planner_subquery_in_a_subquery(session: Session) -> None:
     plan = session.plan("SELECT a FROM t WHERE (SELECT MAX(k) FROM u) IN (SELECT k FROM ups)")
     assert sum("Join" in line for line in plan) >= 2
     plan = session.plan("SELECT a, (a, c) IN (SELECT k, v FROM u) AS e FROM t WHERE (a, c) NOT IN (SELECT k, v FROM u)")
     assert "LeftAntiJoin" in " ".join(plan)
 
 
-def test_lateral_top_n(session: Session) -> None:
+def test_planner_lateral_top_n(session: Session) -> None:
     rank = only(
         session,
         "SELECT t.a, x.v FROM t, LATERAL (SELECT v FROM u WHERE u.k = t.a ORDER BY uts DESC LIMIT 2) AS x",
@@ -224,7 +224,7 @@ def test_lateral_top_n(session: Session) -> None:
 # --- recognising
 
 
-def test_a_window_aggregate_is_an_aggregate_by_start_and_end(session: Session) -> None:
+def test_planner_window_aggregate_groups_by_start_and_end(session: Session) -> None:
     plan = session.plan(
         "SELECT a, window_end, SUM(b) AS s FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' MINUTE)) "
         "WHERE b > 1 GROUP BY window_start, a, window_end"
@@ -241,7 +241,7 @@ def test_a_window_aggregate_is_an_aggregate_by_start_and_end(session: Session) -
     ]
 
 
-def test_an_aggregate_of_window_aggregates_has_their_windows(session: Session) -> None:
+def test_planner_cascaded_window_aggregate_keeps_the_window(session: Session) -> None:
     query = (
         "SELECT window_start, MAX(n) FROM (SELECT a, window_start, window_end, COUNT(*) AS n FROM "
         "TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '5' SECOND)) GROUP BY a, window_start, "
@@ -254,7 +254,7 @@ def test_an_aggregate_of_window_aggregates_has_their_windows(session: Session) -
     assert kinds(session.planned(query)[0]) == "I"
 
 
-def test_grouping_sets_of_a_window(session: Session) -> None:
+def test_planner_grouping_sets_of_a_window(session: Session) -> None:
     query = (
         "SELECT window_start, a, c, COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR)) "
         "GROUP BY window_start, window_end, GROUPING SETS ((a), (c))"
@@ -265,14 +265,14 @@ def test_grouping_sets_of_a_window(session: Session) -> None:
     assert kinds(aggregate) == "I"
 
 
-def test_only_one_end_of_a_window_is_a_plain_group(session: Session) -> None:
+def test_planner_group_by_one_window_bound_is_a_plain_aggregate(session: Session) -> None:
     query = (
         "SELECT window_end, COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR)) GROUP BY window_end"
     )
     assert kinds(only(session, query, n.Aggregate)) == "I,UB,UA"
 
 
-def test_rows_of_sessions_are_grouped_by_another_key(session: Session) -> None:
+def test_planner_session_rows_grouped_by_another_key(session: Session) -> None:
     query = (
         "SELECT {}, COUNT(*) FROM TABLE(SESSION(TABLE t PARTITION BY a, DESCRIPTOR(ts), INTERVAL '5' MINUTE)) "
         "GROUP BY {}, window_start, window_end"
@@ -286,7 +286,7 @@ def test_rows_of_sessions_are_grouped_by_another_key(session: Session) -> None:
     ("condition", "first", "last"),
     [("rn <= 3", 1, 3), ("rn < 4", 1, 3), ("3 >= rn", 1, 3), ("rn BETWEEN 2 AND 5", 2, 5), ("rn = 2", 2, 2)],
 )
-def test_top_n(session: Session, condition: str, first: int, last: int) -> None:
+def test_planner_recognises_top_n(session: Session, condition: str, first: int, last: int) -> None:
     query = (
         f"SELECT * FROM (SELECT a, b, ROW_NUMBER() OVER (PARTITION BY a ORDER BY b DESC) AS rn FROM t) WHERE "
         f"{condition}"
@@ -296,7 +296,7 @@ def test_top_n(session: Session, condition: str, first: int, last: int) -> None:
     assert rank.shows_rank == (first != last)
 
 
-def test_a_rank_that_nobody_asks_for_is_left_out(session: Session) -> None:
+def test_planner_omits_an_unused_rank(session: Session) -> None:
     query = "SELECT a, b FROM (SELECT a, b, ROW_NUMBER() OVER (PARTITION BY a ORDER BY b) AS rn FROM t) WHERE rn <= 3"
     assert not only(session, query, n.Rank).node.shows_rank
 
@@ -310,7 +310,7 @@ def test_a_rank_that_nobody_asks_for_is_left_out(session: Session) -> None:
         ("p DESC", False, True, "I,UB,UA"),
     ],
 )
-def test_deduplication(session: Session, order: str, event: bool, last: bool, changes: str) -> None:
+def test_planner_recognises_deduplication(session: Session, order: str, event: bool, last: bool, changes: str) -> None:
     query = (
         f"SELECT a, b FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY a ORDER BY {order}) AS rn FROM t) WHERE rn = 1"
     )
@@ -319,7 +319,7 @@ def test_deduplication(session: Session, order: str, event: bool, last: bool, ch
     assert found.traits.upsert_keys == frozenset([frozenset([0])])
 
 
-def test_interval_joins(session: Session) -> None:
+def test_planner_recognises_interval_joins(session: Session) -> None:
     query = (
         "SELECT t.a, uts FROM t, u WHERE t.a = u.k AND t.ts BETWEEN u.uts - INTERVAL '1' MINUTE AND u.uts + "
         "INTERVAL '5' SECOND"
@@ -332,13 +332,13 @@ def test_interval_joins(session: Session) -> None:
     assert only(session, "SELECT t.a FROM t JOIN u ON t.a = u.k AND t.ts > u.uts", n.Join).node.left_keys == (0,)
 
 
-def test_interval_joins_in_processing_time(session: Session) -> None:
+def test_planner_recognises_interval_joins_in_processing_time(session: Session) -> None:
     query = "SELECT x.a FROM t x JOIN t y ON x.a = y.a AND x.p BETWEEN y.p - INTERVAL '1' HOUR AND y.p"
     join = only(session, query, n.IntervalJoin).node
     assert (join.is_event_time, join.lower, join.upper) == (False, 0, 3_600_000)
 
 
-def test_a_plain_join_loses_time_attributes(session: Session) -> None:
+def test_planner_regular_join_drops_time_attributes(session: Session) -> None:
     query = (
         "SELECT window_start, COUNT(*) FROM TABLE(TUMBLE((SELECT * FROM t JOIN u ON t.a = u.k{}), DESCRIPTOR(ts), "
         "INTERVAL '1' HOUR)) GROUP BY window_start, window_end"
@@ -349,14 +349,14 @@ def test_a_plain_join_loses_time_attributes(session: Session) -> None:
     assert only(session, query.format(bounds), n.GlobalWindowAggregate).node.window.is_event_time
 
 
-def test_temporal_joins(session: Session) -> None:
+def test_planner_recognises_temporal_joins(session: Session) -> None:
     join = only(session, "SELECT t.a, u.v FROM t LEFT JOIN u FOR SYSTEM_TIME AS OF t.ts ON t.a = u.k", n.TemporalJoin)
     assert (join.node.kind, join.node.is_event_time, join.node.left_keys) == (n.JoinKind.LEFT, True, (0,))
     join = only(session, "SELECT t.a, v FROM t JOIN u FOR SYSTEM_TIME AS OF t.p ON t.a = u.k", n.TemporalJoin)
     assert not join.node.is_event_time
 
 
-def test_keys_that_are_computed(session: Session) -> None:
+def test_planner_computed_join_keys(session: Session) -> None:
     join = only(session, "SELECT t.a, u.v FROM t JOIN u ON t.a + 1 = u.k AND t.b = CAST(u.v AS BIGINT)", n.Join)
     assert len(join.node.left_keys) == 2
     assert join.node.condition is None
@@ -383,17 +383,17 @@ def test_keys_that_are_computed(session: Session) -> None:
         ("SELECT k, n FROM ups", n.ChangelogNormalize, "I,UB,UA,D"),
     ],
 )
-def test_what_rows_can_say(session: Session, query: str, kind: type[n.Node], changes: str) -> None:
+def test_planner_changelog_modes(session: Session, query: str, kind: type[n.Node], changes: str) -> None:
     assert kinds(only(session, query, kind)) == changes
 
 
-def test_deletes_come_of_updates_below(session: Session) -> None:
+def test_planner_deletes_follow_from_updates_below(session: Session) -> None:
     plan = session.planned("SELECT n, COUNT(*) FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) GROUP BY n")[0]
     outer, inner = [p for p in nodes(plan) if isinstance(p.node, n.Aggregate)]
     assert (kinds(outer), kinds(inner)) == ("I,UB,UA,D", "I,UB,UA")
 
 
-def test_a_sink_by_key_needs_the_new_half_of_updates_only(session: Session) -> None:
+def test_planner_upsert_sink_omits_update_before(session: Session) -> None:
     plan = session.planned("INSERT INTO keyed SELECT a, COUNT(*) FROM t GROUP BY a")[0]
     assert kinds(only(session, "INSERT INTO keyed SELECT a, COUNT(*) FROM t GROUP BY a", n.Aggregate)) == "I,UA"
     assert isinstance(plan.node, n.Sink)
@@ -401,7 +401,7 @@ def test_a_sink_by_key_needs_the_new_half_of_updates_only(session: Session) -> N
     assert kinds(only(session, "INSERT INTO printed SELECT a, COUNT(*) FROM t GROUP BY a", n.Aggregate)) == "I,UB,UA"
 
 
-def test_a_filter_on_what_changes_needs_pairs(session: Session) -> None:
+def test_planner_filter_on_changing_columns_needs_update_before(session: Session) -> None:
     changed = "INSERT INTO keyed SELECT * FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) WHERE n > 1"
     assert kinds(only(session, changed, n.Aggregate)) == "I,UB,UA"
     plan = session.planned(changed)[0]
@@ -411,7 +411,7 @@ def test_a_filter_on_what_changes_needs_pairs(session: Session) -> None:
     assert plan.node.materialize is None
 
 
-def test_another_key_than_the_sinks_is_materialized(session: Session) -> None:
+def test_planner_materializes_a_sink_with_another_key(session: Session) -> None:
     query = "INSERT INTO keyed SELECT k, n FROM (SELECT b AS n, MAX(a) AS k FROM t GROUP BY b)"
     plan = session.planned(query)[0]
     assert isinstance(plan.node, n.Sink)
@@ -427,7 +427,7 @@ def test_another_key_than_the_sinks_is_materialized(session: Session) -> None:
         session.settings.clear()
 
 
-def test_a_sink_that_takes_inserts_refuses_updates(session: Session) -> None:
+def test_planner_rejects_updates_for_an_append_only_sink(session: Session) -> None:
     with pytest.raises(TableException) as e:
         session.planned("INSERT INTO files SELECT a, SUM(b) FROM t GROUP BY a")
     assert str(e.value) == (
@@ -444,7 +444,7 @@ def test_a_sink_that_takes_inserts_refuses_updates(session: Session) -> None:
         )
 
 
-def test_sorting_a_stream_needs_time_or_a_limit(session: Session) -> None:
+def test_planner_streaming_sort_requires_time_or_limit(session: Session) -> None:
     with pytest.raises(TableException, match="Sort on a non-time-attribute field is not supported."):
         session.planned("SELECT a FROM t ORDER BY a")
     assert session.plan("SELECT a FROM t ORDER BY ts")[1].strip() == "TemporalSort(orderBy=[ts ASC])"
@@ -452,7 +452,7 @@ def test_sorting_a_stream_needs_time_or_a_limit(session: Session) -> None:
     assert batch.plan("SELECT a FROM t ORDER BY a")[0] == "Sort(orderBy=[a ASC])"
 
 
-def test_batch_has_no_watermarks_and_only_inserts() -> None:
+def test_planner_in_batch_has_no_watermarks_and_only_inserts() -> None:
     batch = Session(batch=True)
     (plan,) = batch.planned("SELECT a, COUNT(*) FROM t WHERE b > 1 GROUP BY a")
     assert not any(isinstance(p.node, n.Watermark) for p in nodes(plan))
@@ -486,7 +486,7 @@ _RANKED = "SELECT *, ROW_NUMBER() OVER (PARTITION BY v ORDER BY uts DESC, k) AS 
         ("SELECT k FROM u ORDER BY v LIMIT 2 OFFSET 1", []),
     ],
 )
-def test_upsert_keys(session: Session, query: str, keys: list[list[int]]) -> None:
+def test_planner_upsert_keys(session: Session, query: str, keys: list[list[int]]) -> None:
     (plan,) = session.planned(query)
     assert sorted(sorted(k) for k in plan.traits.upsert_keys) == keys
 
@@ -494,7 +494,7 @@ def test_upsert_keys(session: Session, query: str, keys: list[list[int]]) -> Non
 # --- names and ids
 
 
-def test_the_same_query_has_the_same_ids_and_another_has_others() -> None:
+def test_plan_uids_depend_on_the_query() -> None:
     query = "SELECT a, COUNT(*) AS n FROM t WHERE b > 1 GROUP BY a"
     (first,), (second,) = Session().planned(query), Session().planned(query)
     assert [p.uid for p in nodes(first)] == [p.uid for p in nodes(second)]
@@ -504,13 +504,13 @@ def test_the_same_query_has_the_same_ids_and_another_has_others() -> None:
     assert [p.name.split("(")[0] for p in nodes(other) if p.uid in same] == ["WatermarkAssigner", "TableSourceScan"]
 
 
-def test_columns_with_the_same_name_are_told_apart(session: Session) -> None:
+def test_plan_uids_distinguish_columns_with_the_same_name(session: Session) -> None:
     query = "SELECT {}.b FROM printed x JOIN printed y ON x.a = y.a"
     left, right = (session.planned(query.format(side))[0] for side in "xy")
     assert left.inputs[0].uid != right.inputs[0].uid
 
 
-def test_what_two_sinks_share_is_planned_once(session: Session) -> None:
+def test_planner_shares_common_inputs_of_two_sinks(session: Session) -> None:
     one, two = session.planned(
         "INSERT INTO printed SELECT a, COUNT(*) FROM t GROUP BY a",
         "INSERT INTO printed SELECT a, n FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) WHERE n > 3",
@@ -522,7 +522,7 @@ def test_what_two_sinks_share_is_planned_once(session: Session) -> None:
         assert uids.setdefault(p.uid, id(p)) == id(p), "two operators have one id"
 
 
-def test_a_table_is_read_once(session: Session) -> None:
+def test_planner_reuses_a_table_scan(session: Session) -> None:
     query = "SELECT x.a, y.b FROM printed x JOIN (SELECT b, COUNT(*) AS n FROM printed GROUP BY b) y ON x.a = y.n"
     scans = [p for p in nodes(session.planned(query)[0]) if isinstance(p.node, n.Scan)]
     assert len({id(p) for p in scans}) == 1
@@ -534,7 +534,7 @@ def test_a_table_is_read_once(session: Session) -> None:
     assert "+- Reused(reference_id=[1])" in text
 
 
-def test_state_lives_as_long_as_the_setting_says(session: Session) -> None:
+def test_state_ttl_option_applies_to_the_plan(session: Session) -> None:
     session.settings["table.exec.state.ttl"] = "2 h"
     try:
         assert only(session, "SELECT a, COUNT(*) FROM t GROUP BY a", n.Aggregate).traits.state_ttl == 7_200_000
@@ -544,7 +544,7 @@ def test_state_lives_as_long_as_the_setting_says(session: Session) -> None:
         session.settings.clear()
 
 
-def test_a_hint_says_how_long_state_lives(session: Session) -> None:
+def test_state_ttl_hint_applies_to_the_plan(session: Session) -> None:
     query = "SELECT /*+ STATE_TTL('t' = '1 d', 'u' = '2 d') */ a, COUNT(*) FROM t JOIN u ON a = k GROUP BY a"
     join = only(session, query, n.Join)
     assert join.traits.state_ttl == 172_800_000
@@ -598,7 +598,7 @@ def _phases(session: Session, query: str) -> list[str]:
         ),
     ],
 )
-def test_groups_have_two_phases_with_mini_batch(select: str, local: str, last: str) -> None:
+def test_two_phase_aggregate_with_mini_batch(select: str, local: str, last: str) -> None:
     query = f"SELECT a, {select} FROM t GROUP BY a"
     assert _phases(_set(MINI_BATCH), query) == [
         f"GlobalGroupAggregate(groupBy=[a], select=[a, {last.format('EXPR$1', 'EXPR$2')}])",
@@ -608,7 +608,7 @@ def test_groups_have_two_phases_with_mini_batch(select: str, local: str, last: s
     assert len(_phases(Session(), query)) == 1
 
 
-def test_phases_of_rows_that_are_taken_back() -> None:
+def test_two_phase_aggregate_with_retractions() -> None:
     inner = "SELECT a, COUNT(*) AS c, SUM(b) AS s FROM t GROUP BY a"
     planned = _set(MINI_BATCH).planned(f"SELECT c, MAX(s), SUM(s) FROM ({inner}) GROUP BY c")[0]
     found = [p.name for p in nodes(planned) if "Aggregate(groupBy=[c]" in p.name]
@@ -622,7 +622,7 @@ def test_phases_of_rows_that_are_taken_back() -> None:
 
 
 @pytest.mark.parametrize("select", ["LISTAGG(c)", "FIRST_VALUE(b)", "LAST_VALUE(b), COUNT(*)"])
-def test_aggregates_that_depend_on_order_have_one_phase(select: str) -> None:
+def test_order_dependent_aggregates_have_one_phase(select: str) -> None:
     assert len(_phases(_set(MINI_BATCH), f"SELECT a, {select} FROM t GROUP BY a")) == 1
     window = "FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end"
     assert len(_phases(Session(), f"SELECT window_start, {select} {window}")) == 1
@@ -637,14 +637,14 @@ def test_aggregates_that_depend_on_order_have_one_phase(select: str) -> None:
         ("TUMBLE(TABLE t, DESCRIPTOR(p), INTERVAL '1' MINUTE)", 1),
     ],
 )
-def test_windows_in_event_time_have_two_phases(session: Session, window: str, count: int) -> None:
+def test_event_time_windows_have_two_phases(session: Session, window: str, count: int) -> None:
     query = f"SELECT a, window_start, COUNT(*) FROM TABLE({window}) GROUP BY a, window_start, window_end"
     assert len(_phases(session, query)) == count
     one = _set(ONE_PHASE)
     assert len(_phases(one, query)) == 1
 
 
-def test_rows_that_lie_together_have_one_phase() -> None:
+def test_aggregates_on_the_distribution_key_have_one_phase() -> None:
     session = _set(MINI_BATCH)
     inner = "SELECT a, MAX(b) AS m FROM t GROUP BY a"
     assert len(_phases(session, f"SELECT a, MIN(m) FROM ({inner}) WHERE m > 1 GROUP BY a")) == 3
@@ -663,7 +663,7 @@ def test_rows_that_lie_together_have_one_phase() -> None:
         ("SELECT SUM(b) OVER (PARTITION BY a ORDER BY ts) FROM t", "RowTime"),
     ],
 )
-def test_mini_batches_are_assigned_behind_watermarks(query: str, mode: str) -> None:
+def test_mini_batch_assigner_follows_the_watermark(query: str, mode: str) -> None:
     planned = _set(MINI_BATCH).planned(query)[0]
     (found,) = [p for p in nodes(planned) if isinstance(p.node, n.MiniBatch)]
     assert found.name == f"MiniBatchAssigner(interval=[1000ms], mode=[{mode}])"
@@ -673,7 +673,7 @@ def test_mini_batches_are_assigned_behind_watermarks(query: str, mode: str) -> N
 # --- EXPLAIN
 
 
-def test_explain_has_three_parts_as_flinks(session: Session) -> None:
+def test_explain_sections_match_flink(session: Session) -> None:
     # Word for word what Flink 2.3 prints for this table and query, but for the columns that are read.
     query = (
         "SELECT a, COUNT(*), SUM(b) AS s, COUNT(DISTINCT c) FILTER (WHERE a > 3) FROM t WHERE b > 2 GROUP BY a "
@@ -711,7 +711,7 @@ def test_explain_has_three_parts_as_flinks(session: Session) -> None:
     )
 
 
-def test_explain_of_an_insert_and_of_two_inputs(session: Session) -> None:
+def test_explain_of_an_insert_with_two_inputs(session: Session) -> None:
     text = session.explain("INSERT INTO printed SELECT k, 1 FROM u UNION ALL SELECT k, n FROM ups")
     assert "LogicalSink(table=[default_catalog.default_database.printed], fields=[a, b])" in text
     physical = text.split("== Optimized Physical Plan ==\n")[1].split("\n\n")[0].splitlines()
@@ -719,12 +719,12 @@ def test_explain_of_an_insert_and_of_two_inputs(session: Session) -> None:
     assert [line[:12] for line in physical[1:3]] == ["+- Union(all", "   :- Calc(s"]
 
 
-def test_explain_shows_a_query_in_a_query(session: Session) -> None:
+def test_explain_shows_a_subquery(session: Session) -> None:
     text = session.explain("SELECT a FROM t WHERE a IN (SELECT k FROM u)")
     assert "LogicalFilter(condition=[IN($0, {\nLogicalProject(k=[$0])\n  LogicalWatermarkAssigner(" in text
 
 
-def test_all_kinds_of_nodes_can_be_explained(session: Session) -> None:
+def test_explain_supports_all_nodes(session: Session) -> None:
     for query in (
         "SELECT a, b FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY a ORDER BY b DESC) AS rn FROM t) WHERE rn <= 3",
         "SELECT SUM(b) OVER (PARTITION BY a ORDER BY ts) FROM t",
@@ -759,11 +759,11 @@ def nexmark() -> Session:
 QUERIES = sorted(NEXMARK.glob("q*.sql"), key=lambda p: int(p.stem[1:]))
 
 
-def test_there_are_all_of_nexmark() -> None:
+def test_nexmark_queries_are_complete() -> None:
     assert [q.stem for q in QUERIES] == [f"q{i}" for i in range(23)]
 
 
-def test_nexmark_is_planned_in_less_than_50_ms_a_query() -> None:
+def test_nexmark_query_planning_takes_less_than_50_ms() -> None:
     session = nexmark()
     slow = {}
     for query in QUERIES:
@@ -797,7 +797,7 @@ def test_nexmark_plans(query: str, wanted: list[str]) -> None:
     assert [line.strip().split("(")[0] for line in plan][: len(wanted)] == wanted
 
 
-def test_expressions_of_a_plan_are_about_places() -> None:
+def test_plan_expressions_refer_to_column_positions() -> None:
     (plan,) = Session().planned("SELECT b, a + 1 FROM files")
     calc = plan.inputs[0].node
     assert isinstance(calc, n.Calc)
@@ -807,13 +807,13 @@ def test_expressions_of_a_plan_are_about_places() -> None:
     )
 
 
-def test_a_limit_is_told_to_the_source(session: Session) -> None:
+def test_limit_is_pushed_into_the_source(session: Session) -> None:
     assert only(session, "SELECT a + 1 FROM files LIMIT 5 OFFSET 2", n.Scan).node.limit == 7
     assert only(session, "SELECT a FROM files WHERE a > 1 LIMIT 5", n.Scan).node.limit is None
     assert only(session, "SELECT a FROM files ORDER BY a LIMIT 5", n.Scan).node.limit is None
 
 
-def test_windows_in_batch_are_over_any_point_in_time() -> None:
+def test_batch_windows_accept_any_timestamp_column() -> None:
     batch = Session(batch=True)
     query = (
         "SELECT window_start, COUNT(*) FROM TABLE(TUMBLE(TABLE {}, DESCRIPTOR({}), INTERVAL '1' HOUR)) "
@@ -826,7 +826,7 @@ def test_windows_in_batch_are_over_any_point_in_time() -> None:
     assert only(batch, "SELECT COUNT(*) FROM t GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)", n.WindowAggregate)
 
 
-def test_a_query_in_a_group_looks_at_the_groups_row(session: Session) -> None:
+def test_correlated_subquery_in_a_group_refers_to_the_group(session: Session) -> None:
     plan = session.plan("SELECT c, (SELECT MAX(v) FROM u WHERE u.v = t.c) AS m, COUNT(*) FROM t GROUP BY b, c")
     # c is the second key of the group, the third column of the table.
     assert "Join(joinType=[LeftOuterJoin], where=[(c = v)]" in plan[1]
@@ -836,7 +836,7 @@ def test_a_query_in_a_group_looks_at_the_groups_row(session: Session) -> None:
         session.bound("SELECT c, (SELECT MAX(v) FROM u WHERE u.k = a) FROM t GROUP BY c")
 
 
-def test_two_event_times_cannot_be_written(session: Session) -> None:
+def test_planner_rejects_two_rowtime_columns_in_a_sink(session: Session) -> None:
     session.run("CREATE TEMPORARY TABLE two (x TIMESTAMP(3), y TIMESTAMP(3)) WITH ('connector' = 'none')")
     query = "INSERT INTO two SELECT ts, {} FROM t JOIN u ON a = k AND ts BETWEEN uts AND uts + INTERVAL '1' HOUR"
     with pytest.raises(TableException, match=r"more than one rowtime attribute column \[.*\] for writing into table"):
@@ -845,7 +845,7 @@ def test_two_event_times_cannot_be_written(session: Session) -> None:
     session.run("DROP TEMPORARY TABLE two")
 
 
-def test_columns_are_not_copied_to_be_renamed(session: Session) -> None:
+def test_planner_does_not_project_only_to_rename(session: Session) -> None:
     plan = session.plan("INSERT INTO printed SELECT a, SUM(b) FROM t GROUP BY a")
     assert plan[:2] == [
         "Sink(table=[default_catalog.default_database.printed], fields=[a, EXPR$1])",
@@ -853,26 +853,26 @@ def test_columns_are_not_copied_to_be_renamed(session: Session) -> None:
     ]
 
 
-def test_order_by_inside_says_nothing(session: Session) -> None:
+def test_planner_drops_order_by_in_subqueries(session: Session) -> None:
     assert not any("Sort" in line for line in session.plan("SELECT a FROM (SELECT a, b FROM t ORDER BY b) WHERE a > 1"))
     assert any("Sort" in line for line in session.plan("SELECT a FROM (SELECT a, b FROM t ORDER BY b LIMIT 3)"))
 
 
-def test_versions_need_a_key(session: Session) -> None:
+def test_temporal_join_requires_a_primary_key(session: Session) -> None:
     with pytest.raises(ValidationException, match="but no primary key can be found"):
         session.planned("SELECT t.a FROM t JOIN t FOR SYSTEM_TIME AS OF t.ts AS v ON t.a = v.a")
     with pytest.raises(ValidationException, match="join key in Temporal Table Join can not be empty"):
         session.planned("SELECT t.a FROM t JOIN u FOR SYSTEM_TIME AS OF t.ts ON TRUE")
 
 
-def test_hopping_windows_that_do_not_fit_are_refused_when_aggregated(session: Session) -> None:
+def test_planner_rejects_aggregating_hop_windows_that_do_not_divide(session: Session) -> None:
     window = "TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '3' SECOND, INTERVAL '10' SECOND))"
     session.planned(f"SELECT a, window_start FROM {window}")
     with pytest.raises(ValidationException, match="size 10000 ms and slide 3000 ms"):
         session.planned(f"SELECT COUNT(*) FROM {window} GROUP BY window_start, window_end")
 
 
-def test_estimated_costs_stand_behind_operators_and_add_up() -> None:
+def test_explain_estimated_cost_is_cumulative() -> None:
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     t_env.execute_sql("CREATE TABLE src (a INT, b STRING) WITH ('connector' = 'datagen')")
     text = t_env.explain_sql("SELECT a, COUNT(*) FROM src WHERE a > 1 GROUP BY a", ExplainDetail.ESTIMATED_COST)

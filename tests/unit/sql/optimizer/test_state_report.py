@@ -163,7 +163,7 @@ NOTHING = "nothing: it grows for as long as new keys come"
         ),
     ],
 )  # fmt: skip
-def test_explain_says_what_is_kept(query: str, keeps: str, key: str, bound: str) -> None:
+def test_explain_state_report(query: str, keeps: str, key: str, bound: str) -> None:
     found = state(query)
     assert (found["keeps"][0], found["key"][0], found["bounded by"][0]) == (keeps, key, bound)
     assert ("SET 'table.exec.state.ttl'" in found.get("smaller with", [""])[0]) == (bound == NOTHING)
@@ -171,14 +171,14 @@ def test_explain_says_what_is_kept(query: str, keeps: str, key: str, bound: str)
     assert "smaller with" in found or bound.startswith("its size")
 
 
-def test_a_time_to_live_bounds_what_nothing_else_does() -> None:
+def test_explain_state_report_with_ttl() -> None:
     query = "SELECT k, COUNT(DISTINCT id) FROM a GROUP BY k"
     found = state(query, **{"table.exec.state.ttl": "36 h"})
     assert found["bounded by"] == ["time: what nothing comes for goes after 36 h ('table.exec.state.ttl' or a hint)"]
     assert found["smaller with"] == ["fewer distinct values: COUNT(DISTINCT id) keeps every value of id for each key"]
 
 
-def test_a_time_to_live_bounds_the_newest_versions() -> None:
+def test_explain_state_report_with_ttl_for_versions() -> None:
     query = "SELECT a.k, v.r FROM a JOIN v FOR SYSTEM_TIME AS OF a.ts ON a.id = v.id"
     assert any("SET 'table.exec.state.ttl'" in hint for hint in state(query)["smaller with"])
     found = state(query, **{"table.exec.state.ttl": "1 h"})
@@ -187,7 +187,7 @@ def test_a_time_to_live_bounds_the_newest_versions() -> None:
     assert found["smaller with"] == ["fewer keys in the versioned table"]
 
 
-def test_windows_of_rows_are_full_at_some_time() -> None:
+def test_explain_state_report_of_count_windows() -> None:
     window = Tumble.over(row_interval(3)).on(col("p")).alias("w")
     table = environment().from_path("a").window(window).group_by(col("w"), col("k")).select(col("k"), col("id").sum)
     told = table.explain().partition("== State ==")[2]
@@ -196,7 +196,7 @@ def test_windows_of_rows_are_full_at_some_time() -> None:
     assert f"bounded by: {bound}\n" in told
 
 
-def test_a_pattern_without_an_end_is_not_bounded_by_a_time_to_live() -> None:
+def test_explain_state_report_of_a_pattern_without_within() -> None:
     inside = "PARTITION BY k ORDER BY ts MEASURES A.id AS i PATTERN (A B) DEFINE A AS A.id > 1"
     query = f"SELECT * FROM a MATCH_RECOGNIZE ({inside})"
     found = state(query, **{"table.exec.state.ttl": "1 h"})
@@ -204,14 +204,14 @@ def test_a_pattern_without_an_end_is_not_bounded_by_a_time_to_live() -> None:
     assert found["smaller with"] == ["WITHIN INTERVAL '...' behind the pattern: what takes longer is given up"]
 
 
-def test_a_join_without_keys_of_its_inputs_says_how_to_keep_less() -> None:
+def test_explain_state_report_of_a_join_without_unique_keys() -> None:
     hints = state("SELECT a.k FROM a JOIN (SELECT id, MAX(ts) AS m FROM b GROUP BY id) AS c ON a.id = c.id")
     # The right input has one row for each key already.
     assert any("PRIMARY KEY of the left input" in hint for hint in hints["smaller with"])
     assert not any("PRIMARY KEY of the right input" in hint for hint in hints["smaller with"])
 
 
-def test_what_keeps_nothing_and_batch_have_no_such_part() -> None:
+def test_explain_state_report_is_absent_without_state() -> None:
     assert "== State ==" not in environment().explain_sql("SELECT k FROM a WHERE id > 1")
     batch = environment(**{"execution.runtime-mode": "BATCH"})
     assert "== State ==" not in batch.explain_sql("SELECT v, COUNT(*) FROM (VALUES (1)) AS t(v) GROUP BY v")
@@ -224,7 +224,7 @@ def shown(table: Table) -> str:
     return table._repr_html_()  # what a notebook calls
 
 
-def test_a_notebook_shows_the_rows_of_a_table_as_they_are_in_the_end() -> None:
+def test_notebook_shows_final_rows_of_a_table() -> None:
     t_env = environment()
     html = shown(t_env.from_elements([(1, "<b>"), (2, None)], ["n", "text"]))
     assert '<th title="BIGINT">n</th><th title="STRING">text</th>' in html
@@ -235,14 +235,14 @@ def test_a_notebook_shows_the_rows_of_a_table_as_they_are_in_the_end() -> None:
     assert many.count("<tr>") == 21 and many.endswith("<p>The first 20 rows.</p>")
 
 
-def test_a_notebook_never_runs_a_table_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebook_does_not_run_an_unbounded_table(monkeypatch: pytest.MonkeyPatch) -> None:
     table = environment().from_path("a")
     monkeypatch.setattr(Table, "execute", lambda self: pytest.fail("it was run"))
     html = shown(table)
     assert "<tr><td>id</td><td>INT</td></tr>" in html and "does not end" in html
 
 
-def test_a_notebook_waits_for_rows_only_so_long() -> None:
+def test_notebook_waits_a_limited_time_for_rows() -> None:
     t_env = environment()
     t_env.execute_sql(
         "CREATE TABLE slow (n BIGINT) WITH ('connector'='datagen', 'rows-per-second'='1', 'number-of-rows'='1000000')"
