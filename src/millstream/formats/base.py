@@ -22,20 +22,20 @@ from millstream.sql.expressions import Call, Column, Constant, Expression
 from millstream.sql.schema import INSERTS, Changes, Field
 from millstream.sql.types import DataType
 
-_TURNED = {"=": "=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
-_FIRST = dt.date(1970, 1, 1)
-# Whose order is that of Python's values, and that of the files' statistics.
+_MIRRORED = {"=": "=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_EPOCH_DAY = dt.date(1970, 1, 1)
+# Types that Python, SQL and the statistics of files order alike.
 _ORDERED = (t.IntegralType, t.DateType, t.CharType, t.VarCharType)
 
 
 @record
 class Comparison:
-    """A column's value is equal to, below or above another.
+    """A comparison of a column with a constant.
 
     Attributes:
-        name: the column's.
+        name: the column.
         operator: one of = < > <= >=.
-        value: what it is compared with.
+        value: the constant.
     """
 
     name: str
@@ -44,41 +44,41 @@ class Comparison:
 
 
 def comparisons_of(conditions: Sequence[Expression], columns: Sequence[str]) -> list[Comparison]:
-    """Return those of some conditions that files can be asked about."""
+    """Return the conditions that can be pushed down to files or databases."""
     return [found for c in conditions if (found := _comparison(c, columns)) is not None]
 
 
 def _comparison(condition: Expression, columns: Sequence[str]) -> Comparison | None:
-    if not isinstance(condition, Call) or condition.function not in _TURNED or len(condition.arguments) != 2:
+    if not isinstance(condition, Call) or condition.function not in _MIRRORED or len(condition.arguments) != 2:
         return None
     left, right = condition.arguments
     operator = condition.function
     if isinstance(left, Constant):
-        left, right, operator = right, left, _TURNED[operator]
+        left, right, operator = right, left, _MIRRORED[operator]
     if not isinstance(left, Column) or not isinstance(right, Constant) or right.value is None:
         return None
     if not isinstance(left.type, _ORDERED):
         return None
-    # A day is the number of days since 1970 here, and a day in statistics.
-    value = _FIRST + dt.timedelta(right.value) if isinstance(left.type, t.DateType) else right.value
+    # SQL dates are days since 1970; statistics hold dates.
+    value = _EPOCH_DAY + dt.timedelta(right.value) if isinstance(left.type, t.DateType) else right.value
     return Comparison(columns[left.index], operator, value)
 
 
 def may_pass(test: Comparison, statistics: Any) -> bool:
-    """Tell whether some row of which there are statistics may pass a test."""
+    """Return whether rows with these statistics may satisfy a comparison."""
     if statistics is None or not statistics.has_min_max:
         return True
-    least, most, value = statistics.min, statistics.max, test.value
-    if type(least) is not type(value) or type(most) is not type(value):
+    low, high, value = statistics.min, statistics.max, test.value
+    if type(low) is not type(value) or type(high) is not type(value):
         return True
     if test.operator == "=":
-        return bool(least <= value <= most)
+        return bool(low <= value <= high)
     if test.operator in ("<", "<="):
-        return bool(least < value or (test.operator == "<=" and least == value))
-    return bool(most > value or (test.operator == ">=" and most == value))
+        return bool(low < value or (test.operator == "<=" and low == value))
+    return bool(high > value or (test.operator == ">=" and high == value))
 
 
-# What can be done about a row that is wrong.
+# The advice for malformed rows.
 FIX = (
     "Correct the line, or set '{0}.ignore-parse-errors' = 'true': then what cannot be read of a row is null, and a "
     "line that is no row is left out."
@@ -86,11 +86,11 @@ FIX = (
 
 
 class Malformed(MillstreamError):
-    """A message that is not what its format says.
+    """A message that does not conform to its format.
 
     Attributes:
-        place: which of the messages it is, from 0.
-        reason: what is wrong, without a full stop.
+        place: the index of the message.
+        reason: the cause, without a full stop.
     """
 
     def __init__(self, place: int, reason: str) -> None:
@@ -100,13 +100,13 @@ class Malformed(MillstreamError):
 
 
 class TableFormat(ABC):
-    """A format by its name.
+    """A format of tables.
 
     Attributes:
         identifier: the name in `'format' = '...'`.
-        optional: its options, without the name that stands before them; others are refused.
-        changes: what rows that are read can say.
-        written: what rows that are written may say.
+        optional: its options without the format's prefix; other options are rejected.
+        changes: row kinds that it reads.
+        written: row kinds that it writes.
     """
 
     identifier: ClassVar[str]
@@ -119,20 +119,20 @@ class TableFormat(ABC):
         self.zone = zone
 
     def check(self, fields: Sequence[Field]) -> None:
-        """Refuse columns of types that it cannot hold."""
+        """Fail if a column's type is not supported."""
 
     def check_written(self) -> None:
-        """Refuse options with which it cannot be written."""
+        """Fail if the options do not support writing."""
 
 
 @record
 class Decoded:
-    """What was in messages.
+    """The rows of messages.
 
     Attributes:
         batch: the rows.
-        places: of each row which message it was in, from 0; None where each message had one.
-        objects: of each row what else its message said, where the format has metadata.
+        places: the index of each row's message; None if each message has one row.
+        objects: the metadata of each row's message, if the format has metadata.
     """
 
     batch: Batch
@@ -141,10 +141,10 @@ class Decoded:
 
 
 class MessageFormat(TableFormat):
-    """A format whose rows are messages, in a file each on a line of its own.
+    """A format of messages; in files each line is a message.
 
     Attributes:
-        options_begin: what stands before its options in a declaration.
+        options_begin: the prefix of its options in a declaration.
     """
 
     def __init__(self, options: Options, zone: str) -> None:
@@ -153,9 +153,9 @@ class MessageFormat(TableFormat):
 
     @abstractmethod
     def read_all(self, messages: Sequence[bytes | None], fields: Sequence[Field]) -> Decoded:
-        """Return the rows of messages; raises Malformed where one is wrong and the options do not say to skip it.
+        """Return the rows of messages; raise Malformed for a bad one unless the options say to skip it.
 
-        A message of None is one that Kafka has nothing for.
+        None is a Kafka message without a value.
         """
 
     def decoded(self, messages: Sequence[bytes], fields: Sequence[Field]) -> Batch:
@@ -163,11 +163,11 @@ class MessageFormat(TableFormat):
         return self.read_all(messages, fields).batch
 
     def metadata(self) -> Mapping[str, DataType]:
-        """Return what messages say beside their rows, by key."""
+        """Return the types of metadata columns by key."""
         return {}
 
     def metadata_values(self, key: str, decoded: Decoded) -> list[Any]:
-        """Return what the message of each row says of a key."""
+        """Return the metadata of a key for each row."""
         raise NotImplementedError(key)
 
     @abstractmethod
@@ -175,12 +175,12 @@ class MessageFormat(TableFormat):
         """Return a message for each row."""
 
     def file_reader(self, fields: Sequence[Field]) -> FileFormat:
-        """Return what reads files of messages; its records are batches of those columns."""
+        """Return a reader of files of messages; its records are batches of the fields."""
         return _Lines(self, fields)
 
 
 class _Lines(StreamFormat):
-    """Lines of messages, a batch for each block of a file."""
+    """Reads lines of messages, one batch for each block of a file."""
 
     def __init__(self, message_format: MessageFormat, fields: Sequence[Field]) -> None:
         self._format = message_format
@@ -207,14 +207,14 @@ class FileTableFormat(TableFormat):
 
     @abstractmethod
     def reader(self, fields: Sequence[Field], filters: Sequence[Comparison] = ()) -> FileFormat:
-        """Return what reads files; its records are batches of those columns, without rows that fail a test or with."""
+        """Return a reader of batches of the fields; filters may, but need not, remove rows."""
 
     @abstractmethod
     def writer(self, file: BinaryIO, fields: Sequence[Field]) -> BulkWriter:
-        """Return what writes a file; its elements are batches."""
+        """Return a writer of batches to a file."""
 
     def statistics(self, paths: Sequence[str], columns: Sequence[str]) -> TableStatistics | None:
-        """Return statistics of local files and of some of their columns; None where the format keeps none."""
+        """Return statistics of columns in local files, or None if the format has none."""
         return None
 
 
@@ -231,9 +231,9 @@ _FORMATS = {
 }
 
 
-# Those of messages, where they are others than in files.
+# Message formats, where they differ from file formats.
 _MESSAGES = {
-    **{name: place for name, place in _FORMATS.items() if name not in ("orc", "parquet")},
+    **{name: path for name, path in _FORMATS.items() if name not in ("orc", "parquet")},
     "avro": "avro.table:AvroMessageFormat",
     "avro-confluent": "avro.table:AvroConfluentFormat",
     "debezium-avro-confluent": "avro.table:DebeziumAvroConfluentFormat",
@@ -241,66 +241,66 @@ _MESSAGES = {
 
 
 def format_options_by_name() -> dict[str, frozenset[str]]:
-    """Return the options of all formats, of files and of messages, without the names before them."""
+    """Return the options of each format, for files and messages, without prefixes."""
     names = sorted({*_FORMATS, *_MESSAGES})
-    places = [(name, [f for f in (_FORMATS, _MESSAGES) if name in f]) for name in names]
-    return {name: frozenset().union(*(_found(name, f).optional for f in where)) for name, where in places}
+    registries = [(name, [f for f in (_FORMATS, _MESSAGES) if name in f]) for name in names]
+    return {name: frozenset().union(*(_load(name, f).optional for f in fs)) for name, fs in registries}
 
 
 def format_class(identifier: str) -> type[TableFormat]:
-    """Return the format of an identifier."""
-    return _found(identifier, _FORMATS)
+    """Return the class of a format."""
+    return _load(identifier, _FORMATS)
 
 
-def _found(identifier: str, formats: Mapping[str, str]) -> type[TableFormat]:
+def _load(identifier: str, formats: Mapping[str, str]) -> type[TableFormat]:
     if identifier not in formats:
         raise ValidationException(
             f"There is no format '{identifier}'{did_you_mean(identifier, formats) or '.'}\n\n"
             "Available formats are:\n\n" + "\n".join(sorted(formats))
         )
     module, _, name = formats[identifier].partition(":")
-    found: type[TableFormat] = getattr(import_module(f"{__package__}.{module}"), name)
-    return found
+    loaded: type[TableFormat] = getattr(import_module(f"{__package__}.{module}"), name)
+    return loaded
 
 
 def format_options(prefix: str = "") -> frozenset[str]:
-    """Return all options that formats have, with their names before them."""
+    """Return the options of all file formats, with prefixes."""
     return frozenset(f"{prefix}{name}.{o}" for name in _FORMATS for o in format_class(name).optional)
 
 
 def message_format_options(prefix: str = "") -> frozenset[str]:
-    """Return all options that formats of messages have, with their names before them."""
-    return frozenset(f"{prefix}{name}.{o}" for name in _MESSAGES for o in _found(name, _MESSAGES).optional)
+    """Return the options of all message formats, with prefixes."""
+    return frozenset(f"{prefix}{name}.{o}" for name in _MESSAGES for o in _load(name, _MESSAGES).optional)
 
 
 def without_other_formats(
     options: frozenset[str], of_formats: frozenset[str], chosen: Iterable[tuple[str | None, str]]
 ) -> frozenset[str]:
-    """Return options without those of formats that a table has not.
+    """Return a connector's options without those of formats that a table does not use.
 
     Args:
-        options: all that its connector takes.
-        of_formats: those of them that are of formats.
-        chosen: the formats it has, None for none, and what stands before the options of each.
+        options: all options of the connector.
+        of_formats: the options that belong to formats.
+        chosen: the table's formats (None if not set) with the prefix of each.
     """
     starts = tuple(f"{prefix}{name}." for name, prefix in chosen if name is not None)
     return frozenset(o for o in options if o not in of_formats or o.startswith(starts))
 
 
 def made_format(identifier: str, options: Mapping[str, str], zone: str) -> TableFormat:
-    """Return a format with the options that begin with its name."""
+    """Create a format with the options under its name."""
     return format_class(identifier)(Options(options_of(identifier, options)), zone)
 
 
 def made_message_format(identifier: str, options: Mapping[str, str], zone: str, prefix: str = "") -> MessageFormat:
-    """Return a format of messages with the options that begin with a prefix and its name."""
-    found = _found(identifier, _MESSAGES)(Options(options_of(identifier, options, prefix)), zone)
-    assert isinstance(found, MessageFormat)
-    found.options_begin = f"{prefix}{identifier}."
-    return found
+    """Create a message format with the options under a prefix and its name."""
+    message_format = _load(identifier, _MESSAGES)(Options(options_of(identifier, options, prefix)), zone)
+    assert isinstance(message_format, MessageFormat)
+    message_format.options_begin = f"{prefix}{identifier}."
+    return message_format
 
 
 def options_of(identifier: str, options: Mapping[str, str], prefix: str = "") -> dict[str, str]:
-    """Return the options that begin with a prefix and the name of a format, without both."""
+    """Return the options under a prefix and a format's name, without both."""
     start = f"{prefix}{identifier}."
     return {key.removeprefix(start): value for key, value in options.items() if key.startswith(start)}

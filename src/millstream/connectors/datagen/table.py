@@ -1,4 +1,4 @@
-"""The connector `datagen`: rows that are made up, in sequence or at random, as fast as is wanted."""
+"""The connector `datagen`: generates rows in sequence or at random, at a rate."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 @record
 class Block:
-    """The rows from `start` to `end`, which are in the block of `size` rows that begins at `first`."""
+    """The rows from `start` to `end` of the block of `size` rows that begins at `first`."""
 
     first: int
     size: int
@@ -43,11 +43,11 @@ class Block:
 
 
 class Generator(ABC):
-    """Makes a column."""
+    """Generates a column."""
 
     @abstractmethod
     def column(self, block: Block) -> pa.Array:
-        """Return the values of some rows."""
+        """Return the values of a block's rows."""
 
 
 class Sequenced(Generator):
@@ -92,7 +92,7 @@ def _nulled(values: pa.Array, nulls: NDArray[np.bool_]) -> pa.Array:
 
 
 class Clock(Generator):
-    """The time at which a row comes at the rate that is set, less a random time of at most `past` milliseconds."""
+    """Timestamps of rows at the configured rate, less a random time of at most `past` milliseconds."""
 
     def __init__(
         self, started: int, rate: int, past: int, seed: tuple[int, ...], write: Callable[[Any], pa.Array]
@@ -115,14 +115,14 @@ class Clock(Generator):
 def generator_of(
     key: str, kind: t.DataType, options: Options, seed: tuple[int, ...], clock: tuple[int, int]
 ) -> Generator:
-    """Return what makes a column.
+    """Return the generator of a column.
 
     Args:
-        key: how its options begin.
+        key: the prefix of its options.
         kind: its type.
-        options: of the table.
-        seed: what tells its random values from those of others.
-        clock: when the rows begin, in milliseconds, and how many there are a second.
+        options: the table's options.
+        seed: distinguishes its random values from those of other columns.
+        clock: the first row's time in milliseconds, and the rows per second.
     """
     from millstream.sql.columns.arrow import arrow_type
 
@@ -161,19 +161,19 @@ def _integers(key: str, kind: Any, options: Options) -> _Make:
 
 def _floats(key: str, kind: Any, options: Options) -> _Make:
     numpy = np.float32 if isinstance(kind, t.FloatType) else np.float64
-    most = float(np.finfo(numpy).max)
-    low, high = options.number(f"{key}.min", 0.0), options.number(f"{key}.max", most)
+    limit = float(np.finfo(numpy).max)
+    low, high = options.number(f"{key}.min", 0.0), options.number(f"{key}.max", limit)
 
     def make(source: np.random.Generator, rows: int) -> pa.Array:
-        share = source.random(rows)
-        return pa.array((low * (1 - share) + high * share).astype(numpy))
+        fraction = source.random(rows)
+        return pa.array((low * (1 - fraction) + high * fraction).astype(numpy))
 
     return make
 
 
 def _decimals(key: str, kind: Any, options: Options) -> _Make:
-    most = 10 ** (kind.precision - kind.scale) - 1
-    low, high = options.number(f"{key}.min", float(-most)), options.number(f"{key}.max", float(most))
+    limit = 10 ** (kind.precision - kind.scale) - 1
+    low, high = options.number(f"{key}.min", float(-limit)), options.number(f"{key}.max", float(limit))
     unit = decimal.Decimal(1).scaleb(-kind.scale)
 
     def make(source: np.random.Generator, rows: int) -> pa.Array:
@@ -240,8 +240,8 @@ def _bytes(key: str, kind: Any, options: Options) -> _Make:
 
 def _intervals(key: str, kind: Any, options: Options) -> _Make:
     months = isinstance(kind, t.YearMonthIntervalType)
-    most = 120_000 if months else 86_400_000 * 1000
-    low, high = options.whole(f"{key}.min", 0), options.whole(f"{key}.max", most)
+    limit = 120_000 if months else 86_400_000 * 1000
+    low, high = options.whole(f"{key}.min", 0), options.whole(f"{key}.max", limit)
     numpy = np.dtype(np.int32 if months else np.int64)
     return lambda source, rows: pa.array(source.integers(low, high, rows, numpy, endpoint=True))
 

@@ -1,4 +1,4 @@
-"""Reads tables of databases as batches: whole, or in parts by a column."""
+"""The connector `jdbc`: tables of PostgreSQL, MySQL, MariaDB and SQLite, read, written and looked up."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ _FETCH_ROWS = 4096
 _TRIES = 4
 _READ_PAUSE_SECONDS = 0.5
 
-# A part of a table: the first and the last value of its column; None for all rows.
+# The first and last value of the partition column; None for the whole table.
 Part = tuple[int, int] | None
 
 
 @record
 class TableQuery:
-    """What is read of a table.
+    """A scan of a table.
 
     Attributes:
-        connect: returns a connection.
-        dialect: of its database.
-        table: its name.
-        fields: the columns that are read.
-        tests: rows that fail one need not be read.
-        limit: so many rows are enough; None for all.
-        column: by which it is read in parts; None for at once.
-        order: columns that tell rows apart, so that they come in the same order when they are read again.
+        connect: opens a connection.
+        dialect: the database's SQL dialect.
+        table: the table's name.
+        fields: the columns to read.
+        tests: predicates that the database may apply.
+        limit: the maximum number of rows; None for all.
+        column: the partition column; None for a single partition.
+        order: columns that make the order of rows repeatable.
         zone: the session's time zone.
     """
 
@@ -62,7 +62,7 @@ class TableQuery:
     zone: str
 
     def text(self, part: Part) -> tuple[str, list[Any]]:
-        """Return the statement that reads a part, and its parameters."""
+        """Return the statement that reads a partition, and its parameters."""
         dialect = self.dialect
         conditions = [f"{dialect.quoted(t.name)} {t.operator} {dialect.place}" for t in self.tests]
         values = [t.value for t in self.tests]
@@ -80,7 +80,7 @@ class TableQuery:
         return text, values
 
     def batch(self, rows: Sequence[Sequence[Any]]) -> Batch:
-        """Return rows of the driver as columns."""
+        """Convert the driver's rows to columns."""
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(self.fields)
         arrays = [
             to_column(read_values(c, f.name, f.type, self.zone), f.type, self.zone)
@@ -90,7 +90,7 @@ class TableQuery:
 
 
 def parts_of(low: int, high: int, count: int) -> list[Part]:
-    """Return where to cut an interval, both ends included, into so many parts, as Flink does.
+    """Divide an interval, both ends included, into partitions as Flink does.
 
     Example:
         >>> parts_of(0, 9, 3)
@@ -100,17 +100,17 @@ def parts_of(low: int, high: int, count: int) -> list[Part]:
     count = min(count, total)
     size = -(-total // count)
     large = total - (size - 1) * count
-    found: list[Part] = []
+    parts: list[Part] = []
     start = low
     for i in range(count):
         end = start + size - 1 - (0 if i < large else 1)
-        found.append((start, end))
+        parts.append((start, end))
         start = end + 1
-    return found
+    return parts
 
 
 class _Enumerator(SplitEnumerator):
-    """Deals the parts out, each once."""
+    """Assigns each partition once."""
 
     def __init__(self, parts: Sequence[Part], parallelism: int, at: int) -> None:
         self._parts = parts
@@ -138,7 +138,7 @@ class _Reader(SourceReader):
         return self.rest(share, 0)
 
     def rest(self, share: SplitRange, read: int) -> Iterator[Collection[Any]]:
-        """Yield batches behind the first; when the connection is lost, go on over a new one."""
+        """Yield the batches after the first `read`; reconnect if the connection is lost."""
         (part,) = share
         for attempt in range(_TRIES):
             try:
@@ -165,7 +165,7 @@ class _Reader(SourceReader):
 
 
 def _streaming(connection: Connection, dialect: Dialect) -> Any:
-    """Return a cursor that does not fetch all rows at once."""
+    """Return a server-side cursor where the driver has one."""
     if dialect.name == "postgresql":
         return connection.cursor(name="millstream")
     if dialect.name == "mysql":
@@ -200,17 +200,17 @@ _WRITE_PAUSE_SECONDS = 1.0
 
 @record
 class TableWrite:
-    """What is written, and how.
+    """The target of a sink, and how it buffers and retries.
 
     Attributes:
-        connect: returns a connection.
-        dialect: of its database.
-        table: its name.
+        connect: opens a connection.
+        dialect: the database's SQL dialect.
+        table: the table's name.
         fields: the columns of rows.
-        keys: the primary key; without one rows are only added.
-        rows: so many are written at once.
-        seconds: for so long they wait at most.
-        tries: how often a batch that fails is tried again.
+        keys: the primary key; without one the sink is append-only.
+        rows: the maximum number of buffered rows.
+        seconds: the maximum time that rows are buffered.
+        tries: the maximum number of retries.
         zone: the session's time zone.
     """
 
@@ -226,7 +226,7 @@ class TableWrite:
 
 
 class _Writer(SinkWriter):
-    """At least once: by the end of an epoch all of it is in the database, and comes again if the epoch does."""
+    """Writes at least once: flushes by the end of an epoch; a replayed epoch is written again."""
 
     keeps_values = False
 
@@ -240,13 +240,13 @@ class _Writer(SinkWriter):
         )
         self._delete = dialect.deleted(write.table, write.keys) if write.keys else ""
         self._convert = [dialect.writer(f.type) for f in write.fields]
-        # Of a table with a key, the last row of each: None is one that goes. Else rows by their number.
+        # The last row of each primary key and whether it is upserted or deleted; without a key, rows by number.
         self._waiting: dict[Any, tuple[bool, Sequence[Any]]] = {}
         self._since = 0.0
         self._connection: Connection = None
 
     def begin(self, transaction: str) -> None:
-        # Of an epoch that did not get to its end.
+        # Rows of an epoch that failed.
         self._waiting.clear()
 
     def write(self, value: Batch) -> None:
@@ -275,32 +275,32 @@ class _Writer(SinkWriter):
                 connection.close()
 
     def _flush(self) -> None:
-        """Write what waits, again over a new connection when that fails."""
+        """Write the buffered rows; reconnect and retry if that fails."""
         if not self._waiting:
             return
-        put = [row for is_there, row in self._waiting.values() if is_there]
-        gone = [[row[k] for k in self._keys] for is_there, row in self._waiting.values() if not is_there]
+        put = [row for is_upsert, row in self._waiting.values() if is_upsert]
+        deleted = [[row[k] for k in self._keys] for is_upsert, row in self._waiting.values() if not is_upsert]
         for attempt in range(self._write.tries + 1):
             try:
-                self._run(put, gone)
+                self._run(put, deleted)
                 break
             except Exception as e:
                 self.close()
                 if attempt == self._write.tries or is_mistake(e):
-                    first, said = shorten((put or gone)[0]), str(e).strip().partition("\n")[0].rstrip(".")
+                    first, said = shorten((put or deleted)[0]), str(e).strip().partition("\n")[0].rstrip(".")
                     raise MillstreamError(
-                        f"JDBC: {len(put) + len(gone)} rows for table {self._write.table!r}, the first of them "
+                        f"JDBC: {len(put) + len(deleted)} rows for table {self._write.table!r}, the first of them "
                         f"{first}, could not be written: {said}."
                     ) from e
                 time.sleep(_WRITE_PAUSE_SECONDS * attempt)
         self._waiting.clear()
 
-    def _run(self, put: list[Sequence[Any]], gone: list[list[Any]]) -> None:
+    def _run(self, put: list[Sequence[Any]], deleted: list[list[Any]]) -> None:
         if self._connection is None:
             self._connection = self._write.connect()
         with closing(self._connection.cursor()) as cursor:
-            if gone:
-                cursor.executemany(self._delete, gone)
+            if deleted:
+                cursor.executemany(self._delete, deleted)
             if put:
                 cursor.executemany(self._put, put)
         self._connection.commit()
