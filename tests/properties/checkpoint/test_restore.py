@@ -234,7 +234,7 @@ def uninterrupted(name: str) -> Any:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_restored_anywhere_at_any_parallelism(name: str, seed: int) -> None:
+def test_restore_equals_uninterrupted_run_at_any_parallelism(name: str, seed: int) -> None:
     dice = random.Random(f"{name}{seed}")
     sink, snapshot, storage, finished = CollectSink(), None, None, False
     while not finished:
@@ -249,7 +249,7 @@ def test_restored_anywhere_at_any_parallelism(name: str, seed: int) -> None:
     assert seen(sink.results(), name) == uninterrupted(name)
 
 
-def test_a_changed_program_takes_over_what_it_knows() -> None:
+def test_restore_of_changed_program_keeps_matching_state() -> None:
     sink = CollectSink()
     env = environment(2)
     process(env).sink_to(sink)
@@ -268,7 +268,7 @@ def test_a_changed_program_takes_over_what_it_knows() -> None:
     assert seen(sink.results(), "process") == uninterrupted("process")
 
 
-def test_state_with_no_operator_is_an_error_that_names_it() -> None:
+def test_restore_rejects_state_without_operator_by_name() -> None:
     env = environment(1)
     process(env).sink_to(CollectSink())
     job = LocalJob(env, epoch_sizes=lambda: 50)
@@ -300,7 +300,7 @@ class _Buffering(MapFunction):
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_operator_state_is_dealt_out_anew(parallelism: int) -> None:
+def test_restore_redistributes_operator_state_at_new_parallelism(parallelism: int) -> None:
     def program(env: Env, sink: CollectSink) -> None:
         env.from_source(NumberSequenceSource(0, 19)).uid("numbers").map(_Buffering()).uid("buffer").sink_to(sink)
 
@@ -340,7 +340,7 @@ class _Remembering(KeyedProcessFunction):
 
 
 @pytest.mark.parametrize(("before", "after"), [(True, False), (False, True), (True, True), (False, False)])
-def test_a_time_to_live_cannot_come_or_go(before: bool, after: bool, tmp_path: Path) -> None:
+def test_restore_rejects_added_or_removed_ttl(before: bool, after: bool, tmp_path: Path) -> None:
     def program(expires: bool) -> Env:
         env = environment(1)
         numbers = env.from_collection([1, 2, 3, 4]).uid("numbers").key_by(lambda v: 0)

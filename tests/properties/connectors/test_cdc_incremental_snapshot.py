@@ -195,7 +195,7 @@ def run(seed: int) -> None:
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_the_replica_is_the_original(block: int) -> None:
+def test_cdc_snapshot_replica_equals_original_for_random_schedules(block: int) -> None:
     for seed in range(block * 150, block * 150 + 150):
         try:
             run(seed)
@@ -203,7 +203,7 @@ def test_the_replica_is_the_original(block: int) -> None:
             raise AssertionError(f"seed {seed}: {e}") from e
 
 
-def test_a_table_that_was_truncated_begins_anew() -> None:
+def test_cdc_snapshot_restarts_truncated_table() -> None:
     machine = Snapshotting()
     machine.add("t", None)
     machine.planned("t", None, (5,), 0)
@@ -215,7 +215,7 @@ def test_a_table_that_was_truncated_begins_anew() -> None:
     assert machine.to_plan(1) == ("t", None, 1)
 
 
-def test_what_a_snapshot_sees_goes_round_with_the_numbers() -> None:
+def test_cdc_visibility_handles_transaction_id_wraparound() -> None:
     seen = Visibility.parse(f"{(1 << 32) + 5}:{(1 << 32) + 8}:{(1 << 32) + 6}")
     assert [seen.sees(x) for x in (4, 5, 6, 7, 8)] == [True, True, False, True, False]
     assert seen.sees((1 << 32) - 1)

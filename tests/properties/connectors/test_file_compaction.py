@@ -91,7 +91,7 @@ class Run:
 # --- when and how
 
 
-def test_files_are_put_together_after_so_many_checkpoints(tmp_path: Path) -> None:
+def test_file_compaction_runs_after_checkpoint_count(tmp_path: Path) -> None:
     run = Run(compacting(tmp_path, strategy(checkpoints=3)))
     run.checkpoint("a")
     run.checkpoint("b")
@@ -108,7 +108,7 @@ def test_files_are_put_together_after_so_many_checkpoints(tmp_path: Path) -> Non
     assert lines(tmp_path) == ["a", "b", "c", "d"] and hidden(tmp_path) == []
 
 
-def test_files_are_put_together_when_they_are_large_enough(tmp_path: Path) -> None:
+def test_file_compaction_runs_at_size_threshold(tmp_path: Path) -> None:
     run = Run(compacting(tmp_path, strategy(size=6)))
     for value in "abcd":
         run.checkpoint(value)
@@ -119,7 +119,7 @@ def test_files_are_put_together_when_they_are_large_enough(tmp_path: Path) -> No
     assert hidden(tmp_path) == []
 
 
-def test_what_comes_first_decides(tmp_path: Path) -> None:
+def test_file_compaction_runs_at_first_reached_threshold(tmp_path: Path) -> None:
     run = Run(compacting(tmp_path, strategy(checkpoints=2, size=8)))
     run.checkpoint("0123456789")
     assert lines(tmp_path) == ["0123456789"]
@@ -129,7 +129,7 @@ def test_what_comes_first_decides(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_every_bucket_has_files_of_its_own(tmp_path: Path, threads: int) -> None:
+def test_file_compaction_is_per_bucket(tmp_path: Path, threads: int) -> None:
     run = Run(compacting(tmp_path, strategy(checkpoints=2, threads=threads), assigner=ByDigit()))
     run.checkpoint(1, 2, 3)
     run.checkpoint(4, 5, 6)
@@ -140,14 +140,14 @@ def test_every_bucket_has_files_of_its_own(tmp_path: Path, threads: int) -> None
     }
 
 
-def test_a_delimiter_stands_between_two_files(tmp_path: Path) -> None:
+def test_concat_compactor_writes_delimiter_between_files(tmp_path: Path) -> None:
     run = Run(compacting(tmp_path, strategy(checkpoints=3), FileCompactor.concat_file_compactor(b"--\n")))
     for value in "abc":
         run.checkpoint(value)
     assert list(finished(tmp_path).values()) == ["a\n--\nb\n--\nc\n"]
 
 
-def test_identical_files_stay_by_themselves(tmp_path: Path) -> None:
+def test_identical_compactor_does_not_merge_files(tmp_path: Path) -> None:
     run = Run(compacting(tmp_path, strategy(checkpoints=2), FileCompactor.identical_file_compactor()))
     run.checkpoint("a")
     assert finished(tmp_path) == {}
@@ -156,7 +156,7 @@ def test_identical_files_stay_by_themselves(tmp_path: Path) -> None:
     assert all(p.name.startswith("compacted-part-") for p in tmp_path.iterdir())
 
 
-def test_at_the_end_nothing_waits(tmp_path: Path) -> None:
+def test_file_compaction_finishes_pending_parts_at_end_of_input(tmp_path: Path) -> None:
     run = Run(compacting(tmp_path, strategy(size=4)))
     run.committer.commit([*run.stage("a"), *run.stage("b"), *run.stage("c")])
     run.committer.finish()
@@ -165,7 +165,7 @@ def test_at_the_end_nothing_waits(tmp_path: Path) -> None:
     assert lines(tmp_path) == ["a", "b", "c"]
 
 
-def test_a_job_that_ends_and_a_savepoint_leave_nothing_waiting(tmp_path: Path) -> None:
+def test_file_compaction_leaves_no_pending_parts_after_finish_or_savepoint(tmp_path: Path) -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.from_collection(list(range(10))).sink_to(compacting(tmp_path / "out", strategy(checkpoints=100)))
     job = LocalJob(env, epoch_sizes=lambda: 1)
@@ -178,7 +178,7 @@ def test_a_job_that_ends_and_a_savepoint_leave_nothing_waiting(tmp_path: Path) -
     assert lines(tmp_path / "out") == sorted(map(str, range(10))) and len(finished(tmp_path / "out")) == 2
 
 
-def test_mistakes_are_found() -> None:
+def test_file_compaction_rejects_invalid_settings() -> None:
     with pytest.raises(InvalidProgramError, match="set a condition"):
         FileCompactStrategy.builder().build()
     with pytest.raises(InvalidProgramError, match="set_size_threshold takes a number above 0, not 0"):
@@ -191,7 +191,7 @@ def test_mistakes_are_found() -> None:
         FileSink.for_row_format("/tmp/x", UTF8).enable_compact(CONCAT, CONCAT)  # type: ignore[arg-type]
 
 
-def test_enabled_and_disabled_again(tmp_path: Path) -> None:
+def test_file_compaction_can_be_disabled_after_enable(tmp_path: Path) -> None:
     builder = FileSink.for_row_format(str(tmp_path), UTF8).with_bucket_assigner(BASE_PATH)
     run = Run(builder.enable_compact(strategy(checkpoints=2), CONCAT).disable_compact().build())
     run.checkpoint("a")
@@ -201,7 +201,7 @@ def test_enabled_and_disabled_again(tmp_path: Path) -> None:
 # --- committed again
 
 
-def test_committing_again_does_no_harm(tmp_path: Path) -> None:
+def test_file_compaction_commit_is_idempotent(tmp_path: Path) -> None:
     run = Run(compacting(tmp_path, strategy(checkpoints=2)))
     first = run.stage("a")
     # Two checkpoints at once: the second was taken before the output of the first was committed.
@@ -213,7 +213,7 @@ def test_committing_again_does_no_harm(tmp_path: Path) -> None:
     assert lines(tmp_path) == ["a", "b"] and hidden(tmp_path) == []
 
 
-def test_a_part_that_was_lost_is_noticed(tmp_path: Path) -> None:
+def test_file_compaction_commit_rejects_lost_part(tmp_path: Path) -> None:
     run = Run(compacting(tmp_path, strategy(checkpoints=2)))
     staged = run.stage("a")
     for path in tmp_path.iterdir():
@@ -222,7 +222,7 @@ def test_a_part_that_was_lost_is_noticed(tmp_path: Path) -> None:
         run.committer.commit(staged)
 
 
-def test_a_waiting_part_that_was_lost_is_noticed(tmp_path: Path) -> None:
+def test_file_compaction_rejects_pending_part_deleted_before_compaction(tmp_path: Path) -> None:
     run = Run(compacting(tmp_path, strategy(checkpoints=2)))
     run.checkpoint("a")
     for path in tmp_path.iterdir():
@@ -234,7 +234,7 @@ def test_a_waiting_part_that_was_lost_is_noticed(tmp_path: Path) -> None:
 # --- another driver
 
 
-def test_what_waits_is_found_again_by_a_chain_of_jobs(tmp_path: Path) -> None:
+def test_file_compaction_restores_pending_parts_across_jobs(tmp_path: Path) -> None:
     sink = compacting(tmp_path, strategy(checkpoints=100))
     run = Run(sink)
     run.checkpoint("a")
@@ -249,7 +249,7 @@ def test_what_waits_is_found_again_by_a_chain_of_jobs(tmp_path: Path) -> None:
     assert list(finished(tmp_path).values()) == ["a\nb\n"] and hidden(tmp_path) == []
 
 
-def test_what_no_checkpoint_names_is_aborted(tmp_path: Path) -> None:
+def test_file_compaction_aborts_parts_without_checkpoint(tmp_path: Path) -> None:
     sink = compacting(tmp_path, strategy(checkpoints=100))
     run = Run(sink)
     run.checkpoint("a")
@@ -261,7 +261,7 @@ def test_what_no_checkpoint_names_is_aborted(tmp_path: Path) -> None:
     assert lines(tmp_path) == ["a"] and hidden(tmp_path) == []
 
 
-def test_a_file_that_was_taken_away_does_not_come_again(tmp_path: Path) -> None:
+def test_file_compaction_recovery_does_not_recreate_deleted_file(tmp_path: Path) -> None:
     sink = compacting(tmp_path, strategy(checkpoints=1))
     run = Run(sink)
     run.checkpoint("a")
@@ -273,7 +273,7 @@ def test_a_file_that_was_taken_away_does_not_come_again(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_going_on_without_compaction_shows_what_waits(tmp_path: Path) -> None:
+def test_file_compaction_disabled_on_restore_publishes_pending_parts(tmp_path: Path) -> None:
     run = Run(compacting(tmp_path, strategy(checkpoints=2)))
     run.checkpoint("a")
     manifest = run.stage("b")
@@ -285,7 +285,7 @@ def test_going_on_without_compaction_shows_what_waits(tmp_path: Path) -> None:
     assert sorted(finished(tmp_path).values()) == ["a\n", "b\n"] and hidden(tmp_path) == []
 
 
-def test_files_that_were_finished_before_compaction_stay_as_they_are(tmp_path: Path) -> None:
+def test_file_compaction_leaves_files_finished_before_it_unchanged(tmp_path: Path) -> None:
     plain = FileSink.for_row_format(str(tmp_path), UTF8).with_bucket_assigner(BASE_PATH).build()
     run = Run(plain)
     run.checkpoint("a")
@@ -347,7 +347,7 @@ def steps_of_commit(base: Path) -> int:
 
 
 @pytest.mark.parametrize("former", ["job", "elsewhere"])
-def test_the_driver_dies_between_any_two_steps(tmp_path: Path, former: str) -> None:
+def test_file_compaction_recovers_from_driver_failure_at_any_step(tmp_path: Path, former: str) -> None:
     """`elsewhere`: a driver died, another went on and died at once, so that a third knows only of the first."""
     steps = steps_of_commit(tmp_path / "measured")
     assert steps > 15
@@ -370,7 +370,7 @@ def test_the_driver_dies_between_any_two_steps(tmp_path: Path, former: str) -> N
         assert [name for name in hidden(base) if "between" not in name] == []
 
 
-def test_the_driver_dies_and_what_it_showed_is_taken_away(tmp_path: Path) -> None:
+def test_file_compaction_recovers_after_published_file_is_removed(tmp_path: Path) -> None:
     for number in range(steps_of_commit(tmp_path / "measured")):
         base = tmp_path / f"{number}"
         sink, run, manifest = prepared(base)
@@ -385,7 +385,7 @@ def test_the_driver_dies_and_what_it_showed_is_taken_away(tmp_path: Path) -> Non
         assert taken + lines(base) == ["a", "b", "c"], number
 
 
-def test_the_driver_dies_again_while_it_recovers(tmp_path: Path) -> None:
+def test_file_compaction_recovers_from_failure_during_recovery(tmp_path: Path) -> None:
     for number in range(steps_of_commit(tmp_path / "measured")):
         for again in range(12):
             base = tmp_path / f"{number}-{again}"
@@ -402,7 +402,7 @@ def test_the_driver_dies_again_while_it_recovers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("finishes", [True, False])
 @pytest.mark.parametrize("first", ["job", "between"])
-def test_a_driver_that_only_seemed_dead_goes_on(tmp_path: Path, finishes: bool, first: str) -> None:
+def test_file_compaction_tolerates_superseded_driver(tmp_path: Path, finishes: bool, first: str) -> None:
     """Another recovers, and perhaps finishes, between any two steps of the first, which then tries to go on.
 
     `between`: the first is itself one that recovers, and the other does not know of it.
@@ -431,7 +431,7 @@ def test_a_driver_that_only_seemed_dead_goes_on(tmp_path: Path, finishes: bool, 
         assert lines(base) == ["a", "b", "c"], number
 
 
-def test_a_group_comes_to_count_while_another_driver_recovers(tmp_path: Path) -> None:
+def test_file_compaction_tolerates_group_published_during_recovery(tmp_path: Path) -> None:
     for number in range(20):
         base = tmp_path / f"{number}"
         sink, _, manifest = prepared(base)
@@ -484,7 +484,7 @@ def bulk_factory(base: Path) -> BulkWriterFactory:
 
 @settings(max_examples=200, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_whatever_fails_every_record_is_in_the_files_once(seed: int) -> None:
+def test_file_compaction_is_exactly_once_for_random_failures(seed: int) -> None:
     dice = random.Random(seed)
     with hurried(dice) as folder:
         base, waiting = folder / "out", folder / "waiting"

@@ -93,7 +93,7 @@ NOON = "day=2024-01-01/hour=12"
 AT_NOON = 1704110400000
 
 
-def test_a_partition_is_complete_when_all_watermarks_have_passed_its_time(tmp_path: Path) -> None:
+def test_partition_commit_by_partition_time_waits_for_all_watermarks(tmp_path: Path) -> None:
     commits = Commits(
         tmp_path,
         {
@@ -111,7 +111,7 @@ def test_a_partition_is_complete_when_all_watermarks_have_passed_its_time(tmp_pa
     assert commits.complete == [NOON]
 
 
-def test_a_partition_is_complete_when_its_first_file_is_old_enough(tmp_path: Path) -> None:
+def test_partition_commit_by_process_time_waits_for_delay(tmp_path: Path) -> None:
     commits = Commits(tmp_path, {"sink.partition-commit.delay": "10 s"})
     commits.commit(0, NOON, MIN_WATERMARK)
     commits.now = 5000
@@ -127,7 +127,7 @@ def test_a_partition_is_complete_when_its_first_file_is_old_enough(tmp_path: Pat
     assert not commits.committer.wants_checkpoints
 
 
-def test_what_waits_is_named_by_checkpoints_and_kept_beside_savepoints(tmp_path: Path) -> None:
+def test_partition_commit_pending_partitions_are_in_checkpoints_and_savepoints(tmp_path: Path) -> None:
     commits = Commits(tmp_path, {"sink.partition-commit.delay": "10 s"})
     commits.commit(0, NOON, MIN_WATERMARK)
     ((subtask, named),) = commits.committer.waiting()
@@ -149,7 +149,7 @@ def test_what_waits_is_named_by_checkpoints_and_kept_beside_savepoints(tmp_path:
     assert commits.committer.waiting() == []
 
 
-def test_partitions_of_a_job_by_their_time(tmp_path: Path) -> None:
+def test_partition_commit_by_partition_time_in_job(tmp_path: Path) -> None:
     """A watermark passes the first day while the job runs; the end passes the rest."""
     env = LocalEnvironment()
     t_env = StreamTableEnvironment.create(env)
@@ -179,7 +179,7 @@ class Told:
         self.heard.append(partition)
 
 
-def test_in_batch_partitions_are_complete_at_the_end(tmp_path: Path) -> None:
+def test_partition_commit_in_batch_runs_at_end_of_job(tmp_path: Path) -> None:
     t_env = batch()
     options = {
         "sink.partition-commit.policy.kind": "success-file,custom",
@@ -202,7 +202,7 @@ def test_in_batch_partitions_are_complete_at_the_end(tmp_path: Path) -> None:
         ({"watermark-time-zone": "Mars"}, "there is no time zone 'Mars'"),
     ],
 )
-def test_what_cannot_be_said_of_partitions_is_refused(
+def test_partition_commit_rejects_invalid_options(
     t_env: StreamTableEnvironment, tmp_path: Path, options: dict[str, str], words: str
 ) -> None:
     more = {f"sink.partition-commit.{k}": v for k, v in options.items()}
@@ -211,7 +211,7 @@ def test_what_cannot_be_said_of_partitions_is_refused(
         t_env.execute_sql("INSERT INTO dst VALUES (1, 'x')")
 
 
-def test_a_partition_without_a_time_is_told(tmp_path: Path) -> None:
+def test_partition_commit_rejects_partition_without_time(tmp_path: Path) -> None:
     commits = Commits(tmp_path, {"sink.partition-commit.trigger": "partition-time"})
     with pytest.raises(ValidationException, match=r"has no time: 'today' is not written as .*timestamp-pattern"):
         commits.commit(0, "day=today/hour=1", AT_NOON)
@@ -220,7 +220,7 @@ def test_a_partition_without_a_time_is_told(tmp_path: Path) -> None:
 # --- files that need not be read
 
 
-def test_files_of_other_partitions_are_not_opened(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+def test_filesystem_source_prunes_partitions(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
     for day in (1, 2, 3):
         (tmp_path / f"day={day}").mkdir()
         # What is not JSON would be an error.
@@ -232,14 +232,14 @@ def test_files_of_other_partitions_are_not_opened(t_env: StreamTableEnvironment,
         rows(t_env, "SELECT * FROM src WHERE `day` < 3")
 
 
-def test_only_files_that_a_pattern_fits_are_read(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+def test_filesystem_source_reads_files_matching_path_pattern(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"a": 1}\n')
     (tmp_path / "b.txt").write_text("broken\n")
     declared(t_env, "src", "(a INT)", tmp_path, "json", {"source.path.regex-pattern": r".*\.json"})
     assert rows(t_env, "SELECT * FROM src") == [(1,)]
 
 
-def test_row_groups_without_such_rows_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_source_skips_row_groups_by_statistics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import pyarrow as pa
 
     writer = pq.ParquetWriter(tmp_path / "file.parquet", pa.schema([("a", pa.int32()), ("s", pa.string())]))
@@ -269,7 +269,7 @@ def test_row_groups_without_such_rows_are_skipped(tmp_path: Path, monkeypatch: p
         assert [g for some in read for g in some] == groups, query
 
 
-def test_new_files_are_read_when_they_come(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+def test_filesystem_source_monitors_new_files(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"a": 1}\n')
     columns = "(a INT, name STRING METADATA FROM 'file.name' VIRTUAL)"
     declared(t_env, "src", columns, tmp_path, "json", {"source.monitor-interval": "20 ms"})
@@ -283,16 +283,14 @@ def test_new_files_are_read_when_they_come(t_env: StreamTableEnvironment, tmp_pa
 # --- formats
 
 
-def test_csv_has_line_ends_in_quotes(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+def test_csv_table_reads_line_ends_in_quotes(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
     (tmp_path / "file.csv").write_text('1,"two\nlines"\n\n2,one\n3,"three ""short""\r\n\nlines"')
     declared(t_env, "src", "(a INT, s STRING)", tmp_path, "csv")
     expected = [(1, "two\nlines"), (2, "one"), (3, 'three "short"\r\n\nlines')]
     assert rows(t_env, "SELECT * FROM src") == expected
 
 
-def test_large_csv_with_line_ends_in_quotes_is_cut_between_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_csv_table_splits_large_file_between_quoted_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LEAST_SPLIT_BYTES", "MOST_SPLIT_BYTES"):
         monkeypatch.setattr(file_formats, name, 10_000)
     text = "".join(f'{i},"line {i}\n{"x" * (i % 50)}"\n' for i in range(20_000))
@@ -313,7 +311,7 @@ _WRONG = {
 
 
 @pytest.mark.parametrize(("file_format", "text"), [(f, t) for f, texts in _WRONG.items() for t in texts])
-def test_rows_that_are_wrong_fail_with_their_line_or_are_left_out(
+def test_text_tables_fail_on_or_skip_malformed_rows(
     t_env: StreamTableEnvironment, tmp_path: Path, file_format: str, text: str
 ) -> None:
     (tmp_path / "file").write_text(text)
@@ -328,7 +326,7 @@ def test_rows_that_are_wrong_fail_with_their_line_or_are_left_out(
     assert found == ([(1,)] if "1" in text else [])
 
 
-def test_decimals_are_written_short_or_plain(tmp_path: Path) -> None:
+def test_text_tables_write_decimals_in_configured_notation(tmp_path: Path) -> None:
     many = "1234567890123456789012345678.5"
     ways: list[tuple[str, dict[str, str], str]] = [
         ("csv", {}, f"1E-7\n{many}\n"),
@@ -343,7 +341,7 @@ def test_decimals_are_written_short_or_plain(tmp_path: Path) -> None:
         assert "".join(p.read_text() for p in path.glob("part-*")) == text
 
 
-def test_parquet_is_written_as_its_options_say(tmp_path: Path) -> None:
+def test_parquet_sink_applies_writer_options(tmp_path: Path) -> None:
     source = ValuesTable([(i, "x") for i in range(4000)], batch_rows=100)
     t_env = batch()
     t_env.execute_sql(f"CREATE TABLE src (a INT, s STRING) WITH {source.options}")
@@ -360,7 +358,7 @@ def test_parquet_is_written_as_its_options_say(tmp_path: Path) -> None:
         assert rows(t_env, f"SELECT COUNT(*), SUM(a) FROM {name}") == [(4000, sum(range(4000)))]
 
 
-def test_parquet_times_in_the_old_way(tmp_path: Path) -> None:
+def test_parquet_table_writes_legacy_timestamps(tmp_path: Path) -> None:
     t_env = batch()
     declared(t_env, "dst", "(t TIMESTAMP(3))", tmp_path, "parquet", {"parquet.write.int64.timestamp": "false"})
     t_env.execute_sql("INSERT INTO dst VALUES (TIMESTAMP '2024-01-02 03:04:05.6')").wait()
@@ -370,7 +368,7 @@ def test_parquet_times_in_the_old_way(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("codec", ["NONE", "ZLIB", "SNAPPY"])
-def test_orc_is_compressed(tmp_path: Path, codec: str) -> None:
+def test_orc_sink_applies_compression(tmp_path: Path, codec: str) -> None:
     from pyarrow.orc import ORCFile
 
     t_env = batch()
@@ -382,7 +380,7 @@ def test_orc_is_compressed(tmp_path: Path, codec: str) -> None:
 
 
 @pytest.mark.parametrize("is_batch", [False, True])
-def test_orc_is_read_by_stripes_and_by_columns(tmp_path: Path, is_batch: bool) -> None:
+def test_orc_source_reads_selected_stripes_and_columns(tmp_path: Path, is_batch: bool) -> None:
     import pyarrow as pa
     from pyarrow.orc import ORCFile, ORCWriter
 
@@ -403,7 +401,7 @@ def test_orc_is_read_by_stripes_and_by_columns(tmp_path: Path, is_batch: bool) -
     assert tuple(last) == (300_000, sum(range(300_000)), 0)
 
 
-def test_an_orc_file_that_is_damaged_or_of_other_types_is_told(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+def test_orc_source_rejects_damaged_file_or_other_types(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "a.orc").write_bytes(b"ORC but no file")
     declared(t_env, "bad", "(a INT)", tmp_path / "bad", "orc")
@@ -416,7 +414,7 @@ def test_an_orc_file_that_is_damaged_or_of_other_types_is_told(t_env: StreamTabl
         rows(t_env, "SELECT * FROM other")
 
 
-def test_avro_is_compressed_and_has_old_times(tmp_path: Path) -> None:
+def test_avro_sink_applies_codec_and_legacy_timestamps(tmp_path: Path) -> None:
     import fastavro
 
     t_env = batch()
@@ -447,7 +445,7 @@ def test_avro_is_compressed_and_has_old_times(tmp_path: Path) -> None:
         ("csv", "a INT", {"csv.field-delimiter": "ab"}, "single character"),
     ],
 )
-def test_options_that_mean_nothing_are_refused(
+def test_filesystem_sink_rejects_inapplicable_options(
     t_env: StreamTableEnvironment, tmp_path: Path, file_format: str, columns: str, options: dict[str, str], words: str
 ) -> None:
     declared(t_env, "dst", f"({columns})", tmp_path, file_format, options)
@@ -457,7 +455,7 @@ def test_options_that_mean_nothing_are_refused(
 
 
 @pytest.mark.parametrize("file_format", ["json", "parquet", "orc", "avro", "csv"])
-def test_small_files_are_put_together(tmp_path: Path, file_format: str) -> None:
+def test_filesystem_sink_auto_compaction_merges_small_files(tmp_path: Path, file_format: str) -> None:
     env = LocalEnvironment(restarts=1)
     env.set_parallelism(3)
     t_env = StreamTableEnvironment.create(env)
@@ -469,7 +467,7 @@ def test_small_files_are_put_together(tmp_path: Path, file_format: str) -> None:
     assert [p.name.startswith("compacted-part") for p in tmp_path.iterdir() if p.is_file()] == [True]
 
 
-def test_rows_of_a_partition_are_written_by_one_subtask(tmp_path: Path) -> None:
+def test_filesystem_sink_shuffle_by_partition_writes_one_file_per_partition(tmp_path: Path) -> None:
     for shuffled in ("false", "true"):
         env = LocalEnvironment()
         env.set_parallelism(3)

@@ -30,7 +30,7 @@ def _python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
 
 
 @pytest.mark.timeout(600)
-def test_nothing_is_lost_or_doubled_whatever_goes_wrong() -> None:
+def test_simulation_finds_no_lost_or_duplicate_records() -> None:
     done = _python("-m", "tests.simulation", "--seeds", str(SEEDS))
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -38,7 +38,7 @@ def test_nothing_is_lost_or_doubled_whatever_goes_wrong() -> None:
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_mistake_is_noticed(name: str) -> None:
+def test_simulation_detects_mutant(name: str) -> None:
     with MUTANTS[name].in_place():
         found = next((o for o in map(MUTANTS[name].simulation, range(SEEDS)) if o.difference is not None), None)
     assert found is not None, MUTANTS[name].what
@@ -46,13 +46,13 @@ def test_mistake_is_noticed(name: str) -> None:
     assert not found.is_error, found.difference
 
 
-def test_schedule_depends_on_its_seed_alone() -> None:
+def test_simulation_schedule_depends_only_on_seed() -> None:
     first, second = (_python("-c", _DIGEST, PYTHONHASHSEED=seed) for seed in ("1", "2"))
     assert first.returncode == 0, first.stderr
     assert first.stdout == second.stdout
 
 
-def test_difference_comes_with_the_command_that_shows_it() -> None:
+def test_simulation_violation_prints_replay_command() -> None:
     many = _python("-m", "tests.simulation", "--seeds", "20", "--mutant", "commit-before-manifest")
     assert many.returncode == 1
     replay = next(line.split() for line in many.stdout.splitlines() if "--seed " in line)

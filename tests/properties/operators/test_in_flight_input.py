@@ -49,7 +49,7 @@ def waiting(job: LocalJob) -> int:
 
 
 @pytest.mark.parametrize("exchange", ["key_by", "rebalance", "global", "custom"])
-def test_no_epoch_lasts_longer_than_a_slice_behind_an_exchange(exchange: str) -> None:
+def test_time_slice_limits_epoch_behind_exchange(exchange: str) -> None:
     env, sink = program(), CollectSink()
     stream = env.from_collection(list(range(100)))
     shipped = {
@@ -64,7 +64,7 @@ def test_no_epoch_lasts_longer_than_a_slice_behind_an_exchange(exchange: str) ->
     assert sink.results() == list(range(100))
 
 
-def test_each_level_has_its_part_of_a_slice() -> None:
+def test_time_slice_is_shared_by_levels() -> None:
     env, sink = program(), CollectSink()
     slow = env.from_collection(list(range(20))).map(slowly).rebalance().map(slowly).rebalance().map(slowly)
     slow.sink_to(sink)
@@ -73,7 +73,7 @@ def test_each_level_has_its_part_of_a_slice() -> None:
     assert sink.results() == list(range(20))
 
 
-def test_a_source_is_dealt_nothing_while_what_it_sent_waits() -> None:
+def test_source_is_assigned_no_splits_while_its_input_is_pending() -> None:
     env, sink = program(), CollectSink()
     env.from_source(NumberSequenceSource(0, 99)).key_by(lambda x: x % 3).map(slowly).sink_to(sink)
     job, most = LocalJob(env, CLOCK, epoch_sizes=lambda: 30), 0
@@ -85,7 +85,7 @@ def test_a_source_is_dealt_nothing_while_what_it_sent_waits() -> None:
     assert sorted(sink.results()) == list(range(100))
 
 
-def test_other_sources_are_read_meanwhile() -> None:
+def test_other_sources_are_read_while_input_is_pending() -> None:
     env, fast, slow = program(), CollectSink(), CollectSink()
     env.from_source(NumberSequenceSource(0, 99)).rebalance().map(slowly).sink_to(slow)
     env.from_source(NumberSequenceSource(0, 99)).rebalance().sink_to(fast)
@@ -97,7 +97,7 @@ def test_other_sources_are_read_meanwhile() -> None:
     assert slow.results() == list(range(100))
 
 
-def test_one_slow_record_delays_one_slice() -> None:
+def test_slow_record_behind_exchange_delays_one_slice() -> None:
     env, sink = program(), CollectSink()
     env.from_collection(list(range(50))).key_by(lambda x: 0).map(_slow_once).sink_to(sink)
     assert lengths_of_epochs(LocalJob(env, CLOCK)) == [5000, 0]
@@ -110,7 +110,7 @@ def _slow_once(value: int) -> int:
     return value
 
 
-def test_in_batch_nothing_is_cut_behind_an_exchange() -> None:
+def test_batch_mode_has_no_slices_behind_exchange() -> None:
     env, sink = program(**{"execution.runtime-mode": "BATCH"}), CollectSink()
     env.from_collection(list(range(20))).rebalance().map(slowly).sink_to(sink)
     assert lengths_of_epochs(LocalJob(env, CLOCK)) == [1000]
@@ -136,7 +136,7 @@ _MONOTONOUS = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assig
 
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_watermarks_stay_behind_what_waits(parallelism: int, restarts: bool) -> None:
+def test_watermark_does_not_overtake_pending_input(parallelism: int, restarts: bool) -> None:
     env, sink = program(parallelism), CollectSink()
     stream = env.from_source(NumberSequenceSource(0, 89)).assign_timestamps_and_watermarks(_MONOTONOUS)
     stream.key_by(lambda x: x % 5).process(_Marks()).sink_to(sink)
@@ -152,7 +152,7 @@ def test_watermarks_stay_behind_what_waits(parallelism: int, restarts: bool) -> 
     assert all(mark >= value for kind, value, mark in results if kind == "timer")
 
 
-def test_input_that_waits_is_not_idle() -> None:
+def test_pending_input_is_not_idle() -> None:
     env, sink = program(), CollectSink()
     strategy = _MONOTONOUS.with_idleness(Duration.of_millis(300))
     stream = env.from_collection(list(range(40))).rebalance().map(slowly).assign_timestamps_and_watermarks(strategy)
@@ -175,7 +175,7 @@ class _Seen(KeyedProcessFunction):
         yield ctx.timer_service().current_processing_time() - timestamp
 
 
-def test_timers_fire_while_another_operator_is_slow_behind_an_exchange() -> None:
+def test_timers_fire_while_operator_behind_exchange_is_slow() -> None:
     env, late, slow = program(), CollectSink(), CollectSink()
     numbers = env.from_source(NumberSequenceSource(0, 59))
     numbers.key_by(lambda x: x).process(_Seen()).sink_to(late)
@@ -192,7 +192,7 @@ class _Fired(ProcessWindowFunction):
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_windows_fire_in_time_behind_a_slow_map_behind_an_exchange(parallelism: int) -> None:
+def test_windows_fire_on_time_behind_slow_map_and_exchange(parallelism: int) -> None:
     env, sink = program(parallelism), CollectSink()
     slow = env.from_collection(list(range(40))).rebalance().map(slowly)
     windows = slow.key_by(lambda x: 0).window(TumblingProcessingTimeWindows.of(Time.milliseconds(300)))
@@ -216,7 +216,7 @@ class _Expiring(KeyedProcessFunction):
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_state_expires_behind_a_slow_map_behind_an_exchange(parallelism: int) -> None:
+def test_state_expires_behind_slow_map_and_exchange(parallelism: int) -> None:
     env, sink = program(parallelism), CollectSink()
     slow = env.from_collection([1, 1, *range(2, 30), 1]).rebalance().map(slowly)
     slow.key_by(lambda x: x).process(_Expiring()).sink_to(sink)
@@ -246,7 +246,7 @@ WANTED = Counter(n % 7 for n in range(60))
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_processes_that_die_between_slices_lose_and_double_nothing(parallelism: int) -> None:
+def test_pending_input_is_exactly_once_across_process_restarts(parallelism: int) -> None:
     env, sink = program(parallelism), CollectSink()
     counting(env, sink)
     job = LocalJob(env, CLOCK)
@@ -259,7 +259,7 @@ def test_processes_that_die_between_slices_lose_and_double_nothing(parallelism: 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (2, 3), (3, 1), (1, 1), (3, 3)])
 @pytest.mark.parametrize("epochs", [1, 3, 6])
-def test_waiting_input_is_gone_on_with_at_another_parallelism(before: int, after: int, epochs: int) -> None:
+def test_pending_input_is_restored_at_another_parallelism(before: int, after: int, epochs: int) -> None:
     sink = CollectSink()
     env = program(before)
     counting(env, sink)
@@ -290,7 +290,7 @@ class _Erratic:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_results_do_not_depend_on_slices_restarts_or_parallelism(seed: int) -> None:
+def test_pending_input_results_are_independent_of_slices_restarts_and_parallelism(seed: int) -> None:
     assert sorted(_windows(_Erratic(seed), Random(seed))) == sorted(_windows(ManualClock(), None))
 
 
@@ -345,7 +345,7 @@ def _counting(parallelism: int) -> StreamExecutionEnvironment:
 
 
 @pytest.mark.parametrize("parallelism", [2, 3])
-def test_the_state_of_subtasks_that_have_ended_is_in_every_checkpoint(parallelism: int) -> None:
+def test_checkpoint_contains_state_of_finished_subtasks(parallelism: int) -> None:
     job = LocalJob(_counting(2), CLOCK)
     job.run_epoch()
     for _ in range(3):
@@ -360,7 +360,7 @@ def test_the_state_of_subtasks_that_have_ended_is_in_every_checkpoint(parallelis
     assert dict(job.state_rows("seen")) == {**dict.fromkeys(range(1, 40), 1), 0: 31}
 
 
-def test_the_state_of_subtasks_that_have_ended_is_in_every_savepoint() -> None:
+def test_savepoint_contains_state_of_finished_subtasks() -> None:
     job = LocalJob(_counting(2), CLOCK)
     job.run_epoch()
     for directory in ("first", "second"):
@@ -373,7 +373,7 @@ def test_the_state_of_subtasks_that_have_ended_is_in_every_savepoint() -> None:
 
 
 @pytest.mark.parametrize("parallelism", [2, 3])
-def test_what_subtasks_hold_when_they_end_is_in_the_next_cut(parallelism: int) -> None:
+def test_next_checkpoint_contains_held_state_of_finishing_subtasks(parallelism: int) -> None:
     job = LocalJob(_counting(2), CLOCK)
     job.run_epoch(keep=False)
     # One of both counters has ended by now.
@@ -389,7 +389,7 @@ def test_what_subtasks_hold_when_they_end_is_in_the_next_cut(parallelism: int) -
     assert dict(job.state_rows("seen")) == {**dict.fromkeys(range(1, 40), 1), 0: 31}
 
 
-def test_what_subtasks_hold_when_they_end_is_in_a_savepoint() -> None:
+def test_savepoint_contains_held_state_of_finishing_subtasks() -> None:
     job = LocalJob(_counting(2), CLOCK)
     job.run_epoch(keep=False)
     job.run_epoch(keep=False)
@@ -399,7 +399,7 @@ def test_what_subtasks_hold_when_they_end_is_in_a_savepoint() -> None:
     assert not job.is_finished
 
 
-def test_an_operator_whose_input_waits_cannot_be_left_out() -> None:
+def test_restore_rejects_removed_operator_with_pending_input() -> None:
     env = program()
     counting(env, CollectSink())
     job = LocalJob(env, CLOCK)
@@ -411,7 +411,7 @@ def test_an_operator_whose_input_waits_cannot_be_left_out() -> None:
         LocalJob(env, CLOCK, snapshot=job.snapshot(), storage=job.storage)
 
 
-def test_waiting_input_reaches_its_operator_where_that_is_chained_now() -> None:
+def test_pending_input_reaches_operator_chained_after_restore() -> None:
     sink = CollectSink()
 
     def make(apart: bool, **about: Any) -> LocalJob:
@@ -429,7 +429,7 @@ def test_waiting_input_reaches_its_operator_where_that_is_chained_now() -> None:
     assert sink.results() == list(range(30)) and max(lengths) <= 250
 
 
-def test_a_failed_epoch_is_run_again_from_where_the_one_before_it_stopped() -> None:
+def test_failed_epoch_behind_exchange_restarts_from_previous_epoch_end() -> None:
     env, sink = program(), CollectSink()
     env.from_collection(list(range(30))).rebalance().map(_failing_once).map(slowly).sink_to(sink)
     LocalJob(env, CLOCK).run(restarts=1)
@@ -454,7 +454,7 @@ class _Both(CoMapFunction):
         return "second", value
 
 
-def test_a_second_input_is_seen_between_the_records_of_a_slow_first() -> None:
+def test_second_input_interleaves_with_slow_first_input() -> None:
     env, sink = program(), CollectSink()
     first, second = (env.from_source(NumberSequenceSource(0, n)) for n in (39, 3))
     first.rebalance().connect(second.rebalance()).map(_Both()).sink_to(sink)
@@ -464,7 +464,7 @@ def test_a_second_input_is_seen_between_the_records_of_a_slow_first() -> None:
     assert sink.results()[8:] == [("first", n) for n in range(4, 40)]
 
 
-def test_a_second_input_that_comes_later_does_not_wait_for_the_first() -> None:
+def test_second_input_arriving_later_does_not_wait_for_first() -> None:
     env, sink = program(), CollectSink()
     first = env.from_source(NumberSequenceSource(0, 99))
     second = env.from_source(NumberSequenceSource(0, 9))
@@ -496,7 +496,7 @@ class _KeyedApply(KeyedBroadcastProcessFunction):
 
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("mode", ["STREAMING", "BATCH"])
-def test_what_is_broadcast_goes_first_when_an_operator_starts(mode: str, keyed: bool) -> None:
+def test_broadcast_input_is_processed_first_at_start(mode: str, keyed: bool) -> None:
     env, sink = program(2, **{"execution.runtime-mode": mode}), CollectSink()
     events, rules = env.from_source(NumberSequenceSource(0, 19)), env.from_source(NumberSequenceSource(0, 9))
     broadcast = rules.broadcast(RULES)
@@ -510,7 +510,7 @@ def test_what_is_broadcast_goes_first_when_an_operator_starts(mode: str, keyed: 
 
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("restarts", [False, True])
-def test_in_batch_all_that_is_broadcast_goes_first(keyed: bool, restarts: bool) -> None:
+def test_broadcast_input_is_processed_completely_first_in_batch(keyed: bool, restarts: bool) -> None:
     env, sink = program(2, **{"execution.runtime-mode": "BATCH"}), CollectSink()
     events, rules = env.from_source(NumberSequenceSource(0, 19)), env.from_source(NumberSequenceSource(0, 59))
     broadcast = rules.broadcast(RULES)
@@ -527,7 +527,7 @@ def test_in_batch_all_that_is_broadcast_goes_first(keyed: bool, restarts: bool) 
     assert job.progress.epochs < 20
 
 
-def test_in_batch_a_source_that_is_broadcast_beside_itself_is_read_to_its_end() -> None:
+def test_broadcast_source_joined_with_itself_is_read_to_end_in_batch() -> None:
     env, sink = program(2, **{"execution.runtime-mode": "BATCH"}), CollectSink()
     numbers = env.from_source(NumberSequenceSource(0, 29))
     numbers.rebalance().connect(numbers.broadcast(RULES)).process(_Apply()).sink_to(sink)
@@ -535,7 +535,7 @@ def test_in_batch_a_source_that_is_broadcast_beside_itself_is_read_to_its_end() 
     assert sorted(sink.results()) == [(n, 30) for n in range(30)]
 
 
-def test_what_is_broadcast_is_seen_alike_by_all_at_the_end_of_an_epoch() -> None:
+def test_broadcast_input_is_equal_in_all_subtasks_at_epoch_end() -> None:
     env, sink = program(2), CollectSink()
     events, rules = env.from_source(NumberSequenceSource(0, 199)), env.from_source(NumberSequenceSource(0, 59))
     events.rebalance().connect(rules.broadcast(RULES)).process(_Apply()).sink_to(sink)
@@ -550,7 +550,7 @@ def test_what_is_broadcast_is_seen_alike_by_all_at_the_end_of_an_epoch() -> None
     assert seen >= 2
 
 
-def test_what_is_broadcast_beside_other_streams_of_the_same_input_is_never_left() -> None:
+def test_broadcast_input_in_union_is_never_pending() -> None:
     env, sink = program(2), CollectSink()
     plain, all_over = env.from_source(NumberSequenceSource(0, 39)), env.from_source(NumberSequenceSource(100, 115))
     plain.rebalance().union(all_over.broadcast()).map(slowly).sink_to(sink)
@@ -569,7 +569,7 @@ def sleepy(value: Any) -> Any:
     return value
 
 
-def test_a_savepoint_and_a_cancel_do_not_wait_for_slow_input_behind_an_exchange(tmp_path: Any) -> None:
+def test_savepoint_and_cancel_do_not_wait_for_slow_input_behind_exchange(tmp_path: Any) -> None:
     sink = CollectSink()
 
     def start(**settings: str) -> Any:
@@ -589,7 +589,7 @@ def test_a_savepoint_and_a_cancel_do_not_wait_for_slow_input_behind_an_exchange(
     assert sink.results() == list(range(100))
 
 
-def test_draining_processes_what_waits(tmp_path: Any) -> None:
+def test_drain_processes_pending_input(tmp_path: Any) -> None:
     env, sink = LocalEnvironment(Configuration.from_dict({"millstream.epoch.slice": "60 ms"})), CollectSink()
     env.from_collection(list(range(60))).key_by(lambda x: 0).map(sleepy).sink_to(sink)
     job = env.execute_async("slow")

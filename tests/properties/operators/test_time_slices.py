@@ -45,7 +45,7 @@ def read(env: StreamExecutionEnvironment, source: Source, watermarks: Any = None
 # --- one epoch after the other
 
 
-def test_no_epoch_lasts_longer_than_a_slice() -> None:
+def test_time_slice_limits_epoch() -> None:
     env, sink = program(), CollectSink()
     env.from_collection(list(range(100))).map(slowly).sink_to(sink)
     lengths = lengths_of_epochs(LocalJob(env, CLOCK))
@@ -53,7 +53,7 @@ def test_no_epoch_lasts_longer_than_a_slice() -> None:
     assert sink.results() == list(range(100))
 
 
-def test_one_slow_record_delays_one_slice() -> None:
+def test_time_slice_exceeded_by_one_slow_record_once() -> None:
     env, sink = program(), CollectSink()
     env.from_collection(list(range(50))).map(_slow_once).sink_to(sink)
     lengths = lengths_of_epochs(LocalJob(env, CLOCK))
@@ -67,27 +67,27 @@ def _slow_once(value: int) -> int:
     return value
 
 
-def test_a_generator_that_is_slow_itself_is_cut() -> None:
+def test_time_slice_limits_slow_generator_source() -> None:
     env, sink = program(), CollectSink()
     read(env, DataGeneratorSource(slowly, count=20)).sink_to(sink)
     assert max(lengths_of_epochs(LocalJob(env, CLOCK))) <= 250
     assert sink.results() == list(range(20))
 
 
-def test_in_batch_nothing_is_cut() -> None:
+def test_time_slice_is_unlimited_in_batch() -> None:
     env, sink = program(**{"execution.runtime-mode": "BATCH"}), CollectSink()
     env.from_collection(list(range(20))).map(slowly).sink_to(sink)
     assert lengths_of_epochs(LocalJob(env, CLOCK)) == [1000]
 
 
-def test_a_slice_must_last() -> None:
+def test_time_slice_option_rejects_zero() -> None:
     env = program(**{"millstream.epoch.slice": "0 ms"})
     env.from_collection([1]).print()
     with pytest.raises(InvalidProgramError, match=r"millstream\.epoch\.slice is .* it must be at least 1 ms"):
         LocalJob(env)
 
 
-def test_what_is_left_is_not_read_again_in_the_same_process() -> None:
+def test_time_slice_rest_is_not_read_again_in_same_process() -> None:
     env, sink = program(), CollectSink()
     read(env, _Batches([[1, 2, 3], [4, 5, 6, 7], [8, 9]])).map(slowly).sink_to(sink)
     LocalJob(env, CLOCK).run()
@@ -95,7 +95,7 @@ def test_what_is_left_is_not_read_again_in_the_same_process() -> None:
     assert CALLS == ["read 0", "read 1", "read 2"]
 
 
-def test_batches_of_any_kind_are_cut() -> None:
+def test_time_slice_splits_batches_of_any_type() -> None:
     env, sink = program(), CollectSink()
     batches: list[Any] = [deque(range(7)), dict.fromkeys(range(7, 12)), (12, 13), range(14, 20), [], [20]]
     read(env, _Batches(batches)).map(slowly).sink_to(sink)
@@ -157,7 +157,7 @@ class _Alarm(KeyedProcessFunction):
         yield "late", ctx.timer_service().current_processing_time() - timestamp
 
 
-def test_timers_behind_slow_records_fire_within_a_slice() -> None:
+def test_timers_behind_slow_records_fire_within_slice() -> None:
     env, sink = program(), CollectSink()
     env.from_collection(list(range(40))).map(slowly).key_by(lambda x: x).process(_Alarm()).sink_to(sink)
     LocalJob(env, CLOCK).run()
@@ -165,7 +165,7 @@ def test_timers_behind_slow_records_fire_within_a_slice() -> None:
     assert len(late) >= 32 and max(late) <= 250
 
 
-def test_timers_fire_between_the_records_of_a_slow_function_in_order() -> None:
+def test_timers_fire_in_order_between_slow_records() -> None:
     env, sink = program(), CollectSink()
     env.from_collection(list(range(10))).key_by(lambda x: x).process(_SlowAlarm()).sink_to(sink)
     LocalJob(env, CLOCK).run()
@@ -183,7 +183,7 @@ class _SlowAlarm(KeyedProcessFunction):
         yield f"timer {timestamp}"
 
 
-def test_a_window_is_not_over_before_its_last_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processing_time_window_fires_after_its_last_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the real clock: a record in that millisecond still belongs to it, and no window fires twice."""
     CALLS.append(0.0)
     monkeypatch.setattr("millstream.runtime_services.time.time", lambda: CALLS[-1])
@@ -199,7 +199,7 @@ def test_a_window_is_not_over_before_its_last_millisecond(monkeypatch: pytest.Mo
     assert wakes[:2] == [1000, 1000]
 
 
-def test_state_expires_while_slow_input_is_read() -> None:
+def test_state_expires_between_slow_records() -> None:
     env, sink = program(), CollectSink()
     env.from_collection(list(range(40))).map(slowly).key_by(lambda x: x % 10).process(_Seen()).sink_to(sink)
     LocalJob(env, CLOCK).run()
@@ -219,7 +219,7 @@ class _Seen(KeyedProcessFunction):
         yield count
 
 
-def test_input_whose_records_are_slow_is_not_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_split_with_slow_records_is_not_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     marked: list[int] = []
     monkeypatch.setattr(watermarks._Split, "mark_idle", lambda self: marked.append(CLOCK()))
     for shuffled in (False, True):
@@ -230,7 +230,7 @@ def test_input_whose_records_are_slow_is_not_idle(monkeypatch: pytest.MonkeyPatc
     assert marked == []
 
 
-def test_a_split_that_waits_for_another_to_be_read_is_not_idle() -> None:
+def test_split_waiting_for_another_split_is_not_idle() -> None:
     env, late = program(), OutputTag("late")
     read(env, _TwoSplits(), _IDLE).map(slowly).key_by(lambda x: 0).window(
         TumblingEventTimeWindows.of(Time.milliseconds(5))
@@ -274,7 +274,7 @@ class _Doubled(SplitEnumerator):
         return self._at
 
 
-def test_requests_run_together_however_slow_they_are() -> None:
+def test_async_requests_run_concurrently_across_slices() -> None:
     env, sink = program(), CollectSink()
     numbers = env.from_collection(list(range(400)))
     AsyncDataStream.unordered_wait(numbers, _Request(), Time.seconds(10), capacity=100).sink_to(sink)
@@ -336,7 +336,7 @@ WANTED = Counter(n % 7 for n in range(60))
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_processes_that_die_between_slices_lose_and_double_nothing(
+def test_time_slices_are_exactly_once_across_process_restarts(
     source: Callable[..., Any], parallelism: int, tmp_path: Path
 ) -> None:
     env, sink = program(parallelism), CollectSink()
@@ -351,7 +351,7 @@ def test_processes_that_die_between_slices_lose_and_double_nothing(
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (2, 3), (3, 1), (3, 3)])
-def test_unread_input_is_gone_on_with_at_another_parallelism(
+def test_unread_input_is_restored_at_another_parallelism(
     source: Callable[..., Any], before: int, after: int, tmp_path: Path
 ) -> None:
     make, sink = source(tmp_path), CollectSink()
@@ -376,7 +376,7 @@ def test_unread_input_is_gone_on_with_at_another_parallelism(
     assert highest(sink.results()) == WANTED
 
 
-def test_a_failed_epoch_is_run_again_from_where_the_one_before_it_stopped() -> None:
+def test_failed_epoch_restarts_from_previous_slice_end() -> None:
     env, sink = program(), CollectSink()
     env.from_collection(list(range(30))).map(_failing_once).map(slowly).sink_to(sink)
     LocalJob(env, CLOCK).run(restarts=1)
@@ -390,7 +390,7 @@ def _failing_once(value: int) -> int:
     return value
 
 
-def test_an_epoch_that_failed_does_not_count_for_one_that_is_run_again_in_the_same_process() -> None:
+def test_pending_split_ranges_ignore_failed_epoch_in_same_process() -> None:
     reader, unfinished = _BatchReader([[1, 2, 3], [4]]), PendingSplitRanges()
     share = OpenSplitRange(reader, None, "all", 0)
     assert share.batch() == [1, 2, 3] and share.took(1) == 1
@@ -417,7 +417,7 @@ class _Erratic:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_results_do_not_depend_on_where_slices_are_cut(seed: int) -> None:
+def test_time_slice_results_are_independent_of_slice_ends(seed: int) -> None:
     parallelism = 1 + seed % 3
     cut, whole = (windows_of(clock, parallelism) for clock in (_Erratic(seed), ManualClock()))
     assert sorted(cut.sink.results()) == sorted(whole.sink.results())
@@ -452,7 +452,7 @@ def sleepy(value: Any) -> Any:
     return value
 
 
-def test_a_savepoint_and_a_cancel_do_not_wait_for_slow_input(tmp_path: Path) -> None:
+def test_savepoint_and_cancel_do_not_wait_for_slow_input(tmp_path: Path) -> None:
     config = Configuration.from_dict({"millstream.epoch.slice": "100 ms", "execution.checkpointing.interval": "50 ms"})
     env, sink = LocalEnvironment(config), CollectSink()
     env.from_collection(list(range(1000))).map(sleepy).sink_to(sink)
@@ -468,7 +468,7 @@ def test_a_savepoint_and_a_cancel_do_not_wait_for_slow_input(tmp_path: Path) -> 
     assert 0 < len(sink.results()) < 100
 
 
-def test_a_savepoint_in_the_middle_of_slow_input_is_gone_on_from(tmp_path: Path) -> None:
+def test_savepoint_within_slow_input_is_restored(tmp_path: Path) -> None:
     sink = CollectSink()
 
     def start(**settings: str) -> Any:
@@ -485,7 +485,7 @@ def test_a_savepoint_in_the_middle_of_slow_input_is_gone_on_from(tmp_path: Path)
     assert sink.results() == list(range(100))
 
 
-def test_draining_reads_what_was_dealt_out(tmp_path: Path) -> None:
+def test_drain_reads_assigned_splits(tmp_path: Path) -> None:
     config = Configuration.from_dict({"millstream.epoch.slice": "60 ms"})
     env, sink = LocalEnvironment(config), CollectSink()
     env.from_collection(list(range(120))).map(sleepy).sink_to(sink)
@@ -497,7 +497,7 @@ def test_draining_reads_what_was_dealt_out(tmp_path: Path) -> None:
     assert sink.results() == list(range(120))
 
 
-def test_a_restart_in_the_middle_of_a_share_loses_and_doubles_nothing() -> None:
+def test_restart_within_split_range_is_exactly_once() -> None:
     env, sink = (
         LocalEnvironment(Configuration.from_dict({"millstream.epoch.slice": "60 ms"}), restarts=1),
         CollectSink(),
@@ -510,7 +510,7 @@ def test_a_restart_in_the_middle_of_a_share_loses_and_doubles_nothing() -> None:
 # --- pace
 
 
-def test_pieces_are_as_large_as_take_little_time() -> None:
+def test_chunk_sizer_targets_short_chunks() -> None:
     for cost in (1e-8, 1e-6, 1e-5, 1e-3, 1.0):
         now = [0.0]
         pace = ChunkSizer(lambda now=now: now[0])  # type: ignore[misc]
@@ -524,7 +524,7 @@ def test_pieces_are_as_large_as_take_little_time() -> None:
         assert longest <= max(0.0002, cost) and (size == 1 or size * cost >= 0.00004 or size == 2048)
 
 
-def test_pieces_get_small_when_records_get_slow() -> None:
+def test_chunk_sizer_shrinks_when_records_get_slow() -> None:
     now = [0.0]
     pace = ChunkSizer(lambda: now[0])
     for cost in [1e-7] * 20 + [0.5]:

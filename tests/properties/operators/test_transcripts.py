@@ -22,13 +22,13 @@ def dropped(job: LocalJob) -> int:
     return sum(v for k, v in job.progress.metrics().items() if k.endswith("numLateRecordsDropped"))
 
 
-def test_there_are_enough() -> None:
+def test_transcripts_are_complete_and_unique() -> None:
     assert len(CASES) >= 150
     assert len({c.name for c in CASES}) == len(CASES)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_step_by_step(case: Case) -> None:
+def test_transcript_step_by_step(case: Case) -> None:
     """One step an epoch: each `expect` sees exactly what came since the last."""
     clock = SettableClock()
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
@@ -46,7 +46,7 @@ def test_step_by_step(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_however_it_is_cut(case: Case) -> None:
+def test_transcript_is_independent_of_epochs_and_restarts(case: Case) -> None:
     """Epochs cut at random, three subtasks, and processes that die in between: the same outputs."""
     dice = random.Random(case.name)
     clock = SettableClock()

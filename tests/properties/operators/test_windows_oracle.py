@@ -104,7 +104,9 @@ parallelisms = st.sampled_from([1, 2, 5])
 
 @settings(max_examples=150, deadline=None)
 @given(events, st.integers(1, 25), st.integers(0, 24), parallelisms, st.integers(0, 1000), st.booleans())
-def test_tumbling(stream: list[Event], size: int, offset: int, parallelism: int, seed: int, as_they_come: bool) -> None:
+def test_tumbling_window_matches_oracle(
+    stream: list[Event], size: int, offset: int, parallelism: int, seed: int, as_they_come: bool
+) -> None:
     offset %= size
 
     def windows_of(t: int) -> list[tuple[int, int]]:
@@ -117,7 +119,9 @@ def test_tumbling(stream: list[Event], size: int, offset: int, parallelism: int,
 
 @settings(max_examples=150, deadline=None)
 @given(events, st.integers(1, 25), st.integers(1, 30), parallelisms, st.integers(0, 1000), st.booleans())
-def test_sliding(stream: list[Event], size: int, slide: int, parallelism: int, seed: int, as_they_come: bool) -> None:
+def test_sliding_window_matches_oracle(
+    stream: list[Event], size: int, slide: int, parallelism: int, seed: int, as_they_come: bool
+) -> None:
     def windows_of(t: int) -> list[tuple[int, int]]:
         return [(s, s + size) for s in range(t - size + 1, t + 1) if s % slide == 0]
 
@@ -127,13 +131,15 @@ def test_sliding(stream: list[Event], size: int, slide: int, parallelism: int, s
 
 @settings(max_examples=150, deadline=None)
 @given(events, st.integers(1, 25), parallelisms, st.integers(0, 1000), st.booleans())
-def test_sessions(stream: list[Event], gap: int, parallelism: int, seed: int, as_they_come: bool) -> None:
+def test_session_window_matches_oracle(
+    stream: list[Event], gap: int, parallelism: int, seed: int, as_they_come: bool
+) -> None:
     found = run(stream, EventTimeSessionWindows.with_gap(gap), parallelism, seed, as_they_come)
     assert found == brute_force_sessions(stream, gap)
 
 
 @pytest.mark.parametrize("bound", [0, 3])
-def test_periodic_watermarks_leave_at_the_end_of_an_epoch(bound: int) -> None:
+def test_periodic_watermark_is_emitted_at_epoch_end(bound: int) -> None:
     """Where the cut falls decides what is late, and nothing else."""
     from millstream.common import Duration
 
@@ -157,7 +163,7 @@ def test_periodic_watermarks_leave_at_the_end_of_an_epoch(bound: int) -> None:
 
 
 @pytest.mark.parametrize("backend", ["hashmap", "lmdb"])
-def test_sessions_fire_in_the_order_of_time_over_all_keys(backend: str) -> None:
+def test_session_windows_fire_in_time_order_across_keys(backend: str) -> None:
     """At the end of input too, when everything fires at once."""
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1).get_configuration().set_string("state.backend.type", backend)

@@ -26,14 +26,14 @@ def _rows(start: int, end: int) -> list[tuple[object, ...]]:
     return list(zip(*(column.column(block).to_pylist() for column in COLUMNS.values()), strict=True))
 
 
-def test_an_event_depends_on_its_number_alone() -> None:
+def test_nexmark_event_depends_only_on_its_number() -> None:
     whole = _rows(0, 1000)
     assert whole[:137] == _rows(0, 137)
     assert whole[137:411] == _rows(137, 411)
     assert len(set(map(str, whole))) == 1000
 
 
-def test_in_fifty_there_are_one_person_three_auctions_and_46_bids() -> None:
+def test_nexmark_events_have_fixed_proportions() -> None:
     rows = _rows(100, 150)
     assert Counter(kind for kind, *_ in rows) == {0: 1, 1: 3, 2: 46}
     for kind, *members in rows:
@@ -42,7 +42,7 @@ def test_in_fifty_there_are_one_person_three_auctions_and_46_bids() -> None:
 
 # Which windows q12 has depends on the clock; of q6, whose frame ends with one of several rows of the same time, which.
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in ("q6", "q12")])
-def test_a_query_answers_the_same_at_any_parallelism(name: str) -> None:
+def test_nexmark_query_result_is_independent_of_parallelism(name: str) -> None:
     one, two = (
         left(environment(ddl(), {"millstream.engine": "local", "parallelism.default": str(p)}, EVENTS), name)
         for p in (1, 2)

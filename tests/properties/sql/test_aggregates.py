@@ -99,7 +99,7 @@ def _near(found: dict[str, Any]) -> dict[str, Any]:
     return {k: round(v, 12) if isinstance(v, float) else v for k, v in found.items()}
 
 
-def test_all_are_there() -> None:
+def test_aggregate_cases_cover_all_aggregates() -> None:
     assert set(_AGGREGATES) == set(_GIVEN)
 
 
@@ -109,20 +109,20 @@ def _ways(*ways: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("name, way", _ways("FROM t GROUP BY k", _CHANGED, _TUMBLE, _HOP, _SESSION, _FRAMES))
-def test_an_aggregate_of_a_stream(name: str, way: str) -> None:
+def test_aggregate_matches_model_in_streaming(name: str, way: str) -> None:
     given, of_a, of_b = _GIVEN[name]
     found = _left(_with_changes(), f"SELECT k, {name}({given}) {way}")
     assert _near(found) == _near({"a": of_a, "b": of_b})
 
 
 @pytest.mark.parametrize("name, way", _ways("FROM t GROUP BY k", _TUMBLE, _FRAMES))
-def test_an_aggregate_in_batch(name: str, way: str) -> None:
+def test_aggregate_matches_model_in_batch(name: str, way: str) -> None:
     given, of_a, of_b = _GIVEN[name]
     found = _left(_environment(batch=True), f"SELECT k, {name}({given}) {way}")
     assert _near(found) == _near({"a": of_a, "b": of_b})
 
 
-def test_percentiles_lie_between_values() -> None:
+def test_percentile_interpolates_between_values() -> None:
     t_env = _environment()
     shares = "PERCENTILE(x, 0.5), PERCENTILE(x, 0.5, CHAR_LENGTH(k) - 1), PERCENTILE(DISTINCT x, 0.25)"
     rows = [tuple(r) for r in t_env.sql_query(f"SELECT {shares} FROM t").execute().collect()]
@@ -134,7 +134,7 @@ def test_percentiles_lie_between_values() -> None:
         list(t_env.sql_query("SELECT PERCENTILE(x, 1.5) FROM t").execute().collect())
 
 
-def test_json_of_rows() -> None:
+def test_json_aggregates_of_rows() -> None:
     t_env = _environment(batch=True)
     table = t_env.from_path("t").where(col("k") == "a")
     one = table.select(

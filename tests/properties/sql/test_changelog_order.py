@@ -25,7 +25,7 @@ _TOP = (
 
 
 @pytest.mark.parametrize("number", range(len(QUERIES)))
-def test_changelog_leaves_what_sqlite_says_in_several_subtasks(number: int) -> None:
+def test_changelog_final_rows_match_sqlite_with_several_subtasks(number: int) -> None:
     name = list(QUERIES)[number]
     check(name, SOURCES[number % len(SOURCES)], "upsert", 2 + number % 3, number)
     check(name, SOURCES[(number + 3) % len(SOURCES)], SINKS[number % len(SINKS)], 3, number)
@@ -51,7 +51,7 @@ def _ways(env: StreamExecutionEnvironment, t_env: StreamTableEnvironment, insert
     return {n.name.split("(")[0]: [e.partitioner.name for e in n.in_edges] for n in graph.nodes if n.in_edges}
 
 
-def test_union_all_keeps_rows_of_a_key_on_one_way_when_an_input_has_one_subtask() -> None:
+def test_union_all_preserves_key_order_with_single_subtask_input() -> None:
     ways = _ways(*_tables(), "INSERT INTO o SELECT id, g, v + 1 FROM (SELECT * FROM t UNION ALL SELECT * FROM u) AS x")
     assert ways["Calc"] == ["HASH", "HASH"]
     counts = "SELECT COUNT(*) AS id, SUM(g) AS g, SUM(v) AS v FROM t"
@@ -61,12 +61,12 @@ def test_union_all_keeps_rows_of_a_key_on_one_way_when_an_input_has_one_subtask(
 
 
 @pytest.mark.parametrize(("mode", "way"), [("AUTO", "FORWARD"), ("FORCE", "HASH"), ("NONE", "FORWARD")])
-def test_sink_keyed_shuffle_follows_setting(mode: str, way: str) -> None:
+def test_sink_keyed_shuffle_follows_option(mode: str, way: str) -> None:
     query = "INSERT INTO o SELECT g, COUNT(*), SUM(v) FROM t GROUP BY g"
     assert _ways(*_tables(keyed_shuffle=mode), query)["Sink"] == [way]
 
 
-def test_explain_shows_materializer_where_order_of_primary_key_is_lost() -> None:
+def test_explain_shows_materializer_when_primary_key_order_is_lost() -> None:
     _, t_env = _tables()
     lost = [
         _TOP,
@@ -136,7 +136,7 @@ _UPSERTS = [(2, 1, 1), (2, 1, 5), (2, 1, 6), (2, 1, 2), (3, 1, 2), (2, 2, 7), (3
         ("v > 3 AND id < 3", "Calc(select=[id, v], where=[<(id, 3)])"),
     ],
 )
-def test_filter_on_upsert_source_makes_changes_of_rows_that_pass(condition: str, plan: str, batch_rows: int) -> None:
+def test_filter_on_upsert_source_emits_changes_of_matching_rows(condition: str, plan: str, batch_rows: int) -> None:
     # As Flink 2.3 does.
     expected = ["+I(1, 5)", "-U(1, 5)", "+U(1, 6)", "-D(1, 6)", "+I(2, 7)", "-D(2, 7)", "+I(3, 9)"]
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
@@ -153,7 +153,7 @@ def test_filter_on_upsert_source_makes_changes_of_rows_that_pass(condition: str,
     assert [f"{row.get_row_kind()}{tuple(row)}" for row in sink.results()] == expected[: 7 - condition.count("id")]
 
 
-def test_filters_of_one_upsert_source_share_its_rows() -> None:
+def test_filters_on_upsert_source_share_changelog_normalize() -> None:
     _, t_env = _tables()
     options = ValuesTable([Row(1, 1, 1)], ChangelogMode.upsert()).options
     t_env.execute_sql(f"CREATE TABLE s ({_KEYED}) WITH {options}")
@@ -162,7 +162,7 @@ def test_filters_of_one_upsert_source_share_its_rows() -> None:
     assert "ChangelogNormalize(key=[id])(reuse_id=[1])" in plan
 
 
-def test_changelog_stream_keeps_order_behind_one_subtask() -> None:
+def test_changelog_stream_preserves_order_after_single_subtask() -> None:
     env, t_env = _tables()
     t_env.to_changelog_stream(t_env.sql_query("SELECT COUNT(*) FROM t")).map(lambda row: row).print()
     graph = env._stream_graph(None, env._sinks)

@@ -92,7 +92,7 @@ _QUERIES = (
 
 @pytest.mark.parametrize("query", _QUERIES)
 @pytest.mark.parametrize("retracts", [False, True])
-def test_split_gives_the_rows_of_one_aggregate(query: str, retracts: bool) -> None:
+def test_distinct_split_equals_unsplit_aggregate(query: str, retracts: bool) -> None:
     found = []
     for split, mini_batch, parallelism in ((False, False, 1), (True, True, 1), (True, False, 2)):
         t_env = _environment(split, mini_batch, parallelism)
@@ -105,7 +105,7 @@ def test_split_gives_the_rows_of_one_aggregate(query: str, retracts: bool) -> No
     assert found[1:] == found[:1] * 2
 
 
-def test_split_gives_the_rows_of_one_aggregate_in_windows() -> None:
+def test_distinct_split_equals_unsplit_aggregate_in_windows() -> None:
     query = (
         "SELECT window_start, window_end, a, COUNT(DISTINCT b), SUM(b), COUNT(DISTINCT c) FROM "
         "TABLE(HOP(TABLE w, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND)) "
@@ -139,7 +139,7 @@ def test_split_gives_the_rows_of_one_aggregate_in_windows() -> None:
         "SELECT a, COUNT(DISTINCT b), LISTAGG(CAST(b AS STRING), ';') FROM e GROUP BY a",
     ],
 )
-def test_split_leaves_what_flink_does_not_split(query: str) -> None:
+def test_distinct_split_skips_aggregates_that_flink_skips(query: str) -> None:
     split, whole = _environment(True), _environment(False)
     for t_env in (split, whole):
         t_env.execute_sql(
@@ -162,7 +162,7 @@ GroupAggregate(groupBy=[a], partialFinalType=[FINAL], select=[a, $SUM0_RETRACT($
 """  # noqa: E501
 
 
-def test_split_is_explained_as_by_flink() -> None:
+def test_distinct_split_explain_matches_flink() -> None:
     t_env = StreamTableEnvironment.create(LocalEnvironment())
     t_env.get_config().set(_SPLIT, "true")
     t_env.execute_sql("CREATE TABLE big (a INT, b BIGINT, c STRING, x DOUBLE) WITH ('connector' = 'datagen')")
@@ -170,7 +170,7 @@ def test_split_is_explained_as_by_flink() -> None:
     assert plan.split("== Optimized Execution Plan ==\n")[1].startswith(_PLAN)
 
 
-def test_split_refuses_a_number_of_buckets_that_is_none() -> None:
+def test_distinct_split_rejects_invalid_bucket_number() -> None:
     t_env = _environment(True)
     t_env.get_config().set(_BUCKETS, "0")
     with pytest.raises(TableException, match=f"Could not parse value '0' for key '{_BUCKETS}'"):

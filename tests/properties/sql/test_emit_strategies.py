@@ -59,7 +59,7 @@ def _changes(name: str, restarts: bool = False, parallelism: int = 1) -> dict[st
 
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.parametrize("way", ["at one go", "in two subtasks, with restarts"])
-def test_changes(name: str, way: str) -> None:
+def test_emit_strategy_changelog_matches_recorded_flink(name: str, way: str) -> None:
     found = _changes(name, restarts="restarts" in way, parallelism=2 if "two" in way else 1)
     assert found == _FLINKS[name]
 
@@ -101,7 +101,7 @@ class _Windows:
         return sum(1 for table in self.operator.setup.state.tables.values() for _ in table.rows())
 
 
-def test_each_window_has_its_rhythm() -> None:
+def test_early_fire_interval_is_per_window() -> None:
     windows = _Windows(PeriodicFires(False, 0, 100, 0))
     assert windows.operator.next_wake() is None
     assert windows.take(("a", 1, 1), ("a", 2, 2)) == ""
@@ -129,7 +129,7 @@ def test_each_window_has_its_rhythm() -> None:
     assert windows.kept() == 0
 
 
-def test_what_was_not_told_in_time_is_forgotten_with_its_window() -> None:
+def test_emit_strategy_discards_unemitted_changes_with_expired_window() -> None:
     windows = _Windows(PeriodicFires(False, 20, 0, 100))
     assert windows.take(("a", 1, 1)) == ""
     assert windows.reach(9) == "+I a 1 1"
@@ -151,7 +151,7 @@ def test_what_was_not_told_in_time_is_forgotten_with_its_window() -> None:
 
 
 @pytest.mark.parametrize("late_delay", [100, 60])
-def test_a_rhythm_goes_on_behind_the_end_if_the_delays_are_equal(late_delay: int) -> None:
+def test_late_fire_continues_early_interval_if_delays_are_equal(late_delay: int) -> None:
     windows = _Windows(PeriodicFires(False, 20, 100, late_delay))
     windows.take(("a", 1, 1))
     windows.clock.set(1010)
@@ -167,7 +167,7 @@ def test_a_rhythm_goes_on_behind_the_end_if_the_delays_are_equal(late_delay: int
     assert windows.at(then) == "-U a 3 2, +U a 4 2"
 
 
-def test_updates_of_one_half() -> None:
+def test_emit_strategy_without_update_before() -> None:
     windows = _Windows(PeriodicFires(False, 0, 100, 0), pairs=False)
     windows.take(("a", 1, 1))
     assert windows.at(1100) == "+I a 1 1"
@@ -178,7 +178,7 @@ def test_updates_of_one_half() -> None:
     assert windows.at(1300) == "+U a 3 3"
 
 
-def test_many_windows_come_and_go() -> None:
+def test_emit_strategy_discards_state_of_many_windows() -> None:
     windows = _Windows(PeriodicFires(False, 0, 100, 0))
     for n in range(6):
         rows = [(f"{i}", i, 10 * n) for i in range(2000)]
@@ -204,7 +204,7 @@ def _explained(settings: dict[str, str], window: str = "TUMBLE(ts, INTERVAL '10'
 _EARLY, _LATE = {"early-fire.enabled": "true"}, {"late-fire.enabled": "true"}
 
 
-def test_explain_says_the_delays() -> None:
+def test_explain_shows_emit_delays() -> None:
     early, late = {**_EARLY, "early-fire.delay": "2 s"}, {**_LATE, "late-fire.delay": "5 s", "allow-lateness": "5 s"}
     assert "emit=[early delay 2000 millisecond]" in _explained(early)
     assert "emit=[late delay 5000 millisecond]" in _explained(late)
@@ -226,7 +226,7 @@ def test_explain_says_the_delays() -> None:
         ),
     ],
 )
-def test_what_flink_refuses(settings: dict[str, str], message: str) -> None:
+def test_emit_strategy_rejects_settings_as_flink_does(settings: dict[str, str], message: str) -> None:
     with pytest.raises(TableException, match=message):
         _explained(settings)
 
@@ -282,5 +282,5 @@ def _taken_back(delay: str, what: str, restarts: bool) -> list[str]:
         ("late", "1 s", "+I b 7, -D b 7, +I b 1"),
     ],
 )
-def test_a_window_that_loses_all_its_rows_is_taken_back(what: str, delay: str, changes: str, restarts: bool) -> None:
+def test_emit_strategy_retracts_window_without_rows(what: str, delay: str, changes: str, restarts: bool) -> None:
     assert ", ".join(_taken_back(delay, what, restarts)) == changes

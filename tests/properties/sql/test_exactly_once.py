@@ -354,7 +354,7 @@ def _expected(name: str) -> Counter[str]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", QUERIES)
-def test_epochs_restarts_failures_and_parallelism(name: str, seed: int, tmp_path: Path) -> None:
+def test_stateful_query_is_exactly_once_for_random_schedules(name: str, seed: int, tmp_path: Path) -> None:
     r, case = Random(f"{name} {seed}"), QUERIES[name]
     rows: list[Any] = list(rows_of(case.late))
     for place in (40, 101):

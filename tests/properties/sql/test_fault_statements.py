@@ -22,13 +22,13 @@ JOBS = {
 
 
 @pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
-def test_every_statement_has_its_operator(job: SqlJob, tmp_path: Path) -> None:
+def test_fault_statement_plan_contains_its_operator(job: SqlJob, tmp_path: Path) -> None:
     plans = job.plans(LocalEnvironment(), tmp_path)
     assert {n for n, s in job.statements.items() if s.operator not in plans[n]} == set()
 
 
 @pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
-def test_the_answers_are_those_of_sqlite(job: SqlJob, tmp_path: Path) -> None:
+def test_fault_statement_results_match_sqlite(job: SqlJob, tmp_path: Path) -> None:
     env = LocalEnvironment()
     job.add_to(env, tmp_path)
     env.execute()
@@ -48,7 +48,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_nothing_is_lost_or_doubled(case: Case) -> None:
+def test_fault_statements_are_exactly_once(case: Case) -> None:
     try:
         outcome = run(case)
     finally:

@@ -7,7 +7,7 @@ from sql import function_tests, planner_tests
 from tests.support.sql_planning import Session
 
 
-def test_functions_follow_flinks_tests_but_for_exclusions() -> None:
+def test_functions_match_flink_tests_except_exclusions() -> None:
     binder = Session(batch=True).binder
     differing = function_tests.differences(lambda: binder)
     excluded = function_tests.exclusions()
@@ -16,7 +16,7 @@ def test_functions_follow_flinks_tests_but_for_exclusions() -> None:
     assert len(differing) < 0.02 * len(function_tests.cases())
 
 
-def test_planner_programs_follow_flinks_tests_but_for_exclusions() -> None:
+def test_planner_matches_flink_tests_except_exclusions() -> None:
     differing = {p["id"]: how for p in planner_tests.programs() if (how := planner_tests.difference(p)) is not None}
     excluded = planner_tests.exclusions()
     assert {k: v for k, v in differing.items() if k not in excluded} == {}

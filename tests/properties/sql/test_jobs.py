@@ -17,7 +17,7 @@ _IN_ORDER = [name for name in QUERIES if name != "join"]
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_parallelism_and_epochs_change_no_result(name: str) -> None:
+def test_sql_result_is_independent_of_parallelism_and_epochs(name: str) -> None:
     query, inputs = QUERIES[name]()
     expected = final(run(query, inputs))
     assert len(expected) >= 20
@@ -29,7 +29,7 @@ def test_parallelism_and_epochs_change_no_result(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", _IN_ORDER)
-def test_epochs_change_no_changelog(name: str) -> None:
+def test_sql_changelog_is_independent_of_epochs(name: str) -> None:
     query, inputs = QUERIES[name]()
     expected = run(query, inputs)
     env, sink = collecting(query, inputs)
@@ -42,7 +42,7 @@ def test_epochs_change_no_changelog(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_failures_change_no_result(name: str) -> None:
+def test_sql_result_is_independent_of_failures(name: str) -> None:
     query, inputs = QUERIES[name]()
     expected = final(run(query, inputs))
     # Never two in one epoch: a local job goes on from an epoch that it has run.
@@ -56,7 +56,7 @@ def test_failures_change_no_result(name: str) -> None:
 
 @pytest.mark.parametrize("after", [1, 3])
 @pytest.mark.parametrize("name", QUERIES)
-def test_a_savepoint_goes_on_at_another_parallelism(name: str, after: int, tmp_path: Path) -> None:
+def test_sql_savepoint_is_restored_at_another_parallelism(name: str, after: int, tmp_path: Path) -> None:
     query, inputs = QUERIES[name]()
     expected = final(run(query, inputs))
     env, sink = collecting(query, inputs, 2)
@@ -74,7 +74,7 @@ def test_a_savepoint_goes_on_at_another_parallelism(name: str, after: int, tmp_p
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_batch_jobs_insert_only(name: str) -> None:
+def test_sql_batch_job_emits_only_inserts(name: str) -> None:
     query, inputs = QUERIES[name]()
     found = run(query, inputs, 2, Session(batch=True))
     assert {c[0] for c in found} == {"+I"}

@@ -48,7 +48,7 @@ def _batch(rows: list[tuple[Any, ...]], kinds: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("within", ["", "WITHIN INTERVAL '0.006' SECOND"])
 @pytest.mark.parametrize("skip", ["PAST LAST ROW", "TO NEXT ROW", "TO LAST D"])
 @pytest.mark.parametrize("seed", range(6))
-def test_matches_do_not_depend_on_batches_and_restarts(seed: int, skip: str, within: str) -> None:
+def test_match_recognize_is_independent_of_batches_and_restarts(seed: int, skip: str, within: str) -> None:
     def run(cut: bool) -> list[Any]:
         r = Random(seed)
         operator, kinds = _operator(skip=skip, within=within)
@@ -74,7 +74,7 @@ def test_matches_do_not_depend_on_batches_and_restarts(seed: int, skip: str, wit
     assert run(True) == whole
 
 
-def test_a_match_is_told_when_the_watermark_has_passed_it_and_late_rows_are_not_seen() -> None:
+def test_match_recognize_emits_with_watermark_and_drops_late_rows() -> None:
     operator, kinds = _operator()
     bare = Bare(operator)
     bare.take(_batch([("a", 11, 3), ("a", 5, 4), ("a", 9, 6), ("a", 4, 5)], kinds))
@@ -85,7 +85,7 @@ def test_a_match_is_told_when_the_watermark_has_passed_it_and_late_rows_are_not_
     assert bare.changes() == [("+I", "a", 5, 4, 9, 9)]
 
 
-def test_what_takes_too_long_is_forgotten() -> None:
+def test_match_recognize_within_discards_partial_matches() -> None:
     operator, kinds = _operator(within="WITHIN INTERVAL '0.010' SECOND")
     bare = Bare(operator)
     bare.take(_batch([("a", 11, 1), ("a", 5, 2)], kinds))
@@ -95,7 +95,7 @@ def test_what_takes_too_long_is_forgotten() -> None:
     assert len(operator._keys) == 0
 
 
-def test_rows_are_taken_as_they_come_by_processing_time() -> None:
+def test_match_recognize_in_processing_time_uses_arrival_order() -> None:
     now = [100]
     operator, kinds = _operator("p", within="WITHIN INTERVAL '0.010' SECOND")
     bare = Bare(operator, clock=lambda: now[0])

@@ -20,10 +20,10 @@ def _environment(folder: Path) -> TableEnvironment:
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in WITHOUT])
-def test_query_has_flinks_rows(name: str, tmp_path: Path) -> None:
+def test_nexmark_query_matches_recorded_flink(name: str, tmp_path: Path) -> None:
     assert left(_environment(tmp_path), name) == recorded()[name]
 
 
-def test_q6_which_flink_refuses_has_a_row_for_each_auction_with_a_bid(tmp_path: Path) -> None:
+def test_nexmark_q6_has_row_per_auction_with_bid(tmp_path: Path) -> None:
     t_env = _environment(tmp_path)
     assert len(left(t_env, "q6")) == len(left(t_env, "q9")) > 10

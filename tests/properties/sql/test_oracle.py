@@ -10,7 +10,7 @@ _PER_TEST = 12
 
 
 @pytest.mark.parametrize("first", range(0, 8 * _PER_TEST, _PER_TEST))
-def test_random_programs_have_duckdbs_answers(first: int) -> None:
+def test_random_programs_match_duckdb(first: int) -> None:
     for seed in range(first, first + _PER_TEST):
         try:
             found = difference(make(seed))

@@ -55,7 +55,7 @@ def _left(rows: Any) -> Counter[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("mode", ["stream", "mini-batch", "batch", "batch-on-disk"])
-def test_random_queries(mode: str) -> None:
+def test_random_queries_match_sqlite(mode: str) -> None:
     made = Queries(1)
     database, t_env = sqlite3.connect(":memory:"), _environment(mode)
     for table, columns in TABLES.items():
@@ -95,7 +95,7 @@ def _source(made: Queries, seed: int) -> tuple[ValuesTable, list[tuple[int | Non
     return ValuesTable(given, mode), left, True
 
 
-def test_random_changes_to_a_table_by_key() -> None:
+def test_random_upserts_match_sqlite() -> None:
     """Changes go in, upserts come out: the last row of each key is what SQLite has."""
     for seed in range(COUNT):
         made = Queries(5000 + seed)

@@ -24,7 +24,7 @@ def _left(changelog: list[str]) -> Counter[str]:
 
 
 @pytest.mark.parametrize("name", _FLINKS)
-def test_changelog(name: str) -> None:
+def test_changelog_matches_recorded_flink(name: str) -> None:
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     t_env.get_config().set("parallelism.default", "1").set("millstream.engine", "local")
     declare(t_env, name, 1_000_000)
@@ -37,5 +37,5 @@ def test_changelog(name: str) -> None:
         assert found == _FLINKS[name]
 
 
-def test_all_are_recorded() -> None:
+def test_changelog_queries_are_all_recorded() -> None:
     assert set(_FLINKS) == set(QUERIES)

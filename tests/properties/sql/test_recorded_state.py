@@ -21,7 +21,7 @@ def _left(changelog: list[str]) -> Counter[str]:
 
 
 @pytest.mark.parametrize("name", _FLINKS)
-def test_changelog(name: str) -> None:
+def test_stateful_changelog_matches_recorded_flink(name: str) -> None:
     case, expected = CASES[name], _FLINKS[name]
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     t_env.get_config().set("parallelism.default", "1").set("millstream.engine", "local")
@@ -36,7 +36,7 @@ def test_changelog(name: str) -> None:
         assert sorted(found) == sorted(expected)
 
 
-def test_a_temporal_join_is_refused_in_batch() -> None:
+def test_temporal_join_is_rejected_in_batch() -> None:
     t_env = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
     t_env.get_config().set("millstream.engine", "local")
     case = CASES["temporal join with a view"]
@@ -44,5 +44,5 @@ def test_a_temporal_join_is_refused_in_batch() -> None:
     assert changes(t_env, case.query)[0].startswith("error: Event-time temporal joins are for streaming mode")
 
 
-def test_all_are_recorded() -> None:
+def test_stateful_cases_are_all_recorded() -> None:
     assert set(_FLINKS) == set(CASES)

@@ -58,7 +58,7 @@ _batches = st.lists(_rows, max_size=6)
 # --- the file
 
 
-def test_a_file_has_no_name_and_is_read_piece_by_piece(tmp_path: Path) -> None:
+def test_spill_file_is_unnamed_and_readable_in_parts(tmp_path: Path) -> None:
     file = SpillFile(str(tmp_path))
     places = [file.write(body) for body in (b"one", b"", b"three" * 1000)]
     assert not list(tmp_path.iterdir()), "the file must be gone with its process"
@@ -82,7 +82,7 @@ class _Owner:
         self.account.keeps(0)
 
 
-def test_who_keeps_the_most_makes_room() -> None:
+def test_memory_budget_spills_largest_owner() -> None:
     budget, done = Budget(100), list[str]()
     a, b, c = (_Owner(budget, done, name) for name in "abc")
     a.account.keeps(30)
@@ -95,7 +95,7 @@ def test_who_keeps_the_most_makes_room() -> None:
     assert c.account.used == 20
 
 
-def test_without_a_limit_nothing_goes_to_disk() -> None:
+def test_memory_budget_without_limit_never_spills() -> None:
     done: list[str] = []
     _Owner(Budget(), done, "a").account.keeps(1 << 60)
     assert not done
@@ -165,7 +165,7 @@ def _nested(kind: JoinKind, left: list[Any], right: list[Any], null_safe: bool, 
 @pytest.mark.parametrize("kind", list(JoinKind))
 @given(_batches, _batches, st.booleans(), st.booleans(), st.booleans(), st.integers(1, 400))
 @settings(max_examples=25, deadline=None)
-def test_a_join_on_disk(
+def test_spilled_join_equals_join_in_memory(
     kind: JoinKind,
     join: type[BatchJoinOperator],
     left: list[Any],
@@ -204,7 +204,7 @@ def _less() -> Call:
 
 @given(_batches, _batches)
 @settings(max_examples=15, deadline=None)
-def test_a_join_without_keys_on_disk(left: list[Any], right: list[Any]) -> None:
+def test_spilled_join_without_keys_equals_join_in_memory(left: list[Any], right: list[Any]) -> None:
     inputs = [(0, rows) for rows in left] + [(1, rows) for rows in right]
     side = JoinSide(_KINDS, ())
 
@@ -217,7 +217,7 @@ def test_a_join_without_keys_on_disk(left: list[Any], right: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("join", [BatchJoinOperator, SortMergeJoinOperator])
-def test_a_key_that_all_rows_have_is_joined_part_by_part(
+def test_spilled_join_with_single_key_is_joined_in_parts(
     join: type[BatchJoinOperator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What does not fit as a whole is asked for again and again."""
@@ -252,7 +252,7 @@ def _in_order(rows: list[Any], order: list[Any]) -> list[Any]:
 
 @given(_batches, _ORDERS, st.integers(0, 5), st.one_of(st.none(), st.integers(0, 20)), st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_rows_are_sorted_on_disk_as_in_memory(
+def test_spilled_sort_equals_sort_in_memory(
     batches: list[Any], order: list[Any], offset: int, limit: int | None, restarts: bool
 ) -> None:
     inputs = [(0, rows) for rows in batches]
@@ -270,7 +270,7 @@ def test_rows_are_sorted_on_disk_as_in_memory(
 @pytest.mark.parametrize("partition", [(0,), (1, 0), ()])
 @given(_batches, _ORDERS, st.integers(1, 3), st.one_of(st.none(), st.integers(1, 5)), st.booleans(), st.integers(1, 50))
 @settings(max_examples=25, deadline=None)
-def test_the_first_rows_of_partitions_on_disk_as_in_memory(
+def test_spilled_top_n_equals_top_n_in_memory(
     partition: tuple[int, ...],
     batches: list[Any],
     order: list[Any],
@@ -297,7 +297,7 @@ def test_the_first_rows_of_partitions_on_disk_as_in_memory(
     assert Counter(row[1:] for row in on_disk) == wanted
 
 
-def test_only_the_first_rows_wait() -> None:
+def test_sort_limit_buffers_only_first_rows() -> None:
     """Of many rows of which few are asked for, few are kept."""
     bare = Bare(BatchSortOperator([(0, False, True)], [pa.int64()], 2, 3), batch=True)
     for start in range(10):
@@ -309,7 +309,7 @@ def test_only_the_first_rows_wait() -> None:
     assert [row[1] for row in bare.changes()] == [2, 3, 4]
 
 
-def test_runs_are_merged_in_order_whatever_their_lengths() -> None:
+def test_sorted_runs_are_merged_in_order_for_any_length() -> None:
     random = np.random.default_rng(7)
     runs = [np.sort(random.integers(0, 500, size)) for size in (0, 1, 5000, 12345, 20000, 3)]
 
@@ -342,7 +342,9 @@ _CALLS = [
 @pytest.mark.parametrize("keys", [(0,), (0, 1), ()])
 @given(_batches, st.booleans())
 @settings(max_examples=25, deadline=None)
-def test_groups_on_disk(keys: tuple[int, ...], batches: list[Any], restarts: bool) -> None:
+def test_spilled_group_aggregate_equals_aggregate_in_memory(
+    keys: tuple[int, ...], batches: list[Any], restarts: bool
+) -> None:
     inputs = [(0, rows) for rows in batches]
 
     def make() -> BatchGroupAggregateOperator:
@@ -361,7 +363,9 @@ _SPLIT = [*_CALLS[:2], _CALLS[3], AggregateCall("AVG", (2,), DataTypes.BIGINT())
 @pytest.mark.parametrize("keys", [(0,), (0, 1), ()])
 @given(_batches, st.booleans())
 @settings(max_examples=20, deadline=None)
-def test_groups_in_two_phases_on_disk(keys: tuple[int, ...], batches: list[Any], restarts: bool) -> None:
+def test_spilled_two_phase_aggregate_equals_aggregate_in_memory(
+    keys: tuple[int, ...], batches: list[Any], restarts: bool
+) -> None:
     local = Bare(LocalGroupAggregateOperator(keys, _SPLIT, _KINDS, False), batch=True)
     for rows in batches:
         local.take(_batch(rows))
@@ -379,7 +383,7 @@ def test_groups_in_two_phases_on_disk(keys: tuple[int, ...], batches: list[Any],
 
 @given(_rows, _rows, st.integers(1, 9))
 @settings(max_examples=50, deadline=None)
-def test_pairs_come_in_parts_of_any_size(mine: list[Any], theirs: list[Any], most: int) -> None:
+def test_join_matches_are_returned_in_parts_of_any_size(mine: list[Any], theirs: list[Any], most: int) -> None:
     found = Matches([_batch(mine).columns[0]], [_batch(theirs).columns[0]], [False], (len(mine), len(theirs)))
     parts = list(found.pairs(most))
     assert all(len(places) == len(rows) <= most for places, rows in parts)
@@ -403,13 +407,13 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> StreamTableEnvironment:
 
 
 @pytest.mark.parametrize("number", [3, 9, 13, 16, 18, 21, 22])
-def test_queries_with_20_kb_of_memory(small: StreamTableEnvironment, number: int) -> None:
+def test_tpch_queries_with_20_kb_of_memory(small: StreamTableEnvironment, number: int) -> None:
     found = tpch.plain(list(small.execute_sql(tpch.queries()[number]).collect()))
     wanted = tpch.answers()[number]
     assert tpch.are_equal(found, wanted), (found[:3], wanted[:3])
 
 
-def test_the_first_rows_of_partitions_with_20_kb_of_memory(small: StreamTableEnvironment) -> None:
+def test_top_n_query_with_20_kb_of_memory(small: StreamTableEnvironment) -> None:
     number = "ROW_NUMBER() OVER (PARTITION BY o_custkey ORDER BY o_totalprice DESC, o_orderkey)"
     query = f"SELECT o_custkey, o_orderkey, n FROM (SELECT *, {number} AS n FROM orders) WHERE n <= 2"
     assert "Rank(strategy=[AppendFastStrategy]" in small.explain_sql(query)
@@ -420,7 +424,7 @@ def test_the_first_rows_of_partitions_with_20_kb_of_memory(small: StreamTableEnv
     assert found == Counter((k, o, n) for k, rows in orders.items() for n, (_, o) in enumerate(sorted(rows)[:2], 1))
 
 
-def test_nothing_is_left_on_disk_when_a_job_fails(small: StreamTableEnvironment) -> None:
+def test_spill_files_are_closed_when_job_fails(small: StreamTableEnvironment) -> None:
     query = "SELECT l_orderkey / (o_orderkey - o_orderkey) FROM lineitem JOIN orders ON l_orderkey = o_orderkey"
     with pytest.raises(Exception, match="zero"):
         list(small.execute_sql(query).collect())

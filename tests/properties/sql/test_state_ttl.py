@@ -71,28 +71,28 @@ _COUNTED = ("intersect_all", "except_all")
 
 
 @pytest.mark.parametrize("name", [name for name in QUERIES if name not in (*_TOP, *_COUNTED, "top_one")])
-def test_changelog(name: str, found: dict[str, list[str]]) -> None:
+def test_state_ttl_changelog_matches_recorded_flink(name: str, found: dict[str, list[str]]) -> None:
     # Pairs of an interval join that one row makes come in any order.
     in_order = sorted if name == "interval_join" else list
     assert in_order(found[name]) == in_order(_FLINKS[name])
 
 
 @pytest.mark.parametrize("name", _COUNTED)
-def test_what_is_left(name: str, found: dict[str, list[str]]) -> None:
+def test_state_ttl_final_rows_match_recorded_flink(name: str, found: dict[str, list[str]]) -> None:
     assert _left(found[name]) == _left(_FLINKS[name])
 
 
-def test_the_first_of_a_key(found: dict[str, list[str]]) -> None:
+def test_state_ttl_top_one_matches_recorded_flink(found: dict[str, list[str]]) -> None:
     """Flink tells a table of the connector `print` the new rows of this one alone."""
     assert [c for c in found["top_one"] if c[:2] != "-U"] == _FLINKS["top_one"]
 
 
 @pytest.mark.parametrize("name", _TOP)
-def test_the_first_of_a_partition_go_together(name: str, found: dict[str, list[str]]) -> None:
+def test_state_ttl_top_n_partition_expires_together(name: str, found: dict[str, list[str]]) -> None:
     assert " ".join(found[name]) == _TOP[name]
 
 
-def test_what_is_over_is_what_looking_at_everything_finds() -> None:
+def test_ttl_index_equals_full_scan() -> None:
     for seed in range(40):
         rng, expiring, now = np.random.default_rng(seed), TtlIndex(), 0
         touched, live = np.zeros(0, np.int64), np.zeros(0, np.bool_)
@@ -120,7 +120,7 @@ class _Counted(np.ndarray):
         return super().__getitem__(places)
 
 
-def test_what_is_not_due_is_not_looked_at() -> None:
+def test_ttl_index_does_not_scan_rows_before_expiry() -> None:
     """Of a thousand batches each row lives for half: it is looked at a few times, not with each batch."""
     expiring, batches, each = TtlIndex(), 1000, 10
     touched = (np.arange(batches * each) // each * 1024).astype(np.int64)

@@ -22,6 +22,6 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> TableEnvironment:
 
 
 @pytest.mark.parametrize("number", tpch.queries())
-def test_the_answers_are_duckdbs(env: TableEnvironment, number: int) -> None:
+def test_tpch_query_matches_duckdb(env: TableEnvironment, number: int) -> None:
     found = tpch.plain(list(env.execute_sql(tpch.queries()[number]).collect()))
     assert tpch.are_equal(found, WANTED[number]), (found[:3], WANTED[number][:3])

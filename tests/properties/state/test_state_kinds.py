@@ -143,7 +143,7 @@ epochs = st.lists(
 @pytest.mark.parametrize("ttl", [False, True])
 @settings(max_examples=100, deadline=None)
 @given(epochs)
-def test_every_kind_in_every_backend(ttl: bool, plan: list[Any]) -> None:
+def test_state_kinds_match_model_in_every_backend(ttl: bool, plan: list[Any]) -> None:
     before, changelog.MAX_CHAIN = changelog.MAX_CHAIN, 4
     try:
         run_plan(ttl, plan)
@@ -189,7 +189,7 @@ def handle(descriptor: Any, clock: ManualClock | None = None) -> Any:
     return state.handle(descriptor)
 
 
-def test_state_holds_values_not_references() -> None:
+def test_state_stores_copies_of_values() -> None:
     value = handle(ValueStateDescriptor("v"))
     mine = {"n": [1]}
     value.update(mine)
@@ -199,7 +199,7 @@ def test_state_holds_values_not_references() -> None:
     assert value.value() == {"n": [1]}
 
 
-def test_reading_renews_when_asked_to() -> None:
+def test_state_ttl_is_renewed_on_read_if_configured() -> None:
     clock = ManualClock()
     descriptor = ValueStateDescriptor("v")
     descriptor.enable_time_to_live(StateTtlConfig.new_builder(10).update_ttl_on_read_and_write().build())
@@ -211,7 +211,7 @@ def test_reading_renews_when_asked_to() -> None:
     assert value.value() is None
 
 
-def test_expired_values_may_be_returned_once_when_not_cleaned_up() -> None:
+def test_state_ttl_returns_expired_value_once_if_configured() -> None:
     clock = ManualClock()
     descriptor = ValueStateDescriptor("v")
     descriptor.enable_time_to_live(StateTtlConfig.new_builder(10).return_expired_if_not_cleaned_up().build())
@@ -221,7 +221,7 @@ def test_expired_values_may_be_returned_once_when_not_cleaned_up() -> None:
     assert (value.value(), value.value()) == (1, None)
 
 
-def test_elements_expire_one_by_one() -> None:
+def test_state_ttl_expires_collection_elements_separately() -> None:
     clock = ManualClock()
     config = StateTtlConfig.new_builder(10).build()
     listed, mapped = ListStateDescriptor("l"), MapStateDescriptor("m")
@@ -238,7 +238,7 @@ def test_elements_expire_one_by_one() -> None:
     assert list(entries.keys()) == [5]
 
 
-def test_expired_rows_that_nobody_reads_are_swept_out() -> None:
+def test_state_ttl_removes_expired_rows_without_reads() -> None:
     clock, storage = ManualClock(), MemoryStorage()
     descriptor = ValueStateDescriptor("v")
     descriptor.enable_time_to_live(StateTtlConfig.new_builder(10).cleanup_incrementally(5).build())
@@ -258,12 +258,12 @@ def test_expired_rows_that_nobody_reads_are_swept_out() -> None:
     assert {"other 6", "other 7"} <= left
 
 
-def test_a_time_to_live_must_be_above_zero() -> None:
+def test_state_ttl_rejects_zero() -> None:
     with pytest.raises(InvalidProgramError, match="must be above 0"):
         StateTtlConfig.new_builder(Time.seconds(0))
 
 
-def test_a_descriptor_cannot_change_its_type() -> None:
+def test_state_descriptor_rejects_changed_type() -> None:
     from millstream.common import Types
 
     state = KeyedState("op", 0, MemoryStorage(), ManualClock())
