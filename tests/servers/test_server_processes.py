@@ -23,7 +23,7 @@ signal.pause()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_server_ends_with_program_killed(redis_server: RedisServer, number: int) -> None:
+def test_server_exits_after_program_is_killed(redis_server: RedisServer, number: int) -> None:
     with subprocess.Popen([sys.executable, "-c", _PROGRAM], stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
         port = program.stdout.readline().strip()

@@ -39,7 +39,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("query", "source", "sink", "parallelism", "seed"), CASES)
-def test_changelog_leaves_what_sqlite_says_in_servers(
+def test_changelog_in_servers_equals_sqlite_result(
     query: str, source: str, sink: str, parallelism: int, seed: int, kafka: KafkaBroker, postgres: PostgresServer
 ) -> None:
     check(query, source, sink, parallelism, seed, places=places(kafka, postgres))

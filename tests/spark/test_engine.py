@@ -1,4 +1,4 @@
-"""Slots, epochs, ends and deaths: what is easy to get wrong in the engine."""
+"""Slots, epochs, job ends and process deaths in the engine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def small_epochs(env: Env, records: int = 50) -> Env:
 
 
 class Remembering(MapFunction[int, Any]):
-    """Keeps count in an attribute."""
+    """Counts its calls in an attribute."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.calls = 0
@@ -74,7 +74,7 @@ def test_parallelism_may_exceed_cores(env: Env, collect: Collect) -> None:
 
 
 class Life(MapFunction[int, int]):
-    """Writes down its life in files."""
+    """Records open and close in files."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -193,7 +193,7 @@ def kill(victims: list[psutil.Process]) -> None:
 
 @pytest.mark.parametrize("how_many", [1, 2])
 def test_idle_slot_death_is_handled(env: Env, how_many: int, resident_slots: bool) -> None:
-    """An epoch as a Spark job finds new slots, which read the state; slots that stay fail with their execution."""
+    """With one Spark job per epoch, new slots restore the state; resident slots fail the execution."""
     reader, sink, client = running_counts(env)
     reader.push(100)
     wait_until(lambda: len(sink.results()) == 100)
@@ -212,7 +212,7 @@ def test_idle_slot_death_is_handled(env: Env, how_many: int, resident_slots: boo
 
 
 def test_daemon_death_is_survived_or_reported(env: Env) -> None:
-    """Whether Spark notices that its idle workers are gone before it uses one depends on who reaps them."""
+    """Whether Spark notices the death of its idle workers before it reuses one depends on which process reaps them."""
     reader, sink, client = running_counts(env)
     reader.push(100)
     wait_until(lambda: len(sink.results()) == 100)
@@ -249,7 +249,7 @@ def test_slot_death_during_epoch_is_reported(env: Env, tmp_path: Path, victim: s
 
 
 def test_daemon_starts_no_slot_for_released_job(env: Env) -> None:
-    """A task that comes late would start a process that nobody ends."""
+    """A late task must not start a process that nothing stops."""
     assert env.from_collection([1]).execute_and_collect(limit=1) == [1]
     job = uuid.uuid4().hex
     control.release(job)
@@ -308,7 +308,7 @@ def test_idle_job_runs_no_spark_jobs(env: Env, resident_slots: bool) -> None:
     assert jobs() == before
     reader.push(10)
     wait_until(lambda: len(sink.results()) == 20)
-    # Slots that stay need no other job.
+    # Resident slots need no further Spark job.
     assert (jobs() == before) is resident_slots
     client.cancel().result(10)
 
@@ -319,7 +319,7 @@ class SlowSink(SinkFunction[Any]):
 
 
 def test_memory_is_bounded_by_epoch_size(env: Env) -> None:
-    """A source of 50 million records of 100 bytes, and a sink that takes 2,000 a second."""
+    """The source has 50 million records of 100 bytes; the sink takes 2,000 per second."""
     source = env.from_source(DataGeneratorSource(lambda i: (i, "x" * 100), count=50_000_000))
     source.key_by(lambda t: t[0]).map(lambda t: t).add_sink(SlowSink())
     client = env.execute_async()
@@ -340,7 +340,7 @@ def test_memory_is_bounded_by_epoch_size(env: Env) -> None:
     megabytes = {k: v >> 20 for k, v in peak.items()}
     assert megabytes["slots"] < 250, megabytes
     assert megabytes["driver"] < 50, megabytes
-    # -Xmx1g and what a JVM needs besides.
+    # -Xmx1g plus the JVM's own memory.
     assert megabytes["jvm"] < 1500, megabytes
 
 
@@ -349,7 +349,7 @@ def test_shuffle_files_of_past_epochs_are_deleted(env: Env, collect: Collect, sp
     stream = env.from_source(NumberSequenceSource(0, 1999)).key_by(lambda x: x).map(lambda x: x)
     assert len(collect(stream)) == 2000
     assert list(spark_files.iterdir())
-    # 50 epochs with 2 map tasks each; freeing is asynchronous, so the last ones may still be there.
+    # 50 epochs with 2 map tasks each; deletion is asynchronous, so the newest files may still exist.
     wait_until(lambda: len(list(spark_files.rglob("shuffle_*"))) < 30, 10, "shuffle files of past epochs are gone")
 
 
@@ -432,7 +432,7 @@ class Counting(MapFunction[int, int]):
 
 
 class Lines:
-    """The simple variant of PySpark's stream reader."""
+    """PySpark's simple stream reader."""
 
     def initialOffset(self) -> dict[str, int]:
         return {"at": 0}

@@ -1,4 +1,4 @@
-"""The short form of `make chaos`: some steps of the protocol, each with something that goes wrong there."""
+"""The short form of `make chaos`: a fault at some steps of the checkpoint protocol."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ CASES = [
     Case("driver.in-manifest", "kill-driver", 0),
     Case("driver.before-commit", "kill-driver", 0),
     Case("driver.after-recover", "kill-driver", 0),
-    # An aggregate, a join and a window into files.
+    # Aggregate, join and window into files.
     Case("task.after-delta", "kill-worker", 0, job="sql"),
     Case("task.after-stage", "raise", 1, job="sql"),
     Case("driver.in-commit", "raise", 0, job="sql"),
     Case("driver.before-commit", "kill-driver", 0, job="sql"),
-    # Every other operator of SQL that keeps state: see the jobs' modules.
+    # All other stateful SQL operators; the job modules list them.
     Case("driver.after-commit", "raise", 0, job="sql-ranks"),
     Case("task.after-report", "kill-worker", 0, job="sql-joins"),
     Case("restart.from-savepoint", "to-3", 0, job="sql-joins"),
@@ -38,7 +38,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_exactly_once(case: Case) -> None:
+def test_job_is_exactly_once_after_fault(case: Case) -> None:
     try:
         outcome = run(case)
     finally:
@@ -56,7 +56,7 @@ KAFKA_CASES = [
 
 
 @pytest.mark.parametrize("case", KAFKA_CASES, ids=str)
-def test_a_read_committed_consumer_sees_every_record_once(case: Case, kafka: KafkaBroker) -> None:
+def test_kafka_job_is_exactly_once_for_read_committed_consumer_after_fault(case: Case, kafka: KafkaBroker) -> None:
     try:
         outcome = run_with_kafka(case, kafka)
     finally:
@@ -69,9 +69,9 @@ STEPS = {*TASK_POINTS, *DRIVER_POINTS, *RECOVERY_POINTS}
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_every_step_is_tried_in_the_long_form(job: str) -> None:
+def test_cases_cover_every_step_of_job(job: str) -> None:
     assert {c.step for c in cases(1, job)} == STEPS | set(RESTART_POINTS)
 
 
-def test_every_step_is_tried_with_kafka_too() -> None:
+def test_kafka_cases_cover_every_step_and_transaction_point() -> None:
     assert {c.step for c in kafka_cases(1)} == STEPS | set(TRANSACTION_POINTS)

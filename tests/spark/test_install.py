@@ -1,4 +1,4 @@
-"""The package as a user gets it: built, installed into an empty environment, and run there."""
+"""The wheel, installed into an empty environment and run there."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.spark.test_programs import readme_blocks
 from tests.support.paths import ROOT
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "millstream-test"
-# Half a gigabyte is unpacked; from a pip cache that has it that is seconds.
+# The installation unpacks half a gigabyte; from pip's cache this takes seconds.
 pytestmark = pytest.mark.timeout(600)
 
 
 def run(*command: str | Path, cwd: Path = ROOT) -> str:
-    # Nothing of this process's own packages must be found there.
+    # Packages of this process must not be importable in the child.
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, cwd=cwd, env=environment)
     assert done.returncode == 0, done.stderr
@@ -47,7 +47,7 @@ def empty_venv() -> Iterator[Path]:
     shutil.rmtree(directory)
 
 
-def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+def test_wheel_holds_only_the_package(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as files:
         names = files.namelist()
         (metadata,) = [n for n in names if n.endswith(".dist-info/METADATA")]
@@ -60,15 +60,13 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert packaged == {str(p.relative_to(ROOT / "src")) for p in files_of_tree}
     assert "millstream/py.typed" in packaged
     others = [n for n in packaged if not n.endswith((".py", "py.typed", "_keys.txt"))]
-    # Besides code only what the dashboard is made of.
+    # Besides code, the wheel holds only the files of the dashboard.
     assert all(n.startswith("millstream/service/page/") for n in others), others
     assert wheel.stat().st_size < 2_200_000
 
 
 @pytest.mark.spark
-def test_the_readmes_program_runs_where_only_the_wheel_is_installed(
-    wheel: Path, empty_venv: Path, tmp_path: Path
-) -> None:
+def test_readme_program_runs_with_only_the_wheel_installed(wheel: Path, empty_venv: Path, tmp_path: Path) -> None:
     has_java = shutil.which("java") is not None or "JAVA_HOME" in os.environ
     run(empty_venv / "python", "-m", "pip", "install", "--quiet", f"{wheel}" if has_java else f"{wheel}[java]")
     where = run(empty_venv / "python", "-c", "import millstream; print(millstream.__file__)", cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""Jobs on Spark's own Kubernetes scheduler, before a stand-in for Kubernetes' API whose pods are processes."""
+"""Jobs on Spark's Kubernetes scheduler, against a stand-in API server whose pods are processes."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ SETTINGS = {
     "spark.executor.memory": "512m",
     "spark.driver.host": "127.0.0.1",
     "spark.pyspark.python": sys.executable,
-    # The stand-in has no watches.
+    # The stand-in does not support watches.
     "spark.kubernetes.executor.enableApiWatcher": "false",
     "spark.kubernetes.executor.apiPollingInterval": "1s",
 }
 
 
 @pytest.mark.parametrize("exchange", ["spark", "resident"])
-def test_executors_are_pods(tmp_path: Path, exchange: str) -> None:
+def test_executors_run_as_pods(tmp_path: Path, exchange: str) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     with Kubernetes() as kubernetes:
         settings = {**SETTINGS, "spark.executor.cores": "2", "millstream.exchange": exchange}
@@ -50,5 +50,5 @@ def test_executors_are_pods(tmp_path: Path, exchange: str) -> None:
         )
         assert (done.returncode, done.stdout) == (0, "1683\n"), done.stderr[-3000:]
         assert len(kubernetes.pods) == 2
-        # Spark deletes what it made.
+        # Spark deletes the pods it created.
         assert kubernetes.created("pods") == []

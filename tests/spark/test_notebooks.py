@@ -1,4 +1,4 @@
-"""Notebooks, run headless: graphs show, results come into their cell, an interrupt cancels the job and nothing else."""
+"""Headless notebooks: graphs render, results appear in their cell, an interrupt cancels only the current job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from tests.support.paths import ROOT
 
-# What Jupyter's own packages have to say is not ours to mend.
+# Warnings of Jupyter's own packages are ignored.
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
 
 IMPORTS = """
@@ -116,7 +116,7 @@ async def until(condition: Callable[[], bool], what: str) -> None:
 
 
 class Notebook:
-    """A running kernel, and the cells it was given."""
+    """A running kernel and the cells it executed."""
 
     def __init__(self, client: NotebookClient) -> None:
         self._client = client
@@ -127,7 +127,7 @@ class Notebook:
         return cell
 
     async def interrupt(self, source: str, when: Callable[[Any], bool]) -> Any:
-        """Run a cell and press the stop button when it has got somewhere."""
+        """Run a cell and interrupt it once it has made progress."""
         cell = self._add(source)
         running = asyncio.ensure_future(self._execute(cell))
         await until(lambda: when(cell) or running.done(), "what the cell was to print")
@@ -156,14 +156,14 @@ def with_kernel(directory: Path, steps: Callable[[Notebook], Awaitable[None]]) -
     asyncio.run(main())
 
 
-def test_cells_collect_draw_are_interrupted_and_go_on(tmp_path: Path) -> None:
+def test_notebook_cells_show_results_and_continue_after_interrupt(tmp_path: Path) -> None:
     async def steps(notebook: Notebook) -> None:
         kernel = int(text(await notebook.run(IMPORTS)))
         await notebook.run(LARGEST)
         expected = "['a=1', 'a=5', 'a=5', 'b=9']\n"
         assert text(await notebook.run(COLLECT)) == expected
 
-        # A table that ends shows its first rows, of one that does not the columns are shown, and a query's rows print.
+        # A bounded table shows its first rows, an unbounded one its columns; a query prints its rows.
         (shown,) = tables(await notebook.run(TABLE))
         assert "<td>to</td>" in shown
         assert "<td>TO</td>" in tables(await notebook.run("words.select(col('word').upper_case)"))[0]
@@ -171,7 +171,7 @@ def test_cells_collect_draw_are_interrupted_and_go_on(tmp_path: Path) -> None:
         assert "number_of" in shown
         assert "| +I |" in text(await notebook.run("words.execute().print()"))
 
-        # A module beside the notebook is found by the workers too.
+        # Workers import a module next to the notebook.
         (tmp_path / "helper.py").write_text("def double(x):\n    return 2 * x\n")
         doubled = "import helper\nprint(env.from_collection([1, 2]).map(helper.double).execute_and_collect(limit=2))"
         assert text(await notebook.run(doubled)) == "[2, 4]\n"
@@ -184,7 +184,7 @@ def test_cells_collect_draw_are_interrupted_and_go_on(tmp_path: Path) -> None:
         assert "Print to Std. Out" in picture
         assert sorted(text(await notebook.run("_ = env.execute()")).split()[1::2]) == ["a=1", "a=5", "a=5", "b=9"]
 
-        # Results come while the job runs, and the stop button ends it with all its processes.
+        # Results appear while the job runs; the interrupt stops the job and its processes.
         await notebook.interrupt(ENDLESS, lambda cell: text(cell).count("tick") > 50)
         assert slots(kernel) == []
         await notebook.interrupt(ENDLESS_PRINT, lambda cell: text(cell).count("tick") > 50)
@@ -192,7 +192,7 @@ def test_cells_collect_draw_are_interrupted_and_go_on(tmp_path: Path) -> None:
         await notebook.run(ENDLESS + "    break")
         await until(lambda: slots(kernel) == [], "the end of a job whose loop was left")
 
-        # An error shows the cells' lines, which the workers do not have, and none of ours.
+        # An error shows the lines of the cells, which workers do not have, and no internal lines.
         with pytest.raises(CellExecutionError) as caught:
             await notebook.run("def share(x):\n    return 1 // x\n")
             await notebook.run("list(env.from_collection([0]).map(share).execute_and_collect())")
@@ -201,14 +201,14 @@ def test_cells_collect_draw_are_interrupted_and_go_on(tmp_path: Path) -> None:
         assert "in operator 'Map' (no uid), made at a notebook cell:1" in told
         assert "/millstream/" not in told
 
-        # Functions and classes may be changed between two jobs.
+        # Functions and classes may change between two jobs.
         await notebook.run(LARGEST.replace("value.x > before.x", "value.x < before.x"))
         assert text(await notebook.run(COLLECT)) == "['a=1', 'a=1', 'a=1', 'b=9']\n"
 
     with_kernel(tmp_path, steps)
 
 
-def test_state_of_a_notebooks_classes_goes_on_in_another_cell(tmp_path: Path) -> None:
+def test_notebook_job_restores_state_of_redefined_class(tmp_path: Path) -> None:
     first = """
 client = None
 points = env.from_source(DataGeneratorSource(lambda i: Point("p", i), rate_per_second=100)).uid("points")
@@ -232,14 +232,14 @@ print([p.x for p in largest.execute_and_collect(limit=1)])
         printed = text(await notebook.run(first))
         assert printed.endswith("saved\n")
         last = int(printed.splitlines()[-2].partition("p=")[2])
-        # The class is another object by now, of the same name.
+        # The class is a different object of the same name.
         await notebook.run(LARGEST)
         assert text(await notebook.run(second)) == f"[{last + 1}]\n"
 
     with_kernel(tmp_path, steps)
 
 
-def test_the_example_notebook_runs() -> None:
+def test_example_notebook_runs() -> None:
     path = ROOT / "examples" / "notebook.ipynb"
     notebook = nbformat.read(path, as_version=4)
     assert all(not cell.outputs for cell in notebook.cells if cell.cell_type == "code")

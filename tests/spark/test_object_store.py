@@ -1,4 +1,4 @@
-"""Checkpoints and savepoints on an object store: a real S3 API, and real failures."""
+"""Checkpoints and savepoints on an S3 object store, with failures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def on_s3(config: Configuration, s3: dict[str, str]) -> Configuration:
     return config
 
 
-def test_a_job_restarts_from_an_object_store(on_s3: Configuration, tmp_path: Path) -> None:
+def test_job_restarts_from_object_store(on_s3: Configuration, tmp_path: Path) -> None:
     directory = f"s3://{BUCKET}/restart"
     env, sink = checkpointed(on_s3, tmp_path), CollectSink()
     env.get_configuration().set_string("execution.checkpointing.dir", directory)
@@ -42,7 +42,7 @@ def test_a_job_restarts_from_an_object_store(on_s3: Configuration, tmp_path: Pat
     assert open_storage(directory, storage_options(on_s3)).list("") == []
 
 
-def test_a_savepoint_on_an_object_store(on_s3: Configuration, tmp_path: Path) -> None:
+def test_job_restores_savepoint_from_object_store(on_s3: Configuration, tmp_path: Path) -> None:
     env, first = checkpointed(on_s3, tmp_path / "cp"), CollectSink()
     counting(env, first, 1 << 40, rate=1000)
     job = env.execute_async()
@@ -59,14 +59,14 @@ def test_a_savepoint_on_an_object_store(on_s3: Configuration, tmp_path: Path) ->
     assert sorted(first.results() + again.results()) == counted(total)
 
 
-def test_what_is_on_the_host_is_used_first(s3: dict[str, str], tmp_path: Path) -> None:
+def test_local_recovery_reads_copy_on_host_first(s3: dict[str, str], tmp_path: Path) -> None:
     options = storage_options(Configuration.from_dict(s3))
     url = f"s3://{BUCKET}/local-recovery"
     here, elsewhere = (open_storage(url, options, str(tmp_path / host)) for host in ("here", "elsewhere"))
     here.write("state", [b"ab", b"c"])
     assert bytes(elsewhere.read("state")) == b"abc"
     open_storage(url, options).delete("state")
-    # Gone there, and still here: nothing was asked of the store.
+    # The object is deleted in the store but present on the host: the read needs no request.
     assert bytes(here.read("state")) == bytes(elsewhere.read("state")) == b"abc"
     here.forget(["state"])
     with pytest.raises(Exception, match="local-recovery/state is missing"):

@@ -1,4 +1,4 @@
-"""What each operation does, on real Spark."""
+"""Results of each DataStream operation on Spark."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Nothing(FlatMapFunction[int, int]):
         return None
 
 
-def test_map_filter_flat_map_with_classes_and_callables(env1: Env, collect: Collect) -> None:
+def test_map_filter_flat_map_accept_classes_and_callables(env1: Env, collect: Collect) -> None:
     numbers = env1.from_collection([1, 2, 3])
     assert collect(numbers.map(Double()).flat_map(Twice()).map(lambda x: x + 1)) == [3, 3, 5, 5, 7, 7]
     assert collect(numbers.filter(Odd()).filter(lambda x: x > 1)) == [3]
@@ -75,7 +75,7 @@ def test_map_filter_flat_map_with_classes_and_callables(env1: Env, collect: Coll
 
 @attrs.frozen
 class Account:
-    """A key of a user's class; no two objects share their strings."""
+    """A key of a user class; no two objects share their strings."""
 
     name: str = attrs.field(eq=str.lower)
     tags: frozenset[str]
@@ -87,7 +87,7 @@ def _account(number: int) -> Account:
 
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-def test_keyed_state_is_one_for_equal_objects_of_a_class(env: Env, collect: Collect, backend: str) -> None:
+def test_keyed_state_is_shared_by_equal_objects(env: Env, collect: Collect, backend: str) -> None:
     env.set_parallelism(2)
     env.configure(Configuration.from_dict({"state.backend.type": backend}))
     numbers = env.from_source(NumberSequenceSource(0, 299))
@@ -98,12 +98,12 @@ def test_keyed_state_is_one_for_equal_objects_of_a_class(env: Env, collect: Coll
     assert sorted(most.values()) == [20] * 15
 
 
-def test_a_large_input_passes_whole_and_in_order(env1: Env, collect: Collect) -> None:
+def test_map_keeps_all_records_in_order_for_large_input(env1: Env, collect: Collect) -> None:
     stream = env1.from_source(NumberSequenceSource(0, 299_999)).map(lambda x: x + 1)
     assert collect(stream) == list(range(1, 300_001))
 
 
-def test_a_long_chain_of_flat_maps(env1: Env, collect: Collect) -> None:
+def test_flat_map_runs_in_long_chain(env1: Env, collect: Collect) -> None:
     stream = env1.from_collection([1])
     for _ in range(70):
         stream = stream.flat_map(lambda x: [x + 1]).filter(lambda x: True)
@@ -132,7 +132,7 @@ def test_reduce_emits_every_step(env1: Env, collect: Collect) -> None:
     assert collect(pairs.key_by(0).sum(1)) == expected
 
 
-def test_running_aggregates(env1: Env, collect: Collect) -> None:
+def test_keyed_aggregates_emit_running_results(env1: Env, collect: Collect) -> None:
     data = [("a", 3, "x"), ("a", 1, "y"), ("a", 5, "z"), ("a", 1, "w")]
     keyed = env1.from_collection(data).key_by(lambda t: t[0])
     assert [r[1:] for r in collect(keyed.min(1))] == [(3, "x"), (1, "x"), (1, "x"), (1, "x")]
@@ -145,7 +145,7 @@ def test_running_aggregates(env1: Env, collect: Collect) -> None:
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 5])
-def test_results_do_not_depend_on_parallelism(env: Env, collect: Collect, parallelism: int) -> None:
+def test_results_are_equal_at_any_parallelism(env: Env, collect: Collect, parallelism: int) -> None:
     env.set_parallelism(parallelism)
     stream = (
         env.from_source(NumberSequenceSource(0, 9_999)).map(lambda x: (f"k{x % 97}", x)).key_by(lambda t: t[0]).sum(1)
@@ -162,13 +162,13 @@ def test_results_do_not_depend_on_parallelism(env: Env, collect: Collect, parall
 LATE, TIMED_OUT = OutputTag("late"), OutputTag("timed out")
 
 
-def test_patterns_are_found_wherever_epochs_are_cut(env: Env) -> None:
+def test_patterns_match_equally_at_any_epoch_boundary(env: Env) -> None:
     here, there = _found(LocalEnvironment(), 1_000), _found(env, 23)
     assert here == there
     assert min(len(found) for found in here) > 20
 
 
-def test_recorded_patterns_give_what_flink_gave_wherever_epochs_are_cut(env: Env) -> None:
+def test_recorded_patterns_equal_flinks_at_any_epoch_boundary(env: Env) -> None:
     by_time = [(case, theirs) for case, theirs in recorded() if not case["processing"] and "error" not in theirs]
     some = by_time[7::30]
     ours = answers(env, [case for case, _ in some], batch_size=31)
@@ -178,7 +178,7 @@ def test_recorded_patterns_give_what_flink_gave_wherever_epochs_are_cut(env: Env
 
 
 def _found(env: Env, batch_size: int) -> list[list[str]]:
-    """Return what each of some patterns finds, by key and in order: late events, matches and time-outs."""
+    """Return late events, matches and timeouts of several patterns, by key and in order."""
     chance = random.Random(5)
     events = [(chance.choice("klmn"), chance.choice("aabbc"), n % 9, n - chance.choice([0, 0, 7])) for n in range(500)]
     source = env.from_source(TestingSource(events, batch_size=batch_size)).set_parallelism(1)
@@ -198,7 +198,7 @@ def _found(env: Env, batch_size: int) -> list[list[str]]:
             sinks.append(CollectSink())
             results.sink_to(sinks[-1])
     env.execute()
-    # In order within a key; patterns without a window have no time-outs, and one that waits for its end has none.
+    # In order within a key. Patterns without a window, and those that wait for their end, have no timeouts.
     each = [[repr(r) for r in sorted(s.results(), key=lambda r: r[0])] for s in sinks]
     return [found for at, found in enumerate(each) if at not in (1, 4, 7)]
 
@@ -207,7 +207,7 @@ def _key(match: dict[str, list[Any]]) -> Any:
     return next(iter(match.values()))[0][0]
 
 
-def test_patterns_that_come_while_the_job_runs(env: Env, collect: Collect) -> None:
+def test_patterns_apply_when_added_while_job_runs(env: Env, collect: Collect) -> None:
     by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e[2])
     events = [(key, letter, n) for n, letter in enumerate("abac") for key in range(8)]
     stream = env.from_collection(events).assign_timestamps_and_watermarks(by_time).key_by(lambda e: e[0])
@@ -218,7 +218,7 @@ def test_patterns_that_come_while_the_job_runs(env: Env, collect: Collect) -> No
         PatternProcessor("ab", 2, a.next("b").where(lambda e: e[1] == "b"), lambda match, ctx: [_key(match)]),
         Removed("gone"),
     ]
-    # Both streams have ended before the watermark comes, so that these patterns are in force by then.
+    # Both streams end before the watermark, so these patterns apply by then.
     found = CEP.dynamic_patterns(stream, env.from_collection(patterns).set_parallelism(1))
     assert sorted(collect(found)) == list(range(8))
 
@@ -236,7 +236,7 @@ class CountPerKey(KeyedProcessFunction[str, Any, Any]):
         yield ctx.get_current_key(), n, ctx.timestamp()
 
 
-def test_keyed_process_with_value_state(env1: Env, collect: Collect) -> None:
+def test_keyed_process_counts_in_value_state(env1: Env, collect: Collect) -> None:
     stream = env1.from_collection(["a", "b", "a", "a", "a"]).key_by(lambda v: v).process(CountPerKey())
     none = -(2**63)
     assert collect(stream) == [("a", 1, none), ("b", 1, none), ("a", 2, none), ("a", 3, none), ("a", 1, none)]
@@ -252,12 +252,12 @@ class KeyedMapWithState(MapFunction[Any, Any]):
         return value, n
 
 
-def test_state_in_a_map_on_a_keyed_stream(env1: Env, collect: Collect) -> None:
+def test_keyed_map_counts_in_value_state(env1: Env, collect: Collect) -> None:
     stream = env1.from_collection(["a", "b", "a"]).key_by(lambda v: v).map(KeyedMapWithState())
     assert collect(stream) == [("a", 1), ("b", 1), ("a", 2)]
 
 
-def test_lists_can_be_keys_and_equal_numbers_are_one_key(env: Env, collect: Collect) -> None:
+def test_keys_may_be_lists_and_equal_numbers_are_one_key(env: Env, collect: Collect) -> None:
     stream = env.from_collection([[1, 2], [1, 2], [3]]).key_by(lambda v: v).process(CurrentKey())
     assert Counter(map(str, collect(stream))) == {"[1, 2]": 2, "[3]": 1}
     numbers = env.from_collection([(1, 1), (1.0, 1), (True, 1)]).key_by(lambda t: t[0]).sum(1)
@@ -269,8 +269,8 @@ class CurrentKey(KeyedProcessFunction[Any, Any, Any]):
         yield ctx.get_current_key()
 
 
-def test_keys_that_a_selector_draws_at_random_still_have_one_owner(env: Env, collect: Collect) -> None:
-    # The key is chosen once, where the record is sent, as in PyFlink.
+def test_key_has_one_owner_with_random_selector(env: Env, collect: Collect) -> None:
+    # The key is computed once, at the sender, as in PyFlink.
     import random
 
     stream = env.from_collection([1] * 500).key_by(lambda v: random.randrange(50)).process(KeyAndSubtask())
@@ -301,7 +301,7 @@ class Split(ProcessFunction[int, int]):
             yield OutputTag("nobody listens"), value
 
 
-def test_side_outputs(env1: Env) -> None:
+def test_side_outputs_receive_tagged_records(env1: Env) -> None:
     main, small, large = CollectSink(), CollectSink(), CollectSink()
     split = env1.from_collection(range(10)).process(Split())
     split.sink_to(main)
@@ -310,11 +310,11 @@ def test_side_outputs(env1: Env) -> None:
     env1.execute()
     assert main.results() == list(range(10))
     assert small.results() == [0, -1, -2]
-    # As its type has it.
+    # Converted to the declared type.
     assert list(map(repr, large.results())) == ["1", "1"]
 
 
-def test_union(env1: Env, collect: Collect) -> None:
+def test_union_merges_streams(env1: Env, collect: Collect) -> None:
     a, b, c = (env1.from_collection(x) for x in ([1, 2], [3], [4]))
     assert sorted(collect(a.union(b, c).map(lambda x: x * 10))) == [10, 20, 30, 40]
     assert sorted(collect(a.union(a))) == [1, 1, 2, 2]
@@ -337,7 +337,7 @@ class BothFlat(CoFlatMapFunction[int, str, str]):
 
 
 class Enrich(KeyedCoProcessFunction[str, Any, Any, Any]):
-    """Keeps the last rule of a key; state is shared by the two inputs."""
+    """Stores the latest rule of a key; both inputs share the state."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.rule = runtime_context.get_state(ValueStateDescriptor("rule"))
@@ -357,7 +357,7 @@ class Tagged(CoProcessFunction[int, str, Any]):
         yield SMALL, value
 
 
-def test_connected_streams(env1: Env, collect: Collect) -> None:
+def test_connected_streams_apply_both_functions(env1: Env, collect: Collect) -> None:
     numbers, words = env1.from_collection([1, 2]), env1.from_collection(["x", "drop"])
     assert sorted(collect(numbers.connect(words).map(Both()))) == ["int 1", "int 2", "str x"]
     assert collect(numbers.connect(words).flat_map(BothFlat())) == ["int 1", "int 2", "int 2"]
@@ -379,7 +379,7 @@ def test_connected_keyed_streams_share_state(env: Env, collect: Collect) -> None
     assert sorted(collect(keyed.process(Enrich()))) == expected
 
 
-def test_project(env1: Env, collect: Collect) -> None:
+def test_project_selects_tuple_fields(env1: Env, collect: Collect) -> None:
     stream = env1.from_collection([(1, "a", 2.5)], Types.TUPLE([Types.INT(), Types.STRING(), Types.DOUBLE()]))
     projected = stream.project(2, 0)
     assert collect(projected) == [(2.5, 1)]
@@ -387,7 +387,7 @@ def test_project(env1: Env, collect: Collect) -> None:
     assert collect(stream.project(1)) == [("a",)]
 
 
-def test_several_sinks_one_source(env: Env) -> None:
+def test_several_sinks_read_one_source(env: Env) -> None:
     evens, odds = CollectSink(), CollectSink()
     numbers = env.from_source(NumberSequenceSource(1, 100))
     numbers.filter(lambda x: x % 2 == 0).sink_to(evens)
@@ -397,7 +397,7 @@ def test_several_sinks_one_source(env: Env) -> None:
     assert sorted(odds.results()) == list(range(1, 101, 2))
 
 
-def test_execute_runs_only_what_was_added_since(env1: Env) -> None:
+def test_execute_runs_only_sinks_added_since_last_execution(env1: Env) -> None:
     first, second = CollectSink(), CollectSink()
     stream = env1.from_collection([1])
     stream.sink_to(first)
@@ -407,7 +407,7 @@ def test_execute_runs_only_what_was_added_since(env1: Env) -> None:
     assert (first.results(), second.results()) == ([1], [1])
 
 
-def test_execute_and_collect(env: Env, env1: Env) -> None:
+def test_execute_and_collect_returns_results(env: Env, env1: Env) -> None:
     stream = env1.from_collection(range(100))
     assert stream.execute_and_collect(limit=3) == [0, 1, 2]
     with stream.execute_and_collect() as results:
@@ -420,7 +420,7 @@ def test_execute_and_collect(env: Env, env1: Env) -> None:
 # --- types between operators
 
 
-def test_declared_types_are_enforced_where_values_are_encoded(env1: Env, collect: Collect) -> None:
+def test_declared_types_are_enforced_at_encoding(env1: Env, collect: Collect) -> None:
     big = env1.from_collection([2**31]).map(lambda x: x, output_type=Types.INT())
     with pytest.raises(JobExecutionError, match="the value 2147483648 .* does not fit the type Integer"):
         collect(big)
@@ -457,7 +457,7 @@ class Buffering(ProcessFunction[int, Any]):
             self.buffer.clear()
 
 
-def test_a_record_travels_as_it_was_when_it_was_emitted(env1: Env, collect: Collect) -> None:
+def test_emitted_record_keeps_its_value_after_mutation(env1: Env, collect: Collect) -> None:
     ones = env1.from_collection([{"n": 1}] * 3).key_by(lambda d: 0).reduce(InPlace())
     assert collect(ones) == [{"n": 1}, {"n": 2}, {"n": 3}]
     assert collect(ones.rebalance().map(lambda d: d)) == [{"n": 1}, {"n": 2}, {"n": 3}]
@@ -465,7 +465,7 @@ def test_a_record_travels_as_it_was_when_it_was_emitted(env1: Env, collect: Coll
     assert collect(buffered) == [[1], ("so far", [1]), [1, 2], ("so far", [1, 2]), [3], ("so far", [3])]
 
 
-def test_a_fork_does_not_share_what_one_branch_changes(env1: Env) -> None:
+def test_branches_of_stream_do_not_share_mutations(env1: Env) -> None:
     def change(d: dict[str, int]) -> dict[str, int]:
         d["n"] = 99
         return d
@@ -486,14 +486,14 @@ def batch(env: Env) -> Env:
     return env.set_runtime_mode(RuntimeExecutionMode.BATCH)
 
 
-def test_batch_reduce_emits_only_the_last_value(env: Env, collect: Collect) -> None:
+def test_batch_reduce_emits_only_last_value(env: Env, collect: Collect) -> None:
     stream = batch(env).from_collection(PAIRS).key_by(lambda t: t[0])
     assert sorted(collect(stream.sum(1))) == [("a", 6), ("b", 6)]
     many = env.from_source(NumberSequenceSource(1, 50_000)).map(lambda x: (x % 7, x)).key_by(lambda t: t[0]).sum(1)
     assert sorted(collect(many)) == [(k, sum(range(k or 7, 50_001, 7))) for k in range(7)]
 
 
-def test_batch_processes_key_by_key(env: Env, collect: Collect) -> None:
+def test_batch_process_runs_key_by_key(env: Env, collect: Collect) -> None:
     stream = (
         batch(env)
         .set_parallelism(1)
@@ -505,12 +505,12 @@ def test_batch_processes_key_by_key(env: Env, collect: Collect) -> None:
     assert keys in (["a", "a", "a", "b", "b"], ["b", "b", "a", "a", "a"])
 
 
-def test_automatic_is_batch_when_all_is_bounded(env: Env, collect: Collect) -> None:
+def test_automatic_mode_is_batch_for_bounded_sources(env: Env, collect: Collect) -> None:
     env.set_runtime_mode(RuntimeExecutionMode.AUTOMATIC)
     assert sorted(collect(env.from_collection(PAIRS).key_by(0).sum(1))) == [("a", 6), ("b", 6)]
 
 
-def test_an_invalidated_cache_is_computed_again(env: Env, tmp_path: Path) -> None:
+def test_cached_stream_is_recomputed_after_invalidation(env: Env, tmp_path: Path) -> None:
     calls = tmp_path / "calls"
     calls.touch()
 
@@ -533,7 +533,7 @@ def test_an_invalidated_cache_is_computed_again(env: Env, tmp_path: Path) -> Non
 
 
 class Asked:
-    """Tells who asks it."""
+    """Reports which code calls it."""
 
     @property
     def by_a_loop(self) -> bool:
@@ -541,7 +541,7 @@ class Asked:
 
 
 @pytest.mark.parametrize("inlining", [True, False])
-def test_functions_are_called_where_the_job_is_not_to_inline(env: Env, collect: Collect, inlining: bool) -> None:
+def test_functions_are_inlined_only_when_enabled(env: Env, collect: Collect, inlining: bool) -> None:
     env.get_configuration().set_boolean("millstream.inlining", inlining)
     asked = env.from_collection([Asked(), Asked(), Asked()]).map(lambda a: (a.by_a_loop, 1)).key_by(lambda t: t[0])
     assert collect(asked.reduce(lambda a, b: (a[0], a[1] + b[1])))[-1] == (inlining, 3)
@@ -550,7 +550,7 @@ def test_functions_are_called_where_the_job_is_not_to_inline(env: Env, collect: 
 NAMES = ["a\0b", "x" * 5000, "", "a\nb\r\t", "\ud800", "ü😀\u202e", "'\"\\{}%s%d", "</title>", "../../b", "\x1b[31m"]
 
 
-def test_any_text_is_a_name_and_a_chain_may_be_long(env: Env, tmp_path: Path) -> None:
+def test_operators_accept_any_name_in_long_chain(env: Env, tmp_path: Path) -> None:
     env.configure(Configuration.from_dict({"execution.checkpointing.interval": "20ms"}))
     env.configure(Configuration.from_dict({"execution.checkpointing.dir": str(tmp_path)}))
     env.configure(Configuration.from_dict({"restart-strategy.type": "none"}))

@@ -1,4 +1,4 @@
-"""The source of the documentation, and what comes over HTTP, on Spark: a worker is killed, and nothing is lost."""
+"""The documentation's custom source and the HTTP source on Spark: a killed worker loses no record."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def _prepared(env: Env) -> None:
     env.enable_checkpointing(50)
 
 
-def test_thirty_lines_on_spark(env: Env, tmp_path: Path) -> None:
+def test_documented_source_loses_nothing_after_worker_kill(env: Env, tmp_path: Path) -> None:
     found = re.search(r"```python\n(class LogFiles.*?)```", DOCS.read_text(), re.DOTALL)
     assert found is not None
-    # As if the program had it: what is in its main module is pickled by value.
+    # As in a main module, whose classes are pickled by value.
     names: dict[str, Any] = {
         "glob": glob,
         "islice": islice,
@@ -78,7 +78,7 @@ def test_thirty_lines_on_spark(env: Env, tmp_path: Path) -> None:
     assert (tmp_path / "flag").exists() and sorted(sink.results()) == sorted(expected)
 
 
-def test_what_is_posted_survives_its_worker(env: Env, tmp_path: Path) -> None:
+def test_http_source_loses_nothing_after_worker_kill(env: Env, tmp_path: Path) -> None:
     _prepared(env)
     sink = CollectSink()
     source = HttpSource(0, acknowledge_processed=True)

@@ -1,4 +1,4 @@
-"""Which subtask gets which record: the channel patterns Flink documents."""
+"""Channel selection of each partitioner, as Flink documents it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.spark
 
 
 class Where(MapFunction[Any, Any]):
-    """Adds the number of the subtask to a record."""
+    """Adds the subtask index to a record."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.subtask = runtime_context.get_index_of_this_subtask()
@@ -45,7 +45,7 @@ def routed(
 
 
 @pytest.mark.parametrize(("up", "down"), [(1, 3), (3, 2)])
-def test_rebalance_takes_turns(env: Env, up: int, down: int) -> None:
+def test_rebalance_is_round_robin(env: Env, up: int, down: int) -> None:
     by_sender: dict[int, list[int]] = defaultdict(list)
     for _, sender, receiver in sorted(routed(env, up, down, lambda s: s.rebalance())):
         by_sender[sender].append(receiver)
@@ -58,14 +58,16 @@ def test_rebalance_takes_turns(env: Env, up: int, down: int) -> None:
     (4, 2, {0: [0], 1: [0], 2: [1], 3: [1]}),
     (2, 3, {0: [0, 1], 1: [2]}),
 ])  # fmt: skip
-def test_rescale_takes_turns_within_its_share(env: Env, up: int, down: int, expected: dict[int, list[int]]) -> None:
+def test_rescale_is_round_robin_within_local_group(
+    env: Env, up: int, down: int, expected: dict[int, list[int]]
+) -> None:
     by_sender: dict[int, list[int]] = defaultdict(list)
     for _, sender, receiver in sorted(routed(env, up, down, lambda s: s.rescale())):
         by_sender[sender].append(receiver)
     assert by_sender == {s: [t[i % len(t)] for i in range(12)] for s, t in expected.items()}
 
 
-def test_forward_global_and_broadcast(env: Env) -> None:
+def test_forward_global_and_broadcast_choose_documented_channels(env: Env) -> None:
     assert all(s == r for _, s, r in routed(env, 2, 2, lambda s: s.forward()))
     assert {r for _, _, r in routed(env, 2, 3, lambda s: s.global_())} == {0}
     seen = Counter((v, r) for v, _, r in routed(env, 2, 3, lambda s: s.broadcast()))
@@ -83,14 +85,14 @@ class ByTens(Partitioner[int]):
         return key // 10 % num_partitions
 
 
-def test_partition_custom(env: Env) -> None:
+def test_partition_custom_chooses_returned_channel(env: Env) -> None:
     for partitioner in (ByTens(), lambda key, n: key // 10 % n):
         found = routed(env, 1, 3, lambda s, p=partitioner: s.partition_custom(p, lambda t: t[0]), n=30)  # type: ignore[misc]
         assert all(r == v // 10 % 3 for v, _, r in found)
 
 
 @pytest.mark.parametrize("index", [3, -1, "0"])
-def test_a_partitioner_out_of_range_is_named(env: Env, index: Any) -> None:
+def test_partition_custom_error_names_index_out_of_range(env: Env, index: Any) -> None:
     def lost(key: int, n: int) -> Any:
         return index
 
@@ -99,7 +101,7 @@ def test_a_partitioner_out_of_range_is_named(env: Env, index: Any) -> None:
     assert "record: (0, 0)" in str(e.value)
 
 
-def test_equal_keys_meet_and_all_subtasks_are_used(env: Env, collect: Collect) -> None:
+def test_key_by_groups_equal_keys_and_uses_all_subtasks(env: Env, collect: Collect) -> None:
     stream = env.from_source(NumberSequenceSource(0, 9_999)).map(lambda x: f"key {x % 500}").key_by(lambda k: k)
     owners: dict[str, set[int]] = defaultdict(set)
     for key, subtask in collect(stream.map(Where()).set_parallelism(3)):
@@ -108,7 +110,7 @@ def test_equal_keys_meet_and_all_subtasks_are_used(env: Env, collect: Collect) -
     assert {s for o in owners.values() for s in o} == {0, 1, 2}
 
 
-def test_two_slot_groups_and_a_skipped_level(env: Env, collect: Collect) -> None:
+def test_slot_groups_run_with_a_skipped_level(env: Env, collect: Collect) -> None:
     source = env.from_source(NumberSequenceSource(1, 10))
     late = (
         source.key_by(lambda x: x % 3).sum().slot_sharing_group("other").key_by(lambda x: 0).map(lambda x: ("late", x))
@@ -129,8 +131,8 @@ class Last(KeyedProcessFunction[Any, Any, Any]):
 
 
 @pytest.mark.parametrize("epoch_records", [1, 1000])
-def test_keys_that_no_dict_takes(env: Env, collect: Collect, epoch_records: int) -> None:
-    """Lists and dicts as keys, taken from the record or made from it."""
+def test_key_by_accepts_unhashable_keys(env: Env, collect: Collect, epoch_records: int) -> None:
+    """Lists and dicts as keys, read from the record or computed from it."""
     env.get_configuration().set_integer("millstream.epoch.max-records", epoch_records)
     records = [([i % 3], {"k": i % 2}, 1) for i in range(12)]
 

@@ -1,4 +1,4 @@
-"""Whole programs in processes of their own: the README's, the demo, the command line, other Sparks and Javas."""
+"""Programs in their own processes: README, demo, command line, existing Spark contexts, other Javas."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess
 
 
 def readme_blocks() -> tuple[str, str]:
-    """Return the README's program and the output it promises."""
+    """Return the README's program and its documented output."""
     blocks = re.findall(r"```(python)?\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     return blocks[0][1], blocks[1][1]
 
@@ -42,8 +42,8 @@ def words(tmp_path: Path) -> Path:
     return program
 
 
-def test_the_readmes_program_prints_what_the_readme_says_and_starts_quietly(words: Path, tmp_path: Path) -> None:
-    """The first start leaves an archive of Spark's classes behind, and the second one's JVM has it mapped."""
+def test_readme_program_prints_documented_output_and_maps_class_archive(words: Path, tmp_path: Path) -> None:
+    """The first start writes an archive of Spark's classes; the second JVM maps it."""
     with words.open("a") as program:
         program.write(
             "import psutil, sys\n"
@@ -64,16 +64,16 @@ def test_the_readmes_program_prints_what_the_readme_says_and_starts_quietly(word
         assert all(re.fullmatch(a, b) for a, b in zip(expected, said, strict=True)), said
 
 
-def test_without_a_java_of_the_machine_the_package_is_used(words: Path, tmp_path: Path) -> None:
+def test_program_uses_java_package_without_java_of_machine(words: Path, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
-    # Nor is there a place to keep an archive of Spark's classes.
+    # There is also no directory for an archive of Spark's classes.
     nowhere = str(words)
     done = run(sys.executable, words, PATH=str(tmp_path / "bin"), JAVA_HOME="", XDG_CACHE_HOME=nowhere)
     assert done.stdout == readme_blocks()[1], done.stderr
     assert "Java 25" in done.stderr
 
 
-def test_the_demo_ends_by_itself_and_says_what_is_next() -> None:
+def test_demo_exits_and_prints_next_step() -> None:
     started = time.monotonic()
     done = run(sys.executable, ROOT / "examples" / "demo.py")
     assert done.returncode == 0, done.stderr
@@ -83,7 +83,7 @@ def test_the_demo_ends_by_itself_and_says_what_is_next() -> None:
     assert lines[-1].startswith("Next: ")
 
 
-def test_run_takes_settings_and_arguments(tmp_path: Path) -> None:
+def test_run_passes_settings_and_arguments(tmp_path: Path) -> None:
     program = tmp_path / "job.py"
     program.write_text(
         "import sys\n"
@@ -100,7 +100,7 @@ def test_run_takes_settings_and_arguments(tmp_path: Path) -> None:
     assert "local[1]" in done.stderr
 
 
-def test_a_users_error_ends_run_with_code_1_and_no_wall(tmp_path: Path) -> None:
+def test_run_exits_with_code_1_and_short_message_on_user_error(tmp_path: Path) -> None:
     program = tmp_path / "bad.py"
     program.write_text(
         "from millstream.datastream import StreamExecutionEnvironment\n"
@@ -122,7 +122,7 @@ def test_a_users_error_ends_run_with_code_1_and_no_wall(tmp_path: Path) -> None:
     assert len(text.splitlines()) < 15
 
 
-def test_info_prints_flinks_plan_and_draws_it(words: Path) -> None:
+def test_info_prints_and_draws_flinks_plan(words: Path) -> None:
     done = run(MILLSTREAM, "info", words)
     nodes = json.loads(done.stdout)["nodes"]
     assert nodes[0]["type"].startswith("Source")
@@ -132,7 +132,7 @@ def test_info_prints_flinks_plan_and_draws_it(words: Path) -> None:
     assert "Reduce" in drawn.stdout
 
 
-def test_info_of_a_program_that_executes_nothing(tmp_path: Path) -> None:
+def test_info_reports_missing_plan_of_program_without_job(tmp_path: Path) -> None:
     program = tmp_path / "nothing.py"
     program.write_text("pass\n")
     done = run(MILLSTREAM, "info", program)
@@ -140,15 +140,15 @@ def test_info_of_a_program_that_executes_nothing(tmp_path: Path) -> None:
     assert "there is no plan" in done.stderr
 
 
-def test_doctor() -> None:
+def test_doctor_reports_ready() -> None:
     done = run(MILLSTREAM, "doctor")
     assert done.returncode == 0
     assert "Java        " in done.stdout
     assert done.stdout.splitlines()[-1] == "Ready."
 
 
-def test_a_spark_context_that_is_already_there_is_used(tmp_path: Path) -> None:
-    """The stock daemon knows nothing of slots: tasks meet any process, and the results are the same."""
+def test_program_uses_existing_spark_context(tmp_path: Path) -> None:
+    """Spark's stock daemon has no slots: tasks run in any process, with the same results."""
     program = tmp_path / "foreign.py"
     program.write_text(
         "from pyspark import SparkConf, SparkContext\n"
@@ -171,7 +171,7 @@ def test_a_spark_context_that_is_already_there_is_used(tmp_path: Path) -> None:
     assert "was not started by millstream" in done.stderr
 
 
-def test_a_program_goes_on_after_its_java_has_died(tmp_path: Path) -> None:
+def test_program_runs_next_job_after_java_died(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         """

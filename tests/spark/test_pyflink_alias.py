@@ -1,4 +1,4 @@
-"""Programs that import pyflink, through the alias, on two slots: classes of the script and of a module, windows."""
+"""Programs that import pyflink through the alias, on two slots: classes of script and module, windows."""
 
 from __future__ import annotations
 
@@ -108,16 +108,16 @@ def printed(way: str, code: str, folder: Path) -> list[str]:
         [sys.executable, *command(program)], capture_output=True, text=True, timeout=100, env=environment
     )
     assert done.returncode == 0, done.stderr
-    # Which subtask printed a line is not the point.
+    # The subtask prefix of a line is not compared.
     return sorted(re.sub(r":?\d+> ", "", line) for line in done.stdout.splitlines())
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_state_and_side_outputs_with_classes_of_the_script_and_of_a_module(way: str, tmp_path: Path) -> None:
+def test_alias_runs_state_and_side_outputs_with_classes_of_script_and_module(way: str, tmp_path: Path) -> None:
     counts = [("a", 1), ("a", 2), ("a", 3), ("a", 4), ("b", 1), ("b", 2), ("c", 1), ("d", 1)]
     even = ["evena 2", "evena 4", "evenb 2"]
     assert printed(way, STATE, tmp_path) == sorted([*map(str, counts), *even])
 
 
-def test_windows(tmp_path: Path) -> None:
+def test_alias_runs_windows(tmp_path: Path) -> None:
     assert printed("python -m", WINDOWS, tmp_path) == ["(a,0,4)", "(a,10,12)", "(b,0,2)"]

@@ -1,7 +1,7 @@
-"""PyFlink programs, run with only their imports changed, print what real PyFlink printed.
+"""PyFlink programs with only their imports changed print the output of real PyFlink.
 
-The outputs in tests/pyflink/expected were recorded from apache-flink by tests/pyflink/record.py. Where we differ on
-purpose, what we print is in tests/pyflink/ours, with the reason in its first line.
+The outputs in tests/pyflink/expected were recorded from apache-flink by tests/pyflink/record.py. Intended differences
+are in tests/pyflink/ours, with the reason in the first line.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def expected(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_program(
+def test_program_prints_recorded_output(
     name: str,
     config: Configuration,
     tmp_path: Path,
@@ -57,7 +57,7 @@ def test_program(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
-    # Periodic watermarks leave with slices: with Spark's shuffle, too, as often as Flink has them.
+    # Periodic watermarks are sent per slice, so with Spark's shuffle they need Flink's interval too.
     config.set_string("millstream.epoch.slice", "200 ms")
     env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(1)
     load(name, tmp_path).main(env)

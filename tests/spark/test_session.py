@@ -1,4 +1,4 @@
-"""A session cluster on a Spark of its own: programs in processes of theirs, slots, uploads, what a dead one leaves."""
+"""A session cluster on its own Spark: programs in processes, slots, uploads, cleanup after death."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ ENDLESS = "1000000000000"
 
 
 class Session:
-    """A cluster, and its command line."""
+    """A cluster and its command line."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -123,7 +123,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 
 @pytest.fixture(autouse=True)
 def jobs_of_a_test_end_with_it(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What a failed test has left would hold the slots that the next one wants."""
+    """Cancel the jobs of a failed test, which would hold the slots of the next one."""
     yield
     session: Session | None = request.node.funcargs.get("session")
     if session is None or not session.cluster.is_running():
@@ -133,16 +133,16 @@ def jobs_of_a_test_end_with_it(request: pytest.FixtureRequest) -> Iterator[None]
             session.cancel(job["jid"])
 
 
-def test_programs_run_beside_each_other_and_one_that_dies_takes_nothing_along(session: Session) -> None:
+def test_programs_run_concurrently_and_survive_death_of_another(session: Session) -> None:
     steady = session.submit("-p", "2", "job.py", "steady", ENDLESS, "async")
-    # Each epoch of this one is a Spark job, which goes on when the process is gone that waits for it.
+    # Each epoch of this job is a Spark job, which continues after the waiting process has died.
     dying = session.submit("-p", "2", "-D", "millstream.exchange=spark", "job.py", "dying", ENDLESS, "die", "3")
     session.until(f"/jobs/{dying}", lambda j: j["state"] == "RUNNING")
     assert session.client.ask("/overview")["slots-available"] == 2
     done = session.call("run", "-t", "session", "-p", "2", "job.py", "small", "1000", "wait")
-    # What it prints is seen, files are found where it was called, and it has its own exit code.
+    # Output is visible, files resolve against the caller's directory, and the program has its own exit code.
     assert "main of small here" in done.stdout and done.returncode == 3, done.stderr
-    # What failed is run alone, from where it was kept and from the archive.
+    # The failed program runs alone, from its directory and from the archive.
     failed = session.call("run", "-t", "session", "-p", "1", "job.py", "failing", "1000", "fail")
     assert failed.returncode == 1 and "ZeroDivisionError" in failed.stderr, failed
     (kept,) = session.archives.glob("*.failure-1")
@@ -169,7 +169,7 @@ def test_programs_run_beside_each_other_and_one_that_dies_takes_nothing_along(se
     while slots := [p.name() for p in session.cluster.children(recursive=True) if p.name().startswith("millstream-s")]:
         assert time.monotonic() < end, slots
         time.sleep(0.1)
-    # What has ended is kept for the history, also what could not say so itself.
+    # The history keeps ended jobs, including those that could not report their end.
     archives = ArchiveStore()
     ArchiveDirectory(open_storage(str(session.archives)), archives).refresh()
     assert {a.line["name"]: a.line["state"] for a in archives.all()} == {
@@ -180,9 +180,9 @@ def test_programs_run_beside_each_other_and_one_that_dies_takes_nothing_along(se
     }
 
 
-def test_a_program_that_rages_or_is_killed_leaves_others_and_nothing_behind(session: Session) -> None:
+def test_killed_program_leaves_no_processes_and_no_files(session: Session) -> None:
     steady = session.submit("-p", "1", "job.py", "steady", ENDLESS, "async")
-    # Whoever calls is not who runs it: the client is killed, the program goes on.
+    # The client is not the program: the client is killed, the program continues.
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(session.folder / "run")}
     words = ["run", "-t", "session", "-p", "1", "job.py", "raging", ENDLESS, "rage"]
     caller = subprocess.Popen(
@@ -191,7 +191,7 @@ def test_a_program_that_rages_or_is_killed_leaves_others_and_nothing_behind(sess
     session.until("/jobs/overview", lambda o: any(j["name"] == "raging" and j["state"] == "RUNNING" for j in o["jobs"]))
     caller.kill()
     caller.wait()
-    # Its main ends, its job is the cluster's.
+    # The main function ends; the cluster owns its job.
     left = session.submit("-p", "1", "job.py", "left", ENDLESS, "leave")
     (raging,) = [j["jid"] for j in session.client.ask("/jobs/overview")["jobs"] if j["name"] == "raging"]
     mains = [p for p in session.cluster.children(recursive=True) if p.name() == "millstream-main"]
@@ -210,14 +210,14 @@ def test_a_program_that_rages_or_is_killed_leaves_others_and_nothing_behind(sess
     for job in (steady, left):
         assert session.client.ask(f"/jobs/{job}/status") == {"status": "RUNNING"}
     session.until("/overview", lambda o: o["slots-available"] == 4)
-    # Executors are workers: this Spark has one, which runs what is left.
-    # A job is on its list once its program has told where its tasks are, which is after it runs.
+    # Executors are workers; this Spark has one.
+    # The list shows a job once its program has reported the addresses of its tasks, after the job starts.
     (worker,) = session.until("/taskmanagers", lambda o: o["taskmanagers"][0]["assignedTasks"] == 4)["taskmanagers"]
     assert (worker["id"], worker["slotsNumber"], worker["freeSlots"]) == ("driver", 6, 4)
     vertex = session.client.ask(f"/jobs/{steady}")["vertices"][0]["id"]
     (subtask,) = session.client.ask(f"/jobs/{steady}/vertices/{vertex}")["subtasks"]
     assert subtask["taskmanager-id"] == "driver"
-    # Names with whatever in them reach the program's process.
+    # Names with special characters reach the program's process.
     with pytest.raises(ServiceError, match="complete checkpoint|No Such"):
         session.client.ask(f"/jobs/{steady}/state/No%20Such%20%22Operator/x")
     threads = session.client.ask("/taskmanagers/driver/thread-dump")["threadInfos"]
@@ -230,7 +230,7 @@ def test_a_program_that_rages_or_is_killed_leaves_others_and_nothing_behind(sess
         time.sleep(0.05)
 
 
-def test_a_job_waits_for_slots_and_one_that_can_never_have_them_is_refused(session: Session) -> None:
+def test_job_waits_for_slots_and_is_rejected_above_total(session: Session) -> None:
     first = session.submit("-p", "4", "job.py", "first", ENDLESS, "async")
     refused = session.call("run", "-t", "session", "-p", "7", "job.py", "large", "10", "wait")
     assert refused.returncode == 1
@@ -242,11 +242,11 @@ def test_a_job_waits_for_slots_and_one_that_can_never_have_them_is_refused(sessi
     other = session.submit("-p", "3", "job.py", "third", ENDLESS, "async")
     time.sleep(0.5)
     assert session.client.ask(f"/jobs/{waiting}/status") == {"status": "CREATED"}
-    # Who waits can be cancelled.
+    # A waiting job can be cancelled.
     session.cancel(other)
     session.cancel(first)
     session.until(f"/jobs/{waiting}", lambda j: j["state"] == "RUNNING")
-    # With another parallelism it has other slots.
+    # Another parallelism takes other slots.
     begun = session.client.ask(f"/jobs/{waiting}/rescaling?parallelism=2", "PATCH", {})
     session.client.finished(f"/jobs/{waiting}/rescaling", begun["request-id"])
     assert session.client.ask("/overview")["slots-available"] == 4
@@ -260,7 +260,7 @@ def test_a_job_waits_for_slots_and_one_that_can_never_have_them_is_refused(sessi
     session.until(f"/jobs/{waiting}", lambda j: j["state"] == "FINISHED")
 
 
-def test_programs_are_uploaded_by_those_who_have_the_token_only(session: Session) -> None:
+def test_upload_needs_token(session: Session) -> None:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as file:
         file.writestr("__main__.py", PROGRAM.replace('open("data.txt").read()', '"zipped"'))
@@ -290,8 +290,8 @@ def test_programs_are_uploaded_by_those_who_have_the_token_only(session: Session
     assert [f["name"] for f in session.client.ask("/jars")["files"]] == ["bad.py"]
 
 
-def test_a_cluster_that_is_killed_is_missed_and_leaves_nothing_behind(session: Session) -> None:
-    # Last: it is the cluster of all these tests.
+def test_killed_cluster_is_reported_and_leaves_nothing(session: Session) -> None:
+    # Last test: it kills the cluster of this module.
     session.submit("-p", "1", "job.py", "orphan", ENDLESS, "async")
     family = session.cluster.children(recursive=True)
     run_file = session.folder / "run" / "millstream" / f"{session.cluster.pid}.json"
@@ -309,8 +309,8 @@ def test_a_cluster_that_is_killed_is_missed_and_leaves_nothing_behind(session: S
 
 
 @pytest.mark.timeout(600)
-def test_an_application_on_spark_goes_on_when_its_leader_is_killed(tmp_path: Path) -> None:
-    """Two job managers, each with a Spark of its own when it leads; `make test-ha` has all that can happen to them."""
+def test_application_continues_after_leader_is_killed(tmp_path: Path) -> None:
+    """Two job managers; the leader starts its own Spark. `make test-ha` covers all faults."""
     records = 2000
     with managers(tmp_path, quick(tmp_path)) as found:
         command = ("run", "-m", "local[2]", "job.py", str(records), str(found.out))

@@ -1,4 +1,4 @@
-"""Sinks that commit with checkpoints, in real jobs that fail."""
+"""Sinks that commit with checkpoints, in jobs that fail."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.spark
 
 
 class Watcher:
-    """Reads all finished files again and again, as anybody may."""
+    """Reads all finished files repeatedly, like an external reader."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -71,7 +71,9 @@ def written(env: Any, sink: Any, count: int, function: FailingOnce) -> None:
 
 @pytest.mark.parametrize("how", ["raise", "kill"])
 @pytest.mark.parametrize("policy", ["checkpoint", "size"])
-def test_files_hold_every_record_once(config: Configuration, tmp_path: Path, how: str, policy: str) -> None:
+def test_file_sink_holds_every_record_once_after_failure(
+    config: Configuration, tmp_path: Path, how: str, policy: str
+) -> None:
     out = tmp_path / "out"
     out.mkdir()
     rolling = (
@@ -95,7 +97,7 @@ def test_files_hold_every_record_once(config: Configuration, tmp_path: Path, how
         watcher.stop()
     assert (tmp_path / "failed").exists()
     assert sorted(lines(out)) == sorted(f"{k} {n}" for k, n in counted(4000))
-    # What was once to be seen has never changed, and nothing hidden is left.
+    # Visible files never changed, and no hidden file remains.
     assert watcher.changed == [] and len(watcher.seen) > 1
     assert list(out.rglob(".*")) == []
 
@@ -111,7 +113,9 @@ def compacting(out: Path, strategy: FileCompactStrategy) -> FileSink:
 
 
 @pytest.mark.parametrize("how", ["raise", "kill", "after_commit"])
-def test_files_that_are_put_together_hold_every_record_once(config: Configuration, tmp_path: Path, how: str) -> None:
+def test_compacting_file_sink_holds_every_record_once_after_failure(
+    config: Configuration, tmp_path: Path, how: str
+) -> None:
     out = tmp_path / "out"
     strategy = FileCompactStrategy.builder().enable_compaction_on_checkpoint(3).set_size_threshold(8000).build()
     sink: Any = compacting(out, strategy)
@@ -122,12 +126,14 @@ def test_files_that_are_put_together_hold_every_record_once(config: Configuratio
     env.execute()
     assert (tmp_path / "failed").exists()
     assert sorted(compacted(out)) == sorted(f"{k} {n}" for k, n in counted(4000))
-    # Several times before the end, of several checkpoints each; and nothing else is left.
+    # Files of several checkpoints were compacted, several times before the end; no other file remains.
     files = list(out.iterdir())
     assert 2 <= len(files) <= 12 and all(path.name.startswith("compacted-part-") for path in files)
 
 
-def test_at_least_once_what_waits_outlives_a_failure(config: Configuration, tmp_path: Path) -> None:
+def test_compacting_file_sink_keeps_pending_files_at_least_once_after_failure(
+    config: Configuration, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     strategy = FileCompactStrategy.builder().enable_compaction_on_checkpoint(1000).build()
     env = checkpointed(config, tmp_path / "cp", 100)
@@ -139,7 +145,7 @@ def test_at_least_once_what_waits_outlives_a_failure(config: Configuration, tmp_
     assert list(out.rglob(".*")) == []
 
 
-def test_files_that_wait_are_shown_though_nothing_comes_any_more(config: Configuration, tmp_path: Path) -> None:
+def test_compacting_file_sink_commits_pending_files_without_input(config: Configuration, tmp_path: Path) -> None:
     out, reader = tmp_path / "out", PushedReader()
     strategy = FileCompactStrategy.builder().enable_compaction_on_checkpoint(4).build()
     env = checkpointed(config, tmp_path / "cp", 50)
@@ -152,12 +158,12 @@ def test_files_that_wait_are_shown_though_nothing_comes_any_more(config: Configu
         wait_until(lambda: len(list(out.rglob(".*"))) > 0, what="a part that waits")
     finally:
         job.cancel().result()
-    # A job that is cancelled leaves nothing waiting that has been committed.
+    # A cancelled job leaves no committed file pending.
     assert sorted(map(int, compacted(out))) in (list(range(100)), list(range(101)))
     assert list(out.rglob(".*")) == []
 
 
-def test_files_wait_across_the_death_of_a_driver(config: Configuration, tmp_path: Path) -> None:
+def test_compacting_file_sink_commits_pending_files_after_driver_death(config: Configuration, tmp_path: Path) -> None:
     out = tmp_path / "out"
     strategy = FileCompactStrategy.builder().enable_compaction_on_checkpoint(1000).build()
     env = checkpointed(config, tmp_path / "cp", 50)
@@ -184,7 +190,7 @@ def _die(*_: Any) -> None:
 
 
 class Words(BulkWriterFactory):
-    """A bulk format with a footer: the number of its elements."""
+    """A bulk format whose footer is the number of elements."""
 
     def open(self, file: Any) -> Any:
         return _Words(file)
@@ -202,7 +208,7 @@ class _Words:
         self.file.write(f"= {self.count}\n".encode())
 
 
-def test_bulk_files_are_complete(config: Configuration, tmp_path: Path) -> None:
+def test_bulk_file_sink_writes_complete_files(config: Configuration, tmp_path: Path) -> None:
     out = tmp_path / "out"
     sink = (
         FileSink.for_bulk_format(str(out), Words())
@@ -220,18 +226,20 @@ def test_bulk_files_are_complete(config: Configuration, tmp_path: Path) -> None:
     assert sorted(found) == sorted(f"{k} {n}" for k, n in counted(3000))
 
 
-def test_without_checkpoints_files_are_finished_at_the_end(env: Any, tmp_path: Path) -> None:
+def test_file_sink_commits_at_end_without_checkpoints(env: Any, tmp_path: Path) -> None:
     out = tmp_path / "out"
     sink = FileSink.for_row_format(str(out), Encoder.simple_string_encoder()).build()
     env.from_collection(list(range(100))).sink_to(sink)
     env.execute()
     assert sorted(map(int, lines(out))) == list(range(100))
-    # By date and hour, as in Flink.
+    # Buckets by date and hour, as in Flink.
     assert all(len(p.parent.name) == len("2026-01-01--00") for p in out.rglob("part-*"))
 
 
 @pytest.mark.parametrize("how", ["raise", "kill"])
-def test_rows_in_postgresql_once(config: Configuration, tmp_path: Path, postgres: Any, how: str) -> None:
+def test_postgresql_sink_holds_every_row_once_after_failure(
+    config: Configuration, tmp_path: Path, postgres: Any, how: str
+) -> None:
     psycopg = pytest.importorskip("psycopg")
     database = postgres.new_database()
     with psycopg.connect(database) as connection:
@@ -256,7 +264,7 @@ def test_rows_in_postgresql_once(config: Configuration, tmp_path: Path, postgres
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
-def test_rows_by_jdbc_at_least_once(
+def test_jdbc_sink_holds_every_row_at_least_once_after_failure(
     config: Configuration, tmp_path: Path, request: pytest.FixtureRequest, database: str
 ) -> None:
     url = f"jdbc:sqlite:{tmp_path}/test.db"
@@ -278,11 +286,11 @@ def test_rows_by_jdbc_at_least_once(
     assert (tmp_path / "failed").exists()
     with closing(connect()) as connection:
         rows = connection.execute("SELECT key, number FROM facts").fetchall()
-    # Nothing is lost; what came again after the failure did no harm.
+    # No row is lost; rows repeated after the failure change nothing.
     assert sorted(rows) == counted(4000)
 
 
-def test_a_cancelled_job_leaves_nothing_staged(config: Configuration, tmp_path: Path) -> None:
+def test_file_sink_deletes_staged_files_on_cancel(config: Configuration, tmp_path: Path) -> None:
     out = tmp_path / "out"
     sink = FileSink.for_row_format(str(out), Encoder.simple_string_encoder()).build()
     env = checkpointed(config, tmp_path / "cp", 3_600_000)
@@ -295,7 +303,7 @@ def test_a_cancelled_job_leaves_nothing_staged(config: Configuration, tmp_path: 
     assert [p for p in out.rglob("*") if p.is_file()] == []
 
 
-def test_at_least_once_files_do_not_wait(config: Configuration, tmp_path: Path) -> None:
+def test_at_least_once_file_sink_commits_without_waiting(config: Configuration, tmp_path: Path) -> None:
     out = tmp_path / "out"
     sink = (
         FileSink.for_row_format(str(out), Encoder.simple_string_encoder())

@@ -1,4 +1,4 @@
-"""What another user of the machine can do to an embedded Spark: as `nobody`, in processes of its own."""
+"""An embedded Spark against another user of the machine, `nobody`, in its own processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 NOBODY = 65534
-# Runs with umask 000, at which whatever is made for everybody can be written by everybody.
+# Runs with umask 000, so that files without explicit permissions are writable by everyone.
 _PROGRAM = """
 import os, subprocess, sys
 os.umask(0)
@@ -26,7 +26,7 @@ accumulators = context._accumulatorServer.server_address
 attack = [sys.argv[1], "-I", "-c", sys.argv[2], sys.argv[3], accumulators, rpc, str(java)]
 subprocess.run(attack, user=65534, group=65534, extra_groups=[], cwd="/")
 """
-# Connects to all that listens: Unix sockets below a directory, Spark's accumulators, its RPC, Java's gateway.
+# Connects to every listener: Unix sockets below a directory, Spark's accumulators and RPC, Java's gateway.
 _ATTACK = """
 import os, socket, struct, sys
 directory, accumulators, rpc, java = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
@@ -61,7 +61,7 @@ def test_embedded_spark_refuses_other_users(tmp_path: Path) -> None:
         )  # fmt: skip
         assert "RPC" in done.stdout and "JAVA" in done.stdout, done.stdout + done.stderr
         assert "CONNECTED" not in done.stdout
-        # Spark asks who it is; without a secret it would have tried to read the message.
+        # Spark requests authentication; without a secret it would parse the message.
         assert "Sasl" in done.stdout, done.stdout
         assert "Authentication error" in done.stdout
         left = [path for path in shared.rglob("*") if stat.S_ISSOCK(path.lstat().st_mode)]

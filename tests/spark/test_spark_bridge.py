@@ -20,13 +20,13 @@ pytestmark = pytest.mark.spark
 NUMBERS = Types.ROW_NAMED(["n", "name"], [Types.LONG(), Types.STRING()])
 
 
-def test_a_dataframe_is_a_stream_of_rows(env: Env, tmp_path: Path) -> None:
+def test_from_dataframe_emits_rows(env: Env, tmp_path: Path) -> None:
     spark = env.get_spark_session()
     frame = spark.range(0, 1000, 1, 3).selectExpr("id", "array(id, id + 1) as pair", "cast(id as string) as text")
     rows = list(env.from_spark(frame).execute_and_collect())
     assert sorted(row["id"] for row in rows) == list(range(1000))
     assert all(row["pair"] == [row["id"], row["id"] + 1] and row["text"] == str(row["id"]) for row in rows)
-    # Another job in the same directory does not read what this one has left there.
+    # Another job in the same directory does not read the files of this one.
     for count in (3, 2):
         again = env.from_spark(spark.range(count), str(tmp_path / "staged"))
         assert sorted(row["id"] for row in again.execute_and_collect()) == list(range(count))
@@ -54,7 +54,7 @@ def _restarts(env: Env) -> None:
     config.set_string("restart-strategy.fixed-delay.delay", "10 ms")
 
 
-def test_a_streaming_dataframe_is_read_once_though_the_job_fails(env: Env, tmp_path: Path) -> None:
+def test_streaming_dataframe_is_read_once_after_failure(env: Env, tmp_path: Path) -> None:
     come, staged = tmp_path / "come", tmp_path / "staged"
     come.mkdir()
 
@@ -75,14 +75,14 @@ def test_a_streaming_dataframe_is_read_once_though_the_job_fails(env: Env, tmp_p
         wait_until(lambda: len(sink.results()) == 100)
         bring(100)
         wait_until(lambda: len(sink.results()) >= 200)
-        # What is read for good is deleted.
+        # Files are deleted after their commit.
         wait_until(lambda: not [p for p in (staged / "batches").iterdir() if not p.name.startswith("_")])
     finally:
         job.cancel().result()
     assert (tmp_path / "flag").exists() and sorted(sink.results()) == list(range(200))
 
 
-def test_each_epoch_is_a_dataframe_and_comes_once_by_its_number(env: Env, tmp_path: Path) -> None:
+def test_to_spark_passes_each_epoch_once(env: Env, tmp_path: Path) -> None:
     seen: dict[int, list[int]] = {}
     tries: Counter[int] = Counter()
 
@@ -103,7 +103,7 @@ def test_each_epoch_is_a_dataframe_and_comes_once_by_its_number(env: Env, tmp_pa
     assert sorted(n for rows in seen.values() for n in rows) == list(range(1000))
 
 
-def test_a_function_that_fails_is_named_and_columns_must_be_known(env: Env) -> None:
+def test_to_spark_error_names_function_and_unknown_columns(env: Env) -> None:
     with pytest.raises(InvalidProgramError, match=r"to_spark\(\): the columns"):
         env.from_collection([(1, 2)]).to_spark(lambda frame, epoch: None)
 

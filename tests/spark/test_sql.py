@@ -1,4 +1,4 @@
-"""SQL on real Spark: a query collected, files written exactly, a stream and a table in one job."""
+"""SQL on Spark: collected queries, exact files, streams and tables in one job."""
 
 from __future__ import annotations
 
@@ -44,25 +44,25 @@ def numbers(t_env: StreamTableEnvironment, last: int) -> None:
     )
 
 
-def test_groups_in_several_subtasks_have_the_right_sums(t_env: StreamTableEnvironment) -> None:
+def test_group_aggregate_sums_across_subtasks(t_env: StreamTableEnvironment) -> None:
     numbers(t_env, 50_000)
     found = final(t_env, "SELECT n % 7, COUNT(*), SUM(n) FROM seq GROUP BY n % 7")
     expected = {(k, len(range(k or 7, 50_001, 7)), sum(range(k or 7, 50_001, 7))): 1 for k in range(7)}
     assert found == Counter(expected)
 
 
-def test_a_join_of_a_table_with_itself(t_env: StreamTableEnvironment) -> None:
+def test_join_matches_table_with_itself(t_env: StreamTableEnvironment) -> None:
     numbers(t_env, 2_000)
     found = final(t_env, "SELECT COUNT(*) FROM seq AS a JOIN seq AS b ON a.n = b.n * 2")
     assert found == Counter({(1000,): 1})
 
 
-def test_a_sort_merge_join_in_batch_of_what_does_not_fit_into_memory(env: StreamExecutionEnvironment) -> None:
+def test_batch_sort_merge_join_spills_to_disk(env: StreamExecutionEnvironment) -> None:
     env.set_parallelism(2)
     t_env = StreamTableEnvironment.create(env, EnvironmentSettings.in_batch_mode())
     t_env.get_config().set("millstream.batch.memory", "2000")
     numbers(t_env, 2_000)
-    # Most rows have one key, some have none.
+    # Most rows share one key, some have none.
     left = "SELECT CASE WHEN n % 4 = 0 THEN 1 WHEN n % 5 > 0 THEN n END AS k FROM seq"
     right = "SELECT CASE WHEN n % 8 = 0 THEN 1 ELSE n END AS k FROM seq"
     joined = f"({left}) a FULL JOIN ({right}) b ON a.k = b.k"
@@ -77,7 +77,7 @@ def test_a_sort_merge_join_in_batch_of_what_does_not_fit_into_memory(env: Stream
     assert final(t_env, query) == Counter({counts: 1})
 
 
-def test_functions_run_in_workers_and_files_are_complete(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+def test_udf_runs_in_workers_and_files_are_complete(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
     @udf(result_type=DataTypes.STRING())
     def parity(n: int) -> str:
         return "even" if n % 2 == 0 else "odd"
@@ -95,7 +95,7 @@ def test_functions_run_in_workers_and_files_are_complete(t_env: StreamTableEnvir
     )
 
 
-def test_a_stream_a_table_and_a_stream_are_one_job(t_env: StreamTableEnvironment, env: Any) -> None:
+def test_stream_and_table_run_in_one_job(t_env: StreamTableEnvironment, env: Any) -> None:
     stream = env.from_collection(
         [("a", 1), ("b", 2), ("a", 3)], Types.ROW_NAMED(["k", "n"], [Types.STRING(), Types.LONG()])
     )
@@ -115,7 +115,7 @@ def timed(t_env: StreamTableEnvironment, last: int) -> None:
     )
 
 
-def test_frames_of_a_stream_by_rowtime(t_env: StreamTableEnvironment) -> None:
+def test_over_aggregate_orders_by_rowtime(t_env: StreamTableEnvironment) -> None:
     timed(t_env, 600)
     sums = "SUM(n) OVER (PARTITION BY n % 3 ORDER BY ts RANGE BETWEEN INTERVAL '6' SECOND PRECEDING AND CURRENT ROW)"
     found = final(t_env, f"SELECT n, {sums}, LAG(n, 2) OVER (PARTITION BY n % 3 ORDER BY ts) FROM timed")
@@ -123,7 +123,7 @@ def test_frames_of_a_stream_by_rowtime(t_env: StreamTableEnvironment) -> None:
     assert found == Counter(expected)
 
 
-def test_first_rows_of_windows_that_are_joined(t_env: StreamTableEnvironment) -> None:
+def test_window_top_n_joins_windows(t_env: StreamTableEnvironment) -> None:
     timed(t_env, 300)
     window = "TABLE(TUMBLE(TABLE timed, DESCRIPTOR(ts), INTERVAL '10' SECOND))"
     first = (
@@ -135,11 +135,11 @@ def test_first_rows_of_windows_that_are_joined(t_env: StreamTableEnvironment) ->
         f"SELECT a.n, b.n FROM {first} AS a JOIN {first} AS b ON a.window_start = b.window_start AND a.window_end = "
         "b.window_end AND a.k = 0 AND b.k = 1 AND a.n + 1 = b.n",
     )
-    # Of the window from 10 to 20 that are 16 and 18, 17 and 19.
+    # In the window from 10 to 20: 16 and 18, 17 and 19.
     assert found == Counter({(n, n + 1): 1 for n in range(1, 300) if n % 10 in (6, 8)})
 
 
-def test_rows_near_in_time_and_patterns_of_rows(t_env: StreamTableEnvironment) -> None:
+def test_interval_join_and_match_recognize_find_rows(t_env: StreamTableEnvironment) -> None:
     timed(t_env, 200)
     found = final(
         t_env,
@@ -155,7 +155,7 @@ def test_rows_near_in_time_and_patterns_of_rows(t_env: StreamTableEnvironment) -
     assert found == Counter({(n, 2 * n + 3, n + 3): 1 for n in range(10, 191, 10)})
 
 
-def test_aggregates_of_users_in_several_subtasks(t_env: StreamTableEnvironment) -> None:
+def test_user_aggregates_run_in_several_subtasks(t_env: StreamTableEnvironment) -> None:
     class Listed(AggregateFunction[Any, Any]):
         def create_accumulator(self) -> Any:
             return [ListView()]
@@ -173,8 +173,8 @@ def test_aggregates_of_users_in_several_subtasks(t_env: StreamTableEnvironment) 
     assert found == Counter({(k, sum(range(k or 5, 501, 5)), 500 - (5 - k) % 5): 1 for k in range(5)})
 
 
-def test_a_savepoint_of_two_subtasks_goes_on_in_three_and_in_one(config: Configuration, tmp_path: Path) -> None:
-    """An aggregate, a join and a window into files: at any parallelism nothing is lost or doubled."""
+def test_sql_savepoint_restores_at_other_parallelism(config: Configuration, tmp_path: Path) -> None:
+    """Aggregate, join and window into files lose and duplicate nothing at any parallelism."""
     saved = ""
     for parallelism in (2, 3, 1):
         settings = Configuration(config).set_string("parallelism.default", str(parallelism))
@@ -192,7 +192,7 @@ def test_a_savepoint_of_two_subtasks_goes_on_in_three_and_in_one(config: Configu
     assert sql_job.found(tmp_path) == sql_job.expected()
 
 
-def test_two_queries_of_one_stream_find_their_state_again(config: Configuration, tmp_path: Path) -> None:
+def test_two_queries_of_one_stream_restore_their_state(config: Configuration, tmp_path: Path) -> None:
     settings, before = Configuration(config), dict[str, int]()
     for _ in range(2):
         job = two_queries.started(settings)
@@ -205,7 +205,7 @@ def test_two_queries_of_one_stream_find_their_state_again(config: Configuration,
         before = found
 
 
-def test_a_session_of_the_gateway_runs_on_spark(config: Configuration) -> None:
+def test_gateway_session_runs_query(config: Configuration) -> None:
     session = Session({k: str(v) for k, v in config.to_dict().items()}, Registry())
     session.execute(
         "CREATE TABLE seq (n BIGINT) WITH ('connector' = 'datagen', 'fields.n.kind' = 'sequence', "
@@ -223,8 +223,8 @@ def test_a_session_of_the_gateway_runs_on_spark(config: Configuration) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_ctrl_c_at_the_prompt_ends_the_query_and_nothing_else(tmp_path: Path) -> None:
-    """A query that runs on Spark is cancelled, its slots are gone, a job beside it goes on, and the next one runs."""
+def test_sql_client_ctrl_c_cancels_only_current_query(tmp_path: Path) -> None:
+    """The query is cancelled and its slots exit, a job beside it continues, and the next query runs."""
     options = ("-p", "2", "-D", "spark.master=local[2]", "-D", "millstream.quiet=true")
     with terminal_with(tmp_path, *options, seconds=100) as terminal:
         terminal.sees(PROMPT)
@@ -256,7 +256,7 @@ def test_ctrl_c_at_the_prompt_ends_the_query_and_nothing_else(tmp_path: Path) ->
 
 
 def _slots(process: int) -> list[int]:
-    """Return the processes of slots below a process."""
+    """Return the slot processes below a process."""
     below = psutil.Process(process).children(recursive=True)
     return [p.pid for p in below if p.is_running() and _name(p).startswith("millstream-s")]
 

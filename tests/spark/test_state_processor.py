@@ -1,4 +1,4 @@
-"""Savepoints of real jobs: looked into, compared, changed, written anew, and gone on from."""
+"""Savepoints of real jobs: read, compared, changed, rewritten and restored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Env = StreamExecutionEnvironment
 MILLSTREAM = Path(sys.executable).with_name("millstream")
 pytestmark = pytest.mark.spark
 
-# A module of its own, so that its classes are found by name: by workers, and by commands that have it on their path.
+# A separate module, so that workers and commands with it on their path import its classes by name.
 PROGRAM = """
 import sys
 from dataclasses import dataclass
@@ -126,7 +126,7 @@ def totals(sink: CollectSink) -> list[Any]:
 
 
 def numbers_read(client: Any) -> int:
-    """Return how many numbers the job has done with; output only counts with a checkpoint."""
+    """Return how many numbers the job has processed; output only counts with a checkpoint."""
     job = client._job
     return int(job.view.progress.records_in(v.id for v in job.view.plan.vertices if v.head.uid == "numbers"))
 
@@ -150,7 +150,7 @@ def taken(program: Path, tmp_path_factory: pytest.TempPathFactory, spark_files: 
     reader.push(60)
     wait_until(lambda: numbers_read(client) == 60)
     found["first"] = client.trigger_savepoint(str(directory / "savepoints")).result()
-    # While the job goes on.
+    # While the job runs.
     checkpoint = Savepoint.load(client.trigger_checkpoint().result())
     assert checkpoint.kind == "checkpoint"
     found["checkpoint"] = checkpoint.write(directory / "from-checkpoint")
@@ -162,7 +162,7 @@ def taken(program: Path, tmp_path_factory: pytest.TempPathFactory, spark_files: 
 
 
 def start(env: Env, orders: Any, location: str, numbers: int, **about: Any) -> list[Any]:
-    """Go on from a savepoint until so many numbers have been seen in all; return the results."""
+    """Restore a savepoint, push `numbers` numbers, and return the results."""
     env.get_configuration().set_string("execution.state-recovery.path", location)
     reader, sink = PushedReader(), CollectSink()
     orders.build(env, reader, sink, **about)
@@ -178,7 +178,7 @@ def expected(key: int, upto: int) -> int:
     return sum(range(key, upto, 4))
 
 
-def test_what_is_listed_is_what_the_job_held(taken: dict[str, str]) -> None:
+def test_savepoint_lists_state_of_job(taken: dict[str, str]) -> None:
     for name in ("first", "checkpoint"):
         savepoint = Savepoint.load(taken[name])
         assert (savepoint.kind, savepoint.job_name) == ("savepoint", "orders")
@@ -201,14 +201,14 @@ def test_what_is_listed_is_what_the_job_held(taken: dict[str, str]) -> None:
         assert {s.uid: s.position for s in savepoint.sources()}["numbers"] == {"at": 60}
 
 
-def test_commands_list_show_and_compare(taken: dict[str, str], program: Path) -> None:
-    # Listing needs no class of the program's.
+def test_state_commands_list_show_and_compare(taken: dict[str, str], program: Path) -> None:
+    # Listing needs no class of the program.
     listed = json.loads(millstream("state", "ls", "--json", taken["first"]).stdout)
     assert [s["rows"] for o in listed["operators"] if o["uid"] == "totals" for s in o["states"]].count(4) == 4
     wanted = [taken["first"], "-o", "totals", "-s", "last order", "-k", 3]
     shown = millstream("state", "show", *wanted)
     assert shown.stdout.splitlines()[-1].split(maxsplit=1) == ["3", "orders_of_a_test.Order(number=59)"]
-    # Objects of the program's classes are made only where the file is trusted.
+    # Objects of the program's classes are created only for a trusted file.
     shown = millstream("state", "show", "--trust", *wanted)
     assert shown.returncode == 1
     assert "No module named 'orders_of_a_test'): run this with the program's directory on PYTHONPATH." in shown.stderr
@@ -229,7 +229,7 @@ def test_commands_list_show_and_compare(taken: dict[str, str], program: Path) ->
     assert by_name["rules", "rules"] == (0, 0, 0, 1)
 
 
-def test_a_state_is_a_data_frame(taken: dict[str, str], config: Configuration) -> None:
+def test_savepoint_state_reads_as_dataframe(taken: dict[str, str], config: Configuration) -> None:
     savepoint = Savepoint.load(taken["first"], config)
     frame = savepoint.as_dataframe("totals", "total")
     assert frame.schema.simpleString() == "struct<key:bigint,namespace:string,value:bigint>"
@@ -246,13 +246,13 @@ def test_a_state_is_a_data_frame(taken: dict[str, str], config: Configuration) -
         "namespace": None,
         "value": 2,
     }
-    # The files themselves, as text.
+    # The raw files, as text.
     parts = spark.read.parquet(f"{taken['first']}/*.parquet")
     assert parts.where("state = 'total'").selectExpr("sum(int(value))").first()[0] == sum(range(60))
 
 
 @pytest.mark.parametrize("origin", ["first", "checkpoint"])
-def test_a_job_goes_on_from_a_changed_savepoint(origin: str, env: Env, orders: Any, taken: Any, tmp_path: Path) -> None:
+def test_job_restores_changed_savepoint(origin: str, env: Env, orders: Any, taken: Any, tmp_path: Path) -> None:
     savepoint = Savepoint.load(taken[origin])
     savepoint.put("totals", "total", 0, 1_000_000)
     savepoint.update("totals", "seen", lambda row: [-1, *row.value])
@@ -276,7 +276,7 @@ def test_a_job_goes_on_from_a_changed_savepoint(origin: str, env: Env, orders: A
     assert all(r[2] == {"factor": 20} for r in results if r[0] == "ruled")
 
 
-def test_a_program_is_checked_against_a_savepoint(taken: dict[str, str], program: Path) -> None:
+def test_savepoint_check_compares_program(taken: dict[str, str], program: Path) -> None:
     fits = millstream("savepoint", "check", "-p", 3, program, taken["first"], "numbers", "totals", "INT")
     assert fits.returncode == 0, fits.stdout + fits.stderr
     line = next(line for line in fits.stdout.splitlines() if " totals " in line)
@@ -292,7 +292,7 @@ def test_a_program_is_checked_against_a_savepoint(taken: dict[str, str], program
     assert "state 'total': was declared as Integer and is declared as String now" in changed.stdout
 
 
-def test_run_starts_from_a_savepoint(taken: dict[str, str], program: Path) -> None:
+def test_run_restores_savepoint(taken: dict[str, str], program: Path) -> None:
     options = ["-p", 2, "-m", "local[2]", "-D", "millstream.quiet=true", "--from-savepoint", taken["first"]]
     refused = millstream("run", *options, program, "other numbers", "totals", "INT")
     assert refused.returncode == 1

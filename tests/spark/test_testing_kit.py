@@ -30,7 +30,7 @@ Env = StreamExecutionEnvironment
 
 @pytest.fixture
 def patient(config: Configuration, tmp_path: Path) -> Env:
-    """An environment that takes checkpoints all the time and restarts at once."""
+    """An environment with frequent checkpoints and immediate restarts."""
     config.set_string("restart-strategy.type", "fixed-delay")
     config.set_string("restart-strategy.fixed-delay.delay", "10 ms")
     config.set_integer("restart-strategy.fixed-delay.attempts", 5)
@@ -40,14 +40,14 @@ def patient(config: Configuration, tmp_path: Path) -> Env:
 
 @pytest.fixture
 def once(tmp_path: Path) -> Path:
-    """Where it is remembered which failures have been."""
+    """The directory that records past failures."""
     directory = tmp_path / "once"
     directory.mkdir()
     return directory
 
 
 @pytest.mark.parametrize("failure", [ABORT, KILL], ids=repr)
-def test_a_source_that_fails_once_loses_and_doubles_nothing(patient: Env, failure: Any, once: Path) -> None:
+def test_testing_source_is_exactly_once_after_failure(patient: Env, failure: Any, once: Path) -> None:
     elements: list[Any] = [*range(30), failure, *range(30, 60), failure, *range(60, 90)]
     sink = CollectSink()
     counted = patient.from_source(TestingSource(elements, batch_size=4, directory=str(once))).map(
@@ -60,7 +60,7 @@ def test_a_source_that_fails_once_loses_and_doubles_nothing(patient: Env, failur
     assert {(k, 30, sum(range(k, 90, 3))) for k in range(3)} <= set(sink.results())
 
 
-def test_a_killed_worker_loses_and_doubles_no_match_and_no_time_out(patient: Env, once: Path) -> None:
+def test_pattern_matches_and_timeouts_are_exactly_once_after_kill(patient: Env, once: Path) -> None:
     events: list[Any] = [(n % 5, "abac"[n // 5 % 4], n) for n in range(200)]
     good = _matches(LocalEnvironment(), TestingSource(events))
     for at in (150, 101, 33):
@@ -71,7 +71,7 @@ def test_a_killed_worker_loses_and_doubles_no_match_and_no_time_out(patient: Env
 
 
 def _matches(env: Env, source: TestingSource) -> tuple[list[str], list[str]]:
-    """Return the matches and the time-outs of a pattern."""
+    """Return the matches and timeouts of a pattern."""
     tag, found, late = OutputTag("late"), CollectSink(), CollectSink()
     first = Pattern.begin("a").where(lambda e: e[1] == "a")
     pattern = first.followed_by_any("b").where(lambda e: e[1] == "b").within(50)
@@ -85,7 +85,7 @@ def _matches(env: Env, source: TestingSource) -> tuple[list[str], list[str]]:
     return sorted(found.results()), sorted(late.results())
 
 
-def test_the_job_has_really_failed(config: Configuration) -> None:
+def test_testing_source_fails_job_without_restart(config: Configuration) -> None:
     config.set_string("restart-strategy.type", "disable")
     env = Env.get_execution_environment(config)
     env.from_source(TestingSource([1, ABORT, 2])).set_parallelism(1).sink_to(CollectSink())
@@ -97,7 +97,7 @@ def test_the_job_has_really_failed(config: Configuration) -> None:
 
 
 @pytest.mark.parametrize("on", ["write", "prepare", "commit", "after_commit"])
-def test_a_sink_that_fails_once_gets_everything_once(patient: Env, on: Any, once: Path) -> None:
+def test_failing_sink_receives_everything_once(patient: Env, on: Any, once: Path) -> None:
     results = CollectSink()
     source = patient.from_source(TestingSource(range(60), batch_size=5))
     failing = FailingSink(results, fail_at=2, on=on, directory=str(once))
@@ -107,7 +107,7 @@ def test_a_sink_that_fails_once_gets_everything_once(patient: Env, on: Any, once
     assert sorted(results.results()) == list(range(60))
 
 
-def test_fixtures_share_one_spark_and_may_be_overridden(tmp_path: Path) -> None:
+def test_fixtures_share_one_spark_and_can_be_overridden(tmp_path: Path) -> None:
     out = run_pytest(
         tmp_path,
         [
@@ -140,7 +140,7 @@ def test_spark(millstream_env, i):
 GUIDE = DOCS / "testing.md"
 
 
-def test_the_examples_of_the_guide(tmp_path: Path) -> None:
+def test_guide_examples_pass(tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
     assert len(blocks) == 6
     assert all("def test_" in block for block in blocks)

@@ -1,4 +1,4 @@
-"""Timers, watermarks, state and async requests where only real processes and real clocks will do."""
+"""Timers, watermarks, state and async requests that need real processes and clocks."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ BY_TIME = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(
 
 
 class Numbers(PushedReader):
-    """Gives the numbers themselves, no more than `limit` an epoch."""
+    """Emits consecutive numbers, at most `limit` per epoch."""
 
     limit = 1 << 30
 
     def skip(self, count: int) -> None:
-        """Leave numbers out: the next one is so much higher."""
+        """Skip numbers: the next one is higher by the argument."""
         self.skipped = (self.available, count)
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, int]:
@@ -75,7 +75,7 @@ class Numbers(PushedReader):
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Any]:
         after, count = getattr(self, "skipped", (1 << 60, 0))
         found = super().partitions(start, end)
-        # After a failure one epoch may have what came before and what is higher.
+        # After a failure one epoch may hold earlier and higher numbers.
         parts = [p for a, b in found for p in ((a, min(b, after), 0), (max(a, after), b, count))]
         return [p for p in parts if p[0] < p[1]]
 
@@ -93,7 +93,7 @@ def kill_slots() -> None:
 
 
 class Reminder(KeyedProcessFunction):  # type: ignore[type-arg]
-    """Sets a timer far ahead and remembers what it was set for."""
+    """Sets a timer far ahead and stores what it was set for."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.seen = runtime_context.get_list_state(ListStateDescriptor("seen"))
@@ -106,7 +106,7 @@ class Reminder(KeyedProcessFunction):  # type: ignore[type-arg]
         yield ctx.get_current_key(), timestamp, self.seen.get()
 
 
-def test_timers_and_state_outlive_their_process(env: Env) -> None:
+def test_timers_and_state_survive_process_death(env: Env) -> None:
     restart_at_once(env)
     reader, sink = Numbers(), CollectSink()
     events = env.from_source(reader).set_parallelism(1).map(lambda i: (f"k{i % 3}", i)).set_parallelism(1)
@@ -121,7 +121,7 @@ def test_timers_and_state_outlive_their_process(env: Env) -> None:
     reader.push(1)
     wait_until(lambda: len(sink.results()) == 3)
     client.cancel().result(10)
-    # The record that brings the time, 2012, is one of k2's.
+    # The record that advances the time, 2012, belongs to k2.
     expected = {f"k{k}": list(range(k, 12, 3)) for k in range(3)}
     expected["k2"].append(2012)
     assert sorted(sink.results()) == [(key, 1000, seen) for key, seen in expected.items()]
@@ -140,7 +140,7 @@ class Alarm(KeyedProcessFunction):  # type: ignore[type-arg]
         yield ctx.get_current_key(), ctx.timer_service().current_processing_time() - timestamp
 
 
-def test_the_driver_wakes_for_processing_time_timers_without_input(env: Env) -> None:
+def test_processing_time_timers_fire_without_input(env: Env) -> None:
     reader, sink = Numbers(), CollectSink()
     env.from_source(reader).key_by(lambda i: i % 2).process(Alarm()).sink_to(sink)
     client = env.execute_async()
@@ -158,7 +158,7 @@ class Bounds(ProcessWindowFunction):  # type: ignore[type-arg]
         yield window.start, window.end, len(elements), context.current_processing_time()
 
 
-def test_processing_time_windows(env: Env) -> None:
+def test_processing_time_windows_fire_at_their_end(env: Env) -> None:
     numbers = env.from_source(DataGeneratorSource(lambda i: i, rate_per_second=100))
     windowed = numbers.key_by(lambda i: "all").window(TumblingProcessingTimeWindows.of(Time.milliseconds(500)))
     found: Any = windowed.process(Bounds()).execute_and_collect(limit=3)
@@ -174,7 +174,7 @@ def test_processing_time_windows(env: Env) -> None:
 # --- watermarks
 
 
-def test_nobody_waits_for_an_idle_source(env: Env) -> None:
+def test_watermark_ignores_idle_source(env: Env) -> None:
     busy, silent, sink = Numbers(), Numbers(), CollectSink()
     strategy = BY_TIME.with_idleness(Duration.of_millis(300))
 
@@ -188,13 +188,13 @@ def test_nobody_waits_for_an_idle_source(env: Env) -> None:
     client = env.execute_async()
     silent.push(1)
     busy.push(20)
-    # The silent one's only record is at 0: until it counts as idle, no window can fire.
+    # The silent source's only record is at 0: no window fires until the source is idle.
     wait_until(lambda: len(sink.results()) == 3)
     client.cancel().result(10)
     assert [n for _, n in sink.results()] == [0 + 0 + 10 + 20 + 30 + 40, 350, 600]
 
 
-def test_an_aligned_source_waits_for_the_slower_one(env: Env) -> None:
+def test_aligned_source_waits_for_slower_source(env: Env) -> None:
     slow, fast, sink = Numbers(), Numbers(), CollectSink()
     strategy = BY_TIME.with_watermark_alignment("group", Duration.of_millis(100))
     for name, reader in (("slow", slow), ("fast", fast)):
@@ -228,7 +228,7 @@ class Rated(BroadcastProcessFunction):  # type: ignore[type-arg]
         ctx.get_broadcast_state(RULES).put(*value)
 
 
-def test_broadcast_state_reaches_every_subtask_and_outlives_processes(env: Env) -> None:
+def test_broadcast_state_reaches_every_subtask_and_survives_process_death(env: Env) -> None:
     restart_at_once(env)
     rules, numbers, sink = Numbers(), Numbers(), CollectSink()
     broadcast = env.from_source(rules).map(lambda i: ("factor", i + 10)).broadcast(RULES)
@@ -259,7 +259,7 @@ class Resettable(KeyedBroadcastProcessFunction):  # type: ignore[type-arg]
         yield from found
 
 
-def test_the_broadcast_side_sees_every_keys_state(env: Env) -> None:
+def test_broadcast_side_reads_state_of_every_key(env: Env) -> None:
     commands, events, sink = Numbers(), Numbers(), CollectSink()
     broadcast = env.from_source(commands).broadcast(RULES)
     keyed = env.from_source(events).map(lambda i: (f"k{i % 4}", i)).key_by(lambda e: e[0])
@@ -276,7 +276,7 @@ def test_the_broadcast_side_sees_every_keys_state(env: Env) -> None:
 
 
 class Buffering(MapFunction, CheckpointedFunction):  # type: ignore[type-arg]
-    """Counts in an attribute, which it puts away and takes up again."""
+    """Counts in an attribute that it snapshots and restores."""
 
     def initialize_state(self, context: Any) -> None:
         self.state = context.get_operator_state_store().get_list_state(ListStateDescriptor("count"))
@@ -291,7 +291,7 @@ class Buffering(MapFunction, CheckpointedFunction):  # type: ignore[type-arg]
         return self.restored, self.count
 
 
-def test_operator_state_outlives_its_process(env1: Env) -> None:
+def test_operator_state_survives_process_death(env1: Env) -> None:
     restart_at_once(env1)
     reader, sink = Numbers(), CollectSink()
     env1.from_source(reader).map(Buffering()).sink_to(sink)
@@ -317,7 +317,7 @@ class Expiring(KeyedProcessFunction):  # type: ignore[type-arg]
         yield count
 
 
-def test_state_expires_by_the_wall_clock(env1: Env) -> None:
+def test_state_ttl_expires_by_wall_clock(env1: Env) -> None:
     reader, sink = Numbers(), CollectSink()
     env1.from_source(reader).key_by(lambda i: 0).process(Expiring()).sink_to(sink)
     client = env1.execute_async()
@@ -334,10 +334,10 @@ def test_state_expires_by_the_wall_clock(env1: Env) -> None:
 
 
 class Profile(KeyedProcessFunction):  # type: ignore[type-arg]
-    """Keeps a kilobyte a key in a process that may not have half of its share."""
+    """Stores a kilobyte per key in a process that may use less than half of that."""
 
-    # Besides what the process begins with, as a copy of the daemon: 45 MB of data, and 149 MB where the daemon had
-    # loaded SQL for a batch job before it was forked. Spark mostly uses older processes again, but not always.
+    # In addition to the memory of the forked daemon: 45 MB of data, or 149 MB if the daemon had loaded SQL for a
+    # batch job before the fork. Spark usually reuses older processes, but not always.
     MORE = 205 << 20
 
     def open(self, runtime_context: RuntimeContext) -> None:
@@ -355,7 +355,7 @@ class Profile(KeyedProcessFunction):  # type: ignore[type-arg]
 
 
 @pytest.mark.timeout(300)
-def test_a_million_keys_in_lmdb_with_little_memory(config: Configuration) -> None:
+def test_lmdb_holds_many_keys_in_little_memory(config: Configuration) -> None:
     config.set_string("state.backend.type", "rocksdb").set_integer("millstream.epoch.max-records", 20_000)
     env = Env.get_execution_environment(config)
     keys, again = 1_000_000, 10_000
@@ -375,7 +375,7 @@ def test_a_million_keys_in_lmdb_with_little_memory(config: Configuration) -> Non
     ],
     ids=str,
 )
-def test_operators_and_slots_are_those_of_the_backend(
+def test_operators_and_slots_use_configured_backend(
     config: Configuration, settings: dict[str, str], backend: Backend
 ) -> None:
     config.add_all(Configuration.from_dict(settings))
@@ -386,13 +386,13 @@ def test_operators_and_slots_are_those_of_the_backend(
     assert set(sink.results()) == running(backend)
 
 
-def test_a_wrong_backend_is_refused(config: Configuration) -> None:
+def test_unknown_backend_is_rejected(config: Configuration) -> None:
     env = Env.get_execution_environment(config.set_string("state.backend", "rocks"))
     with pytest.raises(InvalidProgramError, match=r"state.backend.type is 'rocks': it must be 'hashmap', or 'lmdb'"):
         list(env.from_collection([1]).execute_and_collect())
 
 
-def test_a_job_keeps_its_backend_when_it_is_rescaled(config: Configuration) -> None:
+def test_rescaled_job_keeps_its_backend(config: Configuration) -> None:
     env, sink = Env.get_execution_environment(config), CollectSink()
     stamped = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v)
     values = env.from_source(DataGeneratorSource(lambda i: i, None, 500), stamped)
@@ -412,7 +412,7 @@ def test_a_job_keeps_its_backend_when_it_is_rescaled(config: Configuration) -> N
 
 
 class Lookup(AsyncFunction):  # type: ignore[type-arg]
-    """Answers after as long as the record says, in ms; -1 never, -2 with an error."""
+    """Answers after the record's value in ms; -1 never, -2 with an error."""
 
     def __init__(self) -> None:
         self.attempts: dict[int, int] = {}
@@ -428,7 +428,7 @@ class Lookup(AsyncFunction):  # type: ignore[type-arg]
         return [(value, "too late")]
 
 
-def test_async_ordered_unordered_timeout_and_retry(env1: Env, collect: Collect) -> None:
+def test_async_wait_is_ordered_or_unordered_with_timeout_and_retry(env1: Env, collect: Collect) -> None:
     def delays() -> DataStream:
         return env1.from_collection([300, 1, 100])
 
@@ -450,7 +450,7 @@ class Wrong(AsyncFunction):  # type: ignore[type-arg]
         return value
 
 
-def test_async_errors_name_operator_and_record(env1: Env, collect: Collect) -> None:
+def test_async_error_names_operator_and_record(env1: Env, collect: Collect) -> None:
     with pytest.raises(
         JobExecutionError, match=r"should be of list type; Wrong gave 7 for 7[\s\S]*in operator 'Async Wait'"
     ):
@@ -474,7 +474,7 @@ class Later(AsyncFunction):  # type: ignore[type-arg]
 
 
 class Gated(AsyncFunction):  # type: ignore[type-arg]
-    """Answers at once, but for record 0, which waits until a file is there."""
+    """Answers immediately, except for record 0, which waits for a file."""
 
     def __init__(self, gate: Path) -> None:
         self.gate = str(gate)
@@ -490,7 +490,7 @@ EXCHANGES = pytest.mark.parametrize("exchange", ["resident", "spark"])
 
 
 @EXCHANGES
-def test_a_slow_request_holds_neither_records_nor_checkpoints(
+def test_slow_async_request_blocks_neither_records_nor_checkpoints(
     config: Configuration, tmp_path: Path, exchange: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     config.set_string("execution.checkpointing.dir", str(tmp_path))
@@ -513,7 +513,7 @@ def test_a_slow_request_holds_neither_records_nor_checkpoints(
     reader.push(10)
     wait_until(lambda: set(sink.results()) == set(range(1, 20)) and set(others.results()) == set(range(20)))
     wait_until(lambda: checkpoint() > before + 1)
-    # Nothing comes in any more, and the result goes out all the same.
+    # There is no further input, and the result is still emitted.
     (tmp_path / "gate").touch()
     wait_until(lambda: sorted(sink.results()) == list(range(20)), 5)
     job.cancel().result(10)
@@ -527,7 +527,7 @@ class Takes(AsyncFunction):  # type: ignore[type-arg]
 
 
 @EXCHANGES
-def test_requests_in_flight_survive_a_slot_that_is_killed_and_another_parallelism(
+def test_async_requests_in_flight_survive_kill_and_rescaling(
     config: Configuration, tmp_path: Path, exchange: str
 ) -> None:
     def start(parallelism: int, rate: int, count: int | None, saved: str | None) -> tuple[Any, CollectSink]:
@@ -549,7 +549,7 @@ def test_requests_in_flight_survive_a_slot_that_is_killed_and_another_parallelis
     saved = job.stop_with_savepoint(False, str(tmp_path)).result(20)
     snapshot = open_checkpoint(saved).manifest.snapshot
     assert any(has_requests(s.runtime_snapshot) for v in snapshot.vertices.values() for s in v.subtasks)
-    # More than can have been in flight.
+    # More than the number of requests in flight.
     count = len(first.results()) + 1000
     job, second = start(3, 2000, count, saved)
     job.get_job_execution_result().result(30)
@@ -569,7 +569,7 @@ class Ordered(KeyedProcessFunction):  # type: ignore[type-arg]
         yield ctx.get_current_key(), ctx.time_domain().name
 
 
-def test_in_batch_each_key_is_sorted_and_its_timers_fire_at_its_end(env1: Env, collect: Collect) -> None:
+def test_batch_sorts_each_key_and_fires_timers_at_its_end(env1: Env, collect: Collect) -> None:
     env1.set_runtime_mode(RuntimeExecutionMode.BATCH)
     events = env1.from_collection([("a", 3), ("b", 2), ("a", 1)]).assign_timestamps_and_watermarks(BY_TIME)
     found = collect(events.key_by(lambda e: e[0]).process(Ordered()))
@@ -583,7 +583,7 @@ def test_in_batch_each_key_is_sorted_and_its_timers_fire_at_its_end(env1: Env, c
 # --- cache
 
 
-def test_a_cached_stream_is_computed_once_and_keeps_its_times(env1: Env, tmp_path: Path, collect: Collect) -> None:
+def test_cached_stream_is_computed_once_and_keeps_timestamps(env1: Env, tmp_path: Path, collect: Collect) -> None:
     def noted(event: Any) -> Any:
         with open(tmp_path / "computed", "a") as f:
             f.write("x")
@@ -597,7 +597,7 @@ def test_a_cached_stream_is_computed_once_and_keeps_its_times(env1: Env, tmp_pat
     assert (tmp_path / "computed").read_text() == "xxx"
 
 
-def test_only_a_bounded_stream_can_be_cached(env1: Env) -> None:
+def test_cache_needs_bounded_stream(env1: Env) -> None:
     endless = env1.from_source(DataGeneratorSource(lambda i: i)).cache()
     with pytest.raises(InvalidProgramError, match="needs a bounded stream"):
         endless.execute_and_collect()
@@ -616,7 +616,7 @@ class NoWindows(TumblingEventTimeWindows):  # type: ignore[type-arg]
         return None
 
 
-def test_a_trigger_that_raises_and_an_assigner_that_returns_nothing(env1: Env, collect: Collect) -> None:
+def test_window_error_names_raising_trigger_and_empty_assigner(env1: Env, collect: Collect) -> None:
     def keyed() -> Any:
         events = env1.from_collection([("a", 1)]).assign_timestamps_and_watermarks(BY_TIME)
         return events.key_by(lambda e: e[0])
@@ -640,7 +640,7 @@ def test_a_trigger_that_raises_and_an_assigner_that_returns_nothing(env1: Env, c
         (lambda: SlidingEventTimeWindows.of(10, 0), "slide of SlidingEventTimeWindows must be at least 1 ms"),
     ],
 )
-def test_windows_that_cannot_be(build: Any, message: str) -> None:
+def test_invalid_window_is_rejected(build: Any, message: str) -> None:
     with pytest.raises(InvalidProgramError, match=message):
         build()
 
@@ -653,12 +653,12 @@ class Keeping(MapFunction):  # type: ignore[type-arg]
         return value
 
 
-def test_state_on_a_stream_that_is_not_keyed(env1: Env, collect: Collect) -> None:
+def test_keyed_state_is_rejected_on_unkeyed_stream(env1: Env, collect: Collect) -> None:
     with pytest.raises(JobExecutionError, match="asked for keyed state 'x' but its input is not keyed"):
         collect(env1.from_collection([1]).map(Keeping()))
 
 
-def test_bad_input_names_operator_and_record(env1: Env, collect: Collect) -> None:
+def test_bad_record_error_names_operator_and_record(env1: Env, collect: Collect) -> None:
     window = TumblingEventTimeWindows.of(10)
     untimed = env1.from_collection([("a", 1)]).key_by(lambda e: e[0]).window(window).sum(1)
     with pytest.raises(JobExecutionError) as caught:
@@ -674,7 +674,7 @@ def test_bad_input_names_operator_and_record(env1: Env, collect: Collect) -> Non
     assert "record: ('a', 1.5)" in text
 
 
-def test_a_key_that_cannot_be_pickled(env1: Env, collect: Collect) -> None:
+def test_key_error_names_unpicklable_key_and_record(env1: Env, collect: Collect) -> None:
     with pytest.raises(JobExecutionError) as caught:
         collect(env1.from_collection([1]).key_by(lambda v: (i for i in [v])).reduce(lambda a, b: a))
     text = str(caught.value)
@@ -683,7 +683,7 @@ def test_a_key_that_cannot_be_pickled(env1: Env, collect: Collect) -> None:
 
 
 class _Lateness(KeyedProcessFunction[int, int, Any]):
-    """Sets a timer for half a second later with every record, and says by how much each comes too late."""
+    """Sets a timer half a second ahead for every record and reports its lateness."""
 
     def process_element(self, value: int, ctx: Any) -> Iterator[Any]:
         service = ctx.timer_service()
@@ -699,8 +699,8 @@ def _sleepy(value: int) -> int:
     return value
 
 
-def test_time_goes_on_while_slow_records_are_read(config: Configuration, tmp_path: Path) -> None:
-    """Timers fire, checkpoints complete and a savepoint is served while hundreds of slow records are under way."""
+def test_timers_and_checkpoints_continue_during_slow_records(config: Configuration, tmp_path: Path) -> None:
+    """Timers fire, checkpoints complete and a savepoint is taken while hundreds of slow records are in flight."""
     settings = {"millstream.epoch.slice": "200 ms", "execution.checkpointing.interval": "100 ms"}
     config = Configuration.from_dict({**config.to_dict(), **settings})
     sink = CollectSink()
@@ -719,7 +719,7 @@ def test_time_goes_on_while_slow_records_are_read(config: Configuration, tmp_pat
     location = job.stop_with_savepoint(False, str(tmp_path)).result()
     assert time.monotonic() - began < 3
     job.get_job_execution_result().result()
-    # With another process for each slot.
+    # Another process runs each slot.
     start(**{"execution.state-recovery.path": location}).get_job_execution_result().result()
     results = sink.results()
     assert sorted(value for kind, value in results if kind == "record") == list(range(1, 301))
@@ -728,14 +728,14 @@ def test_time_goes_on_while_slow_records_are_read(config: Configuration, tmp_pat
 
 
 class _Fired(ProcessWindowFunction[Any, Any, Any, Any]):
-    """Tells how late a window fires, and how many are in it."""
+    """Reports how late a window fires and its number of records."""
 
     def process(self, key: Any, context: Any, elements: Any) -> Iterator[Any]:
         yield context.current_processing_time() - context.window().end, len(list(elements))
 
 
 class _Expiring(KeyedProcessFunction[int, int, Any]):
-    """Counts in a state that lives for 300 ms."""
+    """Counts in a state with a TTL of 300 ms."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         descriptor = ValueStateDescriptor("seen")
@@ -749,12 +749,12 @@ class _Expiring(KeyedProcessFunction[int, int, Any]):
 
 
 @pytest.mark.parametrize("exchange", ["resident", "spark"])
-def test_windows_fire_and_state_expires_behind_a_slow_map(config: Configuration, exchange: str) -> None:
-    """The map is behind an exchange itself, and all records are sent to it at once."""
+def test_windows_fire_and_state_expires_behind_slow_map(config: Configuration, exchange: str) -> None:
+    """The map itself is behind an exchange that receives all records at once."""
     settings = {"millstream.exchange": exchange, "millstream.epoch.slice": "200 ms"}
     env = Env.get_execution_environment(Configuration.from_dict({**config.to_dict(), **settings})).set_parallelism(2)
     counts, fired = CollectSink(), CollectSink()
-    # Sixty records for two subtasks: a key comes again after three quarters of a second, and the job takes twice that.
+    # Sixty records for two subtasks: a key repeats after 750 ms, and the job takes twice that.
     slow = env.from_collection([n % 30 for n in range(60)]).rebalance().map(_sleepy)
     slow.key_by(lambda x: x).process(_Expiring()).sink_to(counts)
     windows = slow.key_by(lambda x: 0).window(TumblingProcessingTimeWindows.of(Time.milliseconds(300)))
@@ -770,7 +770,7 @@ _RULES = MapStateDescriptor("rules")
 
 
 class _SlowRules(KeyedBroadcastProcessFunction):
-    """Takes its time for every record while there is a file, and says how many rules it knew of."""
+    """Sleeps for every record while a file exists and reports how many rules it knew."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -786,10 +786,10 @@ class _SlowRules(KeyedBroadcastProcessFunction):
 
 
 @pytest.mark.parametrize(("exchange", "patience"), [("resident", 1000), ("spark", 2500)])
-def test_nothing_waits_for_a_slow_function_behind_a_shuffle(
+def test_timers_rules_and_savepoint_continue_behind_slow_function(
     config: Configuration, tmp_path: Path, exchange: str, patience: int
 ) -> None:
-    """All records go to the slow function with the first epoch: timers, rules, a savepoint and other jobs go on."""
+    """All records reach the slow function in the first epoch: timers, rules, a savepoint and other jobs continue."""
     settings = {"millstream.exchange": exchange, "execution.checkpointing.interval": "100 ms"}
     config = Configuration.from_dict({**config.to_dict(), **settings})
     sink, late, rules, ticks = CollectSink(), CollectSink(), PushedReader(), PushedReader()
@@ -827,6 +827,6 @@ def test_nothing_waits_for_a_slow_function_behind_a_shuffle(
     wait_until(lambda: len(sink.results()) >= 900, 30)
     job.cancel().result()
     assert sorted(value for _, value, _ in sink.results()) == list(range(1, 901))
-    # Each key has seen the rule, and what came before it has not.
+    # Each key has seen the rule; records before it have not.
     by_key = [[known for _, value, known in sink.results() if value % 20 == key] for key in range(20)]
     assert all(known == sorted(known) for known in by_key)

@@ -1,4 +1,4 @@
-"""Every transcript on real Spark, with 1 and with 3 subtasks: the same outputs as without it."""
+"""Every transcript on Spark, with 1 and with 3 subtasks: the output equals the local one."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def of_file(name: str) -> list[Case]:
 
 @pytest.mark.parametrize("parallelism", [1, 3])
 @pytest.mark.parametrize("name", FILES)
-def test_event_time(name: str, parallelism: int, config: Configuration) -> None:
-    """All cases of a file are parts of one job, each with a source and a sink of its own."""
+def test_event_time_transcripts_equal_local_output(name: str, parallelism: int, config: Configuration) -> None:
+    """All cases of a file run in one job, each with its own source and sink."""
     env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(parallelism)
     sinks = {case.name: (case, build(env, case)) for case in of_file(name)}
     if not sinks:
@@ -41,7 +41,9 @@ def test_event_time(name: str, parallelism: int, config: Configuration) -> None:
 
 @pytest.mark.parametrize("parallelism", [1, 3])
 @pytest.mark.parametrize("case", TIMED, ids=lambda c: c.name)
-def test_processing_time(case: Case, parallelism: int, config: Configuration, tmp_path: Path) -> None:
+def test_processing_time_transcript_equals_local_output(
+    case: Case, parallelism: int, config: Configuration, tmp_path: Path
+) -> None:
     clock = FileClock(str(tmp_path / "clock"))
     env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(parallelism)
     env._clock = clock
@@ -51,10 +53,10 @@ def test_processing_time(case: Case, parallelism: int, config: Configuration, tm
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_sql(parallelism: int, config: Configuration, tmp_path: Path) -> None:
-    """All queries are parts of one job; what is left of their changelogs is what a job in one process leaves."""
+def test_sql_transcripts_equal_local_result(parallelism: int, config: Configuration, tmp_path: Path) -> None:
+    """All queries run in one job; their final results equal those of a local job."""
     env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(parallelism)
-    # It stands still, so that no watermark is sent because nothing has come for a while.
+    # The clock stands still, so that no idle timeout sends a watermark.
     env._clock = FileClock(str(tmp_path / "clock"))
     made = {name: make() for name, make in QUERIES.items()}
     sinks = {name: sql_runs.add(env, query, inputs) for name, (query, inputs) in made.items()}
@@ -63,8 +65,8 @@ def test_sql(parallelism: int, config: Configuration, tmp_path: Path) -> None:
     assert found == {name: sql_runs.final(sql_runs.run(*one)) for name, one in made.items()}
 
 
-def test_operators_of_sql(config: Configuration, tmp_path: Path) -> None:
-    """All transcripts of SQL's operators are parts of one job; every change comes, in order."""
+def test_sql_operator_transcripts_equal_local_changelog(config: Configuration, tmp_path: Path) -> None:
+    """All transcripts of SQL operators run in one job; every change is emitted, in order."""
     env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(1)
     env._clock = FileClock(str(tmp_path / "clock"))
     sinks = in_jobs(env)

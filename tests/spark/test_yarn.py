@@ -1,4 +1,4 @@
-"""Jobs on a real YARN: the program here and its slots there, and all of it there."""
+"""Jobs on a real YARN: the program here with its slots there, and the whole application there."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def cluster() -> Iterator[YarnCluster]:
 
 
 def run(cluster: YarnCluster, directory: Path, *options: str) -> list[str]:
-    """Run the program, and return what it wrote: the largest of three sums, its own file, its second argument."""
+    """Run the program and return its output: the largest of three sums, its own file, its second argument."""
     (directory / "program.py").write_text(PROGRAM)
     (directory / "brought.py").write_text("def twice(x):\n    return 2 * x\n")
     settings = {"spark.executor.memory": "512m", "spark.driver.memory": "512m", "spark.pyspark.python": sys.executable}
@@ -60,29 +60,29 @@ def run(cluster: YarnCluster, directory: Path, *options: str) -> list[str]:
 
 
 @pytest.mark.parametrize("exchange", ["spark", "resident"])
-def test_slots_on_yarn(cluster: YarnCluster, tmp_path: Path, exchange: str) -> None:
+def test_slots_run_on_yarn(cluster: YarnCluster, tmp_path: Path, exchange: str) -> None:
     found = run(
         cluster, tmp_path, "-m", "yarn", "-D", "spark.executor.cores=2", "-D", f"millstream.exchange={exchange}"
     )
     assert found == ["3366", str(tmp_path / "program.py"), 'a "b"']
 
 
-def test_the_program_runs_on_yarn_too(cluster: YarnCluster, tmp_path: Path) -> None:
-    # A file of the container.
+def test_application_runs_on_yarn(cluster: YarnCluster, tmp_path: Path) -> None:
+    # A file in the container.
     assert run(cluster, tmp_path, "-t", "application", "-m", "yarn") == ["3366", "program.py", 'a "b"']
 
 
-def test_an_application_with_two_job_managers_on_yarn(cluster: YarnCluster, tmp_path: Path) -> None:
-    """Both mains run on the cluster; the one that leads is killed, and the other goes on from its checkpoint."""
+def test_application_continues_on_yarn_after_leader_is_killed(cluster: YarnCluster, tmp_path: Path) -> None:
+    """Both job managers run on the cluster; the leader is killed, and the other restores its checkpoint."""
     settings = {
         **quick(tmp_path),
         "spark.executor.memory": "512m",
         "spark.driver.memory": "512m",
         "spark.pyspark.python": sys.executable,
-        # The killed one is not started again: there is another.
+        # YARN does not restart the killed attempt: there is a standby.
         "spark.yarn.maxAppAttempts": "1",
     }
-    # More than it gets through until it is told to hurry.
+    # More records than it processes before it is allowed to hurry.
     records, out = 60_000, tmp_path / "out"
     (tmp_path / "job.py").write_text(HA_PROGRAM)
     command = [sys.executable, "-m", "millstream", "run", "-t", "application", "-m", "yarn"]
@@ -98,7 +98,7 @@ def test_an_application_with_two_job_managers_on_yarn(cluster: YarnCluster, tmp_
     try:
         wait_until(lambda: found.term() == 1, 240)
         standby = start()
-        # Its main has begun when it asks for the lease, which does not show: it is a process of its own.
+        # The main function has started when it requests the lease, which is not visible here.
         wait_until(lambda: len(_mains()) == 2 and sum(written(out).values()) > 50, 240)
         assert found.term() == 1
         first, _ = _mains()
@@ -115,7 +115,7 @@ def test_an_application_with_two_job_managers_on_yarn(cluster: YarnCluster, tmp_
 
 
 def _mains() -> list[int]:
-    """Return the processes on the cluster that run a program's main, in the order of their start."""
+    """Return the processes on the cluster that run a program's main function, by start time."""
     found = [p for p in psutil.process_iter(["cmdline"]) if "application_main.py" in " ".join(p.info["cmdline"] or [])]
     pythons = [p for p in found if "python" in p.name() and "spark-submit" not in " ".join(p.info["cmdline"])]
     return [p.pid for p in sorted(pythons, key=lambda p: p.create_time())]

@@ -69,13 +69,13 @@ def test_heartbeat_is_silent_only_while_process_is_stopped(heartbeat: Heartbeat,
         os.waitpid(pid, 0)
 
 
-def test_heartbeat_is_not_silent_after_whoever_looks_was_frozen() -> None:
+def test_heartbeat_is_not_silent_after_observer_was_frozen() -> None:
     times = iter([0.0, 0.3, 600.0, 600.3])
     heartbeat = Heartbeat(SETTINGS, lambda: next(times))
     assert [heartbeat.is_silent(os.getpid()) for _ in range(3)] == [False, False, False]
 
 
-def test_heartbeat_is_silent_when_the_timeout_has_passed_and_not_before() -> None:
+def test_heartbeat_is_silent_only_after_timeout() -> None:
     # Steps of a clock whose sums are exact.
     times = count(0.0, 0.25)
     heartbeat = Heartbeat(SETTINGS, lambda: next(times))
@@ -88,18 +88,18 @@ def test_heartbeat_is_silent_when_the_timeout_has_passed_and_not_before() -> Non
     assert looks == [False] * 6 + [True]
 
 
-def test_heartbeat_of_a_process_that_is_gone_is_silent() -> None:
+def test_heartbeat_of_dead_process_is_silent() -> None:
     times = count(0.0, 0.25)
     heartbeat = Heartbeat(SETTINGS, lambda: next(times))
     assert [heartbeat.is_silent(2**22 - 1) for _ in range(7)] == [False] * 6 + [True]
 
 
 @pytest.mark.parametrize(("interval", "timeout", "pause"), [(10.0, 50.0, 10.0), (10.0, 1.5, 0.3), (0.5, 50.0, 0.5)])
-def test_heartbeat_pause_leaves_five_beats_to_the_timeout(interval: float, timeout: float, pause: float) -> None:
+def test_heartbeat_pause_fits_five_beats_into_timeout(interval: float, timeout: float, pause: float) -> None:
     assert HeartbeatSettings(interval, timeout).pause == pytest.approx(pause)
 
 
-def test_processor_time_is_of_user_code_and_kernel_whatever_the_process_is_called() -> None:
+def test_processor_time_sums_user_and_kernel_time_for_any_process_name() -> None:
     while os.times().system < 0.3:
         os.urandom(1 << 20)
     name = Path("/proc/self/comm")
@@ -116,6 +116,6 @@ def test_processor_time_is_of_user_code_and_kernel_whatever_the_process_is_calle
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_heartbeat_leaves_the_stack_of_other_threads_alone(heartbeat: Heartbeat) -> None:
+def test_heartbeat_keeps_stack_of_other_threads(heartbeat: Heartbeat) -> None:
     pid = forked(heartbeat, lambda: os._exit(threading.stack_size() != 0))
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

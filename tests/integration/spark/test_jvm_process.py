@@ -15,7 +15,7 @@ from millstream.spark.java import Java
 from tests.support.helpers import wait_until
 
 
-def test_gateway_reaps_java_that_does_not_start_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gateway_reaps_java_after_start_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = tmp_path / "java"
     java.write_text("#!/bin/sh\nexec sleep 600\n")
     java.chmod(0o755)
@@ -37,7 +37,7 @@ exec cat
 """
 
 
-def test_embedded_spark_leaves_no_defunct_java_when_it_is_killed_five_times(
+def test_embedded_spark_leaves_no_defunct_java_after_five_kills(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     java = tmp_path / "java"

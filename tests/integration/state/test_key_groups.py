@@ -346,7 +346,7 @@ def test_stable_hash_agrees_for_equal_objects(one: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), EQUAL, ids=lambda key: type(key).__name__)
-def test_lmdb_finds_the_row_of_an_equal_key(one: Any, other: Any, tmp_path: pathlib.Path) -> None:
+def test_lmdb_reads_row_of_equal_key(one: Any, other: Any, tmp_path: pathlib.Path) -> None:
     table = LmdbStore(str(tmp_path)).table()
     table.update({hashable(one): "state"})
     assert table.get(hashable(other)) == "state"
@@ -355,7 +355,7 @@ def test_lmdb_finds_the_row_of_an_equal_key(one: Any, other: Any, tmp_path: path
 
 
 @pytest.mark.parametrize(("one", "other"), [([1], (1,)), ({1: 2}, ((1, 2),)), ({1: 2}, [(1, 2)])])
-def test_hashable_keeps_keys_apart_that_are_not_equal(one: Any, other: Any) -> None:
+def test_hashable_differs_for_unequal_keys(one: Any, other: Any) -> None:
     assert hashable(one) != hashable(other)
     assert hashable(other) != hashable(one)
 
@@ -363,17 +363,17 @@ def test_hashable_keeps_keys_apart_that_are_not_equal(one: Any, other: Any) -> N
 @pytest.mark.parametrize(
     "key", [ByIdentity(1), (1, ByIdentity(1)), HashAlone(), EqualAlone(), object(), frozenset([object()])]
 )
-def test_stable_hash_refuses_objects_compared_by_identity(key: Any) -> None:
+def test_stable_hash_rejects_objects_compared_by_identity(key: Any) -> None:
     with pytest.raises(MillstreamError, match="is equal to no other: the class has no __eq__ and __hash__ by value"):
         stable_hash(key)
 
 
-def test_stable_hash_is_of_the_stable_key_whatever_a_class_inherits() -> None:
+def test_stable_hash_uses_stable_key_of_subclass() -> None:
     assert stable_hash(Coded("abc")) == stable_hash(3)
 
 
 @pytest.mark.parametrize("kind", [Unknown, Backwards])
-def test_stable_hash_refuses_a_class_whose_comparison_is_unknown(kind: type) -> None:
+def test_stable_hash_rejects_class_with_unknown_comparison(kind: type) -> None:
     with pytest.raises(MillstreamError, match=f"A key of class {kind.__name__} .* let a method __stable_key__"):
         stable_hash(kind("a"))
 
@@ -399,7 +399,7 @@ def test_stable_hash_agrees_for_equal_windows(make: Callable[[], Window]) -> Non
     assert stable_hash(("a", make())) == stable_hash(("a", make()))
 
 
-def test_stable_hash_does_not_depend_on_the_process() -> None:
+def test_stable_hash_agrees_across_processes() -> None:
     program = (
         f"import sys; sys.path[:0] = {sys.path!r};"
         f"from {__name__} import KEYS; from millstream.state.key_groups import stable_hash;"
@@ -414,21 +414,21 @@ def test_stable_hash_does_not_depend_on_the_process() -> None:
     assert seen.pop().strip() == str([stable_hash(k) for k in KEYS])
 
 
-def test_hash_is_the_same_in_every_release() -> None:
+def test_stable_hash_equals_recorded_values() -> None:
     # These numbers are in savepoints: they must never change.
     keys = ("a", 1, 2**40, -5, None, b"x", (1, "a"), 2.5, "Ünï", dt.date(2024, 2, 29))
     assert [stable_hash(k) for k in keys] == GOLDEN
 
 
 @pytest.mark.parametrize("make", [str, int, lambda i: f"user-{i:08d}", lambda i: (i, "x"), lambda i: i * 128])
-def test_groups_are_even(make: object) -> None:
+def test_key_groups_spread_keys_evenly(make: object) -> None:
     counts = Counter(key_group(make(i), 128) for i in range(20_000))  # type: ignore[operator]
     assert len(counts) == 128
     assert max(counts.values()) < 2 * 20_000 / 128
 
 
 @given(st.integers(1, 200), st.integers(1, 200))
-def test_every_group_has_one_owner(parallelism: int, max_parallelism: int) -> None:
+def test_key_group_has_one_owner(parallelism: int, max_parallelism: int) -> None:
     if parallelism > max_parallelism:
         parallelism = max_parallelism
     owned = [g for s in range(parallelism) for g in owned_groups(s, parallelism, max_parallelism)]
@@ -438,7 +438,7 @@ def test_every_group_has_one_owner(parallelism: int, max_parallelism: int) -> No
             assert owner(group, parallelism, max_parallelism) == subtask
 
 
-def test_default_max_parallelism_is_flinks() -> None:
+def test_default_max_parallelism_equals_flinks() -> None:
     assert [default_max_parallelism(p) for p in (1, 2, 85, 86, 100, 128, 30_000)] == [
         128,
         128,
@@ -451,13 +451,13 @@ def test_default_max_parallelism_is_flinks() -> None:
 
 
 @pytest.mark.parametrize("key", [[1, [2, "a"]], {"a": [1]}, ([1], 2), [{"x": 1}]])
-def test_unhashable_keys_freeze_and_thaw(key: object) -> None:
+def test_hashable_restores_unhashable_keys(key: object) -> None:
     frozen = freeze(key)
     hash(frozen)
     assert thaw(frozen) == key
     assert stable_hash(frozen) == stable_hash(freeze(key))
 
 
-def test_a_key_that_cannot_be_used_is_named() -> None:
+def test_key_error_names_unusable_key() -> None:
     with pytest.raises(MillstreamError, match="generator"):
         stable_hash(x for x in ())

@@ -29,5 +29,5 @@ def found() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_prints_what_pyflink_printed(name: str, found: dict[str, list[str]]) -> None:
+def test_program_prints_recorded_output(name: str, found: dict[str, list[str]]) -> None:
     assert found[name] == _FLINKS[name]
