@@ -35,7 +35,7 @@ settings.load_profile("millstream")
 
 @pytest.fixture(scope="session", autouse=True)
 def _run_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Jobs of this run are not found by commands of another, nor jobs of the user by this one's."""
+    """Isolates the job registry: commands of other runs do not see jobs of this one, and the reverse."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
         yield
@@ -49,7 +49,7 @@ def _spark() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where Spark keeps its shuffle files."""
+    """The directory of Spark's shuffle files."""
     return tmp_path_factory.mktemp("spark")
 
 
@@ -94,7 +94,7 @@ def _running(kind: Callable[[], Any]) -> Iterator[Any]:
         server.start()
     except MillstreamError as e:
         server.close()
-        # Only where there is none: one that does not start is an error.
+        # Skipped only if the server is not installed: a server that fails to start is an error.
         if "There is no" in str(e):
             pytest.skip(str(e))
         raise
@@ -110,7 +110,7 @@ def kafka() -> Iterator[KafkaBroker]:
         broker.start()
     except MillstreamError as e:
         broker.close()
-        # Only where there is none: one that does not start is an error.
+        # Skipped only if the server is not installed: a server that fails to start is an error.
         if "cannot be fetched" in str(e):
             pytest.skip(f"there is no Kafka: {e}")
         raise

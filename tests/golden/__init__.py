@@ -1,4 +1,4 @@
-"""Checkpoints and savepoints that earlier versions have written, kept here for ever: later ones must go on from them.
+"""Checkpoints and savepoints of earlier versions, stored permanently: later versions must restore them.
 
 `v1`, `v2`: one directory for each version of the format of manifests. In each, a directory for each case of `cases.py`:
 

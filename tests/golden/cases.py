@@ -1,4 +1,4 @@
-"""What there are golden files of, how they are made, and how a job goes on from them."""
+"""The golden cases, how their files are generated, and how a job restores them."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ CASES = [
     Case("subtasks", "subtasks", {3: CheckpointRequest}, 1, rescales=False),
     Case("subtasks-savepoint", "subtasks", {3: _savepoint}, 0, rescales=False),
     Case("time", "time", {4: CheckpointRequest}, 1),
-    # Two epochs without input, and nobody expects any.
+    # Two epochs without input, where none is expected.
     Case("time-idle", "time", {4: CheckpointRequest, 5: CheckpointRequest}, 2),
     # Just rescaled and without state: the manifest has what all subtasks have taken over.
     Case("time-rescaled", "stateless", {4: _rescale(1)}, 6, parallelism=3, settings=_AT_MOST_ONCE, loses=True),
     Case("connected", "connected", {3: CheckpointRequest}, 1),
-    # An input that has ended is not asked any more, so that what it has taken over stays.
+    # A finished input is not polled again, so its restored state stays.
     Case("connected-rescaled", "connected", {3: _rescale(3), 6: CheckpointRequest}, 2),
     Case("connected-savepoint", "connected", {3: _rescale(1), 6: _savepoint}, 0),
     Case("requests", "requests", {3: CheckpointRequest}, 1),
@@ -166,9 +166,9 @@ def _copy_checkpoint(home: Path, manifest: Manifest, into: Path) -> None:
 
 
 def _check(case: Case, whole: dict[str, list[str]], before: dict[str, list[str]], after: dict[str, list[str]]) -> None:
-    """What counted before and what came after must be what would have come without an interruption."""
+    """Check that the output before and after the restore equals the uninterrupted output."""
     if case.program in ("kinds", "subtasks"):
-        # What they show depends on when the job went on: how much there is does not.
+        # Their values depend on the time of the restore; their number does not.
         assert len(whole["results"]) <= len(before["results"]) + len(after["results"]), case.name
         return
     both = {**after, "results": sorted(before["results"] + after["results"])}

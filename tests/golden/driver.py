@@ -94,7 +94,7 @@ class Driver:
         return self.sink.results()
 
     def _seconds(self) -> float:
-        # It never stands still, or who waits for it would wait for ever.
+        # The clock never stands still: otherwise a wait for it would never end.
         self._clock.advance(1)
         return self._clock() / 1000
 
@@ -167,7 +167,7 @@ class _TellingStore(CheckpointStore):
 
 
 class _Inline(ThreadMailbox):
-    """Work beside the job is done when it is begun, and nobody waits."""
+    """Runs background work immediately, so that no caller waits."""
 
     def take(self, seconds: float) -> Event | None:
         return super().take(0.0)

@@ -1,4 +1,4 @@
-"""The one directory whose path stands in golden files: positions of files and staged output are absolute paths."""
+"""The directory whose path is in golden files: positions of files and staged output are absolute paths."""
 
 from __future__ import annotations
 

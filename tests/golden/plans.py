@@ -1,4 +1,4 @@
-"""Queries whose plans hold every record there is, and their first compiled plans: python -m tests.golden.plans"""
+"""Queries whose plans contain every plan record, and their first compiled plans: python -m tests.golden.plans"""
 
 from __future__ import annotations
 

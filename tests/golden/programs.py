@@ -1,4 +1,4 @@
-"""The programs of the golden files. They stay as they are: files of before are gone on from by these very programs."""
+"""The programs of the golden files. Do not change them: they restore the golden files of earlier versions."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ COUNT = 60
 # Keys of all sorts, also some that can only be looked up in a frozen form.
 KEYS: list[Any] = [0, "1", (5, "x"), [3, 1], {"k": 4}, 3, "3"]
 
-# A day long before which nothing is written and long after which nothing is read, whatever the real clock says.
+# The fixed time of the programs (2100-01-01), independent of the real clock.
 CLOCK = 4_102_444_800_000
 MINUTE = 60_000
-# When the jobs go on: what lives for a quarter of an hour has expired by then, and timers of the wall clock are due.
+# The time of the restore: a TTL of a quarter of an hour has expired, and processing-time timers are due.
 LATER = CLOCK + 30 * MINUTE
 
 
@@ -224,7 +224,7 @@ def windows(env: Env, sink: CollectSink) -> None:
         "merging": keyed.window(EventTimeSessionWindows.with_gap(Time.milliseconds(80)))
         .allowed_lateness(1)
         .reduce(_more),
-        # Which records are in a window of four depends on the order they come in: only their number is shown.
+        # The records of a count window of four depend on arrival order: only their number is emitted.
         "counting": keyed.count_window(4).aggregate(Numbered()),
     }
     for uid, stream in made.items():
@@ -238,7 +238,7 @@ RULES = MapStateDescriptor("rules", Types.STRING(), Types.INT())
 
 
 class Buffering(MapFunction):
-    """List state and union list state: what was there when the subtask began stands in every record."""
+    """List state and union list state: every record contains the state restored by its subtask."""
 
     def initialize_state(self, context: Any) -> None:
         store = context.get_operator_state_store()
@@ -257,7 +257,7 @@ class Buffering(MapFunction):
 
 
 class Ruled(KeyedBroadcastProcessFunction):
-    """Broadcast state, and keyed state beside it."""
+    """Broadcast state with keyed state."""
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.INT()))
@@ -330,7 +330,7 @@ class _UnevenReader(SourceReader):
 
 
 class At(KeyedProcessFunction):
-    """Shows how far time has come for every record; that depends on how many subtasks there are."""
+    """Emits the watermark with every record; it depends on the parallelism."""
 
     def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
         yield "at", value, ctx.timer_service().current_watermark()
@@ -461,14 +461,14 @@ def requests(env: Env, sink: CollectSink) -> None:
     windows.reduce(lambda a, b: (*a[:2], a[2] + b[2], 0)).uid("sums").sink_to(sink).uid("out")
 
 
-# --- patterns of events, those that stay and those that come
+# --- static and dynamic patterns
 
 
 OVERDUE = OutputTag("overdue")
 
 
 class Found(PatternProcessFunction, TimedOutPartialMatchHandler):
-    """What was found, and what was not in time."""
+    """Matches, and timed-out matches."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -507,7 +507,7 @@ def _loop() -> Pattern:
 
 def patterns(env: Env, sink: CollectSink) -> None:
     keyed = events(env).key_by(lambda e: KEYS[e[0]])
-    # A match waits here for runs that began before it.
+    # A match waits for earlier runs.
     last = AfterMatchSkipStrategy.skip_past_last_event()
     waiting = Pattern.begin("all", last).one_or_more().greedy().followed_by("third").where(_is_third)
     never = Pattern.begin("first").where(_is_first).not_followed_by("second").where(_is_second).within(150)
@@ -547,7 +547,7 @@ _QUERIES = {
 
 
 class Left(KeyedProcessFunction):
-    """What is left of the changes of a query at the end: that does not tell how they were cut."""
+    """Return the final rows of a query's changelog, which do not depend on epochs."""
 
     def __init__(self, name: str) -> None:
         self.name = name

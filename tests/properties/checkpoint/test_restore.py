@@ -104,7 +104,7 @@ class _Mean:
 
 
 class _Last(KeyedProcessFunction):
-    """Shows all it has kept when the input ends."""
+    """Emits all its state when the input ends."""
 
     def open(self, runtime_context: Any) -> None:
         self.all = _Everything()
@@ -219,7 +219,7 @@ def environment(parallelism: int, backend: str = "hashmap") -> Env:
 
 
 def seen(results: list[Any], name: str) -> Any:
-    """What must be equal: broadcast results come once from every subtask."""
+    """Return the comparable part: every subtask emits broadcast results once."""
     shown = Counter(repr(r) for r in results)
     return set(shown) if name == "broadcast" else shown
 
@@ -280,7 +280,7 @@ def test_restore_rejects_state_without_operator_by_name() -> None:
 
 
 class _Buffering(MapFunction):
-    """Keeps elements in operator state, both kinds."""
+    """Holds elements in both kinds of operator state."""
 
     def initialize_state(self, context: Any) -> None:
         store = context.get_operator_state_store()
@@ -314,7 +314,7 @@ def test_restore_redistributes_operator_state_at_new_parallelism(parallelism: in
     goes_on = LocalJob(env, epoch_sizes=lambda: 1, snapshot=job.snapshot(), storage=job.storage)
     goes_on.run_epoch()
     first = sink.results()
-    # Everybody was given the whole union; the split lists were given to somebody once.
+    # Every subtask received the whole union list; each element of the split list went to one subtask.
     assert all(restored and union == [0, 1, 2, 10, 11, 12] for restored, union, _ in first)
     given = [v for mine in {tuple(m[:-1]): m for _, _, m in first}.values() for v in mine]
     if parallelism == 1:

@@ -1,4 +1,4 @@
-"""The snapshot of tables beside the log, in a made-up database: whatever happens when, the replica is the original."""
+"""Incremental snapshots of a simulated database: the replica equals the original for any schedule."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Store:
         return self.next_xid - 1
 
     def commit(self, xid: int) -> None:
-        """The commit is logged; that others see it comes later."""
+        """Log the commit; it becomes visible later."""
         changes = []
         for table, key, value in self.open.pop(xid):
             rows = self.tables[table]
@@ -66,7 +66,7 @@ class Store:
 
 
 class Reader:
-    """Reads the store as the connector does, with everything that can come in between."""
+    """Reads the simulated database as the connector does, with arbitrary interleaving."""
 
     def __init__(self, store: Store, rng: random.Random, state: Any = None) -> None:
         self.store, self.rng = store, rng
@@ -151,7 +151,7 @@ class Reader:
 
 
 def work(store: Store, rng: random.Random) -> None:
-    """Somebody uses the database; transactions that are open together leave each other's rows alone."""
+    """Run transactions on the database; concurrent ones change disjoint rows."""
     what = rng.random()
     if what < 0.3:
         store.begin()

@@ -1,4 +1,4 @@
-"""FileSink puts small files together: when, how, and with the driver dying between any two steps."""
+"""File compaction of FileSink: triggers, compactors, and driver failures at every step."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def test_file_compaction_restores_pending_parts_across_jobs(tmp_path: Path) -> N
     run = Run(sink)
     run.checkpoint("a")
     manifest = run.stage("b")
-    # Each goes on from the checkpoint of the one before.
+    # Each job restores the checkpoint of the previous one.
     for former, job_id in (("job", "job2"), ("job2", "job3"), ("job3", "job4")):
         committer = committer_of(sink, job_id)
         committer.recover(travelled(manifest), former)
@@ -331,7 +331,7 @@ def dying_at(number: int) -> Any:
 
 
 def prepared(base: Path) -> tuple[FileSink, Run, Committables]:
-    """Two parts wait; the next commit puts them together with a third."""
+    """Prepare two pending parts; the next commit compacts them with a third."""
     sink = compacting(base, strategy(checkpoints=3))
     run = Run(sink)
     run.checkpoint("a")
@@ -348,7 +348,7 @@ def steps_of_commit(base: Path) -> int:
 
 @pytest.mark.parametrize("former", ["job", "elsewhere"])
 def test_file_compaction_recovers_from_driver_failure_at_any_step(tmp_path: Path, former: str) -> None:
-    """`elsewhere`: a driver died, another went on and died at once, so that a third knows only of the first."""
+    """`elsewhere`: a driver failed, another restored and failed at once, so that a third knows only of the first."""
     steps = steps_of_commit(tmp_path / "measured")
     assert steps > 15
     for number in range(steps):
@@ -403,9 +403,9 @@ def test_file_compaction_recovers_from_failure_during_recovery(tmp_path: Path) -
 @pytest.mark.parametrize("finishes", [True, False])
 @pytest.mark.parametrize("first", ["job", "between"])
 def test_file_compaction_tolerates_superseded_driver(tmp_path: Path, finishes: bool, first: str) -> None:
-    """Another recovers, and perhaps finishes, between any two steps of the first, which then tries to go on.
+    """Another driver recovers, and perhaps finishes, between any two steps of the first, which then continues.
 
-    `between`: the first is itself one that recovers, and the other does not know of it.
+    `between`: the first driver is itself recovering, and the other does not know of it.
     """
     for number in range(steps_of_commit(tmp_path / "measured")):
         base = tmp_path / f"{number}"
@@ -422,7 +422,7 @@ def test_file_compaction_tolerates_superseded_driver(tmp_path: Path, finishes: b
                 run.committer.commit(travelled(manifest))
             else:
                 committer_of(sink, first).recover(travelled(manifest), "job")
-        # The other finds by its next commit that somebody was at its parts: it fails, and goes on from its checkpoint.
+        # The other driver's next commit finds its parts changed: it fails, and restores its checkpoint.
         with suppress(MillstreamError, OSError):
             other.finish()
         last = committer_of(sink, "job2")
@@ -456,7 +456,7 @@ def test_file_compaction_tolerates_group_published_during_recovery(tmp_path: Pat
             other.recover(travelled(manifest), "job")
         other.finish()
         assert lines(base) == ["a", "b", "c"], number
-        # Nothing is left that somebody could show later.
+        # No part is left that could be published later.
         for path in finished(base):
             os.unlink(base / path)
         committer_of(sink, "job3").recover([], "job2")
@@ -493,7 +493,7 @@ def test_file_compaction_is_exactly_once_for_random_failures(seed: int) -> None:
         shares = [list(range(1000 * i, 1000 * i + dice.randrange(5, 60))) for i in range(dice.choice([1, 2, 3]))]
 
         def counting() -> Counter[int]:
-            """What is seen, and what waits to be."""
+            """Visible and pending records."""
             waiting.mkdir(exist_ok=True)
             found = Counter(map(int, read(base)))
             for part in (p for _, staged in job._committer.waiting() for p in staged.files):

@@ -1,4 +1,4 @@
-"""Tables in files: partitions that are complete, files that need not be read, options of formats."""
+"""Filesystem tables: partition commits, pruned files, and format options."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_partition_commit_by_process_time_waits_for_delay(tmp_path: Path) -> Non
     commits.commit(0, NOON, MIN_WATERMARK)
     commits.now = 5000
     commits.commit(0, NOON, MIN_WATERMARK)
-    # Checkpoints go on though nothing comes.
+    # Checkpoints continue without input.
     assert commits.committer.wants_checkpoints
     commits.now = 10_000
     commits.commit(0, None, MIN_WATERMARK)

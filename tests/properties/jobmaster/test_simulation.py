@@ -1,4 +1,4 @@
-"""The simulation of checkpoints, commits and restarts: the protocol stands it, and no mistake in the protocol does."""
+"""Simulated checkpoints, commits and restarts: the protocol passes, and every mutant of it fails."""
 
 from __future__ import annotations
 

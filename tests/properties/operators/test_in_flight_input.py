@@ -1,4 +1,4 @@
-"""Input that came through the exchange and is not processed when a slice is over: it waits, and nothing else does."""
+"""Input that arrived through an exchange and is pending at the end of a slice delays nothing else."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _start_anew() -> None:
 
 
 def waiting(job: LocalJob) -> int:
-    """How many records wait behind exchanges."""
+    """Return the number of records pending behind exchanges."""
     layouts = {e.id: e.layout for v in job.plan.vertices for e in v.in_edges}
     left = [decode(carried) for carried in job.execution._carried.values()]
     return sum(
@@ -116,11 +116,11 @@ def test_batch_mode_has_no_slices_behind_exchange() -> None:
     assert lengths_of_epochs(LocalJob(env, CLOCK)) == [1000]
 
 
-# --- time does not pass what waits
+# --- watermarks and pending input
 
 
 class _Marks(KeyedProcessFunction):
-    """Notes for each record how far event time had come, and fires a timer at the record's own time."""
+    """Records the watermark at each record, and sets a timer at the record's time."""
 
     def process_element(self, value: Any, ctx: Any) -> Any:
         slowly(value)
@@ -185,7 +185,7 @@ def test_timers_fire_while_operator_behind_exchange_is_slow() -> None:
 
 
 class _Fired(ProcessWindowFunction):
-    """Tells how late a window fires, and what is in it."""
+    """Emits the delay of each window and its elements."""
 
     def process(self, key: Any, context: Any, elements: Any) -> Any:
         yield context.current_processing_time() - context.window().end, list(elements)
@@ -221,7 +221,7 @@ def test_state_expires_behind_slow_map_and_exchange(parallelism: int) -> None:
     slow = env.from_collection([1, 1, *range(2, 30), 1]).rebalance().map(slowly)
     slow.key_by(lambda x: x).process(_Expiring()).sink_to(sink)
     LocalJob(env, CLOCK).run()
-    # The second comes while the first is alive, and the last when both are long forgotten.
+    # The second record arrives before the state of the first expires, the last long after both expire.
     assert [count for value, count in sink.results() if value == 1] == [1, 2, 1]
 
 

@@ -1,4 +1,4 @@
-"""Epochs are slices of time: what is not read when one is over is read in the next, and time goes on in between."""
+"""Epochs are time slices: unread input is read in the next slice, and timers fire in between."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class _BatchReader(SourceReader):
 
 
 class _Alarm(KeyedProcessFunction):
-    """Sets a timer for 100 ms later with every record, and says by how much each comes too late."""
+    """Sets a timer 100 ms ahead for every record, and emits its delay."""
 
     def process_element(self, value: Any, ctx: Any) -> Any:
         ctx.timer_service().register_processing_time_timer(ctx.timer_service().current_processing_time() + 100)
@@ -203,7 +203,7 @@ def test_state_expires_between_slow_records() -> None:
     env, sink = program(), CollectSink()
     env.from_collection(list(range(40))).map(slowly).key_by(lambda x: x % 10).process(_Seen()).sink_to(sink)
     LocalJob(env, CLOCK).run()
-    # The same key comes again after half a second, and lives for 300 ms.
+    # The same key returns after half a second; its state expires after 300 ms.
     assert set(sink.results()) == {1}
 
 
@@ -493,7 +493,7 @@ def test_drain_reads_assigned_splits(tmp_path: Path) -> None:
     time.sleep(0.3)
     job.stop_with_savepoint(True, str(tmp_path)).result()
     job.get_job_execution_result().result()
-    # All of it was dealt out at once: the environment reads a bounded source as a whole.
+    # All splits were assigned at once: the environment reads a bounded source as a whole.
     assert sink.results() == list(range(120))
 
 

@@ -1,4 +1,4 @@
-"""Every transcript on the production operators without Spark, step by step, and however epochs are cut."""
+"""Every transcript on the production operators without Spark, step by step, and with random epochs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_transcripts_are_complete_and_unique() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_transcript_step_by_step(case: Case) -> None:
-    """One step an epoch: each `expect` sees exactly what came since the last."""
+    """Run one step per epoch: each `expect` sees exactly the output since the last one."""
     clock = SettableClock()
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
     sink = build(env, case, clock, epoch=1)
@@ -47,7 +47,7 @@ def test_transcript_step_by_step(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_transcript_is_independent_of_epochs_and_restarts(case: Case) -> None:
-    """Epochs cut at random, three subtasks, and processes that die in between: the same outputs."""
+    """Random epochs, three subtasks and process restarts give the same output."""
     dice = random.Random(case.name)
     clock = SettableClock()
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(3)

@@ -30,7 +30,7 @@ events = st.lists(st.tuples(st.sampled_from("abc"), st.integers(-30, 120), st.in
 
 
 def brute_force(stream: list[Event], windows_of: Callable[[int], list[tuple[int, int]]]) -> list[Any]:
-    """Put every record that is not late into its windows; a window has fired for good once it is reached."""
+    """Assign every record that is not late to its windows; a window fires once, when it is reached."""
     contents: dict[tuple[str, int, int], list[int]] = {}
     watermark = -(1 << 63)
     for key, timestamp, value in stream:
@@ -42,7 +42,7 @@ def brute_force(stream: list[Event], windows_of: Callable[[int], list[tuple[int,
 
 
 def brute_force_sessions(stream: list[Event], gap: int) -> list[Any]:
-    """Grow sessions one record at a time, as they come; close those the watermark has passed."""
+    """Merge sessions record by record in arrival order; close those that the watermark has passed."""
     done: list[Any] = []
     watermark = -(1 << 63)
     open_sessions: dict[str, list[list[Any]]] = {}
@@ -93,7 +93,7 @@ def run(stream: list[Event], assigner: Any, parallelism: int, seed: int, as_they
         job.run_epoch()
         if dice.random() < 0.3:
             job.restart_slots()
-    # What is over is gone, timers included.
+    # The state and timers of fired windows are cleared.
     for table in ("_window_contents", "_event_timers", "_merging_windows", "_panes", "_sessions"):
         assert job.state_rows(table) == []
     return sorted(sink.results())

@@ -1,4 +1,4 @@
-"""The events of the benchmark Nexmark (`bench/sql/nexmark.py`), and that all its queries run over them."""
+"""Nexmark events (`bench/sql/nexmark.py`), and all its queries over them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every aggregate of the language is computed: of rows, of rows that are taken back, in windows, frames and batch."""
+"""Every aggregate function: over inserted and retracted rows, in windows, OVER frames and batch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _GIVEN: dict[str, tuple[str, Any, Any]] = {
     "JSON_ARRAYAGG": ("x", "[1,2]", "[3,3]"),
     "APPROX_COUNT_DISTINCT": ("x", 2, 1),
 }
-# A scalar subquery is one; nobody writes them.
+# An internal aggregate of scalar subqueries, without SQL syntax.
 _UNWRITTEN = {"SINGLE_VALUE", "$SUM0"}
 _AGGREGATES = [f.name for f in FUNCTIONS if f.kind is Kind.AGGREGATE and f.name not in _UNWRITTEN]
 _BY = "GROUP BY k, window_start, window_end"
@@ -69,7 +69,7 @@ def _change(kind: RowKind, *values: Any) -> Row:
 
 
 def _with_changes() -> StreamTableEnvironment:
-    """Return an environment with the same rows, before each of which another is there and taken back."""
+    """Return an environment with the same rows, each preceded by an inserted and retracted row."""
     t_env = _environment()
     changes = [
         change
@@ -127,7 +127,7 @@ def test_percentile_interpolates_between_values() -> None:
     shares = "PERCENTILE(x, 0.5), PERCENTILE(x, 0.5, CHAR_LENGTH(k) - 1), PERCENTILE(DISTINCT x, 0.25)"
     rows = [tuple(r) for r in t_env.sql_query(f"SELECT {shares} FROM t").execute().collect()]
     assert rows[-1] == (2.5, None, 1.5)
-    # As Flink comes to it, to the last bit.
+    # Equal to Flink's result to the last bit.
     shares = t_env.sql_query("SELECT PERCENTILE(x, 0.3) FROM t WHERE k = 'a'").execute().collect()
     assert [r[0] for r in shares][-1] == 1.3
     with pytest.raises(MillstreamError, match=r"should be between \[0.0, 1.0\], but was '1.5'"):

@@ -45,7 +45,7 @@ def _tables(parallelism: int = 2, **settings: str) -> tuple[StreamExecutionEnvir
 
 
 def _ways(env: StreamExecutionEnvironment, t_env: StreamTableEnvironment, insert: str) -> dict[str, list[str]]:
-    """Return by operator how its rows come to it."""
+    """Return the input partitioning of each operator."""
     t_env.create_statement_set().add_insert_sql(insert).attach_as_datastream()
     graph: StreamGraph = env._stream_graph(None, env._sinks)
     return {n.name.split("(")[0]: [e.partitioner.name for e in n.in_edges] for n in graph.nodes if n.in_edges}

@@ -37,7 +37,7 @@ def _row(r: random.Random) -> tuple[Any, ...]:
     def maybe(value: Any) -> Any:
         return None if r.random() < 0.15 else value
 
-    # Halves are exact, in whatever order they are added up.
+    # Halves are exact in any order of summation.
     return (
         maybe(r.randrange(3)),
         maybe(r.randrange(-4, 9)),

@@ -1,4 +1,4 @@
-"""Windows are told by the clock when Apache Flink told them (`tests/sql/firing.py`), by a clock that a test sets."""
+"""Early and late fires of windows match those recorded from Apache Flink (`tests/sql/firing.py`), with a test clock."""
 
 from __future__ import annotations
 
@@ -111,17 +111,17 @@ def test_early_fire_interval_is_per_window() -> None:
     assert windows.at(1099) == ""
     assert windows.at(1100) == "+I a 3 2"
     assert windows.at(1140) == "+I b 5 1, +I a 3 1"
-    # Nothing has changed, or nothing that is told.
+    # Nothing has changed, or no emitted column has.
     assert windows.take(("a", 0, 4), ("a", 0, 4)) == ""
     assert windows.take(("a", 4, 5)) == ""
     assert windows.at(1199) == ""
     assert windows.at(1200) == "-U a 3 2, +U a 7 4"
-    # Nobody looked at the clock for some beats: they are one, and the next is where it would have been.
+    # Several missed intervals fire once, and the next fire time is unchanged.
     assert windows.take(("a", 1, 5)) == ""
     assert windows.at(1555) == "-U a 7 4, +U a 8 4"
     assert windows.operator.next_wake() == 1600
     assert windows.take(("b", 1, 5)) == ""
-    # The end tells what has changed, and there is nothing left to tell.
+    # The end of the window emits the changes, and nothing is left to emit.
     assert windows.reach(9) == "-U b 5 1, +U b 6 2"
     assert windows.operator.next_wake() == 1640
     assert windows.reach(MAX_WATERMARK) == ""
@@ -135,7 +135,7 @@ def test_emit_strategy_discards_unemitted_changes_with_expired_window() -> None:
     assert windows.reach(9) == "+I a 1 1"
     assert windows.take(("a", 2, 1), ("b", 3, 1), ("c", 1, 11)) == "+I b 3 1"
     assert windows.reach(19) == "+I c 1 1"
-    # The window that was not there at its end has no rhythm: all its rows tell it.
+    # A window first created after its end has no interval: every row fires it.
     assert windows.take(("b", 4, 1)) == "-U b 3 1, +U b 7 2"
     assert windows.at(1099) == ""
     windows.bare.restart()

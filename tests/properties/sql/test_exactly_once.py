@@ -1,4 +1,4 @@
-"""Every operator with state, as SQL: parallelism, epochs, restarts, failures and rescaling change no answer."""
+"""Every stateful operator as SQL: parallelism, epochs, restarts, failures and rescaling do not change the result."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ SQL = {
     "match, clock": "SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY k ORDER BY p MEASURES A.id AS a, B.id AS b ONE ROW "
     "PER MATCH AFTER MATCH SKIP PAST LAST ROW PATTERN (A B) DEFINE B AS B.v > A.v)",
 }  # fmt: skip
-# Rows of two inputs, or of several subtasks, come in any order: changes in between are not defined.
+# Rows of two inputs, or of several subtasks, arrive in any order: intermediate changes are not defined.
 _ANY_ORDER = (
     *("groups of updates", "over, column of updates", "top, updates", "top, retractions", "join of updates"),
     *("left join", "right join", "full join", "semi join", "anti join", "intersect all", "except"),
@@ -309,7 +309,7 @@ QUERIES: dict[str, Case] = {
 _NOT_FOR_A_TIME = (
     # Their time is that of their windows and bounds, or they keep nothing.
     *("window", "sessions", "of a second", "interval", "match", "sort", "map", "lookup"),
-    # Something comes for the one key all the time.
+    # One key receives rows all the time.
     "of a table",
     # A row that is taken back finds partners or not, depending on which input comes first once it is forgotten; and
     # counts that begin anew fall back, which a Top-N of updates is told never to happen.
@@ -339,7 +339,7 @@ QUERIES |= {f"{name}, by mini-batch": Case(SQL[name], _MINI, whole=False, like=n
 
 @cache
 def _expected(name: str) -> Counter[str]:
-    """Return what a query gives at one go."""
+    """Return the result of a query without interruption."""
     case = QUERIES[name]
     run = QUERIES[case.like or name]
     rows = rows_of(case.late)

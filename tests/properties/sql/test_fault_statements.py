@@ -1,4 +1,4 @@
-"""The statements of fault injection: each has the operator that it is there for, and without faults SQLite's answer."""
+"""The statements of fault injection: each plan contains its operator, and results without faults match SQLite."""
 
 from __future__ import annotations
 

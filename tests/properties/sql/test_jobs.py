@@ -1,4 +1,4 @@
-"""SQL in jobs of this process: neither parallelism, nor where epochs are cut, nor failures change what comes out."""
+"""SQL in local jobs: parallelism, epoch boundaries and failures do not change the output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from millstream.testing import ABORT, LocalJob, save_savepoint, start_from
 from tests.support.sql_planned import QUERIES
 from tests.support.sql_runs import changes_of, collecting, final, run
 
-# With one input, what comes out does not depend on whose turn it is.
+# With one input, the output does not depend on the order of inputs.
 _IN_ORDER = [name for name in QUERIES if name != "join"]
 
 
@@ -45,7 +45,7 @@ def test_sql_changelog_is_independent_of_epochs(name: str) -> None:
 def test_sql_result_is_independent_of_failures(name: str) -> None:
     query, inputs = QUERIES[name]()
     expected = final(run(query, inputs))
-    # Never two in one epoch: a local job goes on from an epoch that it has run.
+    # Never two in one epoch: a local job restarts from the last complete epoch.
     failing = [
         (node, [*b[: 2 + i], ABORT, *b[2 + i : 4 + i], ABORT, *b[4 + i :]]) for i, (node, b) in enumerate(inputs)
     ]

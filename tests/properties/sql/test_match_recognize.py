@@ -1,4 +1,4 @@
-"""MATCH_RECOGNIZE on the bare operator: any cut into batches, with restarts from files, gives the same matches."""
+"""MATCH_RECOGNIZE on the bare operator: any split into batches, with restarts, gives the same matches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nexmark runs end to end in this process, and gives what Apache Flink gave (`tests/sql/nexmark_answers.py`)."""
+"""Nexmark runs end to end in this process with the results of Apache Flink (`tests/sql/nexmark_answers.py`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random queries give what SQLite gives: on a stream when all changes are made, and in batch.
+"""Random queries match SQLite: in streaming after all changes, and in batch.
 
 MILLSTREAM_RANDOM_QUERIES says how many of each kind; without it, a few.
 """
@@ -47,7 +47,7 @@ def _filled(database: sqlite3.Connection, table: str, rows: list[tuple[int | Non
 
 
 def _left(rows: Any) -> Counter[tuple[Any, ...]]:
-    """Return the rows that are left when all changes are made."""
+    """Return the final rows after all changes."""
     left: Counter[tuple[Any, ...]] = Counter()
     for row in rows:
         left[tuple(row)] += -1 if row.get_row_kind() in _BACK else 1
@@ -96,7 +96,7 @@ def _source(made: Queries, seed: int) -> tuple[ValuesTable, list[tuple[int | Non
 
 
 def test_random_upserts_match_sqlite() -> None:
-    """Changes go in, upserts come out: the last row of each key is what SQLite has."""
+    """Upserts of random changes: the last row of each key matches SQLite."""
     for seed in range(COUNT):
         made = Queries(5000 + seed)
         database, t_env = sqlite3.connect(":memory:"), _environment(("stream", "mini-batch")[seed % 2])

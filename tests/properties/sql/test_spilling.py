@@ -1,4 +1,4 @@
-"""What does not fit into memory in BATCH goes to disk, and nobody can tell from what comes out."""
+"""Batch operators that spill to disk emit the same rows as in memory."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _ran(
 
 
 def _both_ways(make: Any, inputs: Sequence[tuple[int, list[Any]]], restarts: bool) -> tuple[list[Any], list[Any]]:
-    """Return what comes of inputs in memory, and on disk."""
+    """Return the output in memory, and with spilling."""
     plain, on_disk = _ran(make(), inputs, None, False), _ran(make(), inputs, _TINY, restarts)
     assert _spilled(plain) == 0
     if sum(len(rows) for _, rows in inputs) > 40:
@@ -140,7 +140,7 @@ def _both_ways(make: Any, inputs: Sequence[tuple[int, list[Any]]], restarts: boo
 
 
 def _nested(kind: JoinKind, left: list[Any], right: list[Any], null_safe: bool, less: bool) -> Counter[Any]:
-    """A join as anybody would write it."""
+    """Return a nested-loop join."""
 
     def is_pair(a: Any, b: Any) -> bool:
         return (a[0] == b[0] and (null_safe or a[0] is not None)) and (not less or a[2] < b[2])
@@ -220,7 +220,7 @@ def test_spilled_join_without_keys_equals_join_in_memory(left: list[Any], right:
 def test_spilled_join_with_single_key_is_joined_in_parts(
     join: type[BatchJoinOperator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What does not fit as a whole is asked for again and again."""
+    """A key whose rows exceed the memory is joined in several passes."""
     monkeypatch.setattr(merge_join, "_IN_HAND_BYTES", 500)
     monkeypatch.setattr(merge_join, "SLAB_BYTES", 500)
     monkeypatch.setattr("millstream.sql.operators.batch.batch_join._CHUNK_BYTES", 500)
@@ -240,7 +240,7 @@ _ORDERS = st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.booleans()), m
 
 
 def _in_order(rows: list[Any], order: list[Any]) -> list[Any]:
-    """Sort rows as anybody would; equal ones stay as they came, so that there is one order."""
+    """Sort rows stably, so that the order is unique."""
     for column, descending, nulls_first in reversed(order):
         some = [row for row in rows if row[column] is not None]
         nulls = [row for row in rows if row[column] is None]
@@ -285,7 +285,7 @@ def test_spilled_top_n_equals_top_n_in_memory(
         return BatchTopNOperator(partition, order, _KINDS, first, last, True)
 
     with pytest.MonkeyPatch.context() as patch:
-        # So few rows wait that many are forgotten early, and bins are read in parts.
+        # The buffer is so small that many rows are discarded early, and bins are read in parts.
         patch.setattr(batch_sort, "_MANY", many)
         patch.setattr(batch_sort, "SLAB_BYTES", 10 * many)
         plain, on_disk = _both_ways(make, inputs, restarts)
@@ -298,7 +298,7 @@ def test_spilled_top_n_equals_top_n_in_memory(
 
 
 def test_sort_limit_buffers_only_first_rows() -> None:
-    """Of many rows of which few are asked for, few are kept."""
+    """A sort with a small limit buffers few of many rows."""
     bare = Bare(BatchSortOperator([(0, False, True)], [pa.int64()], 2, 3), batch=True)
     for start in range(10):
         values = np.random.default_rng(start).permutation(1 << 15) * 10 + start
@@ -321,7 +321,7 @@ def test_sorted_runs_are_merged_in_order_for_any_length() -> None:
     found = list(merged([batches(run) for run in runs], [(0, False, True)]))
     values = np.concatenate([batch.columns[0].to_numpy() for batch in found])
     assert values.tolist() == np.sort(np.concatenate(runs)).tolist()
-    # Of equal rows those of the first run come first.
+    # Ties keep the order of the runs.
     number = {id(run): i for i, run in enumerate(runs)}
     owners = [number[i] for batch in found for i in batch.columns[1].to_pylist()]
     assert list(zip(values.tolist(), owners, strict=True)) == sorted(zip(values.tolist(), owners, strict=True))

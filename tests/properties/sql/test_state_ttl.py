@@ -1,4 +1,4 @@
-"""State with a time to live goes when Apache Flink's went (`tests/sql/expiring.py`), by a clock that a test sets."""
+"""State TTL expires state when Apache Flink does (`tests/sql/expiring.py`), with a test clock."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _COUNTED = ("intersect_all", "except_all")
 
 @pytest.mark.parametrize("name", [name for name in QUERIES if name not in (*_TOP, *_COUNTED, "top_one")])
 def test_state_ttl_changelog_matches_recorded_flink(name: str, found: dict[str, list[str]]) -> None:
-    # Pairs of an interval join that one row makes come in any order.
+    # The pairs of one row in an interval join have no defined order.
     in_order = sorted if name == "interval_join" else list
     assert in_order(found[name]) == in_order(_FLINKS[name])
 
@@ -83,7 +83,7 @@ def test_state_ttl_final_rows_match_recorded_flink(name: str, found: dict[str, l
 
 
 def test_state_ttl_top_one_matches_recorded_flink(found: dict[str, list[str]]) -> None:
-    """Flink tells a table of the connector `print` the new rows of this one alone."""
+    """Flink emits only the new rows of this query to a `print` table."""
     assert [c for c in found["top_one"] if c[:2] != "-U"] == _FLINKS["top_one"]
 
 
@@ -111,7 +111,7 @@ def test_ttl_index_equals_full_scan() -> None:
 
 
 class _Counted(np.ndarray):
-    """Counts how many values are asked for."""
+    """Counts the values that are read."""
 
     asked = 0
 

@@ -29,7 +29,7 @@ TTL = 10
 
 
 class Longest(AggregateFunction):  # type: ignore[type-arg]
-    """Keeps the count and the sum."""
+    """Accumulates count and sum."""
 
     def create_accumulator(self) -> list[int]:
         return [0, 0]

@@ -156,7 +156,7 @@ def test_cep_operator_comparator_in_processing_time_waits_a_millisecond() -> Non
     with CepHarness(a_then_b("next"), Both(), comparator=backwards, processing_time=True, snapshot=again) as harness:
         harness.process_element("b")
         harness.set_processing_time(101)
-        # The b comes first in this order, so that nothing matches; but an a and a later b do.
+        # In this order b precedes a, so the first pair does not match; a later b does.
         assert harness.output() == []
         harness.process_element("b")
         harness.set_processing_time(102)
@@ -352,7 +352,7 @@ def test_cep_operator_condition_error_names_pattern_event_and_key() -> None:
     with pytest.raises(JobExecutionError) as failed:
         harness.process_watermark(9)
     said = str(failed.value)
-    # The user's own line is all there is of the traceback.
+    # The traceback contains only the user's line.
     assert said.count('  File "') == 1 and "lambda event: 1 / 0" in said
     assert "in a condition of pattern 'b', event 'b7', key 'key of 7'" in said
     assert "in operator 'CepOperator'" in said
@@ -424,7 +424,7 @@ def test_cep_operator_is_exactly_once_across_failures() -> None:
     assert sorted(map(repr, with_failures[1])) == sorted(map(repr, late.results())) and len(late.results()) > 20
 
 
-# --- patterns that come and go
+# --- dynamic patterns
 
 
 def processor(id: str, version: int, first: str, second: str, **window: int) -> PatternProcessor:
@@ -467,7 +467,7 @@ def test_dynamic_patterns_are_added_changed_and_removed(restarts: bool) -> None:
                 harness = dynamic(harness.snapshot(), parallelism=1 + time % 3)
 
     step((2, processor("p", 1, "a", "b"), 0), (1, "a1", 1), (1, "b1", 2))
-    # Nothing is seen twice, and what a new pattern needs has to come after it.
+    # No event is matched twice, and a new pattern matches only later events.
     step((1, "a1", 3), (2, processor("q", 1, "a", "c", within=50), 3), (1, "c1", 4), (1, "b1", 5))
     # An older version, and one that is there, are not taken.
     step((2, processor("p", 1, "a", "d"), 5), (2, processor("p", 0, "a", "d"), 5), (1, "a1", 6), (1, "b1", 7))

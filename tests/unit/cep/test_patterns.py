@@ -1,4 +1,4 @@
-"""Patterns without an engine: what is refused, what is found, and that it is what Flink finds."""
+"""Patterns without an engine: rejected patterns, and matches equal to Flink's."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def begin(name: str, **options: Any) -> Pattern:
 
 
 def found(pattern: Pattern, events: str) -> list[str]:
-    """Return the matches among events that come one a millisecond."""
+    """Return the matches of events that arrive one per millisecond."""
     automaton, runs = Automaton(compile_pattern(pattern)), Runs()
     matches = [m for at, event in enumerate(events.split()) for m in automaton.event(runs, event, at + 1)]
     return [" ".join(e for events in match_of(m).values() for e in events) for m in matches]
@@ -310,7 +310,7 @@ def test_matcher_registers_one_timer_per_start_time() -> None:
     plain = begin("a").followed_by("b").where(is_("b"))
     runs = Runs()
     Matcher(Automaton(compile_pattern(plain.within(10)))).fire(runs, [(4, "c"), (5, "a"), (6, "c"), (7, "a")], 7)
-    # When that of the first has come, that of the second is set.
+    # The second timer is registered when the first fires.
     assert runs.timers == [15]
     # A run that waits for an event since its last one has no timer, and ends by any; in Flink every event behind one
     # that began a run sets one, among those that are processed together.
@@ -455,7 +455,7 @@ def test_rich_condition_without_context_names_the_cause() -> None:
         RichIterativeCondition().get_runtime_context()
 
 
-# --- what waits
+# --- event buffer
 
 
 def test_event_buffer_orders_by_time_and_arrival() -> None:

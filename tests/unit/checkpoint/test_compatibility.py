@@ -1,4 +1,4 @@
-"""Whether a program can start from a savepoint: told before it is tried, and the same as what then happens."""
+"""The savepoint compatibility check predicts what a restore does."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_savepoint_check_reports_functions_that_fail_to_open(tmp_path: Path) -> 
     assert texts(report.unknown) == [
         ("KEYED PROCESS", None, "its functions could not be opened: ConnectionError: no database at this address")
     ]
-    # What it has asked for before it failed is known.
+    # States registered before the failure are known.
     wrong = Holding(ListStateDescriptor("held"), problem=ConnectionError())
     assert [f.text for f in check(location, holding(wrong)).changed] == ["was value state and is list state now"]
 

@@ -1,4 +1,4 @@
-"""Looking into a checkpoint or savepoint of somebody else's runs nothing that is in it."""
+"""Reading an untrusted checkpoint or savepoint executes none of its code."""
 
 from __future__ import annotations
 

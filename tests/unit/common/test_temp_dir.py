@@ -1,4 +1,4 @@
-"""Directories for what nobody needs when a process has ended."""
+"""Temporary directories of a process."""
 
 from __future__ import annotations
 

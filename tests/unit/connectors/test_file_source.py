@@ -153,7 +153,7 @@ def test_file_source_splits_large_files_between_subtasks(tmp_path: Path) -> None
     enumerator = files(tmp_path).create_enumerator(4)
     dealt = enumerator.poll(1, 0.0)
     assert sorted(dealt.split_ranges) == [0, 1, 2, 3] and dealt.limited
-    # Not a quarter each: all are near the beginning, so that event time goes on evenly.
+    # Splits are assigned from the start of the file, so that event time advances evenly.
     assert max(s.end for shares in dealt.split_ranges.values() for s in shares) < 1000
     whole = (
         FileSource.for_record_stream_format(TEXT, str(tmp_path))
@@ -287,7 +287,7 @@ def test_file_source_monitor_reads_new_files_once(tmp_path: Path) -> None:
     assert sink.results() == ["1", "2"]
     clock.millis = 1000
     local.run_epoch()
-    # By the time they came, not by name.
+    # Ordered by modification time, not by name.
     assert sorted(sink.results()) == ["1", "2", "3", "4"]
     (tmp_path / "a").write_text("changed")
     clock.millis = 2000
@@ -390,7 +390,7 @@ def test_file_source_rejects_a_file_that_shrinks_or_vanishes(tmp_path: Path) -> 
 
 
 class Marks(ProcessFunction):
-    """Shows the watermark beside each record."""
+    """Emits the watermark with each record."""
 
     def process_element(self, value: Any, ctx: Any) -> Any:
         yield value, ctx.timer_service().current_watermark()

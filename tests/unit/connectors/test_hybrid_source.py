@@ -117,7 +117,7 @@ def test_hybrid_source_is_exactly_once_across_restarts(tmp_path_factory: pytest.
         found.update(counted)
         if running.is_finished:
             break
-        # What comes behind the cut does not count.
+        # Records after the checkpoint are rolled back.
         for _ in range(rng.randint(0, 2)):
             if not running.is_finished:
                 running.run_epoch()
@@ -125,7 +125,7 @@ def test_hybrid_source_is_exactly_once_across_restarts(tmp_path_factory: pytest.
 
 
 class Parts(Source[int]):
-    """A source of somebody's own: ends only when asked for more, has splits with names, and hears what is committed."""
+    """A custom source that ends on the next poll, has named splits and records commit notifications."""
 
     def __init__(self, first: int, count: int, heard: list[Any]) -> None:
         self.first, self.count, self.heard = first, count, heard
@@ -191,7 +191,7 @@ def test_hybrid_source_notifies_each_source_of_commits() -> None:
     enumerator.poll(1, 0)
     enumerator.poll(1, 0)
     in_second = enumerator.snapshot()
-    # The first source is over when the checkpoint that was taken in it is complete.
+    # The first source ends when the checkpoint taken in it completes.
     enumerator.committed(in_first)
     assert heard == [("committed", 0, 1)]
     enumerator.committed(in_second)
@@ -246,7 +246,7 @@ def test_hybrid_source_watermarks_continue_in_the_next_source(parallelism: int) 
         rest.run_epoch()
     seen = dict(sink.results())
     assert sorted(seen) == list(range(300))
-    # No record is late, and a source that is over holds nothing back.
+    # No record is late, and a finished source does not hold back the watermark.
     assert all(watermark < value for value, watermark in seen.items())
     assert max(seen[v] for v in range(100, 200)) >= 99 and max(seen[v] for v in range(200, 300)) >= 199
 

@@ -83,7 +83,7 @@ def test_jdbc_sink_flushes_at_the_end_of_the_epoch(url: str) -> None:
     writer.begin("2")
     assert writer.prepare_commit(True) is None
     writer.write(("e", 5))
-    # The epoch fails: what it wrote is forgotten, and comes again.
+    # The epoch fails: its buffered rows are discarded and written again.
     writer.begin("3")
     writer.prepare_commit(True)
     assert len(words(url)) == 4
@@ -197,7 +197,7 @@ def test_jdbc_sink_fails_after_max_retries(sqlite_url: str) -> None:
     ):
         writer.prepare_commit(False)
     assert words(sqlite_url) == [] and len(closed) == 3
-    # The epoch comes again.
+    # The epoch is repeated.
     writer.begin("2")
     writer.write(("a", 1))
     writer.prepare_commit(False)
@@ -240,7 +240,7 @@ def test_jdbc_sink_options() -> None:
     ],
 )
 def test_jdbc_url_of_postgresql(url: str, settings: dict[str, Any]) -> None:
-    # A server that is not there is waited for only so long.
+    # The connection timeout limits the wait for an unreachable server.
     settings = {"connect_timeout": 10, **settings}
     assert jdbc_url._postgresql_settings(options_for(url)) == settings
     assert jdbc_url._postgresql_settings(options_for(url, "me", "pw")) == {"user": "me", "password": "pw"} | settings

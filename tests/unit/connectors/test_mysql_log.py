@@ -1,4 +1,4 @@
-"""What stands in the binlog of MariaDB and MySQL, without a server."""
+"""Binlog events of MariaDB and MySQL, without a server."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def test_pgoutput_assembler_resumes_inside_a_large_transaction(monkeypatch: pyte
     whole = pieces(Assembler(Place(0)), log)
     assert [p.after for p in whole][:4] == [Place(150), Place(150, 200, 3), Place(150, 200, 6), Place(250)]
     for at, piece in enumerate(whole):
-        # The server sends what it was not told is done, from the begin of a transaction.
+        # The server resends unconfirmed changes from the start of their transaction.
         again = pieces(Assembler(piece.after), log)
         assert contents(whole[: at + 1]) + contents(again) == contents(whole)
         assert again[-1].after == whole[-1].after

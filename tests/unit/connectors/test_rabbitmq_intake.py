@@ -1,4 +1,4 @@
-"""Messages of RabbitMQ: which are dealt out, which come again, which are acknowledged."""
+"""RabbitMQ messages: assignment, redelivery and acknowledgement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Queue:
         self._sent = {}
 
     def send(self, buffer: MessageBuffer) -> bool:
-        """Send one message; tell whether there was one."""
+        """Send one message; return whether there was one."""
         if not self._waiting:
             return False
         body, again = self._waiting.pop(0)
@@ -113,7 +113,7 @@ def test_rabbitmq_buffer_drops_ids_that_cannot_return() -> None:
     assert second.position().ids == {"id 1", "id 2"}
     assert second.add(Message(1, "id 1", b""), True)
     assert second.position().ids == {"id 2"}
-    # The other one was acknowledged before: what is new stands behind all that comes again.
+    # The other message was acknowledged: new messages follow all redelivered ones.
     second.add(Message(2, "id 3", b""), False)
     assert second.position().ids == frozenset()
 

@@ -1,4 +1,4 @@
-"""Table connectors: found by name, refused with Flink's words, and what each does with rows."""
+"""Table connectors: lookup by name, Flink's error messages, and handling of rows."""
 
 from __future__ import annotations
 
@@ -330,7 +330,7 @@ def test_debezium_json_table_emits_changes(t_env: StreamTableEnvironment, tmp_pa
 
 
 def test_cdc_events_duplicate_option_deduplicates_by_primary_key(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
-    """With `table.exec.source.cdc-events-duplicate`; what is asked for here is what apache-flink 2.3 has answered."""
+    """Test `table.exec.source.cdc-events-duplicate` against the results of apache-flink 2.3."""
     one, seven, eight, two = ({"id": i, "p": p} for i, p in ((1, 5), (1, 7), (1, 8), (2, 1)))
     told = [(None, one), (None, one), (one, seven), (None, two), (one, seven), (two, None), (two, None), (seven, eight)]
     ops = {(False, True): "c", (True, True): "u", (True, False): "d"}

@@ -1,4 +1,4 @@
-"""Every operator knows the line of the program that made it, and says so wherever it is named."""
+"""Every operator records the program line that created it and shows it with its name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from millstream.testing import LocalEnvironment
 
 
 def here(offset: int = 0) -> str:
-    """The line of the caller, or one that is so many lines away."""
+    """Return the caller's line number plus an offset."""
     frame = inspect.currentframe()
     assert frame is not None and frame.f_back is not None
     return f"{Path(__file__).name}:{frame.f_back.f_lineno + offset}"

@@ -1,4 +1,4 @@
-"""A function that returns one value where any number is expected is told so, whichever operator it is in."""
+"""A function that returns one value instead of an iterable gets a hint in every operator."""
 
 from __future__ import annotations
 

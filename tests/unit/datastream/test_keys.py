@@ -43,7 +43,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Said:
-    """It says itself by what its objects are told apart, which their fields do not hold to."""
+    """Defines an equality that its fields do not respect."""
 
     value: float
 
@@ -68,7 +68,7 @@ class Valued(Plain):
         return hash(self.x)
 
 
-# Ways to a key with a NaN, which is another object each time: taken from the record, or made.
+# Two ways to a key with a new NaN object each time: taken from the record, or computed.
 SELECTORS: list[Callable[[Any], Any]] = [
     lambda v: v[0],
     lambda v: float("nan"),
@@ -199,7 +199,7 @@ def test_key_by_accepts_keys_with_value_equality(selector: Callable[[Any], Any])
 def test_key_by_coerces_keys_to_the_declared_type(key_type: Any, keys: list[Any], counted: Any, made: bool) -> None:
     env = LocalEnvironment()
     env.set_parallelism(2)
-    # A key that is a part of its record is looked up by the receiver, one that is made travels with it.
+    # The receiver extracts a key that is a part of the record; a computed key is sent with it.
     records = env.from_collection([(key, 0) for key in keys])
     selector: Any = (lambda v: next(iter(v))) if made else (lambda v: v[0])
     found = list(records.key_by(selector, key_type).process(Count()).execute_and_collect())

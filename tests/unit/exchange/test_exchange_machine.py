@@ -1,4 +1,4 @@
-"""The two machines of the exchange, without sockets or a clock: whatever goes wrong is noticed, or does no harm."""
+"""The two state machines of the exchange without sockets or clock: every fault is detected or harmless."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_exchange_machine_rejects_a_second_epoch() -> None:
 
 
 def test_exchange_machine_answers_every_epoch_in_any_event_order() -> None:
-    """Whatever comes in whatever order: once something broke, an epoch that was asked for has failed, once."""
+    """For any order of events, a requested epoch fails exactly once after an error."""
     for seed in range(500):
         rng = random.Random(seed)
         machine, waiting = p.ExchangeMachine(2, 2), False

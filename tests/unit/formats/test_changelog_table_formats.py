@@ -35,7 +35,7 @@ UPDATED = [("-U", 1, "a"), ("+U", 1, "b")]
 def test_changelog_table_formats_emit_both_halves_of_an_update() -> None:
     row, old = {"id": 1, "name": "b"}, {"id": 1, "name": "a"}
     assert read("debezium-json", {"before": old, "after": row, "op": "u"}) == UPDATED
-    # The others tell of the old row what has changed alone.
+    # The other formats contain only the changed columns of the old row.
     assert read("maxwell-json", {"data": row, "old": {"name": "a"}, "type": "update"}) == UPDATED
     assert read("canal-json", {"data": [row], "old": [{"name": "a"}], "type": "UPDATE"}) == UPDATED
     was_null = {"data": [row], "old": [{"name": None}], "type": "UPDATE"}

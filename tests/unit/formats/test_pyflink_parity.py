@@ -42,7 +42,7 @@ CASES = _cases()
 OURS = {
     # Characters beyond 16 bits are written as they are, not as two escapes; both are the same JSON.
     ("json_row_write", "['\U0001f600', 1]"): '{"s":"\U0001f600","n":1}',
-    # A decimal keeps its digits.
+    # A decimal retains its scale.
     ("json_row", repr('{"dec":1.230}')): [None, None, None, "1.230", None],
     # A file with nothing in it has no header to check.
     ("csv_read", "''"): [],
@@ -155,11 +155,11 @@ def run(case: dict[str, Any], path: Path) -> Any:
 
 
 def without_errors(result: Any) -> Any:
-    """What counts of an error is that there is one."""
+    """Compare only whether there is an error."""
     if isinstance(result, list):
         return [without_errors(r) for r in result]
     if isinstance(result, float):
-        # 32 bits tell no more digits.
+        # 32-bit floats have no more digits.
         return float(f"{result:.7g}")
     return "an error" if isinstance(result, dict) and "error" in result else result
 

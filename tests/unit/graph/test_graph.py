@@ -96,7 +96,7 @@ def test_batch_levels_place_a_chain_right_before_its_reader(env: Env) -> None:
         }
 
     assert levels(False) == {"first": 0, "second": 0, "third": 0, "grouped": 1, "end": 2, "aside": 1}
-    # Nobody waits for an end: it runs as soon as it can.
+    # No reader waits for the end: the chain runs as early as possible.
     assert levels(True) == {"first": 0, "second": 0, "third": 1, "grouped": 1, "end": 2, "aside": 1}
 
 

@@ -125,7 +125,7 @@ def test_coordinator_aborts_on_timeout_and_ignores_the_late_answer() -> None:
     assert coordinator.in_progress == 1
     coordinator.expire(60.0)
     assert checkpoint.status is CheckpointStatus.FAILED and "timeout" in checkpoint.reason
-    # Nobody may go on from it; but it may still come to storage, and is deleted only when that is over.
+    # The checkpoint cannot be restored, but its write may still complete: it is deleted only after that.
     assert coordinator.clean_up() == []
     assert coordinator.written(checkpoint.id, "there", 61.0) == [i.DiscardCheckpoints(checkpoints=frozenset({1}))]
     assert coordinator.latest() is None
@@ -186,11 +186,11 @@ def test_coordinator_starts_from_a_checkpoint_of_another_job() -> None:
     assert began is not None and began.cut is origin.manifest.snapshot
     checkpoint = coordinator.trigger(2.0)
     [write] = coordinator.acknowledge(checkpoint.id, cut(), 2.0)
-    # Its number and its time come after those of the other, whatever the clock says.
+    # Its number and timestamp follow those of the other job, regardless of the clock.
     assert isinstance(write, i.WriteManifest)
     assert (write.manifest.id, write.manifest.timestamp) == (42, 7_000_001)
     coordinator.written(checkpoint.id, "here", 2.0)
-    # What was claimed is deleted when there is something newer; it is tried again until that is done.
+    # The claimed checkpoint is deleted after a newer one completes; the deletion is retried until it succeeds.
     assert i.DeleteOrigin(origin=origin) in coordinator.committed(checkpoint.id)
     assert coordinator.drop_origin() == [i.DeleteOrigin(origin=origin)]
     # The newer one cannot be read: back to the one before, then to the beginning.
@@ -207,7 +207,7 @@ def test_coordinator_deletes_unreferenced_state_files() -> None:
     snapshot = cut()
     snapshot.vertices["v"] = VertexSnapshot([], 128, [SubtaskSnapshot({"s": ["1.base", "2.delta"]})], False)
     coordinator.acknowledge(checkpoint.id, snapshot, 1.0)
-    # The job is at its third file; the checkpoint may come to storage.
+    # The job is at its third file; the checkpoint's write may still complete.
     assert coordinator.delete_unneeded({"3.base"}) == []
     coordinator.lost(checkpoint.id, "no", 2.0)
     [discard] = coordinator.clean_up()

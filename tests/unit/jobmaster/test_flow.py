@@ -33,7 +33,7 @@ def test_epoch_sizer_limits_the_first_epochs_of_a_slow_job() -> None:
 
 
 def test_epoch_sizer_tolerates_a_high_fixed_cost_per_epoch() -> None:
-    """A Spark job that takes 2 s on a busy cluster, however little it does."""
+    """A Spark job that takes 2 s on a busy cluster regardless of its input."""
     sizer, read = EpochSizer(), 0
     sizer.aim_at(1.0)
     for _ in range(100):
@@ -72,7 +72,7 @@ def test_epoch_sizer_reads_large_input_in_few_epochs() -> None:
         read = min(sizer.budget, left)
         left -= read
         epochs += 1
-        # The first waits for its slots.
+        # The first epoch waits for its slots.
         took = (0.1 if epochs == 1 else 0.001) + read * 0.7e-6
         sizer.finished(took, limited=left > 0, records=read, max_bytes=read * 20)
     assert epochs <= 4
@@ -96,7 +96,7 @@ def test_epoch_sizer_never_exceeds_max_records() -> None:
 
 def test_epoch_sizer_lowers_the_budget_of_a_slow_source_only() -> None:
     sizer = EpochSizer(budget=1000, fixed_target=0.2)
-    # Of what source 1 has dealt out, some is processed only seconds later.
+    # Some records assigned by source 1 are processed seconds later.
     sizer.epoch_processed({1, 2}, {1}, {1: 300, 2: 1000}, 0.0, 0.2)
     assert (sizer.budget_of(1), sizer.budget_of(2)) == (1000, 1000)
     sizer.epoch_processed({2}, {1}, {1: 700, 2: 1000}, 0.2, 0.4)
@@ -115,7 +115,7 @@ def test_epoch_sizer_lowers_the_budget_of_a_slow_source_only() -> None:
 
 def test_epoch_sizer_does_not_extrapolate_from_few_records() -> None:
     sizer = EpochSizer(budget=1000, fixed_target=0.2)
-    # A source that was dealt less than the budget has more.
+    # A source that was assigned less than the budget has more input.
     sizer.finished(0.18, limited=True, records=500, max_bytes=1)
     assert sizer.budget < 600
 

@@ -1,4 +1,4 @@
-"""The job machine, told what happens, without clock, thread, file or engine."""
+"""The job machine, driven by events, without clock, thread, file or engine."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def plan_of(parallelism: int = 1) -> JobPlan:
 
 
 class Told:
-    """A machine, and what it has asked for since it was last looked at."""
+    """A job machine and the actions it requested since the last check."""
 
     def __init__(self, *, plan: JobPlan | None = None, resident_slots: bool = False, **options: Any) -> None:
         self.plan = plan or plan_of()
@@ -59,7 +59,7 @@ class Told:
         self.sink = next(n.id for v in self.plan.vertices for n in v.nodes if n.uid == "sink")
 
     def tell(self, event: e.Event) -> list[i.Instruction]:
-        """Tell something; answer what can only have one answer, and go on until something is to be decided."""
+        """Send an event; answer actions with a single possible answer until a decision is needed."""
         todo = self.machine.handle(event, self.now)
         asked = []
         while todo:
@@ -88,7 +88,7 @@ class Told:
         return None
 
     def go_on(self) -> list[i.Instruction]:
-        """Let time pass until something is asked for, or nothing more happens by itself."""
+        """Advance the clock until an action is requested, or no deadline is left."""
         for _ in range(20):
             if self.machine.deadline == math.inf or self.machine.is_over:
                 return []
@@ -98,7 +98,7 @@ class Told:
         raise AssertionError("the machine asks for nothing")
 
     def until(self, kind: type) -> Any:
-        """Let time pass until something of a kind is asked for."""
+        """Advance the clock until an action of a type is requested."""
         for _ in range(30):
             for instruction in self.go_on():
                 if isinstance(instruction, kind):
@@ -142,7 +142,7 @@ class Told:
         self.tell(e.EpochFinished(reports=[slot]))
 
     def found_nothing(self, finished: bool = False) -> list[i.Instruction]:
-        """The sources are asked, and have nothing to read."""
+        """Poll the sources, which have nothing to read."""
         ended = frozenset({self.plan.vertices[0].id} if finished else ())
         return self.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=ended, poll_again=math.inf))
 
@@ -159,7 +159,7 @@ def reported(
     unread: bool = False,
     waiting: bool = False,
 ) -> SlotReport:
-    """Return a report of an epoch; of what sources have dealt out some may be unread, or wait behind the exchange."""
+    """Return an epoch report; some assigned input may be unread, or pending behind the exchange."""
     left = partial(encode, watermark=0, idle=False, ended=False, channels={}, operators={}, watermarks={})
     carried = {v.id: b"" for v in plan.vertices}
     for v in plan.vertices:
@@ -230,13 +230,13 @@ def test_job_machine_slot_loss_waits_for_the_pending_manifest() -> None:
     told.start()
     told.epoch("output")
     told.until(i.WriteManifest)
-    # Nobody waits for it for long: the next epoch begins.
+    # The wait is short: the next epoch begins.
     told.until(i.PollSources)
     told.poll()
     asked = told.tell(e.InstructionFailed(error=EpochFailed("a slot died")))
     assert kinds(asked) == ["Warn", "ReleaseSlots"] and told.machine.view.status is JobStatus.RESTARTING
     assert told.machine.deadline == told.now + 5.0
-    # The delay is over, but there is no answer yet.
+    # The delay has passed, but there is no answer yet.
     told.now += 5.0
     assert told.tell(e.TimePassed()) == []
     assert told.machine.deadline > told.now
@@ -326,7 +326,7 @@ def test_job_machine_cancel_keeps_output_when_storage_does_not_answer() -> None:
     told.until(i.Finish)
     assert not [x for x in told.asked if isinstance(x, i.RecoverOutput)]
     assert [x.text for x in told.asked if isinstance(x, i.Warn)][-1].endswith("has not answered for 10 s.")
-    # The answer comes after all: too late to commit anything.
+    # The answer arrives too late to commit anything.
     assert told.tell(e.ManifestWritten(checkpoint=1, location="there")) == []
 
 
@@ -443,7 +443,7 @@ def test_job_machine_does_not_poll_a_source_with_pending_input() -> None:
     asked = told.until(i.PollSources)
     assert [x.unread for x in told.asked if isinstance(x, i.ConfirmSources)] == [{told.plan.vertices[0].id}]
     assert asked.budgets == {} and asked.running == {told.plan.vertices[0].id}
-    # It has dealt out everything, and is not over.
+    # The source has assigned all splits, but has not finished.
     found = told.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=asked.running, poll_again=told.now))
     run = next(x for x in found if isinstance(x, i.RunEpoch))
     assert run.tasks[0].ending == asked.running and run.tasks[0].slice == QUICK.longest
@@ -473,7 +473,7 @@ def test_job_machine_does_not_poll_a_source_with_input_behind_an_exchange() -> N
     asked = told.until(i.PollSources)
     assert asked.budgets == {}
     assert [x.unread for x in told.asked if isinstance(x, i.ConfirmSources)] == [{told.plan.vertices[0].id}]
-    # There is nothing new to read, and an epoch all the same.
+    # An epoch runs although there is no new input.
     found = told.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=math.inf))
     told.report(next(x for x in found if isinstance(x, i.RunEpoch)))
     assert set(told.until(i.PollSources).budgets) == {told.plan.vertices[0].id}
@@ -579,7 +579,7 @@ def test_job_machine_pauses_sources_under_backpressure() -> None:
     run = next(x for x in told.found_nothing(finished=True) if isinstance(x, i.RunEpoch))
     assert run.tasks[0].paused_sources == {source} and run.tasks[1].paused_sources == frozenset()
     told.report(run, unread=True)
-    # There is room: what waited is read at once.
+    # Capacity is free: pending input is read at once.
     told.until(i.PollSources)
     assert told.now - before < 1
     run = next(x for x in told.found_nothing(finished=True) if isinstance(x, i.RunEpoch))
@@ -597,7 +597,7 @@ def test_job_machine_reads_less_at_once_under_backpressure() -> None:
     run = next(x for x in told.found_nothing() if isinstance(x, i.RunEpoch))
     told.report(run)
     assert 0 < told.until(i.PollSources).budgets[told.plan.vertices[0].id] < told.options.sizer.budget
-    # Nobody has let input gather: it has waited.
+    # No input was gathered on purpose: it was already pending.
     assert told.now - before < 1
 
 
@@ -621,7 +621,7 @@ def test_job_machine_finishes_with_the_last_async_request() -> None:
     told.start()
     run = told.poll(finished=True)
     assert run.tasks[0].checkpoint == 1
-    # The source has ended; the last vertex waits for a request.
+    # The source has finished; the last vertex waits for a request.
     told.report(run, "first", ended=True, poll_after_seconds=0.5, last_ended=False)
     told.until(i.WriteManifest)
     told.tell(e.ManifestWritten(checkpoint=1, location="there"))
@@ -629,7 +629,7 @@ def test_job_machine_finishes_with_the_last_async_request() -> None:
     assert not told.found_nothing()
     told.until(i.PollSources)
     run = next(x for x in told.found_nothing() if isinstance(x, i.RunEpoch))
-    # Nobody knows that it is the last, so it takes no checkpoint; and one is taken behind it, without waiting.
+    # It is not known to be the last epoch, so it takes no checkpoint; one follows without waiting.
     assert run.tasks[0].checkpoint is None
     before = told.now
     told.report(run, "second", ended=True)
@@ -644,7 +644,7 @@ def test_job_machine_idles_while_a_source_waits_for_async_requests() -> None:
     told.start()
     told.report(told.poll(finished=True), source_carries=REQUESTS_IN_FLIGHT, poll_after_seconds=0.5)
     told.until(i.PollSources)
-    # It has dealt out everything and knows it; it is told once more with the next epoch.
+    # The source knows that all splits are assigned; it is notified again with the next epoch.
     assert not told.found_nothing(finished=True)
     told.until(i.PollSources)
     run = next(x for x in told.found_nothing(finished=True) if isinstance(x, i.RunEpoch))
@@ -680,7 +680,7 @@ def test_job_machine_request_is_served_by_its_own_checkpoint(request_: Request) 
 
 
 def test_job_machine_drain_without_its_savepoint_fails() -> None:
-    """All input has ended and its output counts: it must not look like a job that has come to its end."""
+    """All input has ended and its output is committed, but the job must not report FINISHED."""
     told = Told(restart=FixedDelay(10, 0.0))
     told.start()
     told.tell(e.Requested(request=SavepointRequest("/there", stop=True, drain=True)))
@@ -807,11 +807,11 @@ def test_job_machine_writes_state_in_every_epoch_with_several_regions() -> None:
     assert told.until(i.RunEpoch).tasks[0].writes_state
 
 
-# --- what wakes a job that waits
+# --- events that wake an idle job
 
 
 def waiting(**options: Any) -> Told:
-    """Return a job that has been told that there is nothing to read, now or for long."""
+    """Return a job with no input now or soon."""
     told = Told(**options)
     told.start()
     told.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=told.now + 1_000))
@@ -834,7 +834,7 @@ def test_job_machine_detects_slot_loss_without_input() -> None:
     assert told.now == before and run.tasks[0].split_ranges == {}
     told.tell(e.InstructionFailed(error=EpochFailed("a slot is gone")))
     assert told.until(i.OpenSlots).attempt == 1
-    # Of slots that are not used any more nobody wants to know.
+    # Events of released slots are ignored.
     told.until(i.PollSources)
     told.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=told.now + 1_000))
     told.tell(e.SlotsLost(attempt=0))
@@ -858,7 +858,7 @@ def test_job_machine_handles_slot_loss_after_the_running_instruction() -> None:
 
 
 def gathered(seconds: float, **options: Any) -> float:
-    """Return how long it is from one epoch to the next, when both take so many seconds and there is little to read."""
+    """Return the time between two epochs of given durations with little input."""
     told = Told(checkpoints=CheckpointOptions(), **options)
     told.start()
     for _ in range(3):
@@ -901,11 +901,11 @@ def test_job_machine_short_buffer_timeout_does_not_wait_for_a_manifest() -> None
     assert told.now == before
 
 
-# --- slots that come and go
+# --- added and lost slots
 
 
 def adaptive(**about: Any) -> Told:
-    """A job of parallelism 4 that follows the slots there are, and waits for none."""
+    """Return a job of parallelism 4 that adapts to the available slots without waiting."""
     options: dict[str, Any] = {"wait": 60.0, "settle_at_start": 0.0, "cooldown": 0.0, "settle": 0.0, **about}
     told = Told(plan=plan_of(4), restart=FixedDelay(5, 1.0), scaling=ScalingOptions(**options))
     told.tell(e.JobStarted())
@@ -943,7 +943,7 @@ def test_adaptive_job_rescales_when_slots_arrive() -> None:
     counted(told, 1)
     assert widths(told.until(i.OpenSlots)) == [1, 1]
     told.until(i.PollSources)
-    # It waits for input; slots wake it.
+    # The job waits for input; new slots wake it.
     told.found_nothing()
     counted(told, 3)
     run = told.until(i.RunEpoch)

@@ -1,4 +1,4 @@
-"""The adaptive scheduler: told of slots, checkpoints and time, without any of them."""
+"""The adaptive scheduler, driven by slot, checkpoint and time events."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def width(decision: s.Decision | None) -> int:
 
 
 def running(slots: int, options: ScalingOptions = OPTIONS, at: float = 0.0) -> s.Scheduler:
-    """Return one whose job runs with so many slots."""
+    """Return a scheduler whose job runs with the given slots."""
     one = scheduler(options)
     one.handle(s.SlotsChanged(slots=slots), at)
     fitted = one.requirements.fitted(slots)
@@ -137,7 +137,7 @@ def test_scheduler_gives_up_with_too_few_slots_unless_reactive() -> None:
     two = scheduler(reactive)
     two.handle(s.ResourcesWanted(), 0.0)
     assert two.deadline == math.inf
-    # It starts with the first that comes.
+    # The job starts with the first slot.
     assert width(two.handle(s.SlotsChanged(slots=1), 1e9)) == 1
 
 
@@ -248,7 +248,7 @@ def test_scheduler_options_match_flink() -> None:
         read(Configuration.from_dict(adaptive | failures), CHECKPOINTS)
 
 
-# --- whatever happens
+# --- random events
 
 
 def best_fit(requirements: Requirements, slots: int) -> dict[int, int] | None:
@@ -265,7 +265,7 @@ def best_fit(requirements: Requirements, slots: int) -> dict[int, int] | None:
 
 @dataclass
 class World:
-    """A job whose slots come and go, and what must be true of each decision about it."""
+    """A job with changing slots, and the invariants of each scheduler decision."""
 
     random: Random
     options: ScalingOptions
@@ -322,7 +322,7 @@ class World:
                 self.happen()
 
     def pass_time(self, seconds: float) -> None:
-        """Tell the time at each deadline; or often, which must come to the same."""
+        """Advance the clock to each deadline, or in small steps; both must give the same decisions."""
         end = self.now + seconds
         while not self.is_over:
             following = min(self.one.deadline, end) if self.patient else min(self.now + 1.0, self.one.deadline, end)

@@ -34,7 +34,7 @@ def candidate(name: str = "a") -> Election:
 
 
 def lead(election: Election, now: float = 0.0) -> None:
-    """Have an election that begins with no lease come out for this candidate."""
+    """Run an election without a lease until this candidate leads."""
     assert election.handle(Ticked(), now) == [ReadLease()]
     (write,) = election.handle(LeaseRead(None, 0), now)
     assert isinstance(write, WriteLease) and write.version == 0
@@ -128,7 +128,7 @@ def test_election_refused_leader_checks_for_its_own_write() -> None:
     election.handle(Ticked(), 2.0)
     election.handle(LeaseUnreachable("timeout"), 3.0)
     election.handle(Ticked(), 5.0)
-    # The first renewal was done though nobody said so.
+    # The first renewal was written, but its answer was lost.
     assert election.handle(LeaseRefused(), 5.1) == [ReadLease()]
     (again,) = election.handle(LeaseRead(Lease("a", 1, "http://a", 10.0, renewals=1), 2), 5.2)
     assert again == WriteLease(Lease("a", 1, "http://a", 10.0, renewals=2), 2)
@@ -151,7 +151,7 @@ def test_election_candidate_with_a_late_write_answer_does_not_lead() -> None:
     election.handle(LeaseRead(None, 0), 0.0)
     assert election.handle(LeaseWritten(1), 6.0) == []
     assert election.role is Role.CANDIDATE
-    # It waits like everybody else, and takes another term.
+    # It waits like every candidate, and takes the next term.
     election.handle(Ticked(), 6.0)
     assert election.handle(LeaseRead(Lease("a", 1, "", 10.0), 1), 6.0) == []
     election.handle(Ticked(), 16.0)
@@ -206,7 +206,7 @@ class Machine:
     rate: float
     frozen_until: float = 0.0
     cut_off_until: float = 0.0
-    # What it asked for, and when that is done and answered.
+    # The requested operation, and the times at which it is applied and answered.
     asked: list[tuple[float, object]] = field(default_factory=list)
     answers: list[tuple[float, object]] = field(default_factory=list)
 
@@ -248,7 +248,7 @@ def test_election_never_has_two_leaders_or_reuses_a_term(seed: int) -> None:
                 m.frozen_until = now + chance.uniform(1, 30)
             if chance.random() < 0.001:
                 m.cut_off_until = now + chance.uniform(1, 30)
-            # What was asked is done at the cell, whether or not who asked is awake by then.
+            # The cell applies the operation whether or not the candidate is awake.
             for due in [x for x in m.asked if x[0] <= now]:
                 m.asked.remove(due)
                 lost = now < m.cut_off_until
@@ -264,7 +264,7 @@ def test_election_never_has_two_leaders_or_reuses_a_term(seed: int) -> None:
             if m.election.deadline <= m.clock(now):
                 todo += m.election.handle(Ticked(), m.clock(now))
             m.asked += [(now + chance.random(), x) for x in todo if isinstance(x, (ReadLease, WriteLease))]
-        # Who is frozen does nothing; when it wakes, the first thing it is asked about is its own clock.
+        # A frozen candidate does nothing; on waking, its first event is its own clock.
         leaders = [m for m in machines if now >= m.frozen_until and m.election.is_leader(m.clock(now))]
         assert len(leaders) <= 1, [m.election.term for m in leaders]
         led += bool(leaders)

@@ -1,4 +1,4 @@
-"""Which checkpoints of a job's former drivers count: those up to where a later driver has gone on from."""
+"""Valid checkpoints of a job's former drivers: those up to the checkpoint that a later driver restored."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_damaged_superseded_note_is_reported_and_other_drivers_are_used(tmp_path
         start(tmp_path, "b")
     write(driver(tmp_path, "c"), 1, 5)
     assert start(tmp_path, "d") == "c/chk-1"
-    # It is written anew: what was in doubt does not count.
+    # The file is rewritten: entries in doubt are ignored.
     assert note.read_text() == "0"
 
 

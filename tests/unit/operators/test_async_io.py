@@ -111,7 +111,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 class Stepped(Requests):
-    """Requests without a thread: they get on, as far as the clock allows, whenever they are asked for answers."""
+    """Async requests without a thread: each poll advances them as far as the clock allows."""
 
     all: list[Stepped] = []
 
@@ -149,7 +149,7 @@ class Stepped(Requests):
 
 
 class Told(AsyncFunction):
-    """Answers a record (name, seconds) after so many seconds of the test's clock."""
+    """Answers a record (name, seconds) after that many seconds of the test clock."""
 
     asked: list[str] = []
     cancelled: list[str] = []
@@ -171,7 +171,7 @@ class Late(Told):
 
 
 class Tell(ProcessFunction):
-    """Says how far time has come whenever that is further than before."""
+    """Emits a watermark whenever it advances."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.at = MIN_WATERMARK
@@ -209,7 +209,7 @@ class Job:
         self._seen = 0
 
     def epoch(self, *items: Any, seconds: float = 0, end: bool = False) -> list[Any]:
-        """Let seconds pass, and run an epoch with records ("name", seconds) and watermarks; return what comes out."""
+        """Advance the clock, run an epoch with records ("name", seconds) and watermarks, and return its output."""
         self.clock.advance(int(seconds * 1000))
         if items:
             self.input.put([watermark(i) if isinstance(i, int) else record(i, 0) for i in items])
@@ -269,7 +269,7 @@ def test_async_wait_watermark_passes_without_requests() -> None:
 def test_async_wait_capacity_limits_requests_and_pauses_sources() -> None:
     job = Job(waiting(ordered=False, capacity=3))
     job.epoch(*[(f"r{i}", 1) for i in range(8)])
-    # All that was sent is taken, and waits here; the source shall not read meanwhile.
+    # All sent records are accepted and pending; the source must not read meanwhile.
     assert len(Told.asked) == 3 and job.job.execution.held_sources()
     job.input.put([record(("more", 0), 0)])
     assert set(job.epoch(seconds=1)) == {"r0", "r1", "r2"}
@@ -314,7 +314,7 @@ def test_async_wait_chained_source_returns_input_above_capacity() -> None:
     assert isinstance(job._clock, ManualClock)
     for _ in range(2):
         job._clock.advance(1000)
-        # Room is made, and the next epoch reads.
+        # Capacity becomes free, and the next epoch reads.
         job.run_epoch()
         job.run_epoch()
     assert Told.asked == list(range(10)) and job.execution.running_sources()
@@ -360,7 +360,7 @@ def test_async_wait_error_fails_the_job_with_operator_and_record() -> None:
     job = Job(waiting(Refuses()))
     job.epoch(("first", 10), ("bad", 1))
     with pytest.raises(SubtaskFailed) as failed:
-        # It need not wait for its turn.
+        # An unordered result does not wait.
         job.epoch(("more", 0), seconds=1)
     failure = failed.value.failure
     assert failure.operator == "Async Wait" and failure.record == "('bad', 1)" and failure.epoch == 2
@@ -368,7 +368,7 @@ def test_async_wait_error_fails_the_job_with_operator_and_record() -> None:
 
 
 class Tries(AsyncFunction):
-    """Has no result, or fails, until it was asked three times."""
+    """Returns no result, or fails, until the third attempt."""
 
     times: list[int] = []
 
@@ -416,7 +416,7 @@ def test_async_wait_restore_repeats_requests_in_flight() -> None:
     job = Job(waiting(Late(), timeout=5))
     assert job.epoch(("a", 4), ("b", 1), 10, ("c", 10), seconds=0) == []
     again = Job(waiting(Late(), timeout=5), job)
-    # Their time starts anew, as in Flink: they are other requests.
+    # Their timeouts restart, as in Flink, because they are new requests.
     assert again.epoch(seconds=100) == [] and Told.asked == ["a", "b", "c"] * 2
     assert again.epoch(seconds=4) == ["a", "b"]
     assert again.epoch(("d", 0), 20, ("e", 0), seconds=1) == [10, "c late", "d", 20, "e"]
@@ -439,11 +439,11 @@ def test_async_wait_rescaling_redistributes_requests(before: int, after: int, or
     names = [f"r{i}" for i in range(10)]
     job.epoch(*[(name, 5) for name in names], 10)
     again = Job(waiting(ordered=ordered), job, parallelism=after)
-    # The driver knows that there is something to do though nothing comes in.
+    # The driver schedules an epoch although there is no input.
     assert again.job.has_requests
     again.epoch()
     assert sorted(Told.asked) == sorted(names * 2)
-    # The watermark comes behind all of them, and is behind them in every subtask.
+    # The watermark follows all results in every subtask.
     assert sorted(again.epoch(seconds=5), key=str) == names
     assert set(again.epoch(*[("z", 0)] * after)) == {10, "z"}
     assert not again.job.has_requests
@@ -496,7 +496,7 @@ def test_async_wait_final_watermark_follows_results_after_rescaling() -> None:
         strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v[1])
         stamped = env.from_collection([("a", 5), ("b", 6)]).uid("source").assign_timestamps_and_watermarks(strategy)
         answers = AsyncDataStream.ordered_wait(stamped.uid("marks"), Told(), Time.seconds(100)).uid("wait")
-        # A window of event time fires only when the last watermark has come.
+        # An event-time window fires only with the final watermark.
         windows = answers.key_by(lambda _: 0).process(AtTheEnd()).uid("end")
         windows.sink_to(sink).uid("sink")
         return env, sink

@@ -1,4 +1,4 @@
-"""In BATCH a keyed operator takes its input key by key and in the order of time, from whichever input it came."""
+"""In BATCH a keyed operator processes its inputs key by key in time order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks: what a layout carries comes out as it was put in, whole, in parts, encoded, and through a generated loop."""
+"""Blocks return the records they encode: whole, in parts, encoded, and through a generated loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generated functions: each has its own file name, goes with its chain, and tells an error's operator and record."""
+"""Generated functions have unique file names, are freed with their chain, and name operator and record in errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def make_chain(function: Callable[[Any], Any]) -> tuple[ChainNode, Callable[...,
 
 
 def listed() -> set[str]:
-    """The file names of all generated functions whose lines are kept."""
+    """Return the file names of all generated functions in the line cache."""
     return {name for name in linecache.cache if name.startswith("<millstream ")}
 
 

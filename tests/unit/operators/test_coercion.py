@@ -1,4 +1,4 @@
-"""Records fit their declared types exactly as the types' converters say, however little of them is looked at."""
+"""Generated coercion equals the types' converters, however many checks are omitted."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_coercion_result_has_the_inferred_type_and_is_idempotent(data: st.DataOb
 
 
 def is_in(value: Any, shape: Shape) -> bool:
-    """Tell whether a value has a shape: the definition, by which the quick tests are judged."""
+    """Return whether a value has an inferred type, by definition; the generated checks are compared with it."""
     if shape == ANYTHING or (value is None and shape.null):  # type: ignore[union-attr]
         return True
     if isinstance(shape, Whole):
@@ -405,7 +405,7 @@ def test_sum_headroom_is_none_without_a_sum() -> None:
 def test_sum_headroom_meter_rejects_unknown_steps() -> None:
     meter = Meter()
     assert meter.take(ALL, others=False, looked_at=False)
-    # From here on values are looked at, and there is no going back to not looking.
+    # From here on values are checked, and checks are not removed again.
     assert not meter.take(ALL + 1, others=False, looked_at=True)
     meter.begin_anew()
     assert meter.take(ALL, others=False, looked_at=True)
@@ -498,7 +498,7 @@ def test_typed_reduce_checks_restored_state(left: Any) -> None:
 
 def test_typed_reduce_over_a_union_assumes_no_input_type() -> None:
     env = new_env()
-    # What comes of these alone is never below 2, and is looked at from above only.
+    # Sums of these alone are at least 2, so only the upper bound is checked.
     twos = env.from_collection([0, 0], Types.INT()).map(lambda x: (x, 2), PAIR)
     lowest = env.from_collection([(0, -(2**31))], PAIR)
     keyed = lowest.union(twos).key_by(lambda t: t[0], Types.INT())
@@ -521,9 +521,9 @@ def count_by(
     typed: bool = True,
     backend: str = "hashmap",
 ) -> tuple[LocalJob, list[Any], str | None]:
-    """Add a constant up for key 0, so many times, perhaps on from another job. Between two so many new keys come.
+    """Sum a constant for key 0 repeatedly, optionally restoring another job, with new keys in between.
 
-    Returns the job, the results for key 0, and the error. Without a type only the first epoch is run.
+    Returns the job, the results for key 0, and the error. Without a type, run only the first epoch.
     """
     env, sink, each = new_env(backend=backend), CollectSink(), others + 1
     numbers = env.from_source(NumberSequenceSource(1, records * each))
@@ -686,7 +686,7 @@ def test_block_omits_constant_members_of_checked_tuples() -> None:
     job = LocalJob(env)
     job.run()
     assert sink.results() == [("a", 1), ("b", 1), ("b", 2), ("c", 1), ("b", 3)]
-    # Loops over blocks are written when the first of them comes.
+    # Loops over blocks are generated when the first block arrives.
     text = "".join("".join(linecache.cache[name][2]) for name in set(linecache.cache) - before)  # type: ignore[misc]
     assert job.slots and "for x0 in batch" in text
 

@@ -17,7 +17,7 @@ LIMIT = 10
 
 
 def evaluate(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Evaluate the text that stands for a function; fails when it cannot be written out."""
+    """Evaluate a function's inlined expression; fail if it cannot be inlined."""
     bound: dict[str, Any] = {}
 
     def bind(value: Any, hint: str) -> str:

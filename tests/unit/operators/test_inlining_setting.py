@@ -19,7 +19,7 @@ from millstream.testing.local_job import LocalJob
 
 Program = Callable[[DataStream[Any]], DataStream[Any]]
 
-# It stands in every function of the programs, and nowhere else.
+# It occurs in every function of the programs, and nowhere else.
 MARK = 7919
 OFFSET = 1
 BY_TIME = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(3)).with_timestamp_assigner(
@@ -101,7 +101,7 @@ def run(program: Program, inlining: bool | None) -> list[Any]:
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The sources of the loops that are made."""
+    """Return the sources of the generated loops."""
     sources: list[str] = []
     build = CodeWriter.build
 

@@ -1,4 +1,4 @@
-"""Blocks are kept below a size; a record that alone is larger is an error that says so."""
+"""Blocks are limited in size; a single record above the limit is an error that names its size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that go through columns come out as they do of a loop: the same ints and booleans, and the same errors."""
+"""Vectorized programs emit the same ints, booleans and errors as the loop."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Doubler:
         (lambda x: x is None, Whole(0, 9), False),
         (lambda x: [x], Whole(0, 9), False),
         (lambda x: (x, (x, 1)), Whole(0, 9), False),
-        # What others may change is read when its record comes.
+        # Mutable variables are read for each record.
         (lambda x: x + LIMIT, Whole(0, 9), False),
         (COUNTER[0], Whole(0, 9), False),
         (Doubler().by_attribute, Whole(0, 9), False),

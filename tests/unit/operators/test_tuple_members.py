@@ -1,4 +1,4 @@
-"""Records that are known to be tuples travel as their members: nobody can tell from results, errors or state."""
+"""Tuples sent as their members give the same results, errors and state."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_tuple_members_give_the_results_of_whole_records(program: Program) -> No
 
 
 def test_tuple_members_and_whole_records_mix_in_an_epoch() -> None:
-    """Blocks with the members of records, and with whole ones, come to the same values in the same epoch."""
+    """Blocks of members and blocks of whole records mix in one epoch."""
     program = PROGRAMS["beside others"]
     assert run(program, records=3000) == run(program, inlining=False, records=3000)
 
@@ -204,7 +204,7 @@ def test_tuple_members_state_of_another_program_is_restored() -> None:
     before.process_elements([1, 4])
     assert before.output() == [(1, 1), [1, 100]]
     after = StreamHarness(counted, snapshot=before.snapshot(), parallelism=2)
-    # So many of a key that epochs do not count as those of many new keys.
+    # Enough records per key that epochs do not count as having many new keys.
     for _ in range(3):
         after.process_elements([1] * 20)
     assert after.output() == [(1, n) for n in range(101, 161)]
@@ -236,7 +236,7 @@ def test_tuple_members_results_do_not_depend_on_epoch_size(batch: bool) -> None:
         LocalJob(env).run()
         return sorted(sink.results())
 
-    # Few keys, and so many that most of an epoch's are new.
+    # Few keys, then enough that most keys of an epoch are new.
     for keys in (5, 200):
         expected = [(k, n) for k in range(keys) for n in range(1, 1000 // keys + 1) if not batch or n == 1000 // keys]
         for epoch in ("1", "7", "300", "100000"):

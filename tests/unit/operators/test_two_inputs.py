@@ -143,7 +143,7 @@ def test_two_input_operator_processes_every_record_once(name: str, batch: bool, 
 @pytest.mark.parametrize("batch", [False, True])
 @pytest.mark.parametrize("name", JOINS)
 def test_two_input_joins_in_both_modes(name: str, batch: bool) -> None:
-    # Monotonous timestamps are promised, and not kept, so that one epoch each is right in streaming.
+    # The timestamps are declared monotonous but are not: streaming results are right in a single epoch only.
     for size in (1, 100) if batch else (100,):
         found = results(JOINS[name], batch, (True, True), size)
         assert found == [(("a", 2), ("a", 5)), (("a", 3), ("a", 5))]

@@ -63,7 +63,7 @@ def test_watermark_follows_the_slowest_split(env1: Env) -> None:
         job.run_epoch()
         job.restart_slots()
         seen.append(sink.results())
-    # Only when split b has come to 12 may the window up to 10 fire, however far a is ahead.
+    # The window ending at 10 fires only when split b reaches 12, however far split a is ahead.
     assert seen == [[], [], [], [3], [3], [3, 12], [3, 12, 101, 60, 70]]
 
 

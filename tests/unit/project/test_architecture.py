@@ -1,4 +1,4 @@
-"""What keeps the house in order and import-linter cannot see."""
+"""Architecture rules that import-linter cannot check."""
 
 from __future__ import annotations
 

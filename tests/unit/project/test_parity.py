@@ -1,4 +1,4 @@
-"""docs/parity.yaml against the code, against an installed apache-flink, and against the page made from it."""
+"""docs/parity.yaml against the code, against an installed apache-flink, and against the generated page."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_parity_entries_marked_missing_raise_their_reason(module: str) -> None:
             continue
         with pytest.raises(NotSupportedError) as error:
             use(entry)
-        # The first part that is missing is named: a nested class stands for its members.
+        # The first missing part is named: a nested class represents its members.
         assert entry.name.removeprefix(f"{module}.").split(".")[0] in str(error.value) or "()" in str(error.value)
         assert "docs/parity.md" in str(error.value)
         assert entry.why in str(error.value), f"the list gives another reason for {entry.name}"

@@ -1,4 +1,4 @@
-"""The examples in PyFlink's own docstrings, with its names replaced by ours: each can be put together here."""
+"""The examples in PyFlink's docstrings build here with its module names replaced."""
 
 from __future__ import annotations
 

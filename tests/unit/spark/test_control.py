@@ -18,5 +18,5 @@ def test_control_check_reports_a_deleted_directory(monkeypatch: pytest.MonkeyPat
     shutil.rmtree(directory)
     with pytest.raises(IncurableError, match=f"The directory {directory}, .* was deleted under the running program"):
         control.check()
-    # There is nobody who could be told to end.
+    # There is no slot to stop.
     control.release("job")

@@ -1,4 +1,4 @@
-"""Compiled plans of earlier versions are run, and uids of SQL operators stay, however classes and fields are called."""
+"""Compiled plans of earlier versions run, and uids of SQL operators are independent of class and field names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQL beside what others answer: scripts that PyFlink has printed."""
+"""SQL scripts print the output recorded from PyFlink."""
 
 from __future__ import annotations
 

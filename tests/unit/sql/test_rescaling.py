@@ -1,4 +1,4 @@
-"""Operators that wait for time go on from savepoints and checkpoints at another parallelism with nothing lost."""
+"""Time-dependent SQL operators restore from savepoints and checkpoints at another parallelism exactly once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A query goes on from a savepoint: state finds its operator by plan, and a query that has changed is told so."""
+"""Restoring a query from a savepoint: state is matched by plan, and a changed query is rejected with the difference."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAXIMA = "INSERT INTO t SELECT k, MAX(n) FROM a GROUP BY k"
 
 
 def started(folder: Path, statements: list[str], path: str | None = None, **settings: str) -> Any:
-    """Start statements as one job, from a savepoint if there is one; return a handle on it."""
+    """Start statements as one job, optionally from a savepoint; return its handle."""
     config = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "1", **settings}
     if path is not None:
         config["execution.state-recovery.path"] = path
@@ -115,7 +115,7 @@ def test_sql_restore_of_a_changed_query_names_the_difference(tmp_path: Path, sta
     told = str(refused.value)
     assert told.startswith("The query has changed, and state of it no longer fits:\n")
     assert f"GroupAggregate(groupBy=[k], select=[k, COUNT(*) AS EXPR$1]): {why}" in told, told
-    # It runs all the same where that is wanted.
+    # It runs if non-restored state is allowed.
     allowed = {"execution.state-recovery.ignore-unclaimed-state": "true"}
     started(tmp_path, [statement], path, **allowed).cancel().result()
 
@@ -139,7 +139,7 @@ def test_state_command_shows_sql_tables(tmp_path: Path) -> None:
     assert tables["groups"][0].split() == ["k", "COUNT(*)"]
     assert tables["left"][0].split() == ["n"] and tables["right"][0].split() == ["c"]
     counts = {int(c) for _, c in map(str.split, tables["groups"][1:])}
-    # The right side has each count that stands, and none that was taken back.
+    # The right side contains each current count, and no retracted one.
     assert {int(c) for c in tables["right"][1:]} == counts and len(tables["right"]) == len(tables["groups"])
     listed = json.loads(CliRunner().invoke(cli, ["state", "ls", path, "--json"], catch_exceptions=False).output)
     rows = {s["name"]: s["rows"] for o in listed["operators"] for s in o["states"]}
@@ -195,7 +195,7 @@ def test_sql_state_columns_have_the_names_of_the_query() -> None:
     assert names_of(several, "groups", columns) == {
         "k0": "a", "k1": "b", "a0.value": "MAX(DISTINCT c, f(d))", "a0.is": "MAX(DISTINCT c, f(d)).is",
     }  # fmt: skip
-    # Names that are not told apart are not used, nor those of columns that are not there.
+    # Ambiguous names and names of absent columns are not used.
     assert names_of("Join(select=[id, id])", "left", ["c0", "c1"]) == {}
     assert names_of("Sink(table=[t])", "rows", ["c0"]) == {}
 

@@ -81,7 +81,7 @@ def _common(nodes: list[syntax.Expression | None], rule: Any) -> DataType | None
 
 
 def is_odd(text: str) -> bool:
-    """Tell whether we differ on purpose from what Flink says."""
+    """Return whether the difference from Flink is intended."""
     times = ("DATE '", "TIME '", "TIMESTAMP '")
     return (
         # Collections and rows have no order.

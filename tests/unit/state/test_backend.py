@@ -1,4 +1,4 @@
-"""State backends: every spelling of one means the same, to whatever depends on it."""
+"""Every spelling of a state backend has the same effect."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_backend_does_not_change_the_execution_plan(settings: dict[str, str], ba
 
 
 def test_generated_window_ids_are_stable() -> None:
-    """State of windows in savepoints of before is found by these."""
+    """The ids that locate window state in earlier savepoints."""
     env = Env.get_execution_environment().set_parallelism(1)
     for stream in windows(env):
         stream.print()

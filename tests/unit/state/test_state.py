@@ -129,7 +129,7 @@ def test_keyed_state_rejects_a_second_kind_for_a_name() -> None:
     )
 )
 def test_changelog_files_restore_the_state_at_their_epoch(plan: list[Any]) -> None:
-    """Whatever is written when: who starts anew from the last file finds what was there when it was written."""
+    """A restore from the last file gives the state at the time of its write, for any sequence of writes."""
     storage = MemoryStorage()
     replica = Replica(storage)
     expected: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""The Catalog API of the Table API: what it refuses, in Flink's words, and what a renamed table keeps."""
+"""The Catalog API of the Table API: Flink's error messages, and what a renamed table retains."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_catalog_alter_table_rejects_a_view_for_a_table(catalog: Catalog) -> Non
         (lambda c: c.get_function(PATH), e.FunctionNotExistException),
         (lambda c: c.get_model(PATH), e.ModelNotExistException),
         (lambda c: c.list_partitions(PATH), e.TableNotExistException),
-        # As Flink: whatever is wrong with the table, there is no such partition.
+        # As in Flink: the partition does not exist, whatever is wrong with the table.
         (lambda c: c.get_partition(PATH, CatalogPartitionSpec({"a": "1"})), e.PartitionNotExistException),
     ],
 )

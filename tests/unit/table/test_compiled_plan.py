@@ -78,7 +78,7 @@ def test_compiled_plan_sql_statements(tmp_path: Path) -> None:
     t_env.execute_sql(f"COMPILE PLAN '{file}' IF NOT EXISTS FOR {_COUNT}")
     t_env.execute_sql(f"EXECUTE PLAN '{file}'").wait()
     assert tables.sink.final() == [(1, 2), (3, 1)]
-    # The file that is there is run, not the statement.
+    # The existing file is executed, not the statement.
     t_env.execute_sql(f"COMPILE AND EXECUTE PLAN '{file}' FOR INSERT INTO snk SELECT 9, CAST(9 AS BIGINT)").wait()
     assert tables.sink.final() == [(1, 2), (1, 2), (3, 1), (3, 1)]
 

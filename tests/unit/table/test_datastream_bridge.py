@@ -138,7 +138,7 @@ def test_from_changelog_stream_reads_row_kinds(env: LocalEnvironment, t_env: Str
 
 
 def test_from_changelog_stream_upserts_by_primary_key(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
-    """A row takes the place of the one with its key, which is taken back for all behind it."""
+    """An upsert replaces the row of its key, which is retracted downstream."""
     changes = [Row(1, "a"), Row(2, "b"), Row(1, "c"), Row(2, "b")]
     changes[2].set_row_kind(RowKind.UPDATE_AFTER)
     changes[3].set_row_kind(RowKind.DELETE)
@@ -185,7 +185,7 @@ def test_statement_set_attached_as_datastream_runs_with_the_program(
 
 
 def test_from_data_stream_queries_share_one_job(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
-    """Their operators do the same, and are told apart."""
+    """Equal operators have distinct ids."""
     t_env.create_temporary_view("v", env.from_collection([(1, "a"), (2, "b")], NAMED))
     queries = ["SELECT id FROM v WHERE id > 1", "SELECT id FROM v", "SELECT id FROM v"]
     first, *others = [t_env.to_data_stream(t_env.sql_query(q)).map(lambda r: r[0]) for q in queries]

@@ -161,7 +161,7 @@ def test_not_null_enforcer_drops_rows_with_nulls(t_env: StreamTableEnvironment) 
 def test_type_length_enforcer_modes(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
     columns = "a CHAR(3), b VARCHAR(3), c BINARY(2), d VARBINARY(2)"
     needed = "a CHAR(3) NOT NULL, b VARCHAR(3), c BINARY(2), d VARBINARY(2)"
-    # What is in the file is longer and shorter than the declaration says, as nobody has looked.
+    # The file's values exceed the declared lengths because they were not checked.
     rows = ('"ä", "ab", "AQI=", "AQ=="', '"abcd", "abcd", "AQ==", "AQID"', "null, null, null, null")
     lines = [dict(zip("abcd", json.loads(f"[{row}]"), strict=True)) for row in rows]
     (tmp_path / "x.json").write_text("\n".join(map(json.dumps, lines)))

@@ -93,7 +93,7 @@ def test_pandas_udf_receives_a_row_as_a_data_frame(t_env: TableEnvironment) -> N
         ("DataFrame ['x', 'y'] [10, 'p']",),
         ("DataFrame ['x', 'y'] [11, None]",),
     ]
-    # In map() the fields of a ROW are columns beside the others.
+    # In map() the fields of a ROW are additional columns.
     assert rows(table.map(udf(described.function, result_type=DataTypes.STRING(), func_type="pandas")))[0] == (
         "DataFrame ['a', 'x', 'y'] [1, 10, 'p']",
     )

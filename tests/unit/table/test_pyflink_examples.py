@@ -1,4 +1,4 @@
-"""The table examples that come with apache-flink, unmodified: they print what apache-flink printed."""
+"""The table examples shipped with apache-flink, unmodified, print what apache-flink printed."""
 
 from __future__ import annotations
 

@@ -736,7 +736,7 @@ def test_to_changelog_and_from_changelog_functions(t_env: StreamTableEnvironment
     again = told.from_changelog(descriptor("word").as_argument("op"), back)
     changes = [(str(r.get_row_kind()), *r) for r in again.execute().collect()]
     assert changes == [("+I", 1, 1), ("-U", 1, 1), ("+U", 1, 2), ("+I", 2, 1)]
-    # What says it is taken back, is: an aggregate behind it counts.
+    # Retractions take effect: a downstream aggregate counts them.
     assert rows(again.select(col("n").sum))[-1] == (3,)
     with pytest.raises(TableException, match="doesn't support consuming update changes"):
         rows(_told_twice(again))
@@ -889,7 +889,7 @@ def test_user_aggregates_name_columns_as_flink_does(t_env: StreamTableEnvironmen
 
 
 def test_global_aggregate_over_constant_empty_input_has_a_row(t_env: StreamTableEnvironment) -> None:
-    # As in Flink: where only the rows tell that there are none, nothing comes in streaming.
+    # As in Flink: in streaming mode nothing is emitted if emptiness is only known at run time.
     t_env.execute_sql("CREATE VIEW v AS SELECT * FROM (VALUES (1, 2), (2, 3)) AS t(a, b)")
 
     def found(query: str) -> list[list[Any]]:

@@ -43,7 +43,7 @@ def test_testing_source_abort_fails_the_job_once(batch_size: int) -> None:
         job.run()
     program.from_source(source).map(lambda x: x * 10).sink_to(sink)
     sink.clear()
-    # The first abort has been, the second is still to come.
+    # The first abort has happened, the second has not.
     LocalJob(program).run(restarts=1)
     assert sink.results() == [10, 20, 30, 40]
 

@@ -560,7 +560,7 @@ def test_harness_snapshot_restores_broadcast_state_in_new_subtasks() -> None:
 
 
 class Buffered(MapFunction, CheckpointedFunction):
-    """Keeps in an attribute what it has seen; puts it away when told to."""
+    """Collects its input in an attribute; stores it when requested."""
 
     def initialize_state(self, context: Any) -> None:
         self.state = context.get_operator_state_store().get_list_state(ListStateDescriptor("seen"))
@@ -707,7 +707,7 @@ def test_harness_error_names_operator_and_record_then_restarts() -> None:
 
 
 class Remember(MapFunction):
-    """Keeps in an attribute what should be state."""
+    """Holds in an attribute what should be state."""
 
     def __init__(self) -> None:
         self.seen = 0

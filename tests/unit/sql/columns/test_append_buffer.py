@@ -1,4 +1,4 @@
-"""Columns that grow: whatever their type, they have what was added, and what was taken of them stays as it was."""
+"""Growing columns of every type contain the added values, and ranges taken from them are immutable."""
 
 from __future__ import annotations
 

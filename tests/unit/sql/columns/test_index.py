@@ -1,4 +1,4 @@
-"""Keys as columns: where they are found, their hashes, and constants as columns."""
+"""Key index lookups, key hashes, and constants as columns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_key_index_finds_added_keys(seed: int) -> None:
     kinds = r.choice([[pa.string()], [pa.string(), pa.int32()], [pa.float32(), pa.string(), pa.timestamp("ms")]])
     zeros = [0] * (len(kinds) - 1)
     place = kinds.index(pa.string())
-    # The first long text comes late, or never.
+    # The first long text arrives late, or never.
     words = [*_SHORT, *(f"k{i}" for i in range(50))]
     index, slots = index_for(kinds), dict[Any, int]()
 

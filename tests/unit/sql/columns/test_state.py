@@ -119,7 +119,7 @@ def test_column_state_restores_at_another_parallelism(after: int, savepoint: boo
     job = start_from(env, saved, epoch_sizes=lambda: 2)
     job.run()
     assert final([*got, *changes_of(sink.results())]) == expected
-    # Nobody has the keys of others.
+    # No subtask has keys of another.
     assert sum(len(change) for _, content in job.state_rows("groups") for change in content) == len(expected)
 
 
@@ -139,7 +139,7 @@ def test_column_key_groups_match_values() -> None:
 
 @hypothesis.given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 8)), min_size=1, max_size=6), st.booleans())
 def test_column_state_files_are_arrow_streams(cuts: list[tuple[int, int]], compressed: bool) -> None:
-    """Rows that follow each other are written from where they are; what is removed comes before what is set."""
+    """Adjacent rows are written without copying; deletions precede insertions."""
     texts = pa.array([None if i % 7 == 0 else "x" * i for i in range(40)])
     whole = pa.record_batch([pa.array(np.arange(40, dtype=np.uint32)), texts], ["hash", "k0"])
     changes = [RowChange(whole.slice(at, count), whole.slice(0, count) if count % 2 else None) for at, count in cuts]
@@ -218,7 +218,7 @@ def test_object_column_reads_pickled_ints() -> None:
     assert len(written(StateColumn("a0", object), np.array([1, 2**31, -5], object))[1].as_py()) == 9
 
 
-# --- input that waits
+# --- pending input
 
 _CLOCK = ManualClock()
 

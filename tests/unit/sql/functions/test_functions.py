@@ -46,7 +46,7 @@ def run(expression: Expression, *columns: pa.Array, context: EvaluationContext =
     return found
 
 
-# --- what is null, and what is asked for
+# --- nulls and lazy evaluation
 
 
 def test_integer_arithmetic_wraps_around_and_keeps_nulls() -> None:
@@ -116,7 +116,7 @@ def test_constant_folding_skips_nondeterministic_calls() -> None:
     found = folded(whole)
     assert isinstance(found, Call)
     assert found.arguments[1] == Constant(INT.not_null(), 6)
-    # What fails is left: it may never be asked for.
+    # A failing constant is not folded: it may never be evaluated.
     failing = call("/", [of(1, INT), of(0, INT)])
     assert folded(failing) == failing
     assert isinstance(folded(call("RAND", [])), Call)

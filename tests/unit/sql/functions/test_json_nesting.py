@@ -1,4 +1,4 @@
-"""JSON within JSON: written as it is where the planner sees that it is JSON, else as a text. Asked of Flink 2.3."""
+"""Nested JSON calls: raw JSON where the planner recognises it, else quoted text. Recorded from Flink 2.3."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from millstream.sql.language.syntax import Call, Expression, In, Interval, Liter
 from millstream.sql.types import DataTypes
 from tests.support.paths import TESTS
 
-# Lines that Flink 2.3's parser was asked about (tests/sql/flink/Parse.java): + taken, - refused.
+# Statements recorded from Flink 2.3's parser (tests/sql/flink/Parse.java): + accepted, - rejected.
 RECORDED = (TESTS / "sql" / "flink_parser.txt").read_text().splitlines()
 
 # Where we differ on purpose. Flink's parser takes these and its validation refuses them, or they mean nothing.
@@ -176,7 +176,7 @@ def test_parser_error_has_position_and_cause(text: str, place: tuple[int, int], 
     assert (raised.value.line, raised.value.column) == place
     assert words in str(raised.value)
     assert str(raised.value).startswith("SQL parse failed. ")
-    # A caret stands under the place.
+    # A caret marks the position.
     line, caret = str(raised.value).split("\n")[-2:]
     assert caret.index("^") - 4 == place[1] - 1
     assert line[4:] == (text.split("\n") or [""])[place[0] - 1]

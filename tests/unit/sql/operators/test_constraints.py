@@ -19,12 +19,12 @@ _NULL = "is NOT NULL, however, a null value is being written into it"
 
 
 def _written(column: str, values: list[Any], **options: str) -> list[Any]:
-    """Return which values of a column come to a sink; its source says nothing of nulls and lengths."""
+    """Return the values of a column that reach a sink; the source declares no nullability or lengths."""
     t_env = StreamTableEnvironment.create(LocalEnvironment())
     for name in ("not_null", "type_length", "nested_constraint"):
         if name in options:
             t_env.get_config().set(f"table.exec.sink.{name.replace('_', '-')}-enforcer", options[name])
-    # All values come in one batch, as a part of it: behind a row that a filter takes out.
+    # All values arrive as a slice of one batch, after a row that a filter drops.
     source, sink = ValuesTable([(0, None), *enumerate(values, 1)], batch_rows=len(values) + 1), ValuesTable()
     t_env.execute_sql(f"CREATE TABLE s (i INT, v {column.replace(' NOT NULL', '')}) WITH {source.options}")
     t_env.execute_sql(f"CREATE TABLE k (v {column}) WITH {sink.options}")
@@ -80,7 +80,7 @@ def test_not_null_enforcer_drops_rows_with_nested_nulls(
     ],
 )
 def test_constraint_error_names_the_nested_column(column: str, value: Any, words: str) -> None:
-    # The value stands behind others of its batch, which fit.
+    # The value follows valid ones of its batch.
     values = [value] if value is None else [{} if isinstance(value, dict) else [] if isinstance(value, list) else None]
     with pytest.raises(MillstreamError, match=words):
         _written(column, [*values, value], type_length="ERROR", nested_constraint=_ALL)

@@ -39,7 +39,7 @@ def _written(rows: list[Row], action: str) -> list[tuple[str, str, int]]:
     return [(str(r.get_row_kind()), *r) for r in sink.results()]
 
 
-# Order 1 goes to another name; what takes it away comes behind the order that gets its name.
+# Order 1 gets another name; its retraction arrives after the order that takes its name.
 _MOVED = [
     _added(1, "Laptop", 1),
     _added(9, "Desk", 5),

@@ -49,7 +49,7 @@ _ROW_KINDS = [pa.string(), pa.int64(), pa.int64(), pa.float64()]
 
 
 def _changelog(r: Random, row: Callable[[Random], Any] = _row, retracts: bool = True) -> list[Change]:
-    """Return changes in which what is taken back was there."""
+    """Return changes that retract only existing rows."""
     there: list[tuple[Any, ...]] = []
     changes: list[Change] = []
     for _ in range(r.randrange(60)):
@@ -471,7 +471,7 @@ def test_window_aggregate_fires_with_the_watermark(seed: int, kind: WindowKind, 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_session_aggregate_merges_sessions_of_late_rows(seed: int) -> None:
-    """Also of rows that are late, that join sessions and that come after a restart; without one, in the same order."""
+    """Also with late rows, rows that merge sessions, and rows after a restart; without a restart in the same order."""
     r = Random(seed)
     can_restart = r.random() < 0.5
     stamp = pa.timestamp("ms")

@@ -1,4 +1,4 @@
-"""OVER on the bare operators, beside a model that looks at every row: any cut into batches gives the same."""
+"""OVER operators against a row-by-row model: any split into batches gives the same result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transcripts of SQL's operators: what comes in, watermarks, and the changes that are to come out.
+"""Transcripts of SQL operators: input rows, watermarks, and the expected changes.
 
 Each is run with its batches as they are written, row by row, and with a restart from files behind every batch.
 """
@@ -255,7 +255,7 @@ TRANSCRIPTS = [
         [
             ("+I 5 1, +I 3 1, +I 3 2, +I 9 9", ""),
             (7, "+I 3 2, +I 3 1, +I 5 1"),
-            # Late is what is not behind the last row that was emitted, whatever the watermark says.
+            # A row is late if it is not after the last emitted row, regardless of the watermark.
             ("+I 5 7, +I 6 7", ""),
             (END, "+I 6 7, +I 9 9"),
         ],
@@ -375,7 +375,7 @@ TRANSCRIPTS = [
         [_TEXT, _INT, _TIME],
         [
             ("+I a 1 1, +I b 2 3, +I a 4 6, +I a 8 20, +I b 3 1", ""),
-            # What is taken back before its session ends, is not told.
+            # A row retracted before its session ends is not emitted.
             ("-U a 4 6, +U a 5 6, -D b 3 1", ""),
             (9, "+I b 2 3 3 8"),
             ("+I b 7 3, +I a 16 2", ""),
@@ -518,7 +518,7 @@ def _watermarks() -> Bare:
 
 
 def _run_times(bare: Bare, times: list[int], cut: int) -> list[Any]:
-    """Return what came out: times of rows, and watermarks in lists."""
+    """Return the output: times of rows, and watermarks in lists."""
     log: list[Any] = []
     bare.operator.advance = lambda w: log.append([w])
     operator: Any = bare.operator
@@ -541,7 +541,7 @@ def test_row_watermark_lateness_is_independent_of_batches(cut: int) -> None:
             watermark = one[0]
         elif one <= watermark:
             late.append(one)
-    # Watermarks move when time has come on by more than 200 ms: 4000, 4250 behind 5250, 6000, 19000.
+    # Watermarks advance when time has advanced by more than 200 ms: 4000, 4250 after 5250, 6000, 19000.
     assert late == [4099, 4101, 4240, 5999, 6000, 100]
 
 
@@ -558,7 +558,7 @@ def test_row_watermark_delayed_is_emitted_without_rows() -> None:
     bare.operator.advance = log.append
     bare.take(batch_of([("+I", 5000), ("+I", 5150)], [_TIME]))
     assert log == [5000]
-    # However long the epoch takes.
+    # Regardless of the length of the epoch.
     now[0] = 1000
     bare.operator.on_processing_time()
     bare.operator.carry()
@@ -574,7 +574,7 @@ def test_on_event_watermark_follows_every_row(cut: int) -> None:
     stamp = DataTypes.TIMESTAMP(3)
     bare = Bare(OnEventWatermarkOperator(0, Column(stamp, 0), Session()))
     assert _run_times(bare, [-5, 0, 3, 2, 4], cut) == [-5, [-5], 0, [0], 3, [3], 2, 4, [4]]
-    # What comes behind it hears it again in another process.
+    # Downstream operators receive it again in another process.
     other = Bare(OnEventWatermarkOperator(0, Column(stamp, 0), Session()))
     other.operator.restore(bare.operator.carry())
     assert _run_times(other, [4, 1, 7], cut) == [4, 1, 7, [7]]
@@ -729,7 +729,7 @@ def test_set_operation_counts_expire() -> None:
     ],
 )
 def test_set_operation_sides_expire_separately(operator: str, ttl: int, wanted: list[str]) -> None:
-    """As of Flink's join and distinct rows: what is forgotten on the left meets nothing that comes on the right."""
+    """As in Flink's joins and set operations: an expired left row does not match a later right row."""
     clock, columns = ManualClock(), fields(x=DataTypes.INT())
     left, right = given(columns, uid="left"), given(columns, uid="right")
     query = Planned(

@@ -1,4 +1,4 @@
-"""Transcripts of operators that wait for time to pass: windows' rows, interval joins and temporal joins."""
+"""Transcripts of operators that depend on time: window rows, interval joins and temporal joins."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ TRANSCRIPTS = [
         "rows whose times are near enough",
         ("1+I 1 10 100, +I 2 11 100", ""),
         ("2+I 1 20 97, +I 1 21 98, +I 1 22 103, +I 1 23 104", "+I 1 10 100 1 21 98, +I 1 10 100 1 22 103"),
-        # A row is kept for its bound, and for half of what the bounds are apart.
+        # A row is retained for its bound plus half the distance of the bounds.
         (105, ""),
         ("2+I 1 24 101", "+I 1 10 100 1 24 101"),
         (106, ""),

@@ -128,7 +128,7 @@ def test_join_hint_errors_match_flink(session: Session, hint: str, said: str) ->
 
 
 def test_join_hints_are_ignored_in_streaming_mode() -> None:
-    """As in Flink, hints are about BATCH, and take nothing from the id by which state is found again."""
+    """As in Flink, hints apply only to BATCH, and do not change operator ids."""
     session = Session()
     session.run("CREATE TABLE A (ak BIGINT) WITH ('connector' = 'none')")
     session.run("CREATE TABLE B (bk BIGINT) WITH ('connector' = 'none')")

@@ -183,7 +183,7 @@ def test_planner_scalar_count_of_no_rows_is_zero(session: Session) -> None:
 def test_planner_checks_scalar_subqueries_for_one_row(session: Session) -> None:
     aggregate = only(session, "SELECT a, (SELECT c FROM t AS y WHERE y.a = t.a) AS n FROM t", n.Aggregate)
     assert [c.function for c in aggregate.node.calls] == ["SINGLE_VALUE"]
-    # By its primary key there is one row at most.
+    # The primary key selects at most one row.
     assert "SINGLE_VALUE" not in " ".join(session.plan("SELECT a, (SELECT v FROM u WHERE u.k = t.a) AS n FROM t"))
 
 
@@ -477,7 +477,7 @@ _RANKED = "SELECT *, ROW_NUMBER() OVER (PARTITION BY v ORDER BY uts DESC, k) AS 
         ("SELECT x.k, y.k FROM u x CROSS JOIN ups y", [[0, 1]]),
         ("SELECT k FROM u WHERE k IN (SELECT a FROM t)", [[0]]),
         ("SELECT a FROM t UNION SELECT k FROM u", [[0]]),
-        # Rows that move between places are told apart by these alone: what replaces a row has another key of its own.
+        # Only these columns identify rows that change rank: a replacing row has another key.
         (f"SELECT k, v, rn FROM ({_RANKED}) AS r WHERE rn <= 2", [[1, 2]]),
         (f"SELECT k, v FROM ({_RANKED}) AS r WHERE rn = 2", [[1]]),
         (f"SELECT k, v FROM ({_RANKED}) AS r WHERE rn BETWEEN 2 AND 3", []),

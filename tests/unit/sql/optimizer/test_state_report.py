@@ -1,4 +1,4 @@
-"""EXPLAIN says what state a query keeps; a notebook shows a table without running one that does not end."""
+"""EXPLAIN reports the state of a query; a notebook shows a table without running an unbounded one."""
 
 from __future__ import annotations
 
