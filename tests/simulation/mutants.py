@@ -397,7 +397,7 @@ def held_changes_forgotten(real: Real, self: KeyedState, epoch: int) -> Version:
 @_instead_of_entry(JobMachine._HANDLERS, e.SlotsOpened)
 def slots_taken_to_stay(real: Real, self: JobMachine, event: e.SlotsOpened) -> list[i.Instruction]:
     """State is held in processes that may be gone with the next epoch."""
-    instructions: list[i.Instruction] = real(self, replace(event, stay=True))
+    instructions: list[i.Instruction] = real(self, replace(event, resident=True))
     return instructions
 
 
