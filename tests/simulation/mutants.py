@@ -486,10 +486,10 @@ def report_counted_twice(real: Real, self: ExchangeMachine, event: p.SlotReporte
 @_instead_of(ExchangeMachine, "_handle_late")
 def answer_after_the_end(real: Real, self: ExchangeMachine, event: p.Event) -> list[p.Instruction]:
     """A slot that reports after the execution has ended is taken at its word."""
-    if not isinstance(event, p.SlotReported) or self._asked is None:
+    if not isinstance(event, p.SlotReported) or self._requested is None:
         return real(self, event)
     self.phase = p.Phase.RUNNING
-    instructions = ExchangeMachine._reported(self, event)
+    instructions = ExchangeMachine._slot_reported(self, event)
     self.phase = p.Phase.ENDING
     return [done for done in instructions if isinstance(done, p.FinishEpoch)]
 

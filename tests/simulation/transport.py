@@ -267,7 +267,7 @@ class _Execution:
 
 
 class _Slot:
-    """A slot: follows `exchange.slot.Slot`, with the real `ReceiveBuffer`."""
+    """A slot: follows `exchange.slot_loop.SlotLoop`, with the real `ReceiveBuffer`."""
 
     def __init__(self, execution: _Execution, number: int) -> None:
         self.number = number

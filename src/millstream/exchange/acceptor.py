@@ -13,8 +13,8 @@ from millstream.exchange.handshake import Side
 from millstream.exchange.poller import Poller
 
 # Maximum number of unauthenticated connections beyond the expected ones, and seconds until they are closed.
-MAX_UNPROVED = 128
-PROOF_SECONDS = 10.0
+MAX_UNAUTHENTICATED = 128
+AUTHENTICATION_SECONDS = 10.0
 
 
 class Acceptor:
@@ -37,14 +37,14 @@ class Acceptor:
             welcome: gets every connection before any data has arrived, and adds it to the poller.
             expected: how many peers will connect, perhaps all at once.
         """
-        self._max_unproved = MAX_UNPROVED + expected
+        self._max_unauthenticated = MAX_UNAUTHENTICATED + expected
         self._poller = poller
         self._credentials = credentials
         self._welcome = welcome
         self._listener: socket.socket = listen(own)
         self.address: Address = address_of(self._listener)
         # When each of them connected, oldest first.
-        self._unproved: dict[Connection, float] = {}
+        self._unauthenticated: dict[Connection, float] = {}
 
     def open(self) -> None:
         self._poller.watch(self._listener.fileno(), self._admit)
@@ -53,35 +53,39 @@ class Acceptor:
         """Stop listening, and close unauthenticated connections."""
         self._poller.forget(self._listener.fileno())
         self._listener.close()
-        for link in self._unproved:
-            self._hang_up(link)
-        self._unproved.clear()
+        for connection in self._unauthenticated:
+            self._hang_up(connection)
+        self._unauthenticated.clear()
 
     def _admit(self) -> None:
-        connection = accept(self._listener)
-        if connection is None:
+        accepted = accept(self._listener)
+        if accepted is None:
             return
         try:
-            link = Connection(connection, self._credentials, Side.CALLED)
+            connection = Connection(accepted, self._credentials, Side.CALLED)
         except OSError:
             # The peer has disconnected already.
-            connection.close()
+            accepted.close()
             return
-        self._make_room()
-        self._unproved[link] = time.monotonic()
-        self._welcome(link)
+        self._evict()
+        self._unauthenticated[connection] = time.monotonic()
+        self._welcome(connection)
 
-    def _make_room(self) -> None:
+    def _evict(self) -> None:
         """Close expired connections, and the oldest ones if there are too many."""
-        waiting = {link: since for link, since in self._unproved.items() if not link.is_trusted and not link.closed}
-        expired = time.monotonic() - PROOF_SECONDS
-        surplus = len(waiting) - self._max_unproved + 1
-        for number, (link, since) in enumerate(list(waiting.items())):
+        waiting = {
+            connection: since
+            for connection, since in self._unauthenticated.items()
+            if not connection.is_authenticated and not connection.closed
+        }
+        expired = time.monotonic() - AUTHENTICATION_SECONDS
+        surplus = len(waiting) - self._max_unauthenticated + 1
+        for number, (connection, since) in enumerate(list(waiting.items())):
             if since < expired or number < surplus:
-                del waiting[link]
-                self._hang_up(link, "it did not prove that it is of this job")
-        self._unproved = waiting
+                del waiting[connection]
+                self._hang_up(connection, "it did not prove that it is of this job")
+        self._unauthenticated = waiting
 
-    def _hang_up(self, link: Connection, reason: str = "") -> None:
-        if not link.is_trusted and not link.closed:
-            self._poller.drop(link, reason)
+    def _hang_up(self, connection: Connection, reason: str = "") -> None:
+        if not connection.is_authenticated and not connection.closed:
+            self._poller.drop(connection, reason)

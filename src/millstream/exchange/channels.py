@@ -23,7 +23,7 @@ CREDIT_BYTES = 8 << 20
 # Small messages gather up to this size, or until the level ends.
 _GATHER_BYTES = 1 << 16
 # Maximum number of channels in a slot's I/O metrics.
-TOLD_CHANNELS = 16
+MAX_REPORTED_CHANNELS = 16
 
 
 class PeerLostError(ConnectionError):
@@ -39,15 +39,15 @@ class Channel:
     """The channel to another slot.
 
     Attributes:
-        link: the connection, used in both directions.
+        connection: the connection, used in both directions.
         blocked: how often this slot was backpressured by the other, and for how many seconds.
-        most_queued: the maximum queued bytes since the last report.
+        max_queued: the maximum queued bytes since the last report.
     """
 
-    link: Connection
+    connection: Connection
     blocked: int = 0
     blocked_seconds: float = 0.0
-    most_queued: int = 0
+    max_queued: int = 0
 
 
 @dataclass
@@ -63,28 +63,28 @@ class Channels:
     def __init__(
         self,
         slot: int,
-        arrivals: ReceiveBuffer,
+        receive_buffer: ReceiveBuffer,
         poller: Poller,
         credentials: Credentials,
         own: Address,
-        go_on: Callable[[], None],
+        check: Callable[[], None],
     ) -> None:
         """Listen for other slots.
 
         Args:
             slot: the number of this slot.
-            arrivals: receives all frames.
+            receive_buffer: receives all frames.
             poller: sends and receives.
             credentials: of this execution.
             own: the address to listen on.
-            go_on: is called whenever this slot has waited for a while, and may raise.
+            check: is called whenever this slot has waited for a while, and may raise.
         """
         self._slot = slot
-        self._arrivals = arrivals
+        self._receive_buffer = receive_buffer
         self._poller = poller
         self._credentials = credentials
-        self._go_on = go_on
-        self._door = Acceptor(own, poller, credentials, self._welcome, expected=slot)
+        self._check_driver = check
+        self._acceptor = Acceptor(own, poller, credentials, self._welcome, expected=slot)
         self._channels: dict[int, Channel] = {}
         # Total seconds of backpressure.
         self.back_pressured = 0.0
@@ -93,22 +93,22 @@ class Channels:
     @property
     def address(self) -> Address:
         """The address of this slot."""
-        return self._door.address
+        return self._acceptor.address
 
     # --- meeting
 
     def meet(self, roster: dict[int, Address]) -> None:
         """Connect to all slots with higher numbers; those with lower numbers connect to this one."""
-        self._door.open()
+        self._acceptor.open()
         for other in sorted(roster):
             if other > self._slot:
-                link = self._call(other, roster[other])
-                link.push(Frame(Kind.MEET, level=self._slot))
-                self._channels[other] = Channel(link)
-                self._poller.add(link, partial(self._arrivals.take, other), partial(self._lost.add, other))
-        while not self._all_met(len(roster) - 1):
+                connection = self._call(other, roster[other])
+                connection.push(Frame(Kind.MEET, level=self._slot))
+                self._channels[other] = Channel(connection)
+                self._poller.add(connection, partial(self._receive_buffer.take, other), partial(self._lost.add, other))
+        while not self._all_connected(len(roster) - 1):
             self._wait()
-        self._door.close()
+        self._acceptor.close()
 
     def _call(self, other: int, address: Address) -> Connection:
         try:
@@ -121,23 +121,23 @@ class Channels:
         except OSError as e:
             raise PeerUnreachableError(f"slot {other} at {address} cannot be reached: {e}") from None
 
-    def _all_met(self, peers: int) -> bool:
-        return len(self._channels) == peers and all(c.link.is_trusted for c in self._channels.values())
+    def _all_connected(self, peers: int) -> bool:
+        return len(self._channels) == peers and all(c.connection.is_authenticated for c in self._channels.values())
 
-    def _welcome(self, link: Connection) -> None:
+    def _welcome(self, connection: Connection) -> None:
         caller = _Caller()
         # Unauthenticated peers are disconnected without further effect.
-        self._poller.add(link, partial(self._hear, link, caller), partial(self._lose, caller))
+        self._poller.add(connection, partial(self._hear, connection, caller), partial(self._lose, caller))
 
-    def _hear(self, link: Connection, caller: _Caller, frame: Frame) -> None:
+    def _hear(self, connection: Connection, caller: _Caller, frame: Frame) -> None:
         if caller.slot is not None:
-            self._arrivals.take(caller.slot, frame)
+            self._receive_buffer.take(caller.slot, frame)
             return
         other = frame.level
         if frame.kind is not Kind.MEET or other in self._channels or other >= self._slot:
             raise ProtocolError(f"slot {other} introduced itself with {frame.kind.name} to slot {self._slot}")
         caller.slot = other
-        self._channels[other] = Channel(link)
+        self._channels[other] = Channel(connection)
 
     def _lose(self, caller: _Caller) -> None:
         if caller.slot is not None:
@@ -148,23 +148,23 @@ class Channels:
     def send(self, target: int, frame: Frame) -> None:
         """Send a frame; block while the channel has no credit."""
         if target == self._slot:
-            self._arrivals.take(target, frame)
+            self._receive_buffer.take(target, frame)
             return
         channel = self._channels[target]
-        link = channel.link
-        if link.queued and link.queued + len(frame.payload) > CREDIT_BYTES:
-            self._wait_for_room(channel, len(frame.payload))
-        link.push(frame)
-        channel.most_queued = max(channel.most_queued, link.queued)
-        if link.queued > _GATHER_BYTES:
+        connection = channel.connection
+        if connection.queued and connection.queued + len(frame.payload) > CREDIT_BYTES:
+            self._wait_for_credit(channel, len(frame.payload))
+        connection.push(frame)
+        channel.max_queued = max(channel.max_queued, connection.queued)
+        if connection.queued > _GATHER_BYTES:
             # Also receives: a slot that sends much keeps receiving.
             self._wait(0)
 
-    def _wait_for_room(self, channel: Channel, size: int) -> None:
-        link, start = channel.link, time.monotonic()
+    def _wait_for_credit(self, channel: Channel, size: int) -> None:
+        connection, start = channel.connection, time.monotonic()
         channel.blocked += 1
         try:
-            while link.queued and link.queued + size > CREDIT_BYTES:
+            while connection.queued and connection.queued + size > CREDIT_BYTES:
                 self._wait()
         finally:
             seconds = time.monotonic() - start
@@ -179,9 +179,9 @@ class Channels:
         All output is sent by then, since a slot sends nothing while it works on a level. The others receive it, since
         a slot that has sent its barrier and misses others only waits.
         """
-        while not self._arrivals.is_complete(epoch, level) or self._poller.has_to_send:
+        while not self._receive_buffer.is_complete(epoch, level) or self._poller.has_to_send:
             self._wait()
-        return self._arrivals.collect(epoch, level)
+        return self._receive_buffer.collect(epoch, level)
 
     def _wait(self, seconds: float | None = None) -> None:
         # Check before as well: a peer lost between two epochs sends nothing more.
@@ -190,40 +190,40 @@ class Channels:
         self._check()
 
     def _check(self) -> None:
-        self._go_on()
+        self._check_driver()
         if self._lost:
             first = min(self._lost)
-            raise PeerLostError(f"slot {first} is gone {self._channels[first].link.reason}".rstrip())
+            raise PeerLostError(f"slot {first} is gone {self._channels[first].connection.reason}".rstrip())
 
     # --- what is known
 
     def take_traffic(self) -> tuple[ChannelTraffic, ...]:
         """Return the I/O metrics of each channel, or of the busiest ones; maxima restart from here."""
         traffic = [self._traffic_of(other, channel) for other, channel in self._channels.items()]
-        if len(traffic) > TOLD_CHANNELS:
-            traffic = nlargest(TOLD_CHANNELS, traffic, key=_business)
+        if len(traffic) > MAX_REPORTED_CHANNELS:
+            traffic = nlargest(MAX_REPORTED_CHANNELS, traffic, key=_load_of)
         return tuple(sorted(traffic, key=lambda t: t.slot))
 
     def _traffic_of(self, other: int, channel: Channel) -> ChannelTraffic:
-        waiting, max_waiting = self._arrivals.take_waiting(other)
-        link = channel.link
-        max_queued, channel.most_queued = channel.most_queued, link.queued
+        waiting, max_waiting = self._receive_buffer.take_waiting(other)
+        connection = channel.connection
+        max_queued, channel.max_queued = channel.max_queued, connection.queued
         return ChannelTraffic(
             slot=other,
-            queued=link.queued,
-            most_queued=max_queued,
+            queued=connection.queued,
+            max_queued=max_queued,
             waiting=waiting,
-            most_waiting=max_waiting,
-            sent=link.sent,
-            received=link.received,
+            max_waiting=max_waiting,
+            sent=connection.sent,
+            received=connection.received,
             blocked=channel.blocked,
             back_pressured=channel.blocked_seconds,
         )
 
     def close(self) -> None:
         """Stop listening; the poller closes the connections."""
-        self._door.close()
+        self._acceptor.close()
 
 
-def _business(traffic: ChannelTraffic) -> tuple[float, int, int]:
-    return traffic.back_pressured, max(traffic.most_queued, traffic.most_waiting), traffic.sent + traffic.received
+def _load_of(traffic: ChannelTraffic) -> tuple[float, int, int]:
+    return traffic.back_pressured, max(traffic.max_queued, traffic.max_waiting), traffic.sent + traffic.received

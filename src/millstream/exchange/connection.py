@@ -11,7 +11,7 @@ from millstream.exchange.addresses import Address, connect
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import HEAD, Frame, Kind, ProtocolError
 from millstream.exchange.handshake import AuthenticationError, Handshake, Side
-from millstream.exchange.keepalive import enable_keepalive, is_silent
+from millstream.exchange.keepalive import enable_keepalive, is_unresponsive
 
 _READ = 1 << 18
 _MAX_PARTS = 64
@@ -26,27 +26,27 @@ class Connection:
         queued: bytes waiting to be sent.
         sent, received: bytes of frames.
         closed: whether the connection is closed; `reason` says why, if known.
-        silence: the keepalive timeout in seconds; None for a process on this machine.
+        keepalive_seconds: the keepalive timeout in seconds; None for a process on this machine.
     """
 
     def __init__(self, connection: socket.socket, credentials: Credentials, side: Side) -> None:
         connection.setblocking(False)
-        self.silence: float | None = None
+        self.keepalive_seconds: float | None = None
         if connection.family == socket.AF_INET:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            enable_keepalive(connection, credentials.silence)
-            self.silence = credentials.silence
+            enable_keepalive(connection, credentials.keepalive_seconds)
+            self.keepalive_seconds = credentials.keepalive_seconds
         self._stream = credentials.stream(connection, side)
         self.socket = self._stream.socket
         self.queued = self.sent = self.received = 0
         self.closed = False
         self.reason = ""
-        self._is_deaf = False
+        self._cannot_send = False
         self._handshake: Handshake | None = Handshake(credentials.secret, side)
         self._greetings: deque[memoryview] = deque([memoryview(self._handshake.greeting)])
         self._out: deque[memoryview] = deque()
         # Called when the queue becomes non-empty.
-        self.stirred: Callable[[], None] = lambda: None
+        self.on_queued: Callable[[], None] = lambda: None
         self._buffer = bytearray()
         self._head: tuple[int, int, int, int] | None = None
         self._body: bytearray | None = None
@@ -58,32 +58,32 @@ class Connection:
         return cls(connect(address), credentials, Side.CALLER)
 
     @property
-    def is_trusted(self) -> bool:
+    def is_authenticated(self) -> bool:
         """Whether the peer is authenticated."""
         return self._handshake is None
 
     @property
     def has_to_send(self) -> bool:
         """Whether there is data that may be sent."""
-        return bool(self._greetings) or (bool(self._out) and self.is_trusted)
+        return bool(self._greetings) or (bool(self._out) and self.is_authenticated)
 
     @property
-    def is_silent(self) -> bool:
+    def is_unresponsive(self) -> bool:
         """Whether the peer's machine has not answered for too long."""
-        return self.silence is not None and is_silent(self.socket, self.silence)
+        return self.keepalive_seconds is not None and is_unresponsive(self.socket, self.keepalive_seconds)
 
     @property
-    def awaits_room(self) -> bool:
+    def awaits_writable(self) -> bool:
         """Whether to wait until the socket is writable."""
         stream = self._stream
         return stream.must_send or (stream.can_send and self.has_to_send)
 
     def push(self, frame: Frame) -> None:
         """Queue a frame. The payload is not copied."""
-        if self._is_deaf:
+        if self._cannot_send:
             return
         if not self._out:
-            self.stirred()
+            self.on_queued()
         kind, epoch, level, payload = frame
         self._out.append(memoryview(HEAD.pack(kind, epoch, level, len(payload))))
         if payload:
@@ -96,13 +96,13 @@ class Connection:
             if self._greetings:
                 self._send(self._greetings)
             # Frames must follow the proof.
-            if self.is_trusted and not self._greetings:
+            if self.is_authenticated and not self._greetings:
                 before = self.queued
                 self.queued -= self._send(self._out)
                 self.sent += before - self.queued
         except OSError as e:
             # The peer's last data is still to be read; its end closes the connection.
-            self._is_deaf, self.reason = True, str(e)
+            self._cannot_send, self.reason = True, str(e)
             self._greetings.clear()
             self._out.clear()
             self.queued = 0
@@ -181,7 +181,7 @@ class Connection:
             del self._buffer[:length]
         else:
             if self._body is None:
-                self._body, self._filled = _room_for(length), len(self._buffer)
+                self._body, self._filled = _allocate(length), len(self._buffer)
                 self._body[: self._filled] = self._buffer
                 # The rest of the payload bypasses the buffer.
                 self.received += length - self._filled
@@ -203,7 +203,7 @@ class Connection:
         self.socket.close()
 
 
-def _room_for(length: int) -> bytearray:
+def _allocate(length: int) -> bytearray:
     try:
         return bytearray(length)
     except (MemoryError, OverflowError):

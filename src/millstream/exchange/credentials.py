@@ -120,12 +120,12 @@ class Credentials:
     Attributes:
         secret: the secret that both ends of a connection prove to know.
         identity: the certificate that both ends present and trust; None without encryption.
-        silence: the keepalive timeout in seconds.
+        keepalive_seconds: the keepalive timeout in seconds.
     """
 
     secret: bytes = field(repr=False)
     identity: Identity | None = None
-    silence: float = 50.0
+    keepalive_seconds: float = 50.0
 
     def stream(self, connection: socket.socket, side: Side) -> Stream:
         """Return the stream for a socket: TLS between hosts if configured; a Unix socket never leaves its host."""

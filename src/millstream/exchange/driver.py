@@ -72,7 +72,7 @@ class Exchange:
         self._directory = socket_directory("millstream-x-") if host is None else None
         self._poller = Poller()
         own = os.path.join(self._directory, "d") if self._directory else (str(host), 0)
-        self._door = Acceptor(own, self._poller, credentials, self._welcome, expected=2 * slots)
+        self._acceptor = Acceptor(own, self._poller, credentials, self._welcome, expected=2 * slots)
         self._slots: dict[int, Connection] = {}
         # Connections that are no slots: host processes, and peers that have not registered.
         self._others: dict[Connection, _Caller] = {}
@@ -80,20 +80,20 @@ class Exchange:
         self._ended_at = time.monotonic()
         self._pause = 0.0
         self._own: Sequence[bytes] = ()
-        self._told: SimpleQueue[p.Event] = SimpleQueue()
+        self._events: SimpleQueue[p.Event] = SimpleQueue()
         self._wake, self._waker = socket.socketpair()
         self._wake.setblocking(False)
         self._waker.setblocking(False)
         # Why the last rejected peer was rejected.
         self._refusal = ""
-        self._door.open()
+        self._acceptor.open()
         self._poller.watch(self._wake.fileno(), self._hear)
-        self._hang_ups = DisconnectWatcher(lost)
+        self._disconnect_watcher = DisconnectWatcher(lost)
 
     @property
     def address(self) -> Address:
         """The address that slots connect to."""
-        return self._door.address
+        return self._acceptor.address
 
     @property
     def has_hosts(self) -> bool:
@@ -111,7 +111,7 @@ class Exchange:
 
     def tell(self, event: p.Event) -> None:
         """Queue an event. May be called from any thread."""
-        self._told.put(event)
+        self._events.put(event)
         try:
             self._waker.send(b"w")
         except OSError as e:
@@ -144,7 +144,7 @@ class Exchange:
 
     def release(self) -> None:
         """Stop idle slots, and end the others."""
-        self._hang_ups.close()
+        self._disconnect_watcher.close()
         self._hear()
         self._handle(p.ReleaseRequested())
 
@@ -160,7 +160,7 @@ class Exchange:
 
     def close(self) -> None:
         """Close all connections and stop listening."""
-        self._hang_ups.close()
+        self._disconnect_watcher.close()
         self._hang_up(p.CloseConnections())
         self._poller.close()
         self._wake.close()
@@ -183,26 +183,26 @@ class Exchange:
             self._wake.recv(4096)
         while True:
             try:
-                event = self._told.get_nowait()
+                event = self._events.get_nowait()
             except Empty:
                 return
             self._handle(event)
 
-    def _welcome(self, link: Connection) -> None:
+    def _welcome(self, connection: Connection) -> None:
         caller = _Caller()
-        self._others[link] = caller
-        self._poller.add(link, partial(self._take, link, caller), partial(self._lose, link, caller))
+        self._others[connection] = caller
+        self._poller.add(connection, partial(self._take, connection, caller), partial(self._lose, connection, caller))
 
-    def _take(self, link: Connection, caller: _Caller, frame: Frame) -> None:
+    def _take(self, connection: Connection, caller: _Caller, frame: Frame) -> None:
         slot = caller.slot
         if frame.kind is Kind.HOLD and slot is None:
             caller.is_host = True
-            self._hang_ups.add(link.socket.fileno())
-            self._close_door_behind_last()
+            self._disconnect_watcher.add(connection.socket.fileno())
+            self._stop_accepting_after_last()
         elif frame.kind is Kind.FROZEN and caller.is_host:
             self._handle(p.SlotFrozen(frame.payload.decode()))
         elif frame.kind is Kind.HELLO and slot is None:
-            self._take_hello(link, caller, frame)
+            self._take_hello(connection, caller, frame)
         elif frame.kind is Kind.FAILED:
             # Perhaps before its registration: its work is opened first.
             self._handle(p.SlotFailed(slot, frame.payload.decode()))
@@ -213,43 +213,43 @@ class Exchange:
         elif frame.kind is Kind.REPORT:
             self._handle(p.SlotReported(slot, frame.epoch, frame.payload))
         elif frame.kind is Kind.LOST:
-            self._hear_hosts()
+            self._receive_from_hosts()
             self._handle(p.ConnectionLost(f"slot {slot}: {frame.payload.decode()}"))
         elif frame.kind is Kind.CUT_OFF:
             self._handle(p.PeerUnreachable(f"slot {slot}: {frame.payload.decode()}"))
         else:
             raise ProtocolError(f"slot {slot} said {frame.kind.name} to the driver")
 
-    def _take_hello(self, link: Connection, caller: _Caller, frame: Frame) -> None:
+    def _take_hello(self, connection: Connection, caller: _Caller, frame: Frame) -> None:
         hello: dict[str, Any] = json.loads(frame.payload)
         caller.slot = int(hello["slot"])
-        del self._others[link]
-        self._slots[caller.slot] = link
-        self._hang_ups.add(link.socket.fileno())
-        self._close_door_behind_last()
+        del self._others[connection]
+        self._slots[caller.slot] = connection
+        self._disconnect_watcher.add(connection.socket.fileno())
+        self._stop_accepting_after_last()
         address = hello["address"]
         self._handle(p.SlotRegistered(caller.slot, address if isinstance(address, str) else (address[0], address[1])))
 
-    def _close_door_behind_last(self) -> None:
+    def _stop_accepting_after_last(self) -> None:
         hosts = sum(caller.is_host for caller in self._others.values())
         if self.has_all_slots and hosts == self._expected_hosts:
-            self._door.close()
+            self._acceptor.close()
 
-    def _lose(self, link: Connection, caller: _Caller) -> None:
-        self._others.pop(link, None)
+    def _lose(self, connection: Connection, caller: _Caller) -> None:
+        self._others.pop(connection, None)
         if caller.is_host or caller.slot is not None:
-            self._hear_hosts()
+            self._receive_from_hosts()
             peer = "a process that holds slots" if caller.slot is None else f"slot {caller.slot}"
-            self._handle(p.ConnectionLost(f"{peer} is gone {link.reason}".rstrip()))
-        elif link.reason:
-            self._refusal = f"a caller was refused: {link.reason}"
+            self._handle(p.ConnectionLost(f"{peer} is gone {connection.reason}".rstrip()))
+        elif connection.reason:
+            self._refusal = f"a caller was refused: {connection.reason}"
             log.warning("%s", self._refusal)
 
-    def _hear_hosts(self) -> None:
+    def _receive_from_hosts(self) -> None:
         """Handle frames that hosts have sent before a slot was lost: they may explain it."""
-        for link, caller in list(self._others.items()):
-            for frame in link.receive() if caller.is_host and not link.closed else ():
-                self._take(link, caller, frame)
+        for connection, caller in list(self._others.items()):
+            for frame in connection.receive() if caller.is_host and not connection.closed else ():
+                self._take(connection, caller, frame)
 
     # --- instructions
 
@@ -262,24 +262,24 @@ class Exchange:
 
     def _send_epoch(self, instruction: p.SendEpoch) -> None:
         pause = PAUSE.pack(self._pause)
-        for slot, link in self._slots.items():
+        for slot, connection in self._slots.items():
             own = self._own[slot] if self._own else b""
             payload = b"".join((pause, OWN.pack(len(own)), own, instruction.payload))
-            link.push(Frame(Kind.EPOCH, instruction.epoch, payload=payload))
+            connection.push(Frame(Kind.EPOCH, instruction.epoch, payload=payload))
 
     def _send_stop(self, _: p.SendStop) -> None:
         self._send_all(Frame(Kind.STOP))
 
     def _send_all(self, frame: Frame) -> None:
-        for link in self._slots.values():
-            link.push(frame)
+        for connection in self._slots.values():
+            connection.push(frame)
 
     def _hang_up(self, _: p.CloseConnections) -> None:
         """End all slots through their lifelines, and stop listening."""
-        self._door.close()
-        for link in self._others:
-            self._poller.forget(link.socket.fileno())
-            link.close()
+        self._acceptor.close()
+        for connection in self._others:
+            self._poller.forget(connection.socket.fileno())
+            connection.close()
 
     def _end_epoch(self, outcome: p.FinishEpoch | p.FailEpoch) -> None:
         self._outcome = outcome

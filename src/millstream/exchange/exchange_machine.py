@@ -214,8 +214,8 @@ class ExchangeMachine:
         self._slots = slots
         self._reporters = reporters
         self._roster: dict[int, Address] = {}
-        self._met: set[int] = set()
-        self._asked: EpochRequested | None = None
+        self._connected: set[int] = set()
+        self._requested: EpochRequested | None = None
         self._reports: dict[int, bytes] = {}
 
     def handle(self, event: Event) -> Instructions:
@@ -231,20 +231,20 @@ class ExchangeMachine:
 
     # --- the start
 
-    def _called(self, event: SlotRegistered) -> Instructions:
+    def _slot_registered(self, event: SlotRegistered) -> Instructions:
         if self.phase is not Phase.STARTING or event.slot in self._roster or not 0 <= event.slot < self._slots:
-            return self._confused(f"slot {event.slot} called in phase {self.phase.name}")
+            return self._violation(f"slot {event.slot} called in phase {self.phase.name}")
         self._roster[event.slot] = event.address
         if len(self._roster) < self._slots:
             return []
         self.phase = Phase.MEETING
         return [SendRoster(dict(self._roster))]
 
-    def _slot_met(self, event: SlotConnected) -> Instructions:
-        if self.phase is not Phase.MEETING or event.slot in self._met:
-            return self._confused(f"slot {event.slot} met the others in phase {self.phase.name}")
-        self._met.add(event.slot)
-        if len(self._met) < self._slots:
+    def _slot_connected(self, event: SlotConnected) -> Instructions:
+        if self.phase is not Phase.MEETING or event.slot in self._connected:
+            return self._violation(f"slot {event.slot} met the others in phase {self.phase.name}")
+        self._connected.add(event.slot)
+        if len(self._connected) < self._slots:
             return []
         self.phase = Phase.RUNNING
         return self._send_epoch()
@@ -252,50 +252,52 @@ class ExchangeMachine:
     def _timed_out(self, event: StartTimedOut) -> Instructions:
         if self.phase is Phase.RUNNING:
             return []
-        missing = sorted(set(range(self._slots)) - (self._met if self.phase is Phase.MEETING else set(self._roster)))
+        missing = sorted(
+            set(range(self._slots)) - (self._connected if self.phase is Phase.MEETING else set(self._roster))
+        )
         text = f"{len(missing)} of {self._slots} slots are missing, the first is {missing[0]}"
         return self._fail(FailureKind.LATE, f"{text}; {event.hint}" if event.hint else text)
 
     # --- epochs
 
-    def _epoch_asked(self, event: EpochRequested) -> Instructions:
-        if self._asked is not None:
-            return self._confused(f"epoch {event.epoch} was asked for within epoch {self._asked.epoch}")
-        self._asked = event
+    def _epoch_requested(self, event: EpochRequested) -> Instructions:
+        if self._requested is not None:
+            return self._violation(f"epoch {event.epoch} was asked for within epoch {self._requested.epoch}")
+        self._requested = event
         return self._send_epoch() if self.phase is Phase.RUNNING else []
 
     def _send_epoch(self) -> Instructions:
-        return [] if self._asked is None else [SendEpoch(self._asked.epoch, self._asked.payload)]
+        return [] if self._requested is None else [SendEpoch(self._requested.epoch, self._requested.payload)]
 
-    def _reported(self, event: SlotReported) -> Instructions:
-        request = self._asked
+    def _slot_reported(self, event: SlotReported) -> Instructions:
+        request = self._requested
         if self.phase is not Phase.RUNNING or request is None or event.epoch != request.epoch:
-            return self._confused(f"slot {event.slot} reported epoch {event.epoch} when it was not running")
+            return self._violation(f"slot {event.slot} reported epoch {event.epoch} when it was not running")
         if event.slot in self._reports or not 0 <= event.slot < self._reporters:
-            return self._confused(f"slot {event.slot} reported epoch {event.epoch} once too often")
+            return self._violation(f"slot {event.slot} reported epoch {event.epoch} once too often")
         self._reports[event.slot] = event.payload
         if len(self._reports) < self._reporters:
             return []
         reports = [self._reports[slot] for slot in sorted(self._reports)]
-        self._asked, self._reports = None, {}
+        self._requested, self._reports = None, {}
         return [FinishEpoch(reports)]
 
     # --- the end
 
-    def _failed(self, event: SlotFailed) -> Instructions:
+    def _slot_failed(self, event: SlotFailed) -> Instructions:
         return self._fail(FailureKind.RAISED, event.report)
 
-    def _broke(self, event: ConnectionLost) -> Instructions:
+    def _connection_lost(self, event: ConnectionLost) -> Instructions:
         return self._fail(FailureKind.DIED, event.who)
 
-    def _froze(self, event: SlotFrozen) -> Instructions:
+    def _slot_frozen(self, event: SlotFrozen) -> Instructions:
         return self._fail(FailureKind.FROZEN, event.text)
 
-    def _cut_off(self, event: PeerUnreachable) -> Instructions:
+    def _peer_unreachable(self, event: PeerUnreachable) -> Instructions:
         return self._fail(FailureKind.CUT_OFF, event.text)
 
-    def _rules_broken(self, event: ProtocolViolated) -> Instructions:
-        return self._confused(event.text)
+    def _protocol_violated(self, event: ProtocolViolated) -> Instructions:
+        return self._violation(event.text)
 
     def _spark_ended(self, event: SparkEnded) -> Instructions:
         return self._fail(FailureKind.SPARK, event.text)
@@ -304,31 +306,31 @@ class ExchangeMachine:
         return self._fail(FailureKind.CANCELLED, "")
 
     def _release(self, _: ReleaseRequested) -> Instructions:
-        idle = self.phase is Phase.RUNNING and self._asked is None
+        idle = self.phase is Phase.RUNNING and self._requested is None
         self.phase, self.cause = Phase.ENDING, Cause(FailureKind.RELEASED)
         # Only an idle slot can be asked to stop; others must be ended.
         return [SendStop() if idle else CloseConnections()]
 
-    def _confused(self, text: str) -> Instructions:
+    def _violation(self, text: str) -> Instructions:
         return self._fail(FailureKind.CONFUSED, text)
 
     def _fail(self, trouble: FailureKind, text: str) -> Instructions:
         self.phase, self.cause = Phase.ENDING, Cause(trouble, text)
         instructions: Instructions = [CloseConnections()]
-        if self._asked is not None:
+        if self._requested is not None:
             instructions.append(FailEpoch(self.cause))
         return instructions
 
     _HANDLERS: dict[type, Callable[[ExchangeMachine, Any], Instructions]] = {
-        SlotRegistered: _called,
-        SlotConnected: _slot_met,
-        EpochRequested: _epoch_asked,
-        SlotReported: _reported,
-        SlotFailed: _failed,
-        ConnectionLost: _broke,
-        SlotFrozen: _froze,
-        PeerUnreachable: _cut_off,
-        ProtocolViolated: _rules_broken,
+        SlotRegistered: _slot_registered,
+        SlotConnected: _slot_connected,
+        EpochRequested: _epoch_requested,
+        SlotReported: _slot_reported,
+        SlotFailed: _slot_failed,
+        ConnectionLost: _connection_lost,
+        SlotFrozen: _slot_frozen,
+        PeerUnreachable: _peer_unreachable,
+        ProtocolViolated: _protocol_violated,
         SparkEnded: _spark_ended,
         StartTimedOut: _timed_out,
         CancelRequested: _cancelled,

@@ -29,7 +29,7 @@ def enable_keepalive(connection: socket.socket, seconds: float) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, CHECKS - 1)
 
 
-def is_silent(connection: socket.socket, seconds: float) -> bool:
+def is_unresponsive(connection: socket.socket, seconds: float) -> bool:
     """Return whether data was retransmitted without an answer for so many seconds.
 
     The kernel does not ask for signs while something is on its way.
@@ -42,16 +42,16 @@ def is_silent(connection: socket.socket, seconds: float) -> bool:
 class DisconnectWatcher:
     """Watches connections on its own thread, which sleeps until one of them breaks.
 
-    It reads nothing. Where the system has no epoll (it is Linux's), nothing is told; who reads next notices.
+    It reads nothing. Where the system has no epoll (it is Linux's), it reports nothing, and the next read notices.
     """
 
-    def __init__(self, tell: Callable[[], None]) -> None:
+    def __init__(self, on_disconnect: Callable[[], None]) -> None:
         """Start to watch.
 
         Args:
-            tell: is called on the thread when the first connection has broken.
+            on_disconnect: is called on the thread when the first connection has broken.
         """
-        self._tell = tell
+        self._on_disconnect = on_disconnect
         self._epoll = select.epoll() if hasattr(select, "epoll") else None
         # Closing one end of the pipe wakes the thread.
         self._end, self._ender = os.pipe()
@@ -76,7 +76,7 @@ class DisconnectWatcher:
     def _watch(self, epoll: select.epoll) -> None:
         broken = {descriptor for descriptor, _ in epoll.poll()}
         if self._end not in broken:
-            self._tell()
+            self._on_disconnect()
             # The descriptor must not be reused while `close` can still be called.
             while self._end not in {descriptor for descriptor, _ in epoll.poll()}:
                 pass

@@ -19,7 +19,7 @@ from millstream.exchange.keepalive import CHECKS
 
 @dataclass
 class _Watched:
-    link: Connection
+    connection: Connection
     take: Callable[[Frame], None]
     lost: Callable[[], None]
     events: int
@@ -31,28 +31,28 @@ class Poller:
     def __init__(self) -> None:
         # The cost of a turn must not grow with the number of idle connections.
         self._poll = select.epoll()
-        self._links: dict[int, _Watched] = {}
+        self._connections: dict[int, _Watched] = {}
         # Connections that may have data to send.
-        self._stirring: dict[int, _Watched] = {}
+        self._active: dict[int, _Watched] = {}
         self._others: dict[int, Callable[[], None]] = {}
         # Interval of keepalive checks, and the time of the next one.
-        self._look_seconds = self._look_at = math.inf
+        self._check_seconds = self._next_check_at = math.inf
 
-    def add(self, link: Connection, take: Callable[[Frame], None], lost: Callable[[], None]) -> None:
+    def add(self, connection: Connection, take: Callable[[Frame], None], lost: Callable[[], None]) -> None:
         """Serve a connection.
 
         Args:
-            link: the connection.
+            connection: the connection.
             take: gets the received frames.
             lost: is called once when the connection has broken; it is not served any longer.
         """
-        fd = link.socket.fileno()
-        watched = self._links[fd] = self._stirring[fd] = _Watched(link, take, lost, select.EPOLLIN)
-        link.stirred = partial(self._stirring.__setitem__, fd, watched)
+        fd = connection.socket.fileno()
+        watched = self._connections[fd] = self._active[fd] = _Watched(connection, take, lost, select.EPOLLIN)
+        connection.on_queued = partial(self._active.__setitem__, fd, watched)
         self._poll.register(fd, select.EPOLLIN)
-        if link.silence is not None:
-            self._look_seconds = min(self._look_seconds, link.silence / CHECKS)
-            self._look_at = min(self._look_at, time.monotonic() + self._look_seconds)
+        if connection.keepalive_seconds is not None:
+            self._check_seconds = min(self._check_seconds, connection.keepalive_seconds / CHECKS)
+            self._next_check_at = min(self._next_check_at, time.monotonic() + self._check_seconds)
 
     def watch(self, fd: int, act: Callable[[], None]) -> None:
         """Call a function whenever a descriptor is readable."""
@@ -62,29 +62,29 @@ class Poller:
     @property
     def has_to_send(self) -> bool:
         """Whether any connection has data that may be sent."""
-        return any(watched.link.has_to_send for watched in self._stirring.values())
+        return any(watched.connection.has_to_send for watched in self._active.values())
 
     def forget(self, fd: int) -> None:
         """Stop serving a descriptor, if it was served."""
-        self._stirring.pop(fd, None)
-        was_known = self._links.pop(fd, None) is not None
+        self._active.pop(fd, None)
+        was_known = self._connections.pop(fd, None) is not None
         was_known = self._others.pop(fd, None) is not None or was_known
         if was_known:
             self._poll.unregister(fd)
 
-    def drop(self, link: Connection, reason: str) -> None:
+    def drop(self, connection: Connection, reason: str) -> None:
         """Close a connection as if it had broken."""
-        watched = self._links.get(link.socket.fileno())
-        if watched is not None and watched.link is link:
-            link.reason = link.reason or reason
+        watched = self._connections.get(connection.socket.fileno())
+        if watched is not None and watched.connection is connection:
+            connection.reason = connection.reason or reason
             self._end(watched)
 
     def close(self) -> None:
         """Close all connections."""
-        for watched in self._links.values():
-            watched.link.close()
-        self._links.clear()
-        self._stirring.clear()
+        for watched in self._connections.values():
+            watched.connection.close()
+        self._connections.clear()
+        self._active.clear()
         self._poll.close()
 
     def turn(self, seconds: float | None = None) -> bool:
@@ -95,13 +95,13 @@ class Poller:
         if self._offer():
             # The peer may have waited for just that.
             seconds = 0.0
-        if self._look_at < math.inf:
-            seconds = self._look_around(math.inf if seconds is None else seconds)
+        if self._next_check_at < math.inf:
+            seconds = self._check_keepalives(math.inf if seconds is None else seconds)
         ready = self._poll.poll(None if seconds is None else max(0.0, seconds))
         for fd, _ in ready:
-            watched = self._links.get(fd)
+            watched = self._connections.get(fd)
             if watched is not None:
-                self._stirring[fd] = watched
+                self._active[fd] = watched
                 self._serve(fd, watched)
             elif fd in self._others:
                 self._others[fd]()
@@ -117,41 +117,44 @@ class Poller:
             self.turn(left)
         return True
 
-    def _look_around(self, seconds: float) -> float:
+    def _check_keepalives(self, seconds: float) -> float:
         """Close connections to unresponsive machines if a check is due; return the seconds until the next one."""
         now = time.monotonic()
-        if now >= self._look_at:
-            self._look_at = now + self._look_seconds
-            for watched in list(self._links.values()):
-                if watched.link.is_silent:
-                    self.drop(watched.link, f"(no answer from its machine for {watched.link.silence:g} s)")
-        return min(seconds, self._look_at - now)
+        if now >= self._next_check_at:
+            self._next_check_at = now + self._check_seconds
+            for watched in list(self._connections.values()):
+                if watched.connection.is_unresponsive:
+                    self.drop(
+                        watched.connection,
+                        f"(no answer from its machine for {watched.connection.keepalive_seconds:g} s)",
+                    )
+        return min(seconds, self._next_check_at - now)
 
     def _offer(self) -> bool:
         """Send what can be sent; return whether anything was sent."""
         has_sent = False
-        for fd, watched in list(self._stirring.items()):
-            link = watched.link
-            if link.has_to_send:
-                before = link.sent
-                link.flush()
-                has_sent = has_sent or link.sent > before
-            events = select.EPOLLIN | select.EPOLLOUT if link.awaits_room else select.EPOLLIN
+        for fd, watched in list(self._active.items()):
+            connection = watched.connection
+            if connection.has_to_send:
+                before = connection.sent
+                connection.flush()
+                has_sent = has_sent or connection.sent > before
+            events = select.EPOLLIN | select.EPOLLOUT if connection.awaits_writable else select.EPOLLIN
             if events != watched.events:
                 watched.events = events
                 self._poll.modify(fd, events)
-            if not link.has_to_send:
-                del self._stirring[fd]
+            if not connection.has_to_send:
+                del self._active[fd]
         return has_sent
 
     def _serve(self, fd: int, watched: _Watched) -> None:
-        link = watched.link
-        for frame in link.receive():
+        connection = watched.connection
+        for frame in connection.receive():
             watched.take(frame)
-        if link.closed and fd in self._links:
+        if connection.closed and fd in self._connections:
             self._end(watched)
 
     def _end(self, watched: _Watched) -> None:
-        self.forget(watched.link.socket.fileno())
-        watched.link.close()
+        self.forget(watched.connection.socket.fileno())
+        watched.connection.close()
         watched.lost()

@@ -37,7 +37,7 @@ class _Sender:
     at: int = 0
     blocks: int = 0
     waiting: int = 0
-    most_waiting: int = 0
+    max_waiting: int = 0
 
 
 class ReceiveBuffer:
@@ -67,7 +67,7 @@ class ReceiveBuffer:
         if frame.kind is Kind.DATA:
             state.blocks += 1
             state.waiting += len(frame.payload)
-            state.most_waiting = max(state.most_waiting, state.waiting)
+            state.max_waiting = max(state.max_waiting, state.waiting)
             sizes = self._sizes.setdefault(key, {})
             sizes[sender] = sizes.get(sender, 0) + len(frame.payload)
             level.messages.append(frame.payload)
@@ -107,7 +107,7 @@ class ReceiveBuffer:
     def take_waiting(self, sender: int) -> tuple[int, int]:
         """Return the bytes of a sender that wait for their level: now, and the maximum since the last call."""
         state = self._senders[sender]
-        max_waiting, state.most_waiting = state.most_waiting, state.waiting
+        max_waiting, state.max_waiting = state.max_waiting, state.waiting
         return state.waiting, max_waiting
 
 

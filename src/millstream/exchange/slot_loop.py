@@ -27,10 +27,10 @@ from millstream.operators.runtime.messages import LevelTask
 from millstream.operators.runtime.slot_tasks import with_own
 
 # Minimum seconds between two reports of a slot's I/O metrics.
-TELL_SECONDS = 0.1
+TRAFFIC_SECONDS = 0.1
 
 
-class DriverGoneError(ConnectionError):
+class DriverLostError(ConnectionError):
     """The driver has disconnected or died."""
 
 
@@ -85,8 +85,8 @@ class _EpochClock:
         return now
 
 
-class Slot:
-    """One slot of an execution."""
+class SlotLoop:
+    """The loop of one slot of an execution."""
 
     def __init__(self, number: int, widths: list[int], driver: Address, credentials: Credentials, work: Work) -> None:
         """Connect to the driver, and listen for other slots.
@@ -104,22 +104,22 @@ class Slot:
         self._poller = Poller()
         # Connect first: if the driver is gone, there is nothing to close yet.
         self._driver = Connection.to(driver, credentials)
-        arrivals, own = ReceiveBuffer(number, widths), beside(driver, number)
-        self._channels = Channels(number, arrivals, self._poller, credentials, own, self._check_driver)
-        self._told_at = -math.inf
+        receive_buffer, own = ReceiveBuffer(number, widths), beside(driver, number)
+        self._channels = Channels(number, receive_buffer, self._poller, credentials, own, self._check_driver)
+        self._reported_at = -math.inf
         # When the first epoch began here, and when the last one ended.
         self._began_at = self._ended_at = math.nan
         self._times = [LevelTimes()] * len(widths)
         self._commands: deque[Frame] = deque()
-        self._driver_is_gone = False
-        self._poller.add(self._driver, self._commands.append, self._lose_driver)
+        self._driver_lost = False
+        self._poller.add(self._driver, self._commands.append, self._on_driver_lost)
 
     def take_traffic(self) -> SlotTraffic | None:
         """Return the I/O metrics of this slot, unless they were just reported."""
         now = time.monotonic()
-        if now - self._told_at < TELL_SECONDS:
+        if now - self._reported_at < TRAFFIC_SECONDS:
             return None
-        self._told_at = now
+        self._reported_at = now
         elapsed = 0.0 if math.isnan(self._ended_at) else self._ended_at - self._began_at
         return SlotTraffic(
             elapsed=elapsed, credit=CREDIT_BYTES, levels=tuple(self._times), channels=self._channels.take_traffic()
@@ -129,7 +129,7 @@ class Slot:
         """Serve the driver until it sends STOP or disconnects."""
         # Without the driver there is nobody to report to.
         try:
-            with contextlib.suppress(DriverGoneError):
+            with contextlib.suppress(DriverLostError):
                 self._serve()
         finally:
             self._channels.close()
@@ -141,16 +141,16 @@ class Slot:
             hello = {"slot": self._number, "address": self._channels.address}
             self._driver.push(Frame(Kind.HELLO, payload=json.dumps(hello).encode()))
             while (command := self._next_command()).kind is not Kind.STOP:
-                self._obey(command)
+                self._execute(command)
         except PeerLostError as e:
             # The driver may know already, but not if only this connection broke.
-            self._say_last(Frame(Kind.LOST, payload=str(e).encode()))
+            self._send_last(Frame(Kind.LOST, payload=str(e).encode()))
         except PeerUnreachableError as e:
-            self._say_last(Frame(Kind.CUT_OFF, payload=str(e).encode()))
-        except DriverGoneError:
+            self._send_last(Frame(Kind.CUT_OFF, payload=str(e).encode()))
+        except DriverLostError:
             raise
         except Exception as e:
-            self._say_last(Frame(Kind.FAILED, payload=self._work.describe(e).encode()))
+            self._send_last(Frame(Kind.FAILED, payload=self._work.describe(e).encode()))
 
     def _next_command(self) -> Frame:
         while not self._commands:
@@ -158,7 +158,7 @@ class Slot:
             self._poller.turn()
         return self._commands.popleft()
 
-    def _obey(self, command: Frame) -> None:
+    def _execute(self, command: Frame) -> None:
         if command.kind is Kind.ROSTER:
             addresses: dict[str, str | list[str | int]] = json.loads(command.payload)
             self._channels.meet({int(slot): _address(a) for slot, a in addresses.items()})
@@ -201,18 +201,18 @@ class Slot:
         for target, blocks in sent.items():
             self._channels.send(target, end_of(epoch, level, blocks))
 
-    def _say_last(self, frame: Frame) -> None:
+    def _send_last(self, frame: Frame) -> None:
         """Send a final frame to the driver, and wait for STOP."""
         self._driver.push(frame)
         while self._next_command().kind is not Kind.STOP:
             pass
 
-    def _lose_driver(self) -> None:
-        self._driver_is_gone = True
+    def _on_driver_lost(self) -> None:
+        self._driver_lost = True
 
     def _check_driver(self) -> None:
-        if self._driver_is_gone:
-            raise DriverGoneError("the driver is gone")
+        if self._driver_lost:
+            raise DriverLostError("the driver is gone")
 
 
 def _epoch(payload: memoryview) -> tuple[float, list[LevelTask]]:

@@ -25,7 +25,7 @@ from millstream.exchange.connection import Connection
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import Frame, Kind
 from millstream.exchange.poller import Poller
-from millstream.exchange.slot_loop import Slot
+from millstream.exchange.slot_loop import SlotLoop
 from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.operators.diagnostics.io_metrics import SlotTraffic
 from millstream.operators.runtime.messages import LevelTask
@@ -164,7 +164,7 @@ def _serve(function: HostFunction, number: int, task_attempt: int, heartbeat: He
     heartbeat.start()
     work = SlotWork(function.job, number, task_attempt)
     try:
-        Slot(number, function.widths, function.driver, function.credentials, work).serve()
+        SlotLoop(number, function.widths, function.driver, function.credentials, work).serve()
     except SystemExit:
         pass
     except OSError:

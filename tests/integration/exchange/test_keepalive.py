@@ -14,7 +14,7 @@ from millstream.exchange.connection import Connection
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import Frame, Kind
 from millstream.exchange.handshake import Side
-from millstream.exchange.keepalive import enable_keepalive, is_silent
+from millstream.exchange.keepalive import enable_keepalive, is_unresponsive
 from millstream.exchange.poller import Poller
 from tests.support.spark_cluster import Network, can_separate
 
@@ -67,11 +67,11 @@ def test_is_silent_detects_partitioned_host(network: Network, connection: socket
     network.part(1, 0)
     connection.sendall(b"y")
     began = time.monotonic()
-    assert until(lambda: is_silent(connection, SECONDS))
+    assert until(lambda: is_unresponsive(connection, SECONDS))
     assert time.monotonic() - began >= SECONDS / 2
     network.reunite()
     # It stops being silent when the host answers again.
-    assert until(lambda: not is_silent(connection, SECONDS))
+    assert until(lambda: not is_unresponsive(connection, SECONDS))
 
 
 @separate
@@ -94,13 +94,13 @@ def test_is_silent_ignores_process_that_does_not_read() -> None:
                 while True:
                     connection.send(bytes(1 << 20))
             for _ in range(20):
-                assert not is_silent(connection, 0.2)
+                assert not is_unresponsive(connection, 0.2)
                 time.sleep(0.1)
 
 
 @separate
 def test_poller_disconnects_from_silent_host(network: Network, connection: socket.socket) -> None:
-    link = Connection(connection, Credentials(b"s" * 32, silence=SECONDS), Side.CALLER)
+    link = Connection(connection, Credentials(b"s" * 32, keepalive_seconds=SECONDS), Side.CALLER)
     poller, lost = Poller(), []
     poller.add(link, lambda frame: None, lambda: lost.append(link))
     link.push(Frame(Kind.MET))

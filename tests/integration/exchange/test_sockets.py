@@ -22,7 +22,7 @@ import pytest
 
 from millstream.exchange import acceptor, channels
 from millstream.exchange import driver as driver_module
-from millstream.exchange.acceptor import MAX_UNPROVED
+from millstream.exchange.acceptor import MAX_UNAUTHENTICATED
 from millstream.exchange.addresses import Address, accept, address_of, connect, listen
 from millstream.exchange.channels import CREDIT_BYTES
 from millstream.exchange.connection import Connection
@@ -32,7 +32,7 @@ from millstream.exchange.exchange_machine import CancelRequested, Cause, Failure
 from millstream.exchange.frames import HEAD, Frame, Kind
 from millstream.exchange.handshake import AuthenticationError, Handshake, Side
 from millstream.exchange.poller import Poller
-from millstream.exchange.slot_loop import Slot
+from millstream.exchange.slot_loop import SlotLoop
 from millstream.operators.diagnostics.io_metrics import SlotTraffic, SubtaskTraffic
 from millstream.operators.runtime.messages import LevelTask
 
@@ -195,7 +195,7 @@ def test_connection_rejects_peer_of_another_job_with_reason(
     caller: Credentials, called: Credentials, why_caller: str, why_called: str
 ) -> None:
     links = met_over_tcp(caller, called)
-    assert all(link.closed and not link.is_trusted for link in links)
+    assert all(link.closed and not link.is_authenticated for link in links)
     assert why_caller in links[0].reason
     assert why_called in links[1].reason
     for link in links:
@@ -317,7 +317,7 @@ def test_connection_neither_unpickles_nor_sends_before_authentication(tmp_path: 
     assert honest_saw == []
     assert honest.closed
     assert "does not know the job's secret" in honest.reason
-    assert not honest.is_trusted
+    assert not honest.is_authenticated
     stranger.socket.setblocking(False)
     assert b"of this job" not in stranger.socket.recv(4096)
     assert not (tmp_path / "exploded").exists()
@@ -401,7 +401,7 @@ def test_exchange_survives_any_bytes_from_stranger(way: Way, whose: str) -> None
 
 def test_exchange_accepts_all_slots_calling_at_once() -> None:
     """Many processes on few cores take long to authenticate."""
-    slots = 3 * MAX_UNPROVED
+    slots = 3 * MAX_UNAUTHENTICATED
     exchange = Exchange(slots, slots, SECRET, None)
     links = [Connection.to(exchange.address, SECRET) for _ in range(slots)]
     # All connect before the first one sends anything.
@@ -426,11 +426,11 @@ def test_exchange_limits_silent_strangers(way: Way) -> None:
         serves = threading.Thread(target=lambda: party.run(1))
         serves.start()
         strangers: list[socket.socket] = []
-        for _ in range(3 * MAX_UNPROVED):
+        for _ in range(3 * MAX_UNAUTHENTICATED):
             strangers.append(attack(party.exchange.address, b""))
             time.sleep(0.0005)
         # Two connections are reserved for slots, and as many for strangers.
-        wait_until(lambda: sum(map(is_hung_up_on, strangers)) == 2 * MAX_UNPROVED - 4, 30)
+        wait_until(lambda: sum(map(is_hung_up_on, strangers)) == 2 * MAX_UNAUTHENTICATED - 4, 30)
         # Slots of the job are still accepted.
         party.start()
         serves.join(10)
@@ -442,7 +442,7 @@ def test_exchange_limits_silent_strangers(way: Way) -> None:
 
 
 def test_acceptor_drops_stranger_after_proof_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acceptor, "PROOF_SECONDS", 0.1)
+    monkeypatch.setattr(acceptor, "AUTHENTICATION_SECONDS", 0.1)
     with Party([1], lambda slot, task, messages: iter([(slot, b"done")]), Way(LOOPBACK)) as party:
         serves = threading.Thread(target=lambda: party.run(1))
         serves.start()
@@ -502,7 +502,7 @@ class Party:
         self.run_level = run_level
         self.credentials = way.credentials
         self.exchange = Exchange(max(widths), widths[-1], way.credentials, way.host)
-        self.slots: dict[int, Slot] = {}
+        self.slots: dict[int, SlotLoop] = {}
         self.threads: list[threading.Thread] = []
         self.is_open = True
 
@@ -521,7 +521,7 @@ class Party:
 
     def _serve(self, number: int, address: Address) -> None:
         try:
-            slot = Slot(number, self.widths, address, self.credentials, Scripted(number, self.run_level))
+            slot = SlotLoop(number, self.widths, address, self.credentials, Scripted(number, self.run_level))
         except (ConnectionRefusedError, FileNotFoundError):
             # Another slot failed, and the exchange closed, before this one connected.
             return
@@ -690,7 +690,7 @@ def test_slow_consumer_backpressures_sender(way: Way) -> None:
         assert produced[0] == stopped_at
         # Kernel buffers come on top of the credit; TCP sizes its own, up to about 40 MB here.
         assert stopped_at < 50
-        assert party.slots[0]._channels._channels[1].link.queued <= CREDIT_BYTES
+        assert party.slots[0]._channels._channels[1].connection.queued <= CREDIT_BYTES
         is_slow.set()
         epoch.join(20)
         assert reports == [b"0", b"100"]
@@ -700,11 +700,11 @@ def test_slow_consumer_backpressures_sender(way: Way) -> None:
         assert sender is not None
         assert receiver is not None
         (sent,), (received,) = sender.channels, receiver.channels
-        assert 0.8 < sent.most_queued / sender.credit <= 1.01
+        assert 0.8 < sent.max_queued / sender.credit <= 1.01
         assert (sent.slot, sent.queued, received.slot, received.waiting) == (1, 0, 0, 0)
         assert sent.blocked > 0
         assert 0.4 < sent.back_pressured < 10
-        assert received.most_waiting == 100 << 20
+        assert received.max_waiting == 100 << 20
         assert received.received == sent.sent > 100 << 20
         # The maximum is reset, and not reported again at once.
         assert party.slots[0].take_traffic() is None
@@ -721,7 +721,7 @@ def test_slow_consumer_backpressures_sender(way: Way) -> None:
 
 
 def test_slot_reports_busiest_channels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channels, "TOLD_CHANNELS", 2)
+    monkeypatch.setattr(channels, "MAX_REPORTED_CHANNELS", 2)
 
     def send(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
         if task.level == 0 and slot == 0:
@@ -803,7 +803,7 @@ class Puppet:
     def say(self, *frames: Frame) -> None:
         for frame in frames:
             self.link.push(frame)
-        self.poller.until(lambda: not self.link.has_to_send and self.link.is_trusted, 5)
+        self.poller.until(lambda: not self.link.has_to_send and self.link.is_authenticated, 5)
 
     def hears(self, kind: Kind) -> None:
         assert self.poller.until(lambda: any(f.kind is kind for f in self.heard), 5)

@@ -12,8 +12,8 @@ class ChannelTraffic:
 
     Attributes:
         slot: the other.
-        queued, most_queued: bytes that wait to be sent: now, and at most since this was last told. The out-pool.
-        waiting, most_waiting: bytes that have come and wait for their level, likewise. The in-pool.
+        queued, max_queued: bytes that wait to be sent: now, and at most since this was last told. The out-pool.
+        waiting, max_waiting: bytes that have come and wait for their level, likewise. The in-pool.
         sent, received: bytes in all.
         blocked: how often this slot had to wait until the other took something.
         back_pressured: for how many seconds in all.
@@ -21,9 +21,9 @@ class ChannelTraffic:
 
     slot: int
     queued: int
-    most_queued: int
+    max_queued: int
     waiting: int
-    most_waiting: int
+    max_waiting: int
     sent: int
     received: int
     blocked: int
@@ -85,7 +85,7 @@ class SubtaskTraffic:
             busy=times.busy,
             back_pressured=times.back_pressured,
             idle=max(0.0, slot.elapsed - times.busy - times.back_pressured),
-            out_usage=max((c.most_queued for c in slot.channels), default=0) / slot.credit,
-            in_usage=max((c.most_waiting for c in slot.channels), default=0) / slot.credit,
+            out_usage=max((c.max_queued for c in slot.channels), default=0) / slot.credit,
+            in_usage=max((c.max_waiting for c in slot.channels), default=0) / slot.credit,
             channels=slot.channels,
         )
