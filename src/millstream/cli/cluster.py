@@ -140,16 +140,16 @@ def _run(config: Configuration, options: ServiceOptions) -> int:
             log=log,
         )
     )
-    leavings = [programs.home, *([attachment.control] if attachment.control else [])]
+    owned_directories = [programs.home, *([attachment.control] if attachment.control else [])]
     log_path = os.environ.get(_LOG_VARIABLE)
     # Before anybody is answered: a client that waits for one of them would be told that there is none.
     recovered = programs.recover()
     if manager is None:
-        server = PublicServer(app, options, "cluster", submit_token, leavings, log_path)
+        server = PublicServer(app, options, "cluster", submit_token, owned_directories, log_path)
         server.start()
     else:
         server = manager.server
-        manager.lead(app, leavings, log_path)
+        manager.lead(app, owned_directories, log_path)
     where = f"{attachment.master}, {application}"
     click.echo(f"millstream: a cluster with {slots} slots ({where}) is at {server.url}", err=True)
     if recovered:
@@ -196,10 +196,10 @@ class _JobManager:
         store = ProgramStore(open_storage(f"{available.home}/programs", storage_options(config)))
         return _JobManager(candidate, standby, server, store)
 
-    def lead(self, app: Starlette, leavings: Sequence[str], log: str | None) -> None:
+    def lead(self, app: Starlette, owned_directories: Sequence[str], log: str | None) -> None:
         """Answer for the cluster, for as long as this process leads."""
         self.standby.lead(app, self.candidate.is_leader)
-        self.server.become("cluster", leavings, log)
+        self.server.become("cluster", owned_directories, log)
 
     def end(self) -> None:
         """Leave the cluster to others; start anew if this is because another one leads."""

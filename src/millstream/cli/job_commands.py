@@ -17,10 +17,10 @@ from millstream.service.client import (
     NO_SERVICE,
     ServiceClient,
     ServiceError,
-    is_of_this_machine,
-    mean_leader,
+    is_local_service,
     service_of,
     services,
+    use_leader,
 )
 from millstream.service.run_file import KilledService
 
@@ -37,7 +37,7 @@ def at_service(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(*args: Any, defines: tuple[str, ...] = (), **kwargs: Any) -> None:
         try:
-            mean_leader(as_settings(defines))
+            use_leader(as_settings(defines))
             command(*args, **kwargs)
         except ServiceError as e:
             click.echo(str(e), err=True)
@@ -145,7 +145,7 @@ def _target(client: ServiceClient, directory: str | None) -> str | None:
     """Return where a savepoint goes: on this machine, a relative path is relative to where the command is given."""
     if not directory:
         return None
-    return absolute_url(directory) if is_of_this_machine(client) else directory
+    return absolute_url(directory) if is_local_service(client) else directory
 
 
 def take_savepoint(job: str, directory: str | None, as_json: bool, address: str | None, token: str | None) -> None:

@@ -63,12 +63,12 @@ class Service:
     change_token: str | None = None
 
 
-def make_app(service: Service, besides: Sequence[BaseRoute] = ()) -> Starlette:
+def make_app(service: Service, extra_routes: Sequence[BaseRoute] = ()) -> Starlette:
     """Return the application for the jobs of this process.
 
     Args:
         service: its parts.
-        besides: further routes, with versioned paths.
+        extra_routes: further routes, with versioned paths.
     """
     jobs = JobsApi(service.registry, service.operations, service.clock, service.lines, service.output)
 
@@ -79,30 +79,30 @@ def make_app(service: Service, besides: Sequence[BaseRoute] = ()) -> Starlette:
     def slots() -> Slots:
         return slots_without_cluster([e.view for e in service.registry.entries()], service.slots)
 
-    home = ClusterInfo(
+    info = ClusterInfo(
         settings=service.settings,
         refresh_ms=service.refresh_ms,
         log=service.lines,
         lines=lines,
         slots=slots,
         workers=OwnWorkers(service.registry, slots, service.lines, service.output),
-        said=service.output.logged,
+        function_log=service.output.logged,
         token=service.token or service.change_token,
     )
     routes = [
         *jobs.routes(),
         *StateApi(jobs).routes(),
         *VerticesApi(jobs, service.clock).routes(),
-        *ClusterApi(home).routes(),
+        *ClusterApi(info).routes(),
     ]
-    more = prometheus_routes(service.registry, service.clock)
-    return assembled(routes, service.token, more, service.cache_seconds, besides, service.change_token)
+    unversioned = prometheus_routes(service.registry, service.clock)
+    return assembled(routes, service.token, unversioned, service.cache_seconds, extra_routes, service.change_token)
 
 
 def assembled(
     routes: Sequence[BaseRoute],
     token: str | None,
-    more: Sequence[BaseRoute] = (),
+    unversioned: Sequence[BaseRoute] = (),
     cache_seconds: float = 0.0,
     first: Sequence[BaseRoute] = (),
     change_token: str | None = None,
@@ -112,19 +112,19 @@ def assembled(
     Args:
         routes: routes with and without /v1.
         token: required of all clients; None for no authentication.
-        more: further routes.
+        unversioned: further routes.
         cache_seconds: how long responses are cached.
         first: routes that take precedence, also under /v1.
         change_token: required of clients that change something; None for none.
     """
     return Starlette(
-        routes=[*first, *routes, Mount("/v1", routes=_again(routes)), *page_routes(), *more],
+        routes=[*first, *routes, Mount("/v1", routes=_copies(routes)), *page_routes(), *unversioned],
         middleware=[Middleware(Front, token=token, cache_seconds=cache_seconds, change_token=change_token)],
         exception_handlers={RequestError: _refused, HTTPException: _not_served, Exception: _broken},
     )
 
 
-def _again(routes: Sequence[BaseRoute]) -> list[BaseRoute]:
+def _copies(routes: Sequence[BaseRoute]) -> list[BaseRoute]:
     return [Route(r.path, r.endpoint, methods=r.methods) for r in routes if isinstance(r, Route)]
 
 
@@ -161,12 +161,12 @@ _HEADERS = {
 
 def page_routes() -> list[BaseRoute]:
     """Return the routes of the dashboard's files, which hold nothing of any job."""
-    home = files("millstream.service") / "page"
-    found = {name: (home / name).read_bytes() for name in _NAMES}
+    directory = files("millstream.service") / "page"
+    files_by_name = {name: (directory / name).read_bytes() for name in _NAMES}
 
     def serve(name: str) -> Route:
         async def answer(_: Request) -> Response:
-            return Response(found[name], media_type=guess_type(name)[0] or "text/plain", headers=_HEADERS)
+            return Response(files_by_name[name], media_type=guess_type(name)[0] or "text/plain", headers=_HEADERS)
 
         return Route(f"/ui/{name}", answer, name=name)
 

@@ -43,7 +43,7 @@ _OF_VERTEX = (
 )  # fmt: skip
 _ALL_METRICS = "all=true"
 _OVERVIEW = "/jobs/overview"
-_OVER = tuple(state.name for state in ExecutionState if state.is_terminal())
+_TERMINAL_STATES = tuple(state.name for state in ExecutionState if state.is_terminal())
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Archive:
     @property
     def line(self) -> dict[str, Any]:
         """The job's entry in the list of jobs."""
-        found: dict[str, Any] = self.answers[_OVERVIEW]["jobs"][0]
-        return found
+        overview: dict[str, Any] = self.answers[_OVERVIEW]["jobs"][0]
+        return overview
 
     def answer(self, rest: str, query: Mapping[str, str]) -> Any:
         """Return the response for a path.
@@ -72,7 +72,7 @@ class Archive:
             query: the query parameters.
         """
         path = f"/jobs/{self.job_id}{rest}"
-        wanted = _names(query, "get")
+        names = _names(query, "get")
         if rest == "/status":
             return {"status": self.line["state"]}
         if rest.endswith("/flamegraph"):
@@ -80,31 +80,31 @@ class Archive:
             return {"endTimestamp": -1}
         if rest.endswith("/subtasks/metrics"):
             by_subtask = _by_subtask(self._metrics(path.removesuffix("/subtasks/metrics") + "/metrics"))
-            return aggregated_metrics(list(by_subtask.values()), wanted, _names(query, "agg"))
+            return aggregated_metrics(list(by_subtask.values()), names, _names(query, "agg"))
         if path not in self.answers:
-            return self._part(path, wanted)
-        found = self.answers[path]
-        return listed_metrics(_values(found), wanted) if rest.endswith("/metrics") else found
+            return self._part(path, names)
+        stored = self.answers[path]
+        return listed_metrics(_values(stored), names) if rest.endswith("/metrics") else stored
 
     def _metrics(self, path: str) -> dict[str, Any]:
         return _values(self.answers.get(path, []))
 
-    def _part(self, path: str, wanted: list[str] | None) -> Any:
+    def _part(self, path: str, names: list[str] | None) -> Any:
         """Return the response for one subtask, which is part of its vertex's."""
         vertex, _, rest = path.partition("/subtasks/")
-        number, _, what = rest.partition("/")
+        number, _, detail = rest.partition("/")
         subtasks = self.answers.get(vertex, {}).get("subtasks", []) if rest and number.isdecimal() else []
-        found = next((s for s in subtasks if s["subtask"] == int(number)), None)
-        if found is not None and what == "metrics":
-            return listed_metrics(_by_subtask(self._metrics(f"{vertex}/metrics")).get(number, {}), wanted)
-        if found is not None and what in ("", f"attempts/{found['attempt']}"):
-            return found
+        details = next((s for s in subtasks if s["subtask"] == int(number)), None)
+        if details is not None and detail == "metrics":
+            return listed_metrics(_by_subtask(self._metrics(f"{vertex}/metrics")).get(number, {}), names)
+        if details is not None and detail in ("", f"attempts/{details['attempt']}"):
+            return details
         raise RequestError(404, f"Not found: {path}: the job has ended, and that was not kept.")
 
     def to_bytes(self) -> bytes:
         """Return the stored form of the archive."""
-        kept = [{"path": path, "json": json.dumps(answer)} for path, answer in self.answers.items()]
-        return json.dumps({"archive": kept}).encode()
+        entries = [{"path": path, "json": json.dumps(answer)} for path, answer in self.answers.items()]
+        return json.dumps({"archive": entries}).encode()
 
     @staticmethod
     def from_bytes(job_id: str, data: bytes) -> Archive:
@@ -114,7 +114,7 @@ class Archive:
             ValueError: the data is not an archive.
         """
         try:
-            answers = {one["path"]: json.loads(one["json"]) for one in json.loads(data)["archive"]}
+            answers = {entry["path"]: json.loads(entry["json"]) for entry in json.loads(data)["archive"]}
             archive = Archive(job_id, answers)
             # The list of jobs needs it.
             if archive.line["jid"] != job_id:
@@ -123,12 +123,12 @@ class Archive:
             raise ValueError(f"it is no archive of a job: {e!r}") from None
         return archive
 
-    def broken_off(self, at: int, why: str) -> Archive:
+    def as_failed(self, at: int, reason: str) -> Archive:
         """Return the archive of a job whose process died before the job's end.
 
         Args:
             at: the time in milliseconds.
-            why: how the process ended.
+            reason: how the process ended.
         """
         answers = copy.deepcopy(dict(self.answers))
         job = answers[f"/jobs/{self.job_id}"]
@@ -136,16 +136,16 @@ class Archive:
         job.update(ended)
         job["timestamps"]["FAILED"] = at
         for vertex in job["vertices"]:
-            if vertex["status"] not in _OVER:
+            if vertex["status"] not in _TERMINAL_STATES:
                 vertex["status"] = ExecutionState.FAILED.name
         line = answers[_OVERVIEW]["jobs"][0]
         line.update(ended, **{"last-modification": at})
         entry = {
-            "exceptionName": why, "stacktrace": why, "timestamp": at, "taskName": None, "endpoint": None,
+            "exceptionName": reason, "stacktrace": reason, "timestamp": at, "taskName": None, "endpoint": None,
             "taskManagerId": None, "failureLabels": {}, "concurrentExceptions": [],
         }  # fmt: skip
         answers[f"/jobs/{self.job_id}/exceptions"] |= {
-            "root-exception": why,
+            "root-exception": reason,
             "timestamp": at,
             "exceptionHistory": {"entries": [entry], "truncated": False},
         }
@@ -156,27 +156,27 @@ class Archive:
                 "application-status": "FAILED",
                 "accumulator-results": {},
                 "net-runtime": ended["duration"],
-                "failure-cause": {"class": "ProgramEnded", "stack-trace": why, "serialized-throwable": ""},
+                "failure-cause": {"class": "ProgramEnded", "stack-trace": reason, "serialized-throwable": ""},
             },
         }
         return Archive(self.job_id, answers)
 
 
-async def archived(app: ASGIApp, view: JobView, more: Iterable[str]) -> Archive:
+async def archived(app: ASGIApp, view: JobView, extra_paths: Iterable[str]) -> Archive:
     """Create a job's archive from the responses of an application.
 
     Args:
         app: the application.
         view: the job.
-        more: further paths to archive.
+        extra_paths: further paths to archive.
     """
     answers: dict[str, Any] = {}
     listed = (await get_from_app(app, _OVERVIEW)).json()["jobs"]
     answers[_OVERVIEW] = {"jobs": [line for line in listed if line["jid"] == view.job_id]}
-    for path in (*_paths(view), *more):
-        told = await get_from_app(app, path, _ALL_METRICS if path.endswith("/metrics") else "")
-        if told.status == 200:
-            answers[path] = told.json()
+    for path in (*_paths(view), *extra_paths):
+        response = await get_from_app(app, path, _ALL_METRICS if path.endswith("/metrics") else "")
+        if response.status == 200:
+            answers[path] = response.json()
     return Archive(view.job_id, answers)
 
 
@@ -200,25 +200,25 @@ def _number(text: str) -> Any:
     return int(number) if number.is_integer() and "e" not in text.lower() and "." not in text else number
 
 
-def _by_subtask(found: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _by_subtask(metrics: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the metrics of each subtask from names such as `0.numRecordsIn`."""
-    parted: dict[str, dict[str, Any]] = {}
-    for name, value in found.items():
+    by_subtask_index: dict[str, dict[str, Any]] = {}
+    for name, value in metrics.items():
         subtask, _, metric = name.partition(".")
-        parted.setdefault(subtask, {})[metric] = value
-    return parted
+        by_subtask_index.setdefault(subtask, {})[metric] = value
+    return by_subtask_index
 
 
 def _names(query: Mapping[str, str], parameter: str) -> list[str] | None:
-    given = query.get(parameter)
-    return None if given is None else [name for name in given.split(",") if name]
+    text = query.get(parameter)
+    return None if text is None else [name for name in text.split(",") if name]
 
 
 log = logging.getLogger("millstream")
 
 DIRECTORY = TextSetting("jobmanager.archive.fs.dir", None)
 # How long a program waits at its end for archives to be written.
-_PATIENCE = 10.0
+_WAIT_SECONDS = 10.0
 
 
 class Archiver:
@@ -244,15 +244,15 @@ class Archiver:
 
     def now(self, entry: Entry) -> Archive:
         """Return the archive of a job in its current state."""
-        asked = archived(self._app, entry.view, self._operations.paths(entry.view.job_id))
+        archiving = archived(self._app, entry.view, self._operations.paths(entry.view.job_id))
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             # Works during interpreter shutdown, when no thread can be started.
-            return asyncio.run(asked)
+            return asyncio.run(archiving)
         # A notebook's thread has a running event loop.
         with ThreadPoolExecutor(1) as thread:
-            return thread.submit(asyncio.run, asked).result()
+            return thread.submit(asyncio.run, archiving).result()
 
     def _archive(self, entry: Entry) -> None:
         try:
@@ -267,20 +267,20 @@ class Archiver:
     def wait(self) -> None:
         """Wait for the archives of all ended jobs."""
         with self._changed:
-            self._changed.wait_for(self._is_idle, _PATIENCE)
+            self._changed.wait_for(self._is_idle, _WAIT_SECONDS)
 
     def _is_idle(self) -> bool:
         return all(e.view.job_id in self._done for e in self._registry.entries() if e.job.result.done())
 
 
-def put_where_settings_say(entry: Entry, archive: Callable[[], Archive]) -> None:
+def write_to_archive_directory(entry: Entry, archive: Callable[[], Archive]) -> None:
     """Write a job's archive to the directory of its settings, if any."""
     config = Configuration.from_dict(dict(entry.configuration))
     directory = DIRECTORY.read(config)
     if directory is not None:
-        made = archive()
+        created = archive()
         storage = open_storage(directory, storage_options(config))
-        storage.publish(made.job_id, made.to_bytes())
-        for path in files_of(directory_of(config), f"{made.job_id}."):
+        storage.publish(created.job_id, created.to_bytes())
+        for path in files_of(directory_of(config), f"{created.job_id}."):
             with open(path, "rb") as file:
                 storage.publish(os.path.basename(path), file.read(), private=True)

@@ -19,25 +19,25 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from millstream.service.http import error_response, has_token, is_page
 
 # Maximum number of cached responses, and maximum bytes of each.
-_MOST_KEPT, _MOST_BYTES = 2000, 1 << 20
+_MAX_CACHED, _MAX_CACHED_BYTES = 2000, 1 << 20
 # Paths that are never cached: results of operations, and restricted responses.
 _NEVER_KEPT = re.compile(
     r"/(savepoints|checkpoints|rescaling|savepoint-disposal)/[0-9a-fA-F]{32}$|^(/v1)?/(programs|jars)|^(/v\d)?/sessions/"
 )
 
 # GET paths that change a job or show its state.
-_NOT_FOR_ALL = re.compile(r"^(/v1)?/jobs/[^/]+/(yarn-cancel|yarn-stop|state(/.*)?)$")
+_PRIVILEGED = re.compile(r"^(/v1)?/jobs/[^/]+/(yarn-cancel|yarn-stop|state(/.*)?)$")
 
 
 @dataclass
-class _Kept:
+class _CachedResponse:
     """A cached response; concurrent requests for it wait until it is complete."""
 
-    is_made: asyncio.Event = field(default_factory=asyncio.Event)
+    is_ready: asyncio.Event = field(default_factory=asyncio.Event)
     until: float = math.inf
     start: Message = field(default_factory=dict)
     body: list[bytes] = field(default_factory=list)
-    is_whole: bool = False
+    is_complete: bool = False
 
     async def send(self, send: Send) -> None:
         await send(self.start)
@@ -69,32 +69,32 @@ class Front:
         self._token = token
         self._cache_seconds = cache_seconds
         self._clock = clock
-        self._kept: dict[tuple[str, bytes], _Kept] = {}
+        self._cache: dict[tuple[str, bytes], _CachedResponse] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         path: str = scope["path"]
-        why = self._why_not(scope, path)
-        if why is not None:
-            await error_response(401, why)(scope, receive, send)
+        reason = self._denial(scope, path)
+        if reason is not None:
+            await error_response(401, reason)(scope, receive, send)
         elif scope["method"] != "GET":
             await self._app(scope, receive, send)
             # Clients see their own changes.
-            self._kept.clear()
+            self._cache.clear()
         elif self._cache_seconds <= 0 or _NEVER_KEPT.search(path):
             await self._app(scope, receive, send)
         else:
             await self._answer(scope, receive, send)
 
-    def _why_not(self, scope: Scope, path: str) -> str | None:
+    def _denial(self, scope: Scope, path: str) -> str | None:
         """Return why a request is rejected; None if it is allowed."""
-        shown = _header(scope)
-        if self._token is not None and not is_page(path) and not has_token(shown, self._token):
+        authorization = _header(scope)
+        if self._token is not None and not is_page(path) and not has_token(authorization, self._token):
             return "Show the token of this service: Authorization: Bearer <token>."
-        changes = scope["method"] not in ("GET", "HEAD") or _NOT_FOR_ALL.search(path) is not None
-        if self._change_token is not None and changes and not has_token(shown, self._change_token):
+        changes = scope["method"] not in ("GET", "HEAD") or _PRIVILEGED.search(path) is not None
+        if self._change_token is not None and changes and not has_token(authorization, self._change_token):
             return (
                 "Whoever changes a job, or reads its state, does so as the user of this service: show its token "
                 "(Authorization: Bearer <token>). The commands of that user find it by themselves; for others it is in "
@@ -104,37 +104,39 @@ class Front:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         key = (scope["path"], scope["query_string"])
-        while (found := self._kept.get(key)) is not None and found.until > self._clock():
-            await found.is_made.wait()
-            if found.is_whole:
-                await found.send(send)
+        while (cached := self._cache.get(key)) is not None and cached.until > self._clock():
+            await cached.is_ready.wait()
+            if cached.is_complete:
+                await cached.send(send)
                 return
             # The first client has disconnected, and its response is incomplete: request it again.
         await self._make(key, scope, receive, send)
 
     async def _make(self, key: tuple[str, bytes], scope: Scope, receive: Receive, send: Send) -> None:
         """Request a response for this client, and for others that request the same meanwhile or soon after."""
-        if len(self._kept) >= _MOST_KEPT:
-            self._kept.clear()
-        new = self._kept[key] = _Kept()
+        if len(self._cache) >= _MAX_CACHED:
+            self._cache.clear()
+        new = self._cache[key] = _CachedResponse()
 
-        async def noted(message: Message) -> None:
+        async def record(message: Message) -> None:
             if message["type"] == "http.response.start":
                 new.start = message
             elif message["type"] == "http.response.body":
                 new.body.append(message.get("body", b""))
-                new.is_whole = not message.get("more_body", False)
+                new.is_complete = not message.get("more_body", False)
             await send(message)
 
         try:
-            await self._app(scope, receive, noted)
+            await self._app(scope, receive, record)
         finally:
-            new.is_made.set()
+            new.is_ready.set()
             # From its completion: a slow response would expire before it is complete.
             new.until = self._clock() + self._cache_seconds
-            is_kept = new.is_whole and new.start["status"] == 200 and sum(map(len, new.body)) <= _MOST_BYTES
-            if not is_kept and self._kept.get(key) is new:
-                del self._kept[key]
+            is_cacheable = (
+                new.is_complete and new.start["status"] == 200 and sum(map(len, new.body)) <= _MAX_CACHED_BYTES
+            )
+            if not is_cacheable and self._cache.get(key) is new:
+                del self._cache[key]
 
 
 def _header(scope: Any) -> str:

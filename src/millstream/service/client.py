@@ -74,8 +74,8 @@ class ServiceClient:
                 kind = ServiceUnreachableError if e.code in _NOT_LEADING else ServiceError
                 raise kind(_reason(e)) from None
         except (urllib.error.URLError, OSError) as e:
-            why = getattr(e, "reason", e)
-            raise ServiceUnreachableError(f"There is no job service at {self.url}: {why}.") from None
+            reason = getattr(e, "reason", e)
+            raise ServiceUnreachableError(f"There is no job service at {self.url}: {reason}.") from None
 
     def upload(self, path: str) -> str:
         """Upload a program; return its id."""
@@ -87,8 +87,8 @@ class ServiceClient:
         )
         head += "Content-Type: application/octet-stream\r\n\r\n"
         body = head.encode() + content + f"\r\n--{boundary}--\r\n".encode()
-        told = json.loads(self._send("/jars/upload", "POST", body, f"multipart/form-data; boundary={boundary}"))
-        return os.path.basename(str(told["filename"]))
+        uploaded = json.loads(self._send("/jars/upload", "POST", body, f"multipart/form-data; boundary={boundary}"))
+        return os.path.basename(str(uploaded["filename"]))
 
     def text(self, path: str) -> str:
         """Return a text response."""
@@ -101,8 +101,8 @@ class ServiceClient:
 
     def jobs(self) -> list[dict[str, Any]]:
         """Return all jobs."""
-        found: list[dict[str, Any]] = self.ask("/jobs/overview")["jobs"]
-        return found
+        jobs_found: list[dict[str, Any]] = self.ask("/jobs/overview")["jobs"]
+        return jobs_found
 
     def finished(self, path: str, trigger: str) -> dict[str, Any]:
         """Wait for an operation; return its result."""
@@ -122,24 +122,24 @@ class LeaderClient(ServiceClient):
     def __init__(self, cells: Cells, token: str | None) -> None:
         super().__init__("")
         self._cells = cells
-        self._given = token
+        self._configured_token = token
         self._find(time.monotonic() + _LEADER_SECONDS)
 
     def _find(self, deadline: float) -> None:
         """Find the leader."""
-        why: Exception | None = None
+        cause: Exception | None = None
         while time.monotonic() < deadline:
             try:
                 lease = find_leader(self._cells)
             except Exception as e:
-                why = e
+                cause = e
                 lease = None
             if lease is not None and lease.address:
                 self.url = lease.address
-                self._token = self._given or _token_of(self.url)
+                self._token = self._configured_token or _token_of(self.url)
                 return
             time.sleep(_POLL)
-        raise ServiceError(f"No job manager has led for {_LEADER_SECONDS:g} s" + (f": {why}" if why else "."))
+        raise ServiceError(f"No job manager has led for {_LEADER_SECONDS:g} s" + (f": {cause}" if cause else "."))
 
     def _send(
         self, path: str, method: str, body: bytes | None, content_type: str | None, timeout: float = _TIMEOUT
@@ -166,7 +166,7 @@ def _reason(error: urllib.error.HTTPError) -> str:
 _leader: list[HaOptions] = []
 
 
-def mean_leader(settings: dict[str, str]) -> None:
+def use_leader(settings: dict[str, str]) -> None:
     """Address the leader from now on, if settings name a high-availability service."""
     options = HaOptions.read(Configuration.from_dict(settings))
     _leader[:] = [] if options is None else [options]
@@ -191,8 +191,8 @@ def services(
         # A host name may resolve to another machine: send the token only to the address of the run file.
         yield ServiceClient(url if own is None else own.url, token or (None if own is None else own.token))
         return
-    for found in (s for s in running_services(killed) if s.kind != "standby"):
-        yield ServiceClient(found.url, found.token)
+    for service in (s for s in running_services(killed) if s.kind != "standby"):
+        yield ServiceClient(service.url, service.token)
 
 
 def _token_of(url: str) -> str | None:
@@ -203,8 +203,8 @@ def _token_of(url: str) -> str | None:
 
 def _own(url: str) -> RunningService | None:
     """Return this user's service at a URL; localhost is 127.0.0.1."""
-    meant = url.rstrip("/").replace("://localhost:", "://127.0.0.1:", 1)
-    return next((f for f in running_services() if f.url in (url.rstrip("/"), meant)), None)
+    same_address = url.rstrip("/").replace("://localhost:", "://127.0.0.1:", 1)
+    return next((f for f in running_services() if f.url in (url.rstrip("/"), same_address)), None)
 
 
 def cluster_of(address: str | None, token: str | None) -> ServiceClient:
@@ -212,35 +212,35 @@ def cluster_of(address: str | None, token: str | None) -> ServiceClient:
     if address is not None or _leader:
         return next(services(address, token))
     killed: list[KilledService] = []
-    found = [service for service in running_services(killed) if service.kind == "cluster"]
-    if not found:
-        lost = [str(one) for one in killed if one.kind == "cluster"]
+    clusters = [service for service in running_services(killed) if service.kind == "cluster"]
+    if not clusters:
+        killed_clusters = [str(service) for service in killed if service.kind == "cluster"]
         sentence = "No cluster of yours runs on this machine: `millstream cluster start -d` starts one."
-        raise ServiceError(" ".join([*lost, sentence]))
-    if len(found) > 1:
-        places = ", ".join(service.url.partition("://")[2] for service in found)
-        raise ServiceError(f"There are several clusters of yours: say which with -m ({places}).")
-    return ServiceClient(found[0].url, token or found[0].token)
+        raise ServiceError(" ".join([*killed_clusters, sentence]))
+    if len(clusters) > 1:
+        addresses = ", ".join(service.url.partition("://")[2] for service in clusters)
+        raise ServiceError(f"There are several clusters of yours: say which with -m ({addresses}).")
+    return ServiceClient(clusters[0].url, token or clusters[0].token)
 
 
-def is_of_this_machine(client: ServiceClient) -> bool:
+def is_local_service(client: ServiceClient) -> bool:
     """Return whether a service runs on this machine as this user."""
     return any(service.url == client.url for service in running_services())
 
 
 def service_of(job: str, address: str | None, token: str | None) -> tuple[ServiceClient, str]:
     """Return the service of a job and the job's full id, by a prefix of its id or by its name."""
-    found: list[tuple[ServiceClient, dict[str, Any]]] = []
-    asked = 0
+    matches: list[tuple[ServiceClient, dict[str, Any]]] = []
+    service_count = 0
     for client in services(address, token):
-        asked += 1
-        found += [(client, j) for j in client.jobs() if j["jid"].startswith(job) or j["name"] == job]
-    if not asked:
+        service_count += 1
+        matches += [(client, j) for j in client.jobs() if j["jid"].startswith(job) or j["name"] == job]
+    if not service_count:
         raise ServiceError(NO_SERVICE)
-    if not found:
+    if not matches:
         raise ServiceError(f"There is no job {job}: `millstream list -a` shows those there are.")
-    running = [f for f in found if f[1]["end-time"] == -1]
-    chosen = running if len(found) > 1 and running else found
+    running = [f for f in matches if f[1]["end-time"] == -1]
+    chosen = running if len(matches) > 1 and running else matches
     if len(chosen) > 1:
         ids = ", ".join(j["jid"] for _, j in chosen)
         raise ServiceError(f"Several jobs are meant by {job}: {ids}. Give more of the id.")

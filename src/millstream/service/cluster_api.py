@@ -47,7 +47,7 @@ class ClusterInfo:
         lines: returns the entries of the list of jobs.
         slots: returns the number of slots.
         workers: provides the workers.
-        said: returns the log lines of all jobs' functions.
+        function_log: returns the log lines of all jobs' functions.
         submits: whether programs can be submitted.
         is_history: whether this is a history server.
         token: required of clients that name paths; None if no client may.
@@ -59,7 +59,7 @@ class ClusterInfo:
     lines: Callable[[], Awaitable[list[dict[str, Any]]]] = _no_jobs
     slots: Callable[[], cluster.Slots] = lambda: cluster.Slots(0, 0)
     workers: Workers = field(default_factory=NoWorkers)
-    said: Callable[[], list[Line]] = list
+    function_log: Callable[[], list[Line]] = list
     submits: bool = False
     is_history: bool = False
     token: str | None = None
@@ -104,9 +104,9 @@ class ClusterApi:
         ]
 
     async def configuration(self, _: Request) -> Response:
-        home = self._home
-        steers = not home.is_history
-        return answer(cluster.dashboard(home.refresh_ms, home.submits, cancels=steers, history=home.is_history))
+        info = self._home
+        cancels = not info.is_history
+        return answer(cluster.dashboard(info.refresh_ms, info.submits, cancels=cancels, history=info.is_history))
 
     async def overview(self, _: Request) -> Response:
         return answer(await self._overview())
@@ -126,15 +126,15 @@ class ClusterApi:
         return answer({"taskmanagers": [cluster.task_manager(w, now) for w in await self._home.workers.all()]})
 
     async def _worker(self, request: Request) -> cluster.Worker:
-        asked = request.path_params["taskmanagerid"]
-        found = next((w for w in await self._home.workers.all() if w.id == asked), None)
-        if found is None:
-            raise RequestError(404, f"Could not find TaskExecutor with id {asked}.")
-        return found
+        worker_id = request.path_params["taskmanagerid"]
+        worker = next((w for w in await self._home.workers.all() if w.id == worker_id), None)
+        if worker is None:
+            raise RequestError(404, f"Could not find TaskExecutor with id {worker_id}.")
+        return worker
 
     async def task_manager(self, request: Request) -> Response:
-        shown = cluster.task_manager(await self._worker(request), _now())
-        return answer({**shown, "metrics": {}, "allocatedSlots": []})
+        response = cluster.task_manager(await self._worker(request), _now())
+        return answer({**response, "metrics": {}, "allocatedSlots": []})
 
     async def task_manager_metrics(self, request: Request) -> Response:
         return answer(listed_metrics((await self._worker(request)).metrics, names_of(request, "get")))
@@ -157,16 +157,16 @@ class ClusterApi:
 
     async def task_managers_metrics(self, request: Request) -> Response:
         chosen = names_of(request, "taskmanagers")
-        found = [w.metrics for w in await self._home.workers.all() if not chosen or w.id in chosen]
-        return answer(aggregated_metrics(found, names_of(request, "get"), names_of(request, "agg")))
+        metrics_by_worker = [w.metrics for w in await self._home.workers.all() if not chosen or w.id in chosen]
+        return answer(aggregated_metrics(metrics_by_worker, names_of(request, "get"), names_of(request, "agg")))
 
     async def _metrics(self) -> dict[str, Value]:
-        shown = await self._overview()
+        response = await self._overview()
         return {
-            "numRunningJobs": shown["jobs-running"],
-            "taskSlotsTotal": shown["slots-total"],
-            "taskSlotsAvailable": shown["slots-available"],
-            "numRegisteredTaskManagers": shown["taskmanagers"],
+            "numRunningJobs": response["jobs-running"],
+            "taskSlotsTotal": response["slots-total"],
+            "taskSlotsAvailable": response["slots-available"],
+            "numRegisteredTaskManagers": response["taskmanagers"],
             "uptime": milliseconds(time.monotonic() - self._started),
             "Status.Threads": threading.active_count(),
         }
@@ -175,7 +175,7 @@ class ClusterApi:
         return answer(listed_metrics(await self._metrics(), names_of(request, "get")))
 
     def _log(self) -> str:
-        return text_of(self._home.log.lines(), self._home.said())
+        return text_of(self._home.log.lines(), self._home.function_log())
 
     async def logs(self, _: Request) -> Response:
         return answer({"logs": [{"name": OWN_LOG, "size": len(self._log()), "mtime": _now()}]})
@@ -242,5 +242,5 @@ def _now() -> int:
     return int(time.time() * 1000)
 
 
-def _threads(found: list[tuple[str, str]]) -> Response:
-    return answer({"threadInfos": [{"threadName": name, "stringifiedThreadInfo": text} for name, text in found]})
+def _threads(dumps: list[tuple[str, str]]) -> Response:
+    return answer({"threadInfos": [{"threadName": name, "stringifiedThreadInfo": text} for name, text in dumps]})

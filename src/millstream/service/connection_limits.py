@@ -4,8 +4,8 @@ The service runs in the process of the jobs. A client that opens connections and
 byte or many requests at once, or does not read its response must not exhaust the process. These limits apply before
 authentication.
 
-The memory of one connection is bounded: the head of a request (`MOST_HEAD` bytes, `MAX_HEADERS` headers), pipelined
-requests (`MOST_PIPELINED`), and the bytes read at once (`RECEIVE_BYTES`).
+Bounds the memory of a connection: the head of a request (`MAX_HEAD_BYTES` bytes, `MAX_HEADERS` headers), pipelined
+requests (`MAX_PIPELINED`), and the bytes read at once (`RECEIVE_BYTES`).
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 # Maximum number of connections; maximum time and size of a request's head.
-MOST_CONNECTIONS = 500
+MAX_CONNECTIONS = 500
 HEAD_SECONDS = 20.0
-MOST_HEAD = 1 << 16
+MAX_HEAD_BYTES = 1 << 16
 # A header of five bytes takes a hundred in memory.
 MAX_HEADERS = 128
 # Maximum number of pipelined requests.
-MOST_PIPELINED = 16
+MAX_PIPELINED = 16
 # Maximum time until a response is read: longer than any long poll.
 ANSWER_SECONDS = 400.0
 # The kernel's receive buffer (it doubles this), which bounds a read.
 RECEIVE_BYTES = 1 << 16
 
 
-class TooMuch(Exception):
+class LimitExceeded(Exception):
     """A request is too large, or there are too many."""
 
 
@@ -44,11 +44,11 @@ class GuardedProtocol(HttpToolsProtocol):
 
     _head_bytes = 0
     _is_in_head = True
-    _waited = 0.0
+    _waited_seconds = 0.0
     _clock: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        if len(self.connections) >= MOST_CONNECTIONS:
+        if len(self.connections) >= MAX_CONNECTIONS:
             transport.abort()
             return
         super().connection_made(transport)
@@ -68,19 +68,19 @@ class GuardedProtocol(HttpToolsProtocol):
         super().data_received(data)
         if self._is_in_head:
             self._head_bytes += len(data)
-            if self._head_bytes > MOST_HEAD:
+            if self._head_bytes > MAX_HEAD_BYTES:
                 self.transport.abort()
 
     # --- parser callbacks; an exception closes the connection
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if len(self.headers) >= MAX_HEADERS:
-            raise TooMuch
+            raise LimitExceeded
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        if len(self.pipeline) >= MOST_PIPELINED:
-            raise TooMuch
+        if len(self.pipeline) >= MAX_PIPELINED:
+            raise LimitExceeded
         self._is_in_head = False
         super().on_headers_complete()
 
@@ -97,19 +97,19 @@ class GuardedProtocol(HttpToolsProtocol):
         self._expect_head()
 
     def _expect_head(self) -> None:
-        self._waited = 0.0
+        self._waited_seconds = 0.0
         if self._clock is not None:
             self._clock.cancel()
-        self._clock = self.loop.call_later(HEAD_SECONDS, self._look)
+        self._clock = self.loop.call_later(HEAD_SECONDS, self._check_timeout)
 
-    def _look(self) -> None:
-        self._waited += HEAD_SECONDS
+    def _check_timeout(self) -> None:
+        self._waited_seconds += HEAD_SECONDS
         # A response has not been read while part of it is buffered.
         is_silent = self._is_between_requests() and not self.transport.get_write_buffer_size()
-        if is_silent or self._waited >= ANSWER_SECONDS:
+        if is_silent or self._waited_seconds >= ANSWER_SECONDS:
             self.transport.abort()
         else:
-            self._clock = self.loop.call_later(HEAD_SECONDS, self._look)
+            self._clock = self.loop.call_later(HEAD_SECONDS, self._check_timeout)
 
     def _is_between_requests(self) -> bool:
         return self.cycle is None or self.cycle.response_complete

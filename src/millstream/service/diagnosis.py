@@ -44,10 +44,10 @@ class Explanation:
     about: dict[str, Any] = field(default_factory=dict)
 
 
-def where(vertex: Vertex) -> str:
+def creation_text(vertex: Vertex) -> str:
     """Return the program lines that define the operators of a vertex."""
-    places = [n.made_at for n in vertex.nodes if n.made_at]
-    return f" (made at {', '.join(dict.fromkeys(places))})" if places else ""
+    locations = [n.made_at for n in vertex.nodes if n.made_at]
+    return f" (made at {', '.join(dict.fromkeys(locations))})" if locations else ""
 
 
 # Findings report splits that lag this many milliseconds of event time, or watermarks unchanged for this many.
@@ -87,13 +87,13 @@ def event_time(view: JobView, now: float) -> list[Explanation]:
                 continue
             address = holder.vertex.id, holder.subtask, holder.mark
             _, waits = held.setdefault(address, (holder, _Waiters({}, MAX_WATERMARK, [])))
-            for one in diagnostics.waiting:
-                waits.counts[one.kind] = waits.counts.get(one.kind, 0) + one.count
-                waits.earliest = min(waits.earliest, one.earliest)
+            for waiter in diagnostics.waiting:
+                waits.counts[waiter.kind] = waits.counts.get(waiter.kind, 0) + waiter.count
+                waits.earliest = min(waits.earliest, waiter.earliest)
             if first is not None and len(vertex.in_edges) > 1:
                 waits.inputs.append(_input(vertex, first))
-    found = (_explain_holder(view, holder, waits, milliseconds(now)) for holder, waits in held.values())
-    return [one for one in found if one is not None]
+    candidates = (_explain_holder(view, holder, waits, milliseconds(now)) for holder, waits in held.values())
+    return [waiter for waiter in candidates if waiter is not None]
 
 
 def _name(vertex: Vertex) -> str:
@@ -144,7 +144,7 @@ def _explain_holder(view: JobView, holder: _Holder, waits: _Waiters, now: int) -
     waiting = _waiting(waits)
     if mark is None:
         text = (
-            f"{_name(vertex)}{where(vertex)} assigns no timestamps and watermarks: pass a WatermarkStrategy to "
+            f"{_name(vertex)}{creation_text(vertex)} assigns no timestamps and watermarks: pass a WatermarkStrategy to "
             f"from_source, or call assign_timestamps_and_watermarks(...). {waiting}"
         )
         return _explanation(holder, waits, "high", f"{_name(vertex)} has no event time", text, None)
@@ -153,28 +153,28 @@ def _explain_holder(view: JobView, holder: _Holder, waits: _Waiters, now: int) -
     marker = next((n for n in vertex.nodes if n.id == mark.operator), None)
     if marker is not None and isinstance(marker.operator, WatermarkOperator) and not marker.operator.makes_any:
         text = (
-            f"The WatermarkStrategy of {_name(vertex)}{where(vertex)} is no_watermarks(): use "
+            f"The WatermarkStrategy of {_name(vertex)}{creation_text(vertex)} is no_watermarks(): use "
             f"for_bounded_out_of_orderness(...) or for_monotonous_timestamps(). {waiting}"
         )
         return _explanation(holder, waits, "high", f"{_name(vertex)} emits no watermarks", text, None)
     if mark.watermark <= MIN_WATERMARK:
         return _silent(view, holder, waits, waiting)
-    return _behind(view, holder, mark, waits, waiting, now)
+    return _lagging(view, holder, mark, waits, waiting, now)
 
 
 def _silent(view: JobView, holder: _Holder, waits: _Waiters, waiting: str) -> Explanation | None:
     """Explain a holder that has read no record yet."""
     vertex = holder.vertex
     marks = {i: _marks(view, vertex, i) for i in range(vertex.parallelism)}
-    silent = [i for i, found in marks.items() if all(m.watermark <= MIN_WATERMARK for m in found)]
-    splits = sum(found.split_count for i in marks if (found := _diagnostics(view, vertex, i)) is not None)
-    without = [i for i in silent if not any(m.name is not None for m in marks[i])]
+    silent = [i for i, split_marks in marks.items() if all(m.watermark <= MIN_WATERMARK for m in split_marks)]
+    splits = sum(diagnostics.split_count for i in marks if (diagnostics := _diagnostics(view, vertex, i)) is not None)
+    idle = [i for i in silent if not any(m.name is not None for m in marks[i])]
     mark = holder.mark
     assert mark is not None
-    if without and splits and splits < vertex.parallelism:
+    if idle and splits and splits < vertex.parallelism:
         text = (
-            f"{_name(vertex)} has {vertex.parallelism} subtasks and {_count(splits, 'split')}: {_subtasks(without)} no "
-            f"split to read, and event time waits for {'it' if len(without) == 1 else 'them'}. Set the parallelism of "
+            f"{_name(vertex)} has {vertex.parallelism} subtasks and {_count(splits, 'split')}: {_subtasks(idle)} no "
+            f"split to read, and event time waits for {'it' if len(idle) == 1 else 'them'}. Set the parallelism of "
             f"the source to at most the number of splits, or {_small(_advice(vertex, mark))}."
         )
     elif mark.name is not None:
@@ -192,7 +192,7 @@ def _silent(view: JobView, holder: _Holder, waits: _Waiters, waiting: str) -> Ex
     return _explanation(holder, waits, "high", title, f"{text} {waiting}", None)
 
 
-def _behind(
+def _lagging(
     view: JobView, holder: _Holder, mark: SplitMark, waits: _Waiters, waiting: str, now: int
 ) -> Explanation | None:
     """Explain a watermark that lags behind other splits, or has not changed for some time."""
@@ -246,7 +246,7 @@ def _all_marks(view: JobView) -> Iterator[SplitMark]:
 
 
 def _explanation(
-    holder: _Holder, waits: _Waiters, level: str, title: str, text: str, behind_by: int | None
+    holder: _Holder, waits: _Waiters, level: str, title: str, text: str, lag_ms: int | None
 ) -> Explanation:
     mark = holder.mark
     about: dict[str, Any] = {
@@ -255,7 +255,7 @@ def _explanation(
         "watermark": None if mark is None or mark.watermark <= MIN_WATERMARK else mark.watermark,
         "since": None if mark is None else mark.since,
         "last-record": None if mark is None else mark.last_record,
-        "behind-by": behind_by,
+        "behind-by": lag_ms,
         "idle": holder.is_idle,
         "inputs": sorted(set(waits.inputs)),
         "waiting": waits.counts,
@@ -287,8 +287,8 @@ def _idle(mark: SplitMark) -> str:
     return "; it is idle" if mark.idle else "; it is not idle"
 
 
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _time(millis: int) -> str:
@@ -369,7 +369,7 @@ def _share(metrics: dict[str, Value], name: str) -> float:
 def _backpressure(view: JobView, metrics: Metrics) -> list[Explanation]:
     """Explain vertices that are busy while their upstream vertices are backpressured."""
     by_id = {v.id: v for v in view.plan.vertices}
-    found = []
+    result = []
     for vertex in view.plan.vertices:
         busy = max((_share(m, "busyTimeMsPerSecond") for m in metrics.get(vertex.id, [])), default=0.0)
         upstream = [by_id[e.source] for e in vertex.in_edges]
@@ -383,18 +383,18 @@ def _backpressure(view: JobView, metrics: Metrics) -> list[Explanation]:
             blocked = " and ".join(f"{name} ({share:.0%} of its time)" for name, share in held.items())
             text = (
                 f"It is busy {busy:.0%} of the time, and backpressures {blocked}. Make its functions cheaper"
-                f"{where(vertex)}, or increase its parallelism above {vertex.parallelism}."
+                f"{creation_text(vertex)}, or increase its parallelism above {vertex.parallelism}."
             )
             level = "high" if max(held.values()) > 0.5 else "low"
-            found.append(
+            result.append(
                 Explanation("back pressure", level, f"{vertex.name} is the bottleneck", text, vertex_id(vertex))
             )
-    return found
+    return result
 
 
 def _skewed(view: JobView, metrics: Metrics) -> list[Explanation]:
     """Explain vertices with one subtask that receives most of the records."""
-    found = []
+    result = []
     for vertex in view.plan.vertices:
         if vertex.parallelism < 2 or vertex.is_source:
             continue
@@ -413,8 +413,8 @@ def _skewed(view: JobView, metrics: Metrics) -> list[Explanation]:
                 "keys": [{"key": key.key, "share": key.share} for key in hot],
             }
             title = f"{vertex.name} has data skew"
-            found.append(Explanation("skew", "low", title, text, vertex_id(vertex), about))
-    return found
+            result.append(Explanation("skew", "low", title, text, vertex_id(vertex), about))
+    return result
 
 
 def _hottest(view: JobView, vertex: Vertex, subtask: int) -> tuple[HotKey, ...]:
@@ -436,16 +436,20 @@ def _cause(hot: list[HotKey]) -> str:
 def _starving(view: JobView) -> list[Explanation]:
     """Explain joins that have rows of one input and none of the other."""
     by_id = {v.id: v for v in view.plan.vertices}
-    found = []
+    result = []
     for vertex in view.plan.vertices:
         waiting: dict[int, int] = {}
         diagnostics = [progress_of(view, vertex, i).insight for i in range(vertex.parallelism)]
-        starved = [[] if one is None else list(one.starved) for one in diagnostics]
+        starved = [
+            [] if subtask_diagnostics is None else list(subtask_diagnostics.starved)
+            for subtask_diagnostics in diagnostics
+        ]
         # Report only if the same input is empty in all subtasks that have rows.
-        for one in (s for subtask in starved for s in subtask):
-            waiting[one.input] = waiting.get(one.input, 0) + one.rows
+        for subtask_diagnostics in (s for subtask in starved for s in subtask):
+            waiting[subtask_diagnostics.input] = waiting.get(subtask_diagnostics.input, 0) + subtask_diagnostics.rows
         has_both = any(
-            one is not None and one.state_rows and not s for one, s in zip(diagnostics, starved, strict=True)
+            subtask_diagnostics is not None and subtask_diagnostics.state_rows and not s
+            for subtask_diagnostics, s in zip(diagnostics, starved, strict=True)
         )
         if len(waiting) != 1 or has_both:
             continue
@@ -457,13 +461,13 @@ def _starving(view: JobView) -> list[Explanation]:
         )
         about = {"input": index, "rows": rows}
         title = f"{vertex.name} waits for its {('first', 'second')[index]} input"
-        found.append(Explanation("waiting join", "high", title, text, vertex_id(vertex), about))
-    return found
+        result.append(Explanation("waiting join", "high", title, text, vertex_id(vertex), about))
+    return result
 
 
 def _late(view: JobView, metrics: Metrics) -> list[Explanation]:
     """Explain vertices that drop late records."""
-    found = []
+    result = []
     for vertex in view.plan.vertices:
         dropped = sum(
             int(value)
@@ -474,7 +478,7 @@ def _late(view: JobView, metrics: Metrics) -> list[Explanation]:
         if dropped:
             read = sum(int(m.get("numRecordsIn", 0)) for m in metrics[vertex.id])
             text = (
-                f"{dropped:,} of {read:,} records were late for their windows and were dropped{where(vertex)}. "
+                f"{dropped:,} of {read:,} records were late for their windows and were dropped{creation_text(vertex)}. "
                 "Increase the bound of for_bounded_out_of_orderness, set allowed_lateness, or read late records from a "
                 "side output (side_output_late_data)."
             )
@@ -484,11 +488,16 @@ def _late(view: JobView, metrics: Metrics) -> list[Explanation]:
                 text += f" Latest: {shown}."
             about = {"dropped": dropped, "read": read, "samples": [asdict(late) for late in samples]}
             title = f"{vertex.name} drops late records"
-            found.append(Explanation("late records", "low", title, text, vertex_id(vertex), about))
-    return found
+            result.append(Explanation("late records", "low", title, text, vertex_id(vertex), about))
+    return result
 
 
 def _late_samples(view: JobView, vertex: Vertex) -> list[LateRecord]:
     """Return samples of late records of all subtasks."""
     diagnostics = (progress_of(view, vertex, i).insight for i in range(vertex.parallelism))
-    return [late for one in diagnostics if one is not None for late in one.late][:_MAX_SAMPLES]
+    return [
+        late
+        for subtask_diagnostics in diagnostics
+        if subtask_diagnostics is not None
+        for late in subtask_diagnostics.late
+    ][:_MAX_SAMPLES]

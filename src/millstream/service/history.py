@@ -47,16 +47,16 @@ class ArchiveStore:
 
     def find(self, job_id: str) -> Archive | None:
         with self._lock:
-            self._forget()
+            self._expire()
             return self._archives.get(job_id)
 
     def all(self) -> list[Archive]:
         """Return the archives in the order of the jobs' start."""
         with self._lock:
-            self._forget()
+            self._expire()
             return sorted(self._archives.values(), key=lambda a: a.line["start-time"])
 
-    def _forget(self) -> None:
+    def _expire(self) -> None:
         """Discard expired archives, and the oldest above the capacity."""
         ended = sorted(self._archives.values(), key=lambda a: a.line["end-time"])
         too_many = 0 if self._capacity is None else len(ended) - self._capacity
@@ -105,7 +105,7 @@ class ArchiveDirectory:
 
 def history_app(archives: ArchiveStore, settings: dict[str, str], token: str | None, refresh_ms: int) -> Starlette:
     """Return the application of a history server."""
-    home = ClusterInfo(
+    info = ClusterInfo(
         settings=settings, refresh_ms=refresh_ms, log=RecentLines(), lines=archives.lines, is_history=True, token=token
     )
-    return assembled([*RemoteJobsApi(archives).routes(), *ClusterApi(home).routes()], token)
+    return assembled([*RemoteJobsApi(archives).routes(), *ClusterApi(info).routes()], token)

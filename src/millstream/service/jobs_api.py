@@ -124,8 +124,8 @@ class JobsApi:
 
     async def applications(self, _: Request) -> Response:
         now = self._clock()
-        shown = [jobs.application_of(jobs.overview_of(e.view, now)) for e in self._registry.entries()]
-        return answer({"applications": shown})
+        applications = [jobs.application_of(jobs.overview_of(e.view, now)) for e in self._registry.entries()]
+        return answer({"applications": applications})
 
     async def details(self, request: Request) -> Response:
         return answer(jobs.details(self.entry(request).view, self._clock()))
@@ -159,9 +159,9 @@ class JobsApi:
 
     async def accumulators(self, request: Request) -> Response:
         values = self.entry(request).view.progress.metrics()
-        shown = [{"name": n, "type": type(v).__name__, "value": str(v)} for n, v in values.items()]
+        accumulators = [{"name": n, "type": type(v).__name__, "value": str(v)} for n, v in values.items()]
         empty: dict[str, Any] = {"job-accumulators": [], "serialized-user-task-accumulators": {}}
-        return answer({**empty, "user-task-accumulators": shown})
+        return answer({**empty, "user-task-accumulators": accumulators})
 
     async def metrics(self, request: Request) -> Response:
         values = metrics.of_job(self.entry(request).view, self._clock())
@@ -302,19 +302,19 @@ class JobsApi:
     async def rescaled(self, request: Request) -> Response:
         return self._polled(request, lambda _: {})
 
-    def _polled(self, request: Request, shown: Callable[[Any], dict[str, Any]]) -> Response:
+    def _polled(self, request: Request, render: Callable[[Any], dict[str, Any]]) -> Response:
         job_id, trigger = id_parameter(request, "jobid", "job id"), id_parameter(request, "triggerid", "trigger id")
         done = self._operations.find(job_id, trigger)
         if done is None:
             raise RequestError(404, f"There is no operation {trigger} of job {job_id}.")
         if not done.done():
             return answer({"status": {"id": "IN_PROGRESS"}})
-        response = self._completed(done, shown)
+        response = self._completed(done, render)
         # Runs after the response is sent.
         response.background = BackgroundTask(self._operations.mark_read, job_id, trigger)
         return response
 
-    def _completed(self, done: Future[Any], shown: Callable[[Any], dict[str, Any]]) -> Response:
+    def _completed(self, done: Future[Any], render: Callable[[Any], dict[str, Any]]) -> Response:
         error = done.exception()
         if error is not None:
             failure = {
@@ -323,7 +323,7 @@ class JobsApi:
                 "serialized-throwable": "",
             }
             return answer({"status": {"id": "COMPLETED"}, "operation": {"failure-cause": failure}})
-        return answer({"status": {"id": "COMPLETED"}, "operation": shown(done.result())})
+        return answer({"status": {"id": "COMPLETED"}, "operation": render(done.result())})
 
 
 def _shown_bounds(bounds: Bounds) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class JobOutput:
         with self._lock:
             # If the job runs on one executor only, the text was printed there.
             executors = {executor for (job, _), executor in self._executors.items() if job == job_id}
-            owners = [("job", job_id), *(("executor", one) for one in executors if len(executors) == 1)]
+            owners = [("job", job_id), *(("executor", executor_id) for executor_id in executors if len(executors) == 1)]
             for owner in owners:
                 _of(self._printed, owner).extend(_lines_of(text))
 
@@ -87,8 +87,8 @@ class JobOutput:
         """Return log lines of a job's functions, or of an executor; by default of all jobs."""
         with self._lock:
             if job is None and executor is None:
-                every = [lines for (kind, _), lines in self._logged.items() if kind == "job"]
-                return list(heapq.merge(*every))
+                job_logs = [lines for (kind, _), lines in self._logged.items() if kind == "job"]
+                return list(heapq.merge(*job_logs))
             return list(self._logged.get(_owner(job, executor), ()))
 
     def printed(self, job: str | None = None, executor: str | None = None) -> str:
@@ -121,7 +121,7 @@ def _of(lines: dict[tuple[str, str], deque[Any]], owner: tuple[str, str]) -> deq
     return own
 
 
-def text_of(*several: Iterable[Line]) -> str:
+def text_of(*logs: Iterable[Line]) -> str:
     """Return the lines of several logs as one text, sorted by time."""
-    lines = [text for _, text in heapq.merge(*several)]
+    lines = [text for _, text in heapq.merge(*logs)]
     return "\n".join(lines) + "\n" if lines else ""

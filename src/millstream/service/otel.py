@@ -52,8 +52,8 @@ class OtelSender:
         if library.level == logging.NOTSET:
             # It logs every failed attempt; the reporter warns once instead.
             library.setLevel(logging.CRITICAL)
-        about = {"service.name": target.service, **({"service.version": target.version} if target.version else {})}
-        self._resource = Resource.create({**about, **target.variables})
+        attributes = {"service.name": target.service, **({"service.version": target.version} if target.version else {})}
+        self._resource = Resource.create({**attributes, **target.variables})
         self._metrics: OTLPMetricExporter | None = None
         self._spans: OTLPSpanExporter | None = None
         if target.kind == "metrics":
@@ -67,9 +67,9 @@ class OtelSender:
 
         assert self._metrics is not None
         points: dict[tuple[str, bool], list[NumberDataPoint]] = {}
-        for one in measured:
-            if isinstance(one.value, (int, float)):
-                points.setdefault((one.name, one.is_counter), []).append(_point(one))
+        for metric in measured:
+            if isinstance(metric.value, (int, float)):
+                points.setdefault((metric.name, metric.is_counter), []).append(_point(metric))
         metrics = [_metric(name, is_counter, values) for (name, is_counter), values in points.items()]
         scope = ScopeMetrics(InstrumentationScope(_SCOPE), metrics, "")
         data = MetricsData([ResourceMetrics(self._resource, [scope], "")])
@@ -104,11 +104,11 @@ class OtelSender:
         )
 
 
-def _point(one: Measured) -> NumberDataPoint:
+def _point(metric: Measured) -> NumberDataPoint:
     from opentelemetry.sdk.metrics.export import NumberDataPoint
 
-    assert isinstance(one.value, (int, float))
-    return NumberDataPoint(dict(one.attributes), _nanos(one.since), time.time_ns(), one.value)
+    assert isinstance(metric.value, (int, float))
+    return NumberDataPoint(dict(metric.attributes), _nanos(metric.since), time.time_ns(), metric.value)
 
 
 def _metric(name: str, is_counter: bool, points: Iterable[NumberDataPoint]) -> Metric:

@@ -41,8 +41,8 @@ class RemoteJobsApi:
             Route("/jobs/overview", self.overview),
             Route("/jobs/metrics", self.metrics),
             Route("/applications/overview", self.applications),
-            Route("/jobs/{jobid}", self.pass_on, methods=_METHODS),
-            Route("/jobs/{jobid}/{rest:path}", self.pass_on, methods=_METHODS),
+            Route("/jobs/{jobid}", self.forward, methods=_METHODS),
+            Route("/jobs/{jobid}/{rest:path}", self.forward, methods=_METHODS),
         ]
 
     async def ids(self, _: Request) -> Response:
@@ -63,7 +63,7 @@ class RemoteJobsApi:
         values = [{m["id"]: _number(m.get("value", "")) for m in metrics} for metrics in listed]
         return answer(aggregated_metrics(values, names_of(request, "get"), names_of(request, "agg")))
 
-    async def pass_on(self, request: Request) -> Response:
+    async def forward(self, request: Request) -> Response:
         job_id = id_parameter(request, "jobid", "job id")
         rest = request.path_params.get("rest")
         response = await self._remote.ask(

@@ -182,20 +182,20 @@ class SpanTracker:
 
     def _of_checkpoints(self, view: JobView) -> Iterator[Span]:
         reported = self._checkpoints.get(view.job_id, 0)
-        for one in view.checkpoints.history:
-            if one.id <= reported or not (one.is_complete or one.failure):
+        for checkpoint in view.checkpoints.history:
+            if checkpoint.id <= reported or not (checkpoint.is_complete or checkpoint.failure):
                 continue
-            self._checkpoints[view.job_id] = max(one.id, self._checkpoints.get(view.job_id, 0))
-            end = one.completed_at or one.acknowledged_at or one.triggered_at
-            about: dict[str, str | int | float] = {
-                "checkpointId": one.id,
-                "checkpointStatus": "COMPLETED" if one.is_complete else "FAILED",
-                "fullSize": one.state_bytes,
-                "checkpointedSize": one.state_bytes,
-                **({"failure": one.failure} if one.failure else {}),
+            self._checkpoints[view.job_id] = max(checkpoint.id, self._checkpoints.get(view.job_id, 0))
+            end = checkpoint.completed_at or checkpoint.acknowledged_at or checkpoint.triggered_at
+            attributes: dict[str, str | int | float] = {
+                "checkpointId": checkpoint.id,
+                "checkpointStatus": "COMPLETED" if checkpoint.is_complete else "FAILED",
+                "fullSize": checkpoint.state_bytes,
+                "checkpointedSize": checkpoint.state_bytes,
+                **({"failure": checkpoint.failure} if checkpoint.failure else {}),
             }
             scope = "org.apache.flink.runtime.checkpoint.CheckpointStatsTracker"
-            yield Span(view.job_id, scope, "Checkpoint", one.triggered_at, end, {**_job(view), **about})
+            yield Span(view.job_id, scope, "Checkpoint", checkpoint.triggered_at, end, {**_job(view), **attributes})
 
     def _of_starts(self, view: JobView) -> Iterator[Span]:
         """Yield the spans from the job's start, or from a failure, until it is running."""
@@ -214,11 +214,11 @@ class SpanTracker:
             if end is None or (following is None and view.status is not JobStatus.RUNNING and number > 0):
                 continue
             self._starts[view.job_id] = number + 1
-            about: dict[str, str | int | float] = {"initializationStatus": "COMPLETED", "restart": number}
+            attributes: dict[str, str | int | float] = {"initializationStatus": "COMPLETED", "restart": number}
             if failure is not None:
-                about["failure"] = _reason(failure.message)
+                attributes["failure"] = _reason(failure.message)
             scope = "org.apache.flink.runtime.scheduler.JobStatusStore"
-            yield Span(view.job_id, scope, "JobInitialization", start, end, {**_job(view), **about})
+            yield Span(view.job_id, scope, "JobInitialization", start, end, {**_job(view), **attributes})
 
 
 def _reason(message: str) -> str:
@@ -250,10 +250,10 @@ def measured(entry: Entry, now: float) -> Iterator[Measured]:
     before, seconds = entry.before()
     for vertex in view.plan.vertices:
         for subtask in range(vertex.parallelism):
-            about = {**job, "task_id": vertex_id(vertex), "task_name": vertex.name, "subtask_index": str(subtask)}
+            attributes = {**job, "task_id": vertex_id(vertex), "task_name": vertex.name, "subtask_index": str(subtask)}
             for name, value in metrics.of_subtask(view, vertex, subtask, before, seconds).items():
                 is_counter = name.rpartition(".")[2] in _COUNTERS
-                yield Measured(f"flink.taskmanager.job.task.{name}", about, value, since, is_counter)
+                yield Measured(f"flink.taskmanager.job.task.{name}", attributes, value, since, is_counter)
 
 
 _lock = threading.Lock()

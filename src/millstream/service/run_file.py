@@ -55,7 +55,7 @@ class RunFile:
         url: str,
         token: str | None,
         kind: str = "jobs",
-        leavings: Sequence[str] = (),
+        owned_directories: Sequence[str] = (),
         log: str | None = None,
     ) -> None:
         """Describe the service of this process.
@@ -64,13 +64,13 @@ class RunFile:
             url: its URL.
             token: the token for clients of this user.
             kind: its kind.
-            leavings: directories to delete if the process is killed.
+            owned_directories: directories to delete if the process is killed.
             log: its log file.
         """
         self._url = url
         self._token = token
         self._kind = kind
-        self._leavings = list(leavings)
+        self._owned_directories = list(owned_directories)
         self._log = log
         self._path = os.path.join(runtime_directory(), f"{os.getpid()}.json")
 
@@ -83,7 +83,7 @@ class RunFile:
                 "token": self._token,
                 "kind": self._kind,
                 "owner": this_process("service"),
-                "leavings": self._leavings,
+                "leavings": self._owned_directories,
                 "log": self._log,
             }
         )
@@ -134,14 +134,14 @@ def running_services(killed: list[KilledService] | None = None) -> Iterator[Runn
         path = os.path.join(directory, name)
         try:
             with open(path) as file:
-                about = json.load(file)
+                content = json.load(file)
             pid = int(name.removesuffix(".json"))
-            service = RunningService(about["url"], about["token"], pid, about["kind"])
-            if is_alive(about["owner"]):
+            service = RunningService(content["url"], content["token"], pid, content["kind"])
+            if is_alive(content["owner"]):
                 yield service
                 continue
-            lost = KilledService(service.url, pid, service.kind, about.get("log"))
-            leavings = [str(one) for one in about.get("leavings", [])]
+            killed_service = KilledService(service.url, pid, service.kind, content.get("log"))
+            owned_directories = [str(owned) for owned in content.get("leavings", [])]
         except (OSError, ValueError, KeyError, TypeError):
             continue
         with suppress(FileNotFoundError):
@@ -149,10 +149,10 @@ def running_services(killed: list[KilledService] | None = None) -> Iterator[Runn
         port = service.url.rpartition(":")[2]
         if service.token is not None and port.isdecimal():
             TokenFile(int(port), service.token).remove()
-        for one in leavings:
-            _clear(one)
+        for owned in owned_directories:
+            _clear(owned)
         if killed is not None:
-            killed.append(lost)
+            killed.append(killed_service)
 
 
 def _clear(directory: str) -> None:

@@ -19,7 +19,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.jobmaster.output_listeners import listen
 from millstream.service.app import Service, make_app
-from millstream.service.archive import Archiver, put_where_settings_say
+from millstream.service.archive import Archiver, write_to_archive_directory
 from millstream.service.connection_limits import GuardedProtocol, limit_reads
 from millstream.service.logs import JobOutput, RecentLines
 from millstream.service.options import PORT, ServiceOptions
@@ -84,7 +84,7 @@ class PublicServer:
         options: ServiceOptions,
         kind: str = "jobs",
         token: str | None = None,
-        leavings: Sequence[str] = (),
+        owned_directories: Sequence[str] = (),
         log: str | None = None,
     ) -> None:
         """Listen at the configured address.
@@ -94,7 +94,7 @@ class PublicServer:
             options: address and authentication.
             kind: the service's kind in the run file.
             token: the token for this user's clients if options have none; it is also written to a file.
-            leavings: directories to delete if the process is killed.
+            owned_directories: directories to delete if the process is killed.
             log: the log file.
         """
         listener = bound(options)
@@ -107,7 +107,7 @@ class PublicServer:
         self._token = token or options.token
         # The generated token is in no configuration: scripts read it from this file.
         self.token_file = None if options.token is not None or token is None else TokenFile(port, token)
-        self._run_file = RunFile(self.url, self._token, kind, leavings, log)
+        self._run_file = RunFile(self.url, self._token, kind, owned_directories, log)
 
     def start(self) -> None:
         # The socket listens already, so early clients wait.
@@ -116,9 +116,9 @@ class PublicServer:
             self.token_file.write()
         self._server.start()
 
-    def become(self, kind: str, leavings: Sequence[str] = (), log: str | None = None) -> None:
+    def become(self, kind: str, owned_directories: Sequence[str] = (), log: str | None = None) -> None:
         """Replace the run file after the service has changed its kind."""
-        self._run_file = RunFile(self.url, self._token, kind, leavings, log)
+        self._run_file = RunFile(self.url, self._token, kind, owned_directories, log)
         self._run_file.write()
 
     def stop(self) -> None:
@@ -174,7 +174,7 @@ _lock = threading.Lock()
 _archivers: list[Archiver] = []
 _servers: list[PublicServer] = []
 _samplers: list[Sampler] = []
-_left_to_cluster: list[bool] = []
+_served_by_cluster: list[bool] = []
 
 
 def serve(config: Configuration) -> bool:
@@ -185,12 +185,12 @@ def serve(config: Configuration) -> bool:
     """
     with _lock:
         reports = report(config, JOBS)
-        if _left_to_cluster:
+        if _served_by_cluster:
             return False
         options = ServiceOptions.read(config)
         JOBS.configure(config)
         if not _archivers:
-            _archivers.append(Archiver(Service(JOBS), put_where_settings_say))
+            _archivers.append(Archiver(Service(JOBS), write_to_archive_directory))
             _archivers[0].start()
         if options is not None and not _servers:
             _servers.append(_start(options, config))
@@ -224,7 +224,7 @@ def serve_as_standby(config: Configuration, standby: Standby) -> StandbyServer |
     if options is None:
         return None
     with _lock:
-        service = open_to_all(JOBS, config.to_dict(), options)
+        service = public_service(JOBS, config.to_dict(), options)
         server = PublicServer(standby, options, "standby", service.change_token)
         server.start()
         Sampler(JOBS).start()
@@ -232,13 +232,13 @@ def serve_as_standby(config: Configuration, standby: Standby) -> StandbyServer |
     return StandbyServer(server, standby, make_app(service))
 
 
-def leave_to_cluster() -> None:
+def disable_own_service() -> None:
     """Start no service in this process: it belongs to a cluster, which has one."""
-    _left_to_cluster.append(True)
+    _served_by_cluster.append(True)
 
 
 def _start(options: ServiceOptions, config: Configuration) -> PublicServer:
-    service = open_to_all(JOBS, config.to_dict(), options)
+    service = public_service(JOBS, config.to_dict(), options)
     server = PublicServer(make_app(service), options, token=service.change_token)
     server.start()
     # Runs before the run file is removed: a client that stopped the last job polls the result once more.
@@ -248,7 +248,7 @@ def _start(options: ServiceOptions, config: Configuration) -> PublicServer:
     return server
 
 
-def open_to_all(registry: Registry, settings: Mapping[str, str], options: ServiceOptions) -> Service:
+def public_service(registry: Registry, settings: Mapping[str, str], options: ServiceOptions) -> Service:
     """Return the service over a registry's jobs at an address that other users of the machine can reach.
 
     Without a configured token, all users may read, but only this user may change something: a savepoint writes files

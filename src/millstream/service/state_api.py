@@ -59,8 +59,8 @@ class StateApi:
     async def lease(self, request: Request) -> Response:
         entry = self._jobs.entry(request)
         lease = _lease(entry, LEASE_SECONDS)
-        about = {"lease": lease.id, "checkpoint": lease.checkpoint, "location": lease.location}
-        return answer({**about, "seconds": LEASE_SECONDS}, 201)
+        header = {"lease": lease.id, "checkpoint": lease.checkpoint, "location": lease.location}
+        return answer({**header, "seconds": LEASE_SECONDS}, 201)
 
     async def renew(self, request: Request) -> Response:
         entry, lease = self._jobs.entry(request), id_parameter(request, "leaseid", "lease id")
@@ -76,9 +76,9 @@ class StateApi:
         """Read from the latest complete checkpoint, in another thread."""
         lease = _lease(entry)
         config = Configuration.from_dict(dict(entry.configuration))
-        about = {"checkpoint": lease.checkpoint, "completed": milliseconds(lease.completed_at)}
+        header = {"checkpoint": lease.checkpoint, "completed": milliseconds(lease.completed_at)}
         try:
-            return {**about, **await asyncio.to_thread(_read_from, lease.location, config, read)}
+            return {**header, **await asyncio.to_thread(_read_from, lease.location, config, read)}
         except InvalidProgramError as e:
             raise RequestError(404, str(e)) from None
         except DamagedStateError as e:

@@ -77,9 +77,9 @@ class VerticesApi:
     async def explanations(self, request: Request) -> Response:
         entry = self._jobs.entry(request)
         view = entry.view
-        found = explanations(view, {v.id: _all_metrics(entry, v) for v in view.plan.vertices}, self._clock())
-        shown = [asdict(one) for one in found]
-        return answer({"explanations": [one | {"text": masked_text(one["text"])} for one in shown]})
+        causes = explanations(view, {v.id: _all_metrics(entry, v) for v in view.plan.vertices}, self._clock())
+        responses = [asdict(response) for response in causes]
+        return answer({"explanations": [response | {"text": masked_text(response["text"])} for response in responses]})
 
     async def details(self, request: Request) -> Response:
         entry, vertex = self._vertex(request)
@@ -177,8 +177,8 @@ class VerticesApi:
 
     async def subtask_accumulators(self, request: Request) -> Response:
         entry, vertex = self._vertex(request)
-        shown = [self._with_accumulators(entry, vertex, i) for i in range(vertex.parallelism)]
-        return answer({"id": tasks.vertex_id(vertex), "parallelism": vertex.parallelism, "subtasks": shown})
+        subtasks = [self._with_accumulators(entry, vertex, i) for i in range(vertex.parallelism)]
+        return answer({"id": tasks.vertex_id(vertex), "parallelism": vertex.parallelism, "subtasks": subtasks})
 
     async def attempt_accumulators(self, request: Request) -> Response:
         entry, vertex, subtask = self._subtask(request)

@@ -111,10 +111,10 @@ class OwnWorkers:
         self._spark = SparkExecutors()
 
     async def all(self) -> list[Worker]:
-        found = await self._spark.all()
-        if not found:
+        executors = await self._spark.all()
+        if not executors:
             return [self._this_process()]
-        return workers_of(found, self._slots(), executor_use(self._registry))
+        return workers_of(executors, self._slots(), executor_use(self._registry))
 
     def _this_process(self) -> Worker:
         running = (e.view for e in self._registry.entries() if not has_ended(e.view))
@@ -141,26 +141,26 @@ class OwnWorkers:
 
 def executor_use(registry: Registry) -> dict[str, ExecutorUse]:
     """Return what the running jobs of a registry use on each executor."""
-    use: dict[str, ExecutorUse] = {}
+    usage: dict[str, ExecutorUse] = {}
     for view in (e.view for e in registry.entries() if not has_ended(e.view)):
-        for slot, place in view.progress.places.items():
+        for slot, location in view.progress.places.items():
             subtasks = sum(v.slot_offset <= slot < v.slot_offset + v.parallelism for v in view.plan.vertices)
-            before = use.get(place.executor, ExecutorUse())
-            use[place.executor] = ExecutorUse(before.slots + 1, before.tasks + subtasks, place.memory)
-    return use
+            before = usage.get(location.executor, ExecutorUse())
+            usage[location.executor] = ExecutorUse(before.slots + 1, before.tasks + subtasks, location.memory)
+    return usage
 
 
-def workers_of(found: Iterable[Executor], slots: Slots, use: dict[str, ExecutorUse]) -> list[Worker]:
+def workers_of(executors: Iterable[Executor], slots: Slots, usage: dict[str, ExecutorUse]) -> list[Worker]:
     """Return executors as workers, with slots in proportion to their cores.
 
     Args:
-        found: the executors.
+        executors: the executors.
         slots: the slots of all executors.
-        use: what jobs use on each.
+        usage: what jobs use on each.
     """
-    ordered = sorted(found, key=lambda e: (len(e.id), e.id))
+    ordered = sorted(executors, key=lambda e: (len(e.id), e.id))
     shares = apportion(slots.total, [e.cores for e in ordered])
-    return [_worker(e, share, use.get(e.id, ExecutorUse())) for e, share in zip(ordered, shares, strict=True)]
+    return [_worker(e, share, usage.get(e.id, ExecutorUse())) for e, share in zip(ordered, shares, strict=True)]
 
 
 def apportion(total: int, weights: list[int]) -> list[int]:
@@ -175,14 +175,14 @@ def apportion(total: int, weights: list[int]) -> list[int]:
     return [end - start for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def _worker(executor: Executor, share: int, use: ExecutorUse) -> Worker:
-    slots = Slots(max(share, use.slots), max(share - use.slots, 0))
-    memory = use.memory or (machine_memory() if executor.id == "driver" else executor.memory)
+def _worker(executor: Executor, share: int, usage: ExecutorUse) -> Worker:
+    slots = Slots(max(share, usage.slots), max(share - usage.slots, 0))
+    memory = usage.memory or (machine_memory() if executor.id == "driver" else executor.memory)
     return Worker(
         id=executor.id,
         address=executor.address,
         slots=slots,
-        tasks=use.tasks,
+        tasks=usage.tasks,
         cores=executor.cores,
         memory=memory,
         free_memory=max(executor.memory - executor.used, 0),

@@ -185,7 +185,7 @@ def test_service_rejects_oversized_requests(target: Target) -> None:
 
 def test_service_drops_idle_connections(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_limits, "HEAD_SECONDS", 0.5)
-    monkeypatch.setattr(connection_limits, "MOST_CONNECTIONS", 20)
+    monkeypatch.setattr(connection_limits, "MAX_CONNECTIONS", 20)
     silent = [target.connect() for _ in range(50)]
     began = time.monotonic()
     with target.connect() as dribble, contextlib.suppress(ConnectionError):
@@ -217,7 +217,7 @@ def _is_hung_up(client: socket.socket) -> bool:
 
 
 def test_service_rejects_connections_over_limit(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_limits, "MOST_CONNECTIONS", 5)
+    monkeypatch.setattr(connection_limits, "MAX_CONNECTIONS", 5)
     kept = [target.connect() for _ in range(5)]
     time.sleep(0.2)
     assert all(_is_hung_up(target.connect()) for _ in range(5))

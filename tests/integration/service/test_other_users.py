@@ -29,7 +29,7 @@ from millstream.service.logs import RecentLines
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
 from millstream.service.run_file import RunFile, TokenFile, running_services
-from millstream.service.server import PublicServer, open_to_all
+from millstream.service.server import PublicServer, public_service
 from millstream.service.session.program_store import Uploads
 from millstream.service.session.programs import Programs
 from millstream.service.session.session_api import Cluster, cluster_app
@@ -135,7 +135,7 @@ def test_run_file_of_dead_process_deletes_only_private_directories(
     ours.mkdir(0o700)
     open_to_others.mkdir()
     open_to_others.chmod(0o777)
-    RunFile("http://127.0.0.1:1", None, leavings=[str(ours), str(open_to_others)]).write()
+    RunFile("http://127.0.0.1:1", None, owned_directories=[str(ours), str(open_to_others)]).write()
     (written,) = (tmp_path / "millstream").iterdir()
     assert stat.S_IMODE(written.stat().st_mode) == 0o600
     about = json.loads(written.read_text())
@@ -220,7 +220,7 @@ def test_service_is_read_only_for_other_user(shared: Path, tmp_path: Path) -> No
     job, registry = env.execute_async("looked at"), Registry()
     registry.add(job._job, SETTINGS)  # type: ignore[attr-defined]
     options = _options({"rest.port": "auto"})
-    service = open_to_all(registry, SETTINGS, options)
+    service = public_service(registry, SETTINGS, options)
     server = PublicServer(make_app(service), options, token=service.change_token)
     server.start()
     try:
@@ -263,7 +263,7 @@ def test_cluster_changes_jobs_only_with_token(tmp_path: Path, path: str) -> None
 def test_service_with_token_of_settings_needs_no_token_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     options = _options({"rest.port": "auto", "millstream.rest.token": "secret"})
-    service = open_to_all(Registry(), {}, options)
+    service = public_service(Registry(), {}, options)
     assert service.token == service.change_token == "secret"
     server = PublicServer(make_app(service), options, token=service.change_token)
     server.start()

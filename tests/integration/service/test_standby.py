@@ -21,7 +21,7 @@ from millstream.checkpoint.storage import open_storage
 from millstream.leader.cas_cells import Cells, FileCells
 from millstream.leader.election import Lease
 from millstream.leader.election_runner import LEADER
-from millstream.service.client import LeaderClient, cluster_of, mean_leader
+from millstream.service.client import LeaderClient, cluster_of, use_leader
 from millstream.service.standby import Standby
 
 
@@ -75,7 +75,7 @@ def service(name: str) -> Iterator[HTTPServer]:
 
 
 def test_client_follows_leader_change(tmp_path: Path, cells: Cells) -> None:
-    mean_leader({"high-availability.type": "filesystem", "high-availability.storageDir": str(tmp_path / "ha")})
+    use_leader({"high-availability.type": "filesystem", "high-availability.storageDir": str(tmp_path / "ha")})
     try:
         with service("second") as second:
             with service("first") as first:
@@ -87,4 +87,4 @@ def test_client_follows_leader_change(tmp_path: Path, cells: Cells) -> None:
             threading.Timer(0.5, leads, (cells, f"http://127.0.0.1:{second.server_address[1]}", 2)).start()
             assert client.ask("/overview") == {"name": "second"}
     finally:
-        mean_leader({})
+        use_leader({})

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from millstream.service.client import ServiceClient, ServiceError, cluster_of, is_of_this_machine, mean_leader
+from millstream.service.client import ServiceClient, ServiceError, cluster_of, is_local_service, use_leader
 
 _LOOK = 0.2
 # How long a program on another machine may take to start its first job.
@@ -40,9 +40,9 @@ def run_in_session(
         pyflink: whether `import pyflink` means millstream.
     """
     try:
-        mean_leader(settings)
+        use_leader(settings)
         client = cluster_of(address, os.environ.get("MILLSTREAM_TOKEN"))
-        if not is_of_this_machine(client):
+        if not is_local_service(client):
             return _run_uploaded(client, program, arguments, settings, last_word)
         body = {
             "path": os.path.abspath(program),

@@ -16,7 +16,7 @@ from millstream.service.responses.tasks import milliseconds, summary, vertex_id
 def statistics(view: JobView) -> dict[str, Any]:
     """Return the checkpoint statistics of a job, newest first."""
     counts = view.checkpoints
-    history = [one(view, c) for c in reversed(counts.history)]
+    history = [checkpoint_response(view, c) for c in reversed(counts.history)]
     complete = [h for h in history if h["status"] == "COMPLETED"]
     failed = [h for h in history if h["status"] == "FAILED"]
     return {
@@ -58,7 +58,7 @@ def _status(checkpoint: CheckpointView) -> str:
     return "IN_PROGRESS" if checkpoint.status is not CheckpointStatus.FAILED else "FAILED"
 
 
-def one(view: JobView, checkpoint: CheckpointView) -> dict[str, Any]:
+def checkpoint_response(view: JobView, checkpoint: CheckpointView) -> dict[str, Any]:
     """Return one checkpoint."""
     status = _status(checkpoint)
     end = checkpoint.completed_at
@@ -92,13 +92,13 @@ def one(view: JobView, checkpoint: CheckpointView) -> dict[str, Any]:
 
 def details(view: JobView, checkpoint: CheckpointView) -> dict[str, Any]:
     """Return one checkpoint with the acknowledgements of each vertex."""
-    answer = one(view, checkpoint)
-    about = {k: answer[k] for k in ("id", "status", "latest_ack_timestamp", "end_to_end_duration")}
+    answer = checkpoint_response(view, checkpoint)
+    common = {k: answer[k] for k in ("id", "status", "latest_ack_timestamp", "end_to_end_duration")}
     sizes = {k: answer[k] for k in ("alignment_buffered", "processed_data", "persisted_data")}
     for vertex in view.plan.vertices:
         acknowledged = vertex.parallelism if answer["num_acknowledged_subtasks"] else 0
         answer["tasks"][vertex_id(vertex)] = {
-            **about,
+            **common,
             **sizes,
             "checkpointed_size": 0,
             "state_size": 0,

@@ -79,8 +79,8 @@ def slots_needed(plan: JobPlan) -> int:
 
 def slots_without_cluster(views: Iterable[JobView], slots: int) -> Slots:
     """Return the slots of a process outside a cluster, where jobs may use more than `slots`."""
-    taken = sum(slots_needed(v.plan) for v in views if not has_ended(v))
-    return Slots(max(slots, taken), max(slots - taken, 0))
+    used = sum(slots_needed(v.plan) for v in views if not has_ended(v))
+    return Slots(max(slots, used), max(slots - used, 0))
 
 
 def overview(lines: Iterable[Mapping[str, Any]], slots: Slots, workers: int) -> dict[str, Any]:

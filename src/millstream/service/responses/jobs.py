@@ -54,9 +54,9 @@ def overview_of(view: JobView, now: float) -> dict[str, Any]:
 
 def application_of(line: Mapping[str, Any]) -> dict[str, Any]:
     """Return the application of a job, one for each, from the job's overview entry."""
-    about = {key: line[key] for key in ("name", "start-time", "end-time", "duration")}
+    common = {key: line[key] for key in ("name", "start-time", "end-time", "duration")}
     states = {status.name: int(status.name == line["state"]) for status in JobStatus}
-    return {"id": line["jid"], **about, "status": line["state"], "jobs": states}
+    return {"id": line["jid"], **common, "status": line["state"], "jobs": states}
 
 
 def job_type(view: JobView) -> str:

@@ -29,8 +29,8 @@ def of_subtask(view: JobView, vertex: Vertex, subtask: int, before: JobView | No
     """
     now = progress_of(view, vertex, subtask)
     then = now if before is None else progress_of(before, vertex, subtask)
-    mark = MIN_WATERMARK if now.watermark is None else now.watermark
-    found: dict[str, Value] = {
+    watermark = MIN_WATERMARK if now.watermark is None else now.watermark
+    values: dict[str, Value] = {
         "numRecordsIn": now.records_in,
         "numRecordsOut": now.records_out,
         "numBytesIn": now.bytes_in,
@@ -39,25 +39,25 @@ def of_subtask(view: JobView, vertex: Vertex, subtask: int, before: JobView | No
         "numRecordsOutPerSecond": _rate(now.records_out - then.records_out, seconds),
         "numBytesInPerSecond": _rate(now.bytes_in - then.bytes_in, seconds),
         "numBytesOutPerSecond": _rate(now.bytes_out - then.bytes_out, seconds),
-        "currentInputWatermark": mark,
-        "currentOutputWatermark": mark,
+        "currentInputWatermark": watermark,
+        "currentOutputWatermark": watermark,
         "numEpochsStateLocal": now.epochs_here,
         "numEpochsStateRead": now.epochs_read,
         "stateLocalShare": _share(now.epochs_here, now.epochs_read),
     }
     if now.insight is not None:
-        found |= {"stateRows": now.insight.state_rows, "stateSize": now.insight.state_bytes}
-        if MIN_WATERMARK < mark < MAX_WATERMARK:
-            found["watermarkLag"] = now.insight.at - mark
+        values |= {"stateRows": now.insight.state_rows, "stateSize": now.insight.state_bytes}
+        if MIN_WATERMARK < watermark < MAX_WATERMARK:
+            values["watermarkLag"] = now.insight.at - watermark
     for name, waiting in view.progress.pending.get(vertex.id, {}).items():
-        found[name] = waiting.get(subtask, 0)
-    found |= _times(view, vertex, subtask, before, seconds, now.seconds - then.seconds)
+        values[name] = waiting.get(subtask, 0)
+    values |= _times(view, vertex, subtask, before, seconds, now.seconds - then.seconds)
     for name, value in now.metrics.items():
-        found |= _flat(name, value)
+        values |= _flat(name, value)
         if isinstance(value, Marks):
             # Flink shows a meter as a rate.
-            found |= {f"{name}.count": int(value), name: _rate(value - then.metrics.get(name, 0), seconds)}
-    return found
+            values |= {f"{name}.count": int(value), name: _rate(value - then.metrics.get(name, 0), seconds)}
+    return values
 
 
 def _share(here: int, read: int) -> float:
@@ -70,40 +70,40 @@ def _rate(count: float, seconds: float) -> float:
 
 
 def _times(
-    view: JobView, vertex: Vertex, subtask: int, before: JobView | None, seconds: float, worked: float
+    view: JobView, vertex: Vertex, subtask: int, before: JobView | None, seconds: float, busy_seconds: float
 ) -> dict[str, Value]:
     """Return busy, backpressured and idle time in milliseconds per second."""
     task = view.tasks.get((vertex.id, subtask))
     if task is None or task.state is not ExecutionState.RUNNING:
         busy = blocked = 0.0
     else:
-        busy, blocked = _shares(view, vertex, subtask, before, seconds, worked)
-    found: dict[str, Value] = {
+        busy, blocked = _shares(view, vertex, subtask, before, seconds, busy_seconds)
+    values: dict[str, Value] = {
         "busyTimeMsPerSecond": round(busy * 1000),
         "backPressuredTimeMsPerSecond": round(blocked * 1000),
         "idleTimeMsPerSecond": round((1 - busy - blocked) * 1000),
     }
     traffic = view.traffic(vertex.id, subtask)
     if traffic is not None:
-        found |= {
+        values |= {
             "buffers.outPoolUsage": traffic.out_usage,
             "buffers.inPoolUsage": traffic.in_usage,
             "accumulateBusyTimeMs": milliseconds(traffic.busy),
             "accumulateBackPressuredTimeMs": milliseconds(traffic.back_pressured),
             "accumulateIdleTimeMs": milliseconds(traffic.idle),
         }
-    return found
+    return values
 
 
 def _shares(
-    view: JobView, vertex: Vertex, subtask: int, before: JobView | None, seconds: float, worked: float
+    view: JobView, vertex: Vertex, subtask: int, before: JobView | None, seconds: float, busy_seconds: float
 ) -> tuple[float, float]:
     """Return the shares of time that a subtask is busy and backpressured."""
     now = view.traffic(vertex.id, subtask)
     then = None if before is None or before.attempt != view.attempt else before.traffic(vertex.id, subtask)
     if now is None:
         # A slot that is not resident reports only its processing time.
-        return min(_rate(worked, seconds), 1.0), 0.0
+        return min(_rate(busy_seconds, seconds), 1.0), 0.0
     busy, blocked, elapsed = _difference(now, then)
     # Slots report time with epochs; between epochs elapsed time does not advance.
     whole = max(elapsed, seconds if then is not None else 0.0, 1e-9)
@@ -130,7 +130,7 @@ def of_job(view: JobView, now: float) -> dict[str, Value]:
     is_running = view.status is JobStatus.RUNNING
     since = view.times.get(JobStatus.RUNNING, now)
     here, read = view.progress.state_epochs()
-    found: dict[str, Value] = {
+    values: dict[str, Value] = {
         "numRestarts": view.restarts,
         "fullRestarts": view.restarts,
         "uptime": milliseconds(now - since) if is_running else 0,
@@ -149,7 +149,7 @@ def of_job(view: JobView, now: float) -> dict[str, Value]:
         "stateLocalShare": _share(here, read),
     }
     if latest is not None and latest.completed_at is not None:
-        found |= {
+        values |= {
             "lastCheckpointSize": latest.state_bytes,
             "lastCheckpointFullSize": latest.state_bytes,
             # Checkpoints have no in-flight data that Flink would count here.
@@ -159,7 +159,7 @@ def of_job(view: JobView, now: float) -> dict[str, Value]:
             "lastCheckpointExternalPath": latest.location or "",
             "lastCompletedCheckpointId": latest.id,
         }
-    return found
+    return values
 
 
 def _restored(view: JobView) -> float | None:
@@ -176,14 +176,14 @@ def aggregated(values: Iterable[float], how: Iterable[str]) -> dict[str, float]:
     mean = total / count
     # Flink's skew: mean absolute deviation in percent of the mean.
     spread = sum(abs(n - mean) for n in numbers) / count
-    every = {
+    aggregates = {
         "min": min(numbers),
         "max": max(numbers),
         "avg": mean,
         "sum": total,
         "skew": min(spread / mean * 100, 100.0) if mean else 0.0,
     }
-    return {name: value for name, value in every.items() if name in set(how)}
+    return {name: value for name, value in aggregates.items() if name in set(how)}
 
 
 def listed_metrics(values: Mapping[str, Value], names: list[str] | None) -> list[dict[str, str]]:
@@ -199,9 +199,9 @@ def aggregated_metrics(
     """Return metrics aggregated over several owners."""
     if names is None:
         return [{"id": name} for name in sorted({n for owner in owners for n in owner})]
-    shown = []
+    result = []
     for name in names:
         values = [v for owner in owners if isinstance(v := owner.get(name), (int, float))]
         if values:
-            shown.append({"id": name, **aggregated(values, aggregates or ["min", "max", "avg", "sum", "skew"])})
-    return shown
+            result.append({"id": name, **aggregated(values, aggregates or ["min", "max", "avg", "sum", "skew"])})
+    return result

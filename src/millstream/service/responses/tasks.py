@@ -218,16 +218,16 @@ def task_managers_of(view: JobView, vertex: Vertex, now: float) -> dict[str, Any
     locations: dict[tuple[str, str], list[int]] = {}
     for subtask in range(len(tasks_of(view, vertex))):
         locations.setdefault(location_of(view, vertex, subtask), []).append(subtask)
-    about = {"id": vertex_id(vertex), "name": vertex.name, "now": milliseconds(now)}
+    header = {"id": vertex_id(vertex), "name": vertex.name, "now": milliseconds(now)}
     workers = [_on_worker(view, vertex, *location, subtasks, now) for location, subtasks in locations.items()]
-    return {**about, "taskmanagers": workers}
+    return {**header, "taskmanagers": workers}
 
 
 def _on_worker(
     view: JobView, vertex: Vertex, worker: str, host: str, subtasks: list[int], now: float
 ) -> dict[str, Any]:
-    every = tasks_of(view, vertex)
-    tasks = [every[i] for i in subtasks]
+    all_tasks = tasks_of(view, vertex)
+    tasks = [all_tasks[i] for i in subtasks]
     start, end, duration = _times(tasks, now)
     return {
         "endpoint": host,
@@ -258,10 +258,10 @@ def back_pressure_level(share: float) -> str:
 
 def back_pressure_of(subtasks: list[dict[str, Any]], attempts: list[int], at: int) -> dict[str, Any]:
     """Return the backpressure of a vertex from the metrics of its subtasks."""
-    shown = []
+    levels = []
     for i, metrics in enumerate(subtasks):
         ratio = metrics["backPressuredTimeMsPerSecond"] / 1000
-        shown.append(
+        levels.append(
             {
                 "subtask": i,
                 "attempt-number": attempts[i],
@@ -273,13 +273,13 @@ def back_pressure_of(subtasks: list[dict[str, Any]], attempts: list[int], at: in
                 "other-concurrent-attempts": [],
             }
         )
-    highest = max((s["ratio"] for s in shown), default=0.0)
+    highest = max((s["ratio"] for s in levels), default=0.0)
     return {
         "status": "ok",
         "backpressureLevel": back_pressure_level(highest),
         "backpressure-back_pressure_level": back_pressure_level(highest),
         "end-timestamp": at,
-        "subtasks": shown,
+        "subtasks": levels,
     }
 
 
@@ -313,7 +313,7 @@ def diagnostics_of_subtask(view: JobView, vertex: Vertex, subtask: int) -> dict[
             for i in diagnostics.inputs
             if i.edge in by_edge
         ],
-        "waiting": [asdict(one) for one in diagnostics.waiting],
+        "waiting": [asdict(waiter) for waiter in diagnostics.waiting],
         "late": [asdict(late) for late in diagnostics.late],
     }
 

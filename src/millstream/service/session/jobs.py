@@ -20,7 +20,7 @@ from millstream.service.session.programs import Program, Programs
 from millstream.service.workers import LOG, ExecutorUse, SparkExecutors, spark_log, spark_threads, workers_of
 
 # Retries while a process has just ended and its archive is not there yet.
-_TRIES, _PAUSE = 20, 0.1
+_MAX_ATTEMPTS, _RETRY_SECONDS = 20, 0.1
 _FAMILY = re.compile(r"^# HELP (\S+)", re.MULTILINE)
 
 
@@ -34,23 +34,25 @@ class SessionJobs:
     async def lines(self) -> list[dict[str, Any]]:
         """Return the overview entries of all jobs in start order."""
         responses = await asyncio.gather(*(_ask(p, "/jobs/overview") for p in self._programs.with_jobs()))
-        found = {line["jid"]: line for answer in responses if answer is not None for line in answer.json()["jobs"]}
+        lines_by_id = {
+            line["jid"]: line for answer in responses if answer is not None for line in answer.json()["jobs"]
+        }
         # A job may end between the two requests.
-        found |= {line["jid"]: line for line in await self._archives.lines()}
-        return sorted(found.values(), key=lambda line: line["start-time"])
+        lines_by_id |= {line["jid"]: line for line in await self._archives.lines()}
+        return sorted(lines_by_id.values(), key=lambda line: line["start-time"])
 
     async def ask(self, job_id: str, method: str, rest: str, query: str, body: bytes) -> Answer:
         """Return the response to a request about a job."""
         # Names of operators and states may contain any character.
         target = f"/jobs/{job_id}{quote(rest)}{'?' if query else ''}{query}"
-        for _ in range(_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             program = self._programs.of_job(job_id)
             if program is None:
                 return await self._archives.ask(job_id, method, rest, query, body)
             try:
                 return await forward(program.socket, method, target, body)
             except OSError:
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_RETRY_SECONDS)
         raise unknown(job_id)
 
     def prometheus(self) -> Route:
@@ -111,10 +113,10 @@ class SessionWorkers:
     async def all(self) -> list[Worker]:
         use: dict[str, ExecutorUse] = {}
         for _, response in await self._ask_all("/taskmanagers"):
-            for one in response.json()["taskmanagers"]:
-                before, slots = use.get(one["id"], ExecutorUse()), one["slotsNumber"] - one["freeSlots"]
-                memory = one["hardware"]["physicalMemory"]
-                use[one["id"]] = ExecutorUse(before.slots + slots, before.tasks + one["assignedTasks"], memory)
+            for worker in response.json()["taskmanagers"]:
+                before, slots = use.get(worker["id"], ExecutorUse()), worker["slotsNumber"] - worker["freeSlots"]
+                memory = worker["hardware"]["physicalMemory"]
+                use[worker["id"]] = ExecutorUse(before.slots + slots, before.tasks + worker["assignedTasks"], memory)
         return workers_of(await self._spark.all(), self._programs.slots(), use)
 
     async def log(self, worker: Worker, name: str) -> str:

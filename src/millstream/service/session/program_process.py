@@ -16,10 +16,10 @@ from millstream.common.errors import IncurableError
 from millstream.common.job_status import JobStatus
 from millstream.operators.runtime.messages import JobPlan
 from millstream.service.app import make_app
-from millstream.service.archive import Archive, Archiver, put_where_settings_say
+from millstream.service.archive import Archive, Archiver, write_to_archive_directory
 from millstream.service.registry import JOBS, Entry
 from millstream.service.responses.cluster import slots_needed
-from millstream.service.server import Sampler, Server, leave_to_cluster, service_of
+from millstream.service.server import Sampler, Server, disable_own_service, service_of
 from millstream.service.session.program_channel import Channel
 from millstream.spark.cores import allot
 from millstream.spark.session_attachment import Attachment, belong_to
@@ -38,15 +38,15 @@ _END_SECONDS = 5.0
 class ClusterMember:
     """Connects this process to its cluster."""
 
-    def __init__(self, home: str, attachment: dict[str, Any], descriptor: int) -> None:
+    def __init__(self, directory: str, attachment: dict[str, Any], descriptor: int) -> None:
         """Attach this process to the cluster's Spark.
 
         Args:
-            home: the directory of this process.
+            directory: the directory of this process.
             attachment: the connection to the cluster's Spark.
             descriptor: this process's end of the channel.
         """
-        self._home = home
+        self._directory = directory
         self._channel = Channel(socket.socket(fileno=descriptor))
         self._answers: dict[str, queue.SimpleQueue[dict[str, Any]]] = {}
         self._service = service_of(JOBS, {}, None, 3000)
@@ -57,10 +57,10 @@ class ClusterMember:
 
     def start(self) -> None:
         """Serve the jobs of this process to the cluster."""
-        leave_to_cluster()
+        disable_own_service()
         self._archiver.start()
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind(os.path.join(self._home, "rest"))
+        listener.bind(os.path.join(self._directory, "rest"))
         listener.listen()
         Server(make_app(self._service), listener).start()
         Sampler(JOBS).start()
@@ -103,10 +103,10 @@ class ClusterMember:
             self._write(ended)
         allot(ended.job_id, 0)
         self._channel.send(what="ended", job=ended.job_id)
-        put_where_settings_say(entry, lambda: ended)
+        write_to_archive_directory(entry, lambda: ended)
 
     def _write(self, archive: Archive) -> None:
-        path = os.path.join(self._home, f"{archive.job_id}.json")
+        path = os.path.join(self._directory, f"{archive.job_id}.json")
         with open(f"{path}.new", "wb") as file:
             file.write(archive.to_bytes())
         os.replace(f"{path}.new", path)

@@ -137,17 +137,17 @@ class ForkServer:
     """Client of the fork server process."""
 
     def __init__(self) -> None:
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", _FORK_MAIN, str(theirs.fileno())],
+            [sys.executable, "-m", _FORK_MAIN, str(child_socket.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
+            pass_fds=[child_socket.fileno()],
             start_new_session=True,
         )
-        theirs.close()
+        child_socket.close()
         self._answers: queue.SimpleQueue[ForkedProcess | str | OSError] = queue.SimpleQueue()
-        self._living: dict[int, ForkedProcess] = {}
+        self._processes: dict[int, ForkedProcess] = {}
         threading.Thread(target=self._listen, name="program-forks", daemon=True).start()
 
     def fork(self, start: ProgramStart) -> ForkedProcess:
@@ -192,17 +192,17 @@ class ForkServer:
 
     def _receive(self, message: dict[str, Any], descriptors: list[int]) -> None:
         if "pid" in message:
-            process = self._living[message["pid"]] = ForkedProcess(descriptors[0])
+            process = self._processes[message["pid"]] = ForkedProcess(descriptors[0])
             self._answers.put(process)
         elif "ended" in message:
-            self._living.pop(message["ended"]).ended(message["code"])
+            self._processes.pop(message["ended"]).ended(message["code"])
         else:
             self._answers.put(message["failed"])
 
     def _await_orphans(self) -> None:
         """Wait for processes that outlive the fork server; their exit codes are unknown."""
         poller = select.poll()
-        by_descriptor = {process.pidfd: process for process in self._living.values()}
+        by_descriptor = {process.pidfd: process for process in self._processes.values()}
         for descriptor in by_descriptor:
             poller.register(descriptor, select.POLLIN)
         while by_descriptor:
@@ -223,15 +223,15 @@ class PlanError(Exception):
     """A program has no plan; the text is the reason."""
 
 
-def plan_program(submission: Submission, settings: dict[str, str], home: str) -> dict[str, Any]:
+def plan_program(submission: Submission, settings: dict[str, str], parent: str) -> dict[str, Any]:
     """Return the plan of a program.
 
     Args:
         submission: the program.
         settings: the cluster's configuration, the default for programs.
-        home: the parent of a temporary directory.
+        parent: the parent of a temporary directory.
     """
-    directory = tempfile.mkdtemp(prefix="plan-", dir=home)
+    directory = tempfile.mkdtemp(prefix="plan-", dir=parent)
     try:
         return _plan(submission, settings, directory)
     finally:

@@ -41,15 +41,15 @@ class ProgramStore:
 
     def all(self, directory: str) -> dict[str, Submission]:
         """Return the programs by id, copied to a local directory."""
-        found = {}
+        programs = {}
         for program_id in sorted(self.storage.list("")):
             if _SUBMISSION not in self.storage.list(program_id):
                 continue
             try:
-                found[program_id] = self._copy(program_id, os.path.join(directory, f"{program_id[:12]}-program"))
+                programs[program_id] = self._copy(program_id, os.path.join(directory, f"{program_id[:12]}-program"))
             except (DamagedStateError, ValueError, OSError) as e:
                 log.warning("Program %s cannot be read: %s", program_id, e)
-        return found
+        return programs
 
     def _copy(self, program_id: str, directory: str) -> Submission:
         submission = Submission.read(json.loads(bytes(self.storage.read(f"{program_id}/{_SUBMISSION}"))))
@@ -58,8 +58,12 @@ class ProgramStore:
         path = os.path.join(directory, name)
         with open(path, "wb") as file:
             file.write(self.storage.read(f"{program_id}/{name}"))
-        where = submission.directory
-        return replace(submission, path=path, directory=where if where and os.path.isdir(where) else None)
+        working_directory = submission.directory
+        return replace(
+            submission,
+            path=path,
+            directory=working_directory if working_directory and os.path.isdir(working_directory) else None,
+        )
 
     def remove(self, program_id: str) -> None:
         """Remove a program that has ended."""
@@ -95,8 +99,8 @@ class Uploads:
 
     def all(self) -> list[Upload]:
         """Return the uploads, newest first."""
-        found = [self._upload(name) for name in os.listdir(self._directory) if self._is_one(name)]
-        return sorted(found, key=lambda u: -u.uploaded_ms)
+        uploads = [self._upload(name) for name in os.listdir(self._directory) if self._is_one(name)]
+        return sorted(uploads, key=lambda u: -u.uploaded_ms)
 
     def find(self, upload_id: str) -> Upload:
         """Return an upload. Only valid ids are looked up in the file system."""

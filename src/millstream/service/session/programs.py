@@ -112,7 +112,7 @@ class Programs:
         settings: dict[str, str],
         attachment: dict[str, Any],
         slot_seconds: float,
-        left_behind: Callable[[str, Archive | None], None] = lambda job_id, archive: None,
+        on_orphaned_job: Callable[[str, Archive | None], None] = lambda job_id, archive: None,
         store: ProgramStore | None = None,
         term: int | None = None,
     ) -> None:
@@ -124,7 +124,7 @@ class Programs:
             settings: the cluster's configuration, the default for programs.
             attachment: the connection to the cluster's Spark.
             slot_seconds: how long a job may wait for slots.
-            left_behind: cleans up after a job whose process was killed, with its last archive.
+            on_orphaned_job: cleans up after a job whose process was killed, with its last archive.
             store: stores programs for other job managers; None without high availability.
             term: the term of this leader.
         """
@@ -137,7 +137,7 @@ class Programs:
         self._settings = settings
         self._attachment = attachment
         self._slot_seconds = slot_seconds
-        self._left_behind = left_behind
+        self._on_orphaned_job = on_orphaned_job
         self._lock = threading.Lock()
         self._programs: dict[str, Program] = {}
         self._is_closed = threading.Event()
@@ -175,10 +175,10 @@ class Programs:
 
     def recover(self) -> int:
         """Start the programs that former leaders have left; return their number."""
-        left = {} if self._store is None else self._store.all(self.home)
-        for program_id, submission in left.items():
+        stored = {} if self._store is None else self._store.all(self.home)
+        for program_id, submission in stored.items():
             self._start(program_id, submission)
-        return len(left)
+        return len(stored)
 
     def submit(self, submission: Submission) -> Program:
         """Start a program."""
@@ -193,7 +193,7 @@ class Programs:
         scratch = os.path.join(directory, _SCRATCH)
         os.makedirs(work, mode=0o700)
         os.makedirs(scratch, mode=0o700)
-        ours, theirs = socket.socketpair()
+        own_socket, child_socket = socket.socketpair()
         spec = {
             **submission.as_dict(),
             "settings": {**self._settings, **submission.settings},
@@ -206,9 +206,11 @@ class Programs:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
             json.dump(spec, file)
         with open(os.path.join(directory, "out"), "wb") as out, open(os.path.join(directory, "err"), "wb") as err:
-            process = self._starter.start(ProgramStart(path, theirs, out, err, submission.directory or work, scratch))
-        theirs.close()
-        program = Program(program_id, submission, directory, process, Channel(ours))
+            process = self._starter.start(
+                ProgramStart(path, child_socket, out, err, submission.directory or work, scratch)
+            )
+        child_socket.close()
+        program = Program(program_id, submission, directory, process, Channel(own_socket))
         with self._lock:
             self._programs[program_id] = program
             self._discard_ended()
@@ -310,13 +312,13 @@ class Programs:
             program.exit_code = code
             left = [job_id for job_id, has_ended in program.jobs.items() if not has_ended]
         for job_id in left:
-            reason = f"The process of the job's program {_manner(code)} before the job had ended."
+            reason = f"The process of the job's program {_exit_text(code)} before the job had ended."
             log.warning("Job %s: %s", job_id, reason)
             archive = self._archive(program, job_id)
             if archive is not None:
-                archive = archive.broken_off(int(time.time() * 1000), reason)
+                archive = archive.as_failed(int(time.time() * 1000), reason)
             try:
-                self._left_behind(job_id, archive)
+                self._on_orphaned_job(job_id, archive)
             except (MillstreamError, OSError) as e:
                 log.warning("Job %s: %s", job_id, e)
             self._retire(program, job_id, archive)
@@ -360,7 +362,7 @@ class Programs:
         shutil.rmtree(self.home, ignore_errors=True)
 
 
-def _manner(code: int) -> str:
+def _exit_text(code: int) -> str:
     if code < 0:
         return f"was ended by {signal.Signals(-code).name}"
     return f"ended with code {code}"
@@ -375,12 +377,12 @@ _PUNCH_HOLE, _KEEP_SIZE = 0x02, 0x01
 
 def trim(path: str) -> None:
     """Free the disk space of the beginning of a file that is too large. Writers are not affected."""
-    about = os.stat(path)
-    if sys.platform != "linux" or about.st_blocks * 512 <= _MAX_BYTES:
+    status = os.stat(path)
+    if sys.platform != "linux" or status.st_blocks * 512 <= _MAX_BYTES:
         return
     with open(path, "r+b") as file:
         # Whole blocks only: part of a block would read as zeros.
-        freed = ctypes.c_long((about.st_size - _RETAINED_BYTES) // _BLOCK * _BLOCK)
+        freed = ctypes.c_long((status.st_size - _RETAINED_BYTES) // _BLOCK * _BLOCK)
         ctypes.CDLL(None).fallocate(file.fileno(), _PUNCH_HOLE | _KEEP_SIZE, ctypes.c_long(0), freed)
 
 

@@ -112,15 +112,20 @@ class SessionApi:
 
     def _program(self, request: Request) -> Program:
         program_id = id_parameter(request, "programid", "program's id")
-        found = self._programs.find(program_id)
-        if found is None:
+        program = self._programs.find(program_id)
+        if program is None:
             raise RequestError(404, f"There is no program {program_id}.")
-        return found
+        return program
 
     async def program(self, request: Request) -> Response:
-        found = self._program(request)
+        program = self._program(request)
         return answer(
-            {"id": found.id, "path": found.submission.path, "jobs": list(found.jobs), "exit-code": found.exit_code}
+            {
+                "id": program.id,
+                "path": program.submission.path,
+                "jobs": list(program.jobs),
+                "exit-code": program.exit_code,
+            }
         )
 
     async def output(self, request: Request) -> Response:
@@ -174,7 +179,7 @@ class SessionApi:
         return answer({})
 
 
-def _words(text: str) -> list[str]:
+def _split_arguments(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as e:
@@ -187,7 +192,7 @@ def _submission(upload: Upload, parameters: dict[str, Any]) -> Submission:
     if isinstance(arguments, str):
         arguments = arguments.split(",")
     if arguments is None:
-        arguments = _words(str(parameters.get("programArgs") or parameters.get("program-args") or ""))
+        arguments = _split_arguments(str(parameters.get("programArgs") or parameters.get("program-args") or ""))
     settings = parameters.get("flinkConfiguration") or {}
     if parameters.get("parallelism") is not None:
         settings = {**settings, PARALLELISM.key: str(parameters["parallelism"])}
@@ -241,7 +246,7 @@ class Cluster:
 def cluster_app(cluster: Cluster) -> Starlette:
     """Return the application of a cluster."""
     jobs = SessionJobs(cluster.programs, cluster.archives)
-    home = ClusterInfo(
+    info = ClusterInfo(
         settings=cluster.settings,
         refresh_ms=cluster.refresh_ms,
         log=cluster.log,
@@ -254,6 +259,6 @@ def cluster_app(cluster: Cluster) -> Starlette:
     session = SessionApi(
         cluster.programs, cluster.uploads, cluster.submit_token, cluster.max_upload, cluster.end, cluster.submits
     )
-    routes = [*session.routes(), *RemoteJobsApi(jobs).routes(), *ClusterApi(home).routes()]
+    routes = [*session.routes(), *RemoteJobsApi(jobs).routes(), *ClusterApi(info).routes()]
     more = [jobs.prometheus()]
     return assembled(routes, cluster.token, more, cluster.cache_seconds, change_token=cluster.submit_token)
