@@ -83,7 +83,7 @@ QUERIES = [
     Query("scalar UDF", "SELECT plus_one(n) FROM seq", "n BIGINT", 10_000_000),
     Query("pandas UDF", "SELECT plus_one_pandas(n) FROM seq", "n BIGINT", 40_000_000),
 ]
-# What goes row by row here: asked for by name, see docs/adr/0021-sql-speed.md.
+# What goes row by row here: asked for by name, see docs/adr/0021-sql-performance.md.
 _KEY, _TEN = "n % 100000 AS k", "FROM seq GROUP BY n % 100000"
 ROW_BY_ROW = [
     Query(
