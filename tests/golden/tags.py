@@ -20,12 +20,12 @@ from millstream.common import Duration, Instant, Row, RowKind, Time
 from millstream.common.pickles import dump
 from millstream.connectors.cdc.changes import Change
 from millstream.connectors.cdc.incremental_snapshot import Progress
-from millstream.connectors.cdc.mysql import offsets as mysql_places
-from millstream.connectors.cdc.mysql.log import ChangesShare
+from millstream.connectors.cdc.mysql import offsets as mysql_offsets
+from millstream.connectors.cdc.mysql.log import BinlogRange
 from millstream.connectors.cdc.postgres import log as postgres_log
 from millstream.connectors.cdc.postgres.pgoutput import Begin, Column, Relation
-from millstream.connectors.cdc.postgres.splits import ChunkShare, Described, LogShare, Visibility
-from millstream.connectors.cdc.postgres.values import TypeNote
+from millstream.connectors.cdc.postgres.splits import ChunkRange, LogRange, TableDescription, Visibility
+from millstream.connectors.cdc.postgres.values import PostgresType
 from millstream.connectors.files.part_files import PartFile, StagedParts
 from millstream.connectors.files.partition_commit import Staged
 from millstream.connectors.files.source import FilePosition, FileSplit
@@ -142,24 +142,24 @@ def _of_connectors() -> dict[str, Any]:
 
 def _of_databases() -> dict[str, Any]:
     change = Change("u", "t", ("id", "v"), (0,), [1, "a"], [1, "b"], True, 5, {"file": "binlog.1"}, "s")
-    offset = mysql_places.Place(1, 500, 2, "binlog.")
-    column, type_note = Column("id", 23, True), TypeNote(21, 23, ";")
+    offset = mysql_offsets.BinlogOffset(1, 500, 2, "binlog.")
+    column, type_note = Column("id", 23, True), PostgresType(21, 23, ";")
     relation = Relation(16384, "public", "t", "f", (column,))
-    described = Described(relation, ((23, type_note),), (0,))
+    described = TableDescription(relation, ((23, type_note),), (0,))
     begin, visibility = Begin(500, 5, 77), Visibility(70, 80, frozenset([75]))
     return {
         "cdc-change": change,
         "cdc-progress": Progress((5,), False, (((5,), visibility, 500),), visibility, 1),
-        "mysql-split-range": ChangesShare(True, [change]),
+        "mysql-split-range": BinlogRange(True, [change]),
         "mysql-offset": offset,
-        "mysql-binlog-seen": mysql_places.BinlogSeen(offset),
+        "mysql-binlog-seen": mysql_offsets.BinlogVisibility(offset),
         "postgres-begin": begin,
         "postgres-column": column,
         "postgres-relation": relation,
-        "postgres-offset": postgres_log.Place(500, 77, 2),
+        "postgres-offset": postgres_log.PostgresOffset(500, 77, 2),
         "postgres-schema": described,
-        "postgres-log-range": LogShare({16384: described}, [(begin, [b"I"])]),
-        "postgres-chunk-range": ChunkShare(described, b"rows", 500, 5),
+        "postgres-log-range": LogRange({16384: described}, [(begin, [b"I"])]),
+        "postgres-chunk-range": ChunkRange(described, b"rows", 500, 5),
         "postgres-type": type_note,
         "postgres-visibility": visibility,
     }

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
-from millstream.connectors.cdc.mysql.offsets import place_of
+from millstream.connectors.cdc.mysql.offsets import offset_of
 from millstream.datastream.connectors.cdc import (
     JsonDebeziumDeserializationSchema,
     MySqlSource,
@@ -144,7 +144,7 @@ def test_mysql_source_starts_after_gtid_set(shop: MariaDbShop) -> None:
     ) as enumerator:
         again = dealt(enumerator, 2)
     assert ([c.after[0] for c in found], [c.after[0] for c in again]) == ([22], [22, 24])
-    refused(begin(f"0-1-{int(number) + 1000}"), "has not come to GTID")
+    refused(begin(f"0-1-{int(number) + 1000}"), "has not reached GTID")
     refused(begin("binlog.000001"), "is not a GTID")
     shop.run("FLUSH BINARY LOGS")
     ((file, *_),) = shop.run("SHOW MASTER STATUS")
@@ -154,7 +154,7 @@ def test_mysql_source_starts_after_gtid_set(shop: MariaDbShop) -> None:
 
 def place(shop: MariaDbShop, position: int) -> tuple[Any, ...]:
     ((file, *_), *_) = shop.run("SHOW BINARY LOGS")
-    return tuple(place_of(file, position))
+    return tuple(offset_of(file, position))
 
 
 def test_mysql_source_reports_pending_records_and_bytes(shop: MariaDbShop) -> None:

@@ -216,7 +216,7 @@ def test_mysql_source_restore_rejects_different_binlog(shop: MariaDbShop) -> Non
         {"gtid": f"{domain}-{server}-{int(number) + 1}"},
         {"offset": (number_, position - 1, *rest)},
     ):
-        with pytest.raises(MillstreamError, match="The binlog is another one than that the job has read"):
+        with pytest.raises(MillstreamError, match="The binlog is not the one that the job read"):
             source.create_enumerator(1, {**state, **other})
     source.create_enumerator(1, state).close()
 
@@ -244,7 +244,7 @@ def test_mysql_source_names_missing_privileges(shop: MariaDbShop) -> None:
     source = shop.source().hostname("127.0.0.1").port(shop.server.port).username("reader").password("x")
     refused(source, r"has no table '.*orders': .* see that the user may see it")
     shop.run(f"GRANT SELECT ON {shop.database}.* TO reader@'127.0.0.1'")
-    refused(source, "may not ask where the binlog is: .*REPLICATION CLIENT .BINLOG MONITOR")
+    refused(source, "may not read the binlog position: .*REPLICATION CLIENT .BINLOG MONITOR")
     shop.run("GRANT BINLOG MONITOR ON *.* TO reader@'127.0.0.1'")
     words = "may not read the binlog: .*Grant it REPLICATION SLAVE"
     with pytest.raises(MillstreamError, match=words), reading(source) as records:

@@ -191,7 +191,7 @@ def test_postgres_source_starts_at_startup_offset(shop: PostgresShop) -> None:
     with reading(shop.source().startup_options(StartupOptions.specific_offset(place))) as records:
         assert take(records, 1)[0].id == 22
     ahead = StartupOptions.specific_offset("FFFFFF/0")
-    refused(shop.source().startup_options(ahead), "log has not come to FFFFFF/0 yet, it ends at")
+    refused(shop.source().startup_options(ahead), "log has not reached FFFFFF/0; it ends at")
     with (
         pytest.raises(MillstreamError, match="has the log from .* on, not from 0/1"),
         reading(shop.source().startup_options(StartupOptions.specific_offset("0/1"))) as records,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from millstream.connectors.cdc.incremental_snapshot import Chunk, ReadChunk, Snapshotting
+from millstream.connectors.cdc.incremental_snapshot import Chunk, IncrementalSnapshot, ReadChunk
 from millstream.connectors.cdc.postgres.splits import Visibility
 
 # Key and value before and after; None for no row.
@@ -73,7 +73,7 @@ class Reader:
         place, snapshot, replica = state or (0, None, {"a": {}, "b": {}})
         self.place = place
         self.replica: dict[str, dict[int, int]] = copy.deepcopy(replica)
-        self.machine = Snapshotting(snapshot)
+        self.machine = IncrementalSnapshot(snapshot)
         self.reading: list[tuple[Chunk, Visibility, int]] = []
         if state is None:
             for table in self.replica:
@@ -117,7 +117,7 @@ class Reader:
             if len(rows) > 2 and self.rng.random() < 0.3:
                 rows = dict(list(rows.items())[: len(rows) // 2])
                 high = (max(rows),)
-            self.machine.was_read(ReadChunk(chunk, high, seen, until, rows))
+            self.machine.finish_chunk(ReadChunk(chunk, high, seen, until, rows))
 
     def deal_chunks(self) -> None:
         for done in self.machine.take(2):
@@ -128,9 +128,9 @@ class Reader:
     def deal_log(self) -> None:
         if self.place < len(self.store.log):
             xid, changes = self.store.log[self.place]
-            if not self.machine.may_deal(xid):
+            if not self.machine.may_assign(xid):
                 return
-            self.machine.dealt(xid)
+            self.machine.record_assigned(xid)
             for change in changes:
                 self.apply(xid, *change)
             self.place += 1
@@ -204,13 +204,13 @@ def test_cdc_snapshot_replica_equals_original_for_random_schedules(block: int) -
 
 
 def test_cdc_snapshot_restarts_truncated_table() -> None:
-    machine = Snapshotting()
+    machine = IncrementalSnapshot()
     machine.add("t", None)
     machine.planned("t", None, (5,), 0)
     chunk = machine.next_chunk(1)
     assert chunk is not None and machine.begin(chunk, Visibility(10, 10))
-    machine.again("t")
-    machine.was_read(ReadChunk(chunk, (5,), Visibility(10, 10), 1, []))
+    machine.restart("t")
+    machine.finish_chunk(ReadChunk(chunk, (5,), Visibility(10, 10), 1, []))
     assert machine.take(10) == []
     assert machine.to_plan(1) == ("t", None, 1)
 

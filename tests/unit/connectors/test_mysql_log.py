@@ -7,19 +7,19 @@ from datetime import timedelta
 import pytest
 
 from millstream.common.errors import InvalidProgramError
-from millstream.connectors.cdc.mysql.log import emptied, first_words
-from millstream.connectors.cdc.mysql.offsets import BinlogSeen, Gtids, Place, place_of
-from millstream.connectors.cdc.mysql.values import ColumnNote, from_log, right_time, short_float
+from millstream.connectors.cdc.mysql.log import first_words, truncated_tables
+from millstream.connectors.cdc.mysql.offsets import BinlogOffset, BinlogVisibility, Gtids, offset_of
+from millstream.connectors.cdc.mysql.values import ColumnInfo, from_log, normalized_time, shortest_float
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
 def test_binlog_offsets_are_ordered() -> None:
-    assert place_of("b.999999", 9) < place_of("b.1000000", 4)
-    assert place_of("b.1000000", 4).file == "b.1000000"
-    seen = BinlogSeen(place_of("b.000002", 100))
-    assert seen.sees(Place(1, 500)) and seen.sees(Place(2, 99)) and not seen.sees(Place(2, 100))
-    assert seen.is_past(Place(2, 100)) and not seen.is_past(Place(2, 101))
+    assert offset_of("b.999999", 9) < offset_of("b.1000000", 4)
+    assert offset_of("b.1000000", 4).file == "b.1000000"
+    seen = BinlogVisibility(offset_of("b.000002", 100))
+    assert seen.sees(BinlogOffset(1, 500)) and seen.sees(BinlogOffset(2, 99)) and not seen.sees(BinlogOffset(2, 100))
+    assert seen.is_past(BinlogOffset(2, 100)) and not seen.is_past(BinlogOffset(2, 101))
 
 
 def test_binlog_gtid_sets_contain_their_transactions() -> None:
@@ -29,7 +29,7 @@ def test_binlog_gtid_sets_contain_their_transactions() -> None:
     assert done.covers(Gtids.parse(f"0-1-3,{UUID}:2-5")) and done.covers(Gtids.parse(""))
     assert not done.covers(Gtids.parse("0-1-271")) and not done.covers(Gtids.parse("5-1-1"))
     assert not done.covers(Gtids.parse(f"{UUID}:5-7"))
-    with pytest.raises(InvalidProgramError, match=r"'binlog\.000003' is not a GTID.*needs a place in it"):
+    with pytest.raises(InvalidProgramError, match=r"'binlog\.000003' is not a GTID.*needs a position"):
         Gtids.parse("binlog.000003")
 
 
@@ -46,7 +46,7 @@ def test_binlog_gtid_sets_contain_their_transactions() -> None:
     ],
 )
 def test_binlog_truncate_statements_name_their_tables(statement: str, tables: list[str]) -> None:
-    assert emptied(statement, "shop") == tables
+    assert truncated_tables(statement, "shop") == tables
 
 
 def test_binlog_statement_first_words_skip_comments() -> None:
@@ -56,7 +56,7 @@ def test_binlog_statement_first_words_skip_comments() -> None:
 
 def test_binlog_values_are_converted() -> None:
     def read(kind: str, full: str, value: object) -> object:
-        convert = from_log(ColumnNote("c", kind, full, None, None))
+        convert = from_log(ColumnInfo("c", kind, full, None, None))
         assert convert is not None
         return convert(value)
 
@@ -65,6 +65,6 @@ def test_binlog_values_are_converted() -> None:
     assert read("inet6", "inet6", b"") == "::" and read("inet4", "inet4", b"\n\0\0\1") == "10.0.0.1"
     # The column was of another type then.
     assert read("uuid", "uuid", "text") == "text"
-    assert short_float(1.2345677614212036) == 1.2345678 and short_float(0.10000000149011612) == 0.1
-    assert right_time(timedelta(seconds=5, microseconds=250_000)).total_seconds() == 5.25
-    assert right_time(timedelta(seconds=-5)).total_seconds() == -5
+    assert shortest_float(1.2345677614212036) == 1.2345678 and shortest_float(0.10000000149011612) == 0.1
+    assert normalized_time(timedelta(seconds=5, microseconds=250_000)).total_seconds() == 5.25
+    assert normalized_time(timedelta(seconds=-5)).total_seconds() == -5

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from millstream.connectors.cdc import changes as ops
 from millstream.connectors.cdc.postgres import log as postgres_log
 from millstream.connectors.cdc.postgres import pgoutput
-from millstream.connectors.cdc.postgres.log import Assembler, Piece, Place
+from millstream.connectors.cdc.postgres.log import Assembler, Piece, PostgresOffset
 from millstream.connectors.cdc.postgres.pgoutput import UNCHANGED, Begin
-from millstream.connectors.cdc.postgres.splits import ChunkShare, Described, LogShare, changes_of, rows_of
-from millstream.connectors.cdc.postgres.values import TypeNote, converter, copied_row
+from millstream.connectors.cdc.postgres.splits import ChunkRange, LogRange, TableDescription, changes_of, rows_of
+from millstream.connectors.cdc.postgres.values import PostgresType, converter, copied_row
 
 
 def row(*fields: Any) -> bytes:
@@ -45,11 +45,11 @@ def relation(identity: str = "d") -> bytes:
     return head + b"\x01id\0" + struct.pack(">Ii", 23, -1) + b"\x00name\0" + struct.pack(">Ii", 25, -1)
 
 
-TABLE = Described(pgoutput.relation(relation()), (), (0,))
+TABLE = TableDescription(pgoutput.relation(relation()), (), (0,))
 
 
 def told(*messages: bytes) -> list[tuple[Any, ...]]:
-    share = LogShare({7: TABLE}, [(Begin(9, 1000, 5), list(messages))])
+    share = LogRange({7: TABLE}, [(Begin(9, 1000, 5), list(messages))])
     return [(c.op, c.before, c.after, c.whole) for c in changes_of(share)]
 
 
@@ -107,7 +107,7 @@ def test_pgoutput_changed_key_is_another_row() -> None:
     ],
 )
 def test_pgoutput_values_convert_to_python(oid: int, text: bytes, value: Any) -> None:
-    own = {50_001: TypeNote(base=23), 50_002: TypeNote(element=50_003), 50_003: TypeNote()}
+    own = {50_001: PostgresType(base=23), 50_002: PostgresType(element=50_003), 50_003: PostgresType()}
     assert converter(oid, own)(text) == value
 
 
@@ -122,7 +122,7 @@ def test_pgoutput_copy_rows_round_trip(fields: list[bytes | None]) -> None:
 
 
 def test_pgoutput_chunk_has_snapshot_rows() -> None:
-    share = ChunkShare(TABLE, b"1\ta\\tb\n2\t\\N\n", 9, 1000)
+    share = ChunkRange(TABLE, b"1\ta\\tb\n2\t\\N\n", 9, 1000)
     assert [(c.op, c.after, c.ms) for c in rows_of(share)] == [("r", [1, "a\tb"], 1000), ("r", [2, None], 1000)]
 
 
@@ -142,8 +142,13 @@ def transaction(n: int, changes: int) -> list[bytes]:
 def test_pgoutput_assembler_resumes_inside_a_large_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres_log, "PIECE_CHANGES", 3)
     log = [m for n, changes in ((1, 2), (2, 8), (3, 0), (4, 4)) for m in transaction(n, changes)]
-    whole = pieces(Assembler(Place(0)), log)
-    assert [p.after for p in whole][:4] == [Place(150), Place(150, 200, 3), Place(150, 200, 6), Place(250)]
+    whole = pieces(Assembler(PostgresOffset(0)), log)
+    assert [p.after for p in whole][:4] == [
+        PostgresOffset(150),
+        PostgresOffset(150, 200, 3),
+        PostgresOffset(150, 200, 6),
+        PostgresOffset(250),
+    ]
     for at, piece in enumerate(whole):
         # The server resends unconfirmed changes from the start of their transaction.
         again = pieces(Assembler(piece.after), log)
@@ -152,10 +157,10 @@ def test_pgoutput_assembler_resumes_inside_a_large_transaction(monkeypatch: pyte
 
 
 def test_pgoutput_assembler_idle_reports_the_log_position() -> None:
-    assembler = Assembler(Place(100))
+    assembler = Assembler(PostgresOffset(100))
     assert assembler.idle(90) is None
     idle = assembler.idle(180)
-    assert idle is not None and idle.after == Place(180)
+    assert idle is not None and idle.after == PostgresOffset(180)
     assembler.message(begin(200))
     # What is open will be committed behind this.
     assert assembler.idle(220) is None

@@ -176,11 +176,11 @@ class JsonDebeziumDeserializationSchema(DebeziumDeserializationSchema):
         before, after = change.before, change.after
         if before is not None and not change.whole:
             columns = [change.columns[k] for k in change.keys]
-            told: Any = dict(zip(columns, (before[k] for k in change.keys), strict=True))
+            rows: Any = dict(zip(columns, (before[k] for k in change.keys), strict=True))
         else:
-            told = before if before is None else dict(zip(change.columns, before, strict=True))
+            rows = before if before is None else dict(zip(change.columns, before, strict=True))
         envelope = {
-            "before": told,
+            "before": rows,
             "after": None if after is None else dict(zip(change.columns, after, strict=True)),
             "source": {**change.source, "ts_ms": change.ms, "schema": schema, "table": table},
             "op": change.op,

@@ -12,14 +12,14 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from millstream.common.errors import IncurableError, InvalidProgramError, MillstreamError
 from millstream.connectors.base import SplitAssignment, SplitEnumerator
-from millstream.connectors.cdc.incremental_snapshot import Key, ReadChunk, Snapshotting
-from millstream.connectors.cdc.readers import ChunkReaders, Desk, LogPiece, LogThread
-from millstream.connectors.cdc.source import SNAPSHOT, CaptureSettings, CaptureShare
+from millstream.connectors.cdc.incremental_snapshot import IncrementalSnapshot, Key, ReadChunk
+from millstream.connectors.cdc.readers import ChunkReaders, LogPiece, LogThread, SnapshotContext
+from millstream.connectors.cdc.source import SNAPSHOT, CaptureRange, CaptureSettings
 
 __all__ = ["CaptureEnumerator", "CapturedTable", "check_keys"]
 
 # Maximum bytes of the log per assignment.
-_SHARE_BYTES = 2 << 20
+_RANGE_BYTES = 2 << 20
 _SOON, _SOMETIME = 0.1, 1.0
 # How often the server is asked for the end of its log.
 _LAG_SECONDS = 1.0
@@ -67,14 +67,14 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         self._log: LogThread[P] | None = None
         self._chunks: ChunkReaders[T] | None = None
         try:
-            with self._in_a_sentence():
+            with self._translated_errors():
                 self._open(restored)
         except BaseException:
             self.close()
             raise
 
     @contextmanager
-    def _in_a_sentence(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except Exception as e:
@@ -89,25 +89,25 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         self._check_known([t for t in self._tables.values() if t.table in known])
         if new := [t for t in self._tables.values() if t.table not in known]:
             self._make_ready(new)
-        self._place: Any
+        self._offset: Any
         self._known: set[str]
         self._target: Any = None
         if restored is None:
-            self._place = self._start()
-            self._machine = Snapshotting()
+            self._offset = self._start()
+            self._machine = IncrementalSnapshot()
             self._known = set() if self._settings.startup.reads_tables else set(self._tables)
         else:
-            self._place = self._go_on(restored)
-            self._machine = Snapshotting(restored["snapshot"])
+            self._offset = self._restored_offset(restored)
+            self._machine = IncrementalSnapshot(restored["snapshot"])
             self._known, self._target = set(restored["tables"]), restored["target"]
             # A dropped table has nothing left to read.
             for table in [t for t in self._machine.tables if t not in self._tables]:
                 self._machine.skip(table)
         self._add_tables()
-        self._deals_log = False
-        self._last_beat: float | None = None
-        self._beat_place = self._place
-        self._next_look: float | None = None
+        self._assigns_log = False
+        self._last_heartbeat: float | None = None
+        self._heartbeat_offset = self._offset
+        self._next_discovery: float | None = None
         self._behind, self._behind_at = 0, -math.inf
         self._log = self._open_log()
         self._read_chunks()
@@ -133,7 +133,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         """Return the log offset where a job without state starts."""
 
     @abstractmethod
-    def _go_on(self, restored: Any) -> Any:
+    def _restored_offset(self, restored: Any) -> Any:
         """Return the log offset where a restored job resumes; fail if the log no longer has it."""
 
     @abstractmethod
@@ -145,15 +145,15 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         """Start reading the log."""
 
     @abstractmethod
-    def _open_chunks(self, desk: Desk[T]) -> ChunkReaders[T]:
+    def _open_chunks(self, context: SnapshotContext[T]) -> ChunkReaders[T]:
         """Start reading tables."""
 
     @abstractmethod
-    def _empty_share(self) -> CaptureShare:
+    def _empty_range(self) -> CaptureRange:
         """Return an empty range of the log."""
 
     @abstractmethod
-    def _add_piece(self, shares: list[Any], piece: P) -> None:
+    def _add_piece(self, ranges: list[Any], piece: P) -> None:
         """Append a piece of the log to the last split range, or to new ones."""
 
     @abstractmethod
@@ -172,7 +172,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
     def _bytes_behind(self) -> int:
         """Return how many bytes of the log are not assigned."""
 
-    def _hurry(self) -> None:
+    def _request_progress(self) -> None:
         """Make the server report its progress."""
 
     @abstractmethod
@@ -184,7 +184,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         """Return the table of a change and the keys of its rows."""
 
     @abstractmethod
-    def _left_of(self, change: C, passes: dict[Key, bool]) -> list[C]:
+    def _remaining_changes(self, change: C, passes: dict[Key, bool]) -> list[C]:
         """Return the parts of a change that remain when rows of some keys are filtered out."""
 
     @abstractmethod
@@ -210,14 +210,14 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
     def _read_chunks(self) -> None:
         """Start readers for incomplete tables."""
         if self._chunks is None and not self._machine.is_complete:
-            self._chunks = self._open_chunks(Desk(self._machine, self._lock, self._tables, self._woken))
+            self._chunks = self._open_chunks(SnapshotContext(self._machine, self._lock, self._tables, self._woken))
 
-    def _look_for_tables(self, now: float) -> None:
-        if self._next_look is not None and now >= self._next_look and self._settings.startup.mode != SNAPSHOT:
+    def _discover_tables(self, now: float) -> None:
+        if self._next_discovery is not None and now >= self._next_discovery and self._settings.startup.mode != SNAPSHOT:
             self._find_new_tables()
-            self._next_look = None
-        if self._next_look is None:
-            self._next_look = now + self._settings.discovery_seconds
+            self._next_discovery = None
+        if self._next_discovery is None:
+            self._next_discovery = now + self._settings.discovery_seconds
 
     def _find_new_tables(self) -> None:
         found = self._find_tables()
@@ -240,7 +240,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         wake()
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
-        with self._in_a_sentence():
+        with self._translated_errors():
             found = self._poll(budget, now)
             if now >= self._behind_at + _LAG_SECONDS:
                 self._behind, self._behind_at = self._bytes_behind(), now
@@ -252,50 +252,50 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         self._log.check()
         if self._chunks is not None:
             self._chunks.check()
-        self._look_for_tables(now)
-        if self._last_beat is None:
-            self._last_beat = now
+        self._discover_tables(now)
+        if self._last_heartbeat is None:
+            self._last_heartbeat = now
         chunks: list[ReadChunk] = []
-        if not (self._deals_log and self._log.has_more):
+        if not (self._assigns_log and self._log.has_more):
             with self._lock:
                 chunks = self._machine.take(self._parallelism)
-        self._deals_log = bool(chunks)
+        self._assigns_log = bool(chunks)
         if chunks:
             return SplitAssignment({i: [done.rows] for i, done in enumerate(chunks)}, limited=True)
-        shares = self._deal_log(budget)
+        ranges = self._assign_log(budget)
         self._end_snapshot()
-        is_time = now >= self._last_beat + self._settings.heartbeat_seconds
-        if not shares and is_time and self._place > self._beat_place:
+        is_time = now >= self._last_heartbeat + self._settings.heartbeat_seconds
+        if not ranges and is_time and self._offset > self._heartbeat_offset:
             # These tables have no changes, but checkpoints record the log's progress.
-            shares = [self._empty_share()]
-        if not shares:
+            ranges = [self._empty_range()]
+        if not ranges:
             return SplitAssignment({})
-        self._last_beat, self._beat_place = now, self._place
-        return SplitAssignment({0: shares}, limited=self._log.has_more)
+        self._last_heartbeat, self._heartbeat_offset = now, self._offset
+        return SplitAssignment({0: ranges}, limited=self._log.has_more)
 
     def next_poll(self, now: float) -> float:
         is_quiet = self._machine.is_complete and self._settings.startup.mode != SNAPSHOT
         return now + (_SOMETIME if is_quiet else _SOON)
 
-    def _deal_log(self, budget: int) -> list[CaptureShare]:
+    def _assign_log(self, budget: int) -> list[CaptureRange]:
         assert self._log is not None
-        shares: list[CaptureShare] = []
+        ranges: list[CaptureRange] = []
         changes = size = 0
-        while changes < budget and size < _SHARE_BYTES and (piece := self._log.peek()) is not None:
+        while changes < budget and size < _RANGE_BYTES and (piece := self._log.peek()) is not None:
             if piece.transaction is not None:
                 with self._lock:
-                    if not self._machine.may_deal(piece.transaction):
+                    if not self._machine.may_assign(piece.transaction):
                         break
-                    self._machine.dealt(piece.transaction)
-                self._add_piece(shares, piece)
+                    self._machine.record_assigned(piece.transaction)
+                self._add_piece(ranges, piece)
             self._log.pop()
             changes += piece.count
             size += piece.size
-            self._place = piece.after
+            self._offset = piece.after
         if not self._machine.is_complete:
             with self._lock:
                 self._machine.passed(self._point())
-        return [s for s in shares if not s.is_empty]
+        return [s for s in ranges if not s.is_empty]
 
     def _end_snapshot(self) -> None:
         """Wait until the log passes all snapshots, and make the server advance it if needed."""
@@ -304,10 +304,10 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
             self._chunks = None
         if self._settings.startup.mode != SNAPSHOT:
             return
-        if self._target is None and self._machine.all_dealt:
+        if self._target is None and self._machine.all_assigned:
             self._target = self._end_of_log()
         if self._target is not None and not self.is_finished():
-            self._hurry()
+            self._request_progress()
 
     # --- while tables are read
 
@@ -325,7 +325,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
             with self._lock:
                 for table in truncated:
                     if table in self._machine.tables:
-                        self._machine.again(table)
+                        self._machine.restart(table)
             passing.append(change)
         return passing + self._passing_rows(transaction, run)
 
@@ -333,14 +333,14 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         with self._lock:
             busy = set(self._machine.tables)
         found = [(change, *self._keys_of(change)) for change in changes]
-        wanted: dict[str, list[Key]] = {}
+        keys_by_table: dict[str, list[Key]] = {}
         for _, table, keys in found:
             if table in busy:
-                wanted.setdefault(table, []).extend(keys)
-        verdicts = {table: self._verdicts(table, keys, transaction) for table, keys in wanted.items()}
+                keys_by_table.setdefault(table, []).extend(keys)
+        verdicts = {table: self._verdicts(table, keys, transaction) for table, keys in keys_by_table.items()}
         passing: list[C] = []
         for change, table, _ in found:
-            passing += [change] if table not in busy else self._left_of(change, verdicts[table])
+            passing += [change] if table not in busy else self._remaining_changes(change, verdicts[table])
         return passing
 
     def _verdicts(self, table: str, keys: list[Key], transaction: Any) -> dict[Key, bool]:
@@ -368,7 +368,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
     def snapshot(self) -> Any:
         with self._lock:
             return {
-                "offset": tuple(self._place),
+                "offset": tuple(self._offset),
                 "tables": sorted(self._known),
                 "snapshot": self._machine.state,
                 "target": self._target,

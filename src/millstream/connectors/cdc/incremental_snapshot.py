@@ -2,7 +2,7 @@
 
 This is the watermark method of DBLog and Flink CDC with one difference. Those write marks into the log around the
 reading of a chunk, and compare its rows with the log between them. Here a chunk is read in a database snapshot whose
-visible transactions are known (`Seen`).
+visible transactions are known (`SnapshotVisibility`).
 
 A table's chunks are intervals of its key, assigned in key order. At any time a key is in one of three ranges:
 
@@ -12,7 +12,7 @@ A table's chunks are intervals of its key, assigned in key order. At any time a 
 
 Three rules make this exact:
 
-1. A transaction is not assigned while a chunk is being read that does not see it (`may_deal`): its changes belong
+1. A transaction is not assigned while a chunk is being read that does not see it (`may_assign`): its changes belong
    behind the chunk.
 2. A chunk is only read in a snapshot that sees every transaction assigned before (`begin`): their changes to it were
    filtered out.
@@ -30,13 +30,13 @@ from typing import Any, Protocol
 
 from millstream.common.tags import tagged
 
-__all__ = ["Chunk", "Progress", "ReadChunk", "Seen", "Snapshotting"]
+__all__ = ["Chunk", "IncrementalSnapshot", "Progress", "ReadChunk", "SnapshotVisibility"]
 
 # A key as the database writes it; None is unbounded.
 Key = tuple[Any, ...]
 
 
-class Seen(Protocol):
+class SnapshotVisibility(Protocol):
     """The transactions that a snapshot sees."""
 
     def sees(self, transaction: Any, /) -> bool:
@@ -76,7 +76,7 @@ class ReadChunk:
 
     chunk: Chunk
     high: Key | None
-    seen: Seen
+    seen: SnapshotVisibility
     until: Any
     rows: Any
 
@@ -95,7 +95,7 @@ class Progress:
 
     upto: Key | None = None
     done: bool = False
-    recent: tuple[tuple[Key | None, Seen, Any], ...] = ()
+    recent: tuple[tuple[Key | None, SnapshotVisibility, Any], ...] = ()
     must_see: Any = None
     round: int = 0
 
@@ -116,7 +116,7 @@ class _Ahead:
     ids: int = 0
     order: list[int] = field(default_factory=list)
     todo: deque[Chunk] = field(default_factory=deque)
-    reading: dict[int, Seen] = field(default_factory=dict)
+    reading: dict[int, SnapshotVisibility] = field(default_factory=dict)
     read: dict[int, ReadChunk] = field(default_factory=dict)
 
     def new_id(self) -> int:
@@ -129,7 +129,7 @@ class _Ahead:
         return len(self.order) - len(self.todo)
 
 
-class Snapshotting:
+class IncrementalSnapshot:
     """State machine of the incremental snapshot of tables.
 
     Args:
@@ -154,7 +154,7 @@ class Snapshotting:
         return not self._tables
 
     @property
-    def all_dealt(self) -> bool:
+    def all_assigned(self) -> bool:
         """Whether every table is assigned."""
         return all(p.done for p in self._tables.values())
 
@@ -170,15 +170,15 @@ class Snapshotting:
 
     # --- reading chunks
 
-    def to_plan(self, most: int) -> tuple[str, Key | None, int] | None:
+    def to_plan(self, limit: int) -> tuple[str, Key | None, int] | None:
         """Return a table whose next chunk needs an end, with the chunk's start and the round.
 
         Args:
-            most: maximum pending chunks per table.
+            limit: maximum pending chunks per table.
         """
         for table, ahead in self._ahead.items():
             progress = self._tables[table]
-            if not progress.done and not ahead.is_planned and len(ahead.todo) < most:
+            if not progress.done and not ahead.is_planned and len(ahead.todo) < limit:
                 return table, ahead.planned, progress.round
         return None
 
@@ -193,15 +193,15 @@ class Snapshotting:
         ahead.order.append(chunk.id)
         ahead.planned, ahead.is_planned = high, high is None
 
-    def next_chunk(self, most: int) -> Chunk | None:
-        """Return a chunk to read, while at most `most` are begun; the first of a table is always returned."""
+    def next_chunk(self, limit: int) -> Chunk | None:
+        """Return a chunk to read, while at most `limit` are begun; the first of a table is always returned."""
         begun = sum(ahead.open for ahead in self._ahead.values())
         for ahead in self._ahead.values():
-            if ahead.todo and (begun < most or ahead.todo[0].id == ahead.order[0]):
+            if ahead.todo and (begun < limit or ahead.todo[0].id == ahead.order[0]):
                 return ahead.todo.popleft()
         return None
 
-    def begin(self, chunk: Chunk, seen: Seen) -> bool:
+    def begin(self, chunk: Chunk, seen: SnapshotVisibility) -> bool:
         """Return whether a chunk may be read in a snapshot; otherwise retry with a newer one."""
         progress = self._current(chunk)
         if progress is None:
@@ -214,7 +214,7 @@ class Snapshotting:
         self._ahead[chunk.table].reading[chunk.id] = seen
         return True
 
-    def was_read(self, found: ReadChunk) -> None:
+    def finish_chunk(self, found: ReadChunk) -> None:
         """Record a chunk's rows; if they end before its last key, the rest becomes another chunk."""
         chunk = found.chunk
         if self._current(chunk) is None:
@@ -239,7 +239,7 @@ class Snapshotting:
             self._ahead[table] = _Ahead(is_planned=True)
             self._drop_passed(table)
 
-    def again(self, table: str) -> None:
+    def restart(self, table: str) -> None:
         """Restart a table that was truncated: assigned chunks no longer count."""
         old = self._tables[table]
         self._tables[table] = Progress(must_see=old.must_see, round=old.round + 1)
@@ -247,11 +247,11 @@ class Snapshotting:
 
     # --- assignment
 
-    def take(self, most: int) -> list[ReadChunk]:
+    def take(self, limit: int) -> list[ReadChunk]:
         """Return chunks to assign now."""
         found: list[ReadChunk] = []
         for table, ahead in self._ahead.items():
-            while ahead.order and ahead.order[0] in ahead.read and len(found) < most:
+            while ahead.order and ahead.order[0] in ahead.read and len(found) < limit:
                 done = ahead.read.pop(ahead.order.pop(0))
                 found.append(done)
                 progress = self._tables[table]
@@ -259,7 +259,7 @@ class Snapshotting:
                 progress.recent = (*progress.recent, (done.chunk.low, done.seen, done.until))
         return found
 
-    def may_deal(self, transaction: Any) -> bool:
+    def may_assign(self, transaction: Any) -> bool:
         """Return whether a transaction may be assigned now."""
         for ahead in self._ahead.values():
             if not all(seen.sees(transaction) for seen in ahead.reading.values()):
@@ -268,9 +268,9 @@ class Snapshotting:
                 return False
         return True
 
-    def dealt(self, transaction: Any) -> None:
+    def record_assigned(self, transaction: Any) -> None:
         """Record that a transaction, or a part of it, is assigned."""
-        if not self.all_dealt:
+        if not self.all_assigned:
             self._unsettled.add(transaction)
 
     def bounds(self, table: str) -> Sequence[Key]:
@@ -291,19 +291,19 @@ class Snapshotting:
             return False
         # The first range is unbounded below if the first chunk is recent.
         starts_open = bool(progress.recent) and progress.recent[0][0] is None
-        place = above - (0 if starts_open else 1)
-        if place < 0:
+        index = above - (0 if starts_open else 1)
+        if index < 0:
             return True
-        if place >= len(progress.recent):
+        if index >= len(progress.recent):
             # Above all assigned chunks.
             return progress.done and not progress.recent
-        return not progress.recent[place][1].sees(transaction)
+        return not progress.recent[index][1].sees(transaction)
 
-    def passed(self, place: Any) -> None:
+    def passed(self, offset: Any) -> None:
         """Record that the log is assigned up to an offset."""
         for table in list(self._tables):
             progress = self._tables[table]
-            while progress.recent and progress.recent[0][2] <= place:
+            while progress.recent and progress.recent[0][2] <= offset:
                 progress.recent = progress.recent[1:]
             self._drop_passed(table)
 

@@ -12,9 +12,15 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from millstream.common.errors import MillstreamError
-from millstream.connectors.cdc.incremental_snapshot import Chunk, Key, ReadChunk, Seen, Snapshotting
+from millstream.connectors.cdc.incremental_snapshot import (
+    Chunk,
+    IncrementalSnapshot,
+    Key,
+    ReadChunk,
+    SnapshotVisibility,
+)
 
-__all__ = ["CHUNK_BYTES", "ChunkReaders", "Desk", "LogPiece", "LogThread", "SnapshotNote"]
+__all__ = ["CHUNK_BYTES", "ChunkReaders", "LogPiece", "LogThread", "SnapshotContext", "SnapshotInfo"]
 
 
 @dataclass(kw_only=True)
@@ -150,7 +156,7 @@ _WARN_SECONDS = 10
 T = TypeVar("T")
 
 
-class SnapshotNote(NamedTuple):
+class SnapshotInfo(NamedTuple):
     """A database snapshot.
 
     Attributes:
@@ -158,13 +164,13 @@ class SnapshotNote(NamedTuple):
         ms: when the snapshot was taken.
     """
 
-    seen: Seen
+    seen: SnapshotVisibility
     until: Any
     ms: int
 
 
 @dataclass(frozen=True)
-class Desk(Generic[T]):
+class SnapshotContext(Generic[T]):
     """Hands chunks to reader threads and collects their results.
 
     Attributes:
@@ -173,7 +179,7 @@ class Desk(Generic[T]):
         wake: called when a chunk can be assigned or a thread failed.
     """
 
-    machine: Snapshotting
+    machine: IncrementalSnapshot
     lock: threading.Condition
     tables: Mapping[str, T]
     wake: Callable[[], None]
@@ -186,10 +192,10 @@ class ChunkReaders(ABC, Generic[T]):
         rows: maximum rows per chunk.
     """
 
-    def __init__(self, desk: Desk[T], rows: int, threads: int) -> None:
-        self._desk, self._rows = desk, rows
-        self._machine, self._lock = desk.machine, desk.lock
-        self._most = 2 * threads
+    def __init__(self, context: SnapshotContext[T], rows: int, threads: int) -> None:
+        self._desk, self._rows = context, rows
+        self._machine, self._lock = context.machine, context.lock
+        self._max_pending = 2 * threads
         self._planning = threading.Lock()
         self._closed = False
         self._failure: Exception | None = None
@@ -210,17 +216,17 @@ class ChunkReaders(ABC, Generic[T]):
         """Return the last key of the chunk that starts above `low`, or None for the last chunk."""
 
     @abstractmethod
-    def _take_snapshot(self, connection: Any, table: T) -> SnapshotNote:
+    def _take_snapshot(self, connection: Any, table: T) -> SnapshotInfo:
         """Begin a transaction with a snapshot of the database."""
 
     @abstractmethod
     def _read_rows(
-        self, connection: Any, table: T, chunk: Chunk, snapshot: SnapshotNote
+        self, connection: Any, table: T, chunk: Chunk, snapshot: SnapshotInfo
     ) -> tuple[Any, Key | None] | None:
         """Return the rows of a chunk and their last key, or None if the table was dropped."""
 
     @abstractmethod
-    def _is_gone(self, error: Exception) -> bool:
+    def _is_dropped(self, error: Exception) -> bool:
         """Return whether an error means that the table does not exist."""
 
     @abstractmethod
@@ -270,16 +276,16 @@ class ChunkReaders(ABC, Generic[T]):
             return False
         try:
             with self._lock:
-                wanted = self._machine.to_plan(self._most)
-            if wanted is None:
+                keys_by_table = self._machine.to_plan(self._max_pending)
+            if keys_by_table is None:
                 return False
-            table, low, round = wanted
+            table, low, round = keys_by_table
             try:
                 high = self._find_end(connection, self._desk.tables[table], low)
             except Exception as e:
-                if not self._is_gone(e):
+                if not self._is_dropped(e):
                     raise
-                self._gone(table)
+                self._skip_dropped(table)
                 return True
             finally:
                 connection.rollback()
@@ -290,14 +296,14 @@ class ChunkReaders(ABC, Generic[T]):
         finally:
             self._planning.release()
 
-    def _gone(self, table: str) -> None:
+    def _skip_dropped(self, table: str) -> None:
         log.warning("table %s is gone: the rest of it cannot be read", table)
         with self._lock:
             self._machine.skip(table)
 
     def _read_next(self, connection: Any) -> bool:
         with self._lock:
-            chunk = self._machine.next_chunk(self._most)
+            chunk = self._machine.next_chunk(self._max_pending)
         if chunk is None:
             return False
         for attempt in range(1, _TRIES + 1):
@@ -305,8 +311,8 @@ class ChunkReaders(ABC, Generic[T]):
                 self._read(connection, self._desk.tables[chunk.table], chunk)
                 break
             except Exception as e:
-                if self._is_gone(e):
-                    self._gone(chunk.table)
+                if self._is_dropped(e):
+                    self._skip_dropped(chunk.table)
                     break
                 if not self._has_changed(e) or attempt == _TRIES:
                     raise
@@ -320,15 +326,15 @@ class ChunkReaders(ABC, Generic[T]):
             return
         found = self._read_rows(connection, table, chunk, snapshot)
         if found is None:
-            self._gone(chunk.table)
+            self._skip_dropped(chunk.table)
             return
         rows, high = found
         with self._lock:
-            self._machine.was_read(ReadChunk(chunk, high, snapshot.seen, snapshot.until, rows))
+            self._machine.finish_chunk(ReadChunk(chunk, high, snapshot.seen, snapshot.until, rows))
             self._lock.notify_all()
         self._desk.wake()
 
-    def _begin(self, connection: Any, table: T, chunk: Chunk) -> SnapshotNote | None:
+    def _begin(self, connection: Any, table: T, chunk: Chunk) -> SnapshotInfo | None:
         """Begin a snapshot in which a chunk may be read, or return None if the readers are closing."""
         since: float | None = time.monotonic()
         while not self._closed:

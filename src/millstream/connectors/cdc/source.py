@@ -1,4 +1,4 @@
-"""The CDC source that all databases share: its settings, startup options, reader and builder."""
+"""The CDC source that all databases split_range: its settings, startup options, reader and builder."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from millstream.connectors.cdc.changes import (
 
 __all__ = [
     "CaptureBuilder",
+    "CaptureRange",
     "CaptureSettings",
-    "CaptureShare",
     "CaptureSource",
     "StartupOptions",
     "check_named",
-    "is_wanted",
+    "is_captured",
 ]
 
 INITIAL, LATEST, OFFSET, COMMITTED, SNAPSHOT = (
@@ -88,7 +88,7 @@ class StartupOptions:
         return self.mode in (INITIAL, SNAPSHOT)
 
 
-def is_wanted(table: str, patterns: Iterable[str]) -> bool:
+def is_captured(table: str, patterns: Iterable[str]) -> bool:
     """Return whether a list of names and patterns contains a table."""
     return any(table == p or _matches(p, table) for p in patterns)
 
@@ -118,7 +118,7 @@ def check_named(patterns: Iterable[str], found: Collection[str], server: str, in
         inside: the qualifier of a table and an example.
     """
     for pattern in patterns:
-        if not any(is_wanted(table, (pattern,)) for table in found) and _is_name(pattern):
+        if not any(is_captured(table, (pattern,)) for table in found) and _is_name(pattern):
             raise InvalidProgramError(
                 f"{server} has no table {pattern!r}: name tables with their {inside}, and see that the user may see it."
             )
@@ -148,7 +148,7 @@ S = TypeVar("S", bound=CaptureSettings)
 
 
 class CaptureBuilder(Generic[S]):
-    """Options that the builders of all change data capture sources share."""
+    """Options that the builders of all change data capture sources split_range."""
 
     # The source's name, and an example of a table name.
     _source: ClassVar[str]
@@ -229,7 +229,7 @@ _BATCH = 2048
 _LOG, _TABLES = "log", "tables"
 
 
-class CaptureShare(Protocol):
+class CaptureRange(Protocol):
     """A chunk of a table or a range of the log, assigned to a subtask."""
 
     @property
@@ -251,18 +251,18 @@ class _Reader(SourceReader):
     def __init__(self, schema: DebeziumDeserializationSchema) -> None:
         self._deserialize = schema.deserialize
 
-    def read(self, share: SplitRange) -> Iterator[Collection[Any]]:
-        deserialize, changes = self._deserialize, share.changes()
+    def read(self, split_range: SplitRange) -> Iterator[Collection[Any]]:
+        deserialize, changes = self._deserialize, split_range.changes()
         # Snapshot rows have no timestamp: they must not make changes of the log late.
-        of_table = share.of_table
+        of_table = split_range.of_table
         while batch := list(islice(changes, _BATCH)):
             yield [(record, 0 if of_table else change.ms) for change in batch for record in deserialize(change)]
 
-    def split_of(self, share: SplitRange) -> str:
-        return _TABLES if share.of_table else _LOG
+    def split_of(self, split_range: SplitRange) -> str:
+        return _TABLES if split_range.of_table else _LOG
 
-    def ends_split(self, share: SplitRange) -> bool:
-        return bool(share.of_table)
+    def ends_split(self, split_range: SplitRange) -> bool:
+        return bool(split_range.of_table)
 
 
 class _BatchReader(_Reader):
@@ -271,8 +271,8 @@ class _BatchReader(_Reader):
     def __init__(self, schema: BatchDeserializationSchema) -> None:
         self._deserialize_all = schema.deserialize_all
 
-    def read(self, share: SplitRange) -> Iterator[Collection[Any]]:
-        changes = share.changes()
+    def read(self, split_range: SplitRange) -> Iterator[Collection[Any]]:
+        changes = split_range.changes()
         while batch := list(islice(changes, _BATCH)):
             yield [self._deserialize_all(batch)]
 

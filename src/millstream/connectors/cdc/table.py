@@ -111,10 +111,10 @@ class TableChanges(BatchDeserializationSchema):
             )
 
     def deserialize_all(self, changes: Sequence[Change]) -> Batch:
-        told = [one for change in changes for one in self._rows_of(change)]
-        columns = [self._column(name, told) for name in self._columns]
-        kinds = None if self._appends else np.array([kind for kind, _, _ in told], np.int8)
-        return Batch(columns, kinds, len(told))
+        rows = [one for change in changes for one in self._rows_of(change)]
+        columns = [self._column(name, rows) for name in self._columns]
+        kinds = None if self._appends else np.array([kind for kind, _, _ in rows], np.int8)
+        return Batch(columns, kinds, len(rows))
 
     def _rows_of(self, change: Change) -> list[tuple[int, Change, list[Any]]]:
         """Return the row kinds and values of a change."""
@@ -141,17 +141,17 @@ class TableChanges(BatchDeserializationSchema):
         assert change.before is not None
         return change.before
 
-    def _column(self, name: str, told: Sequence[tuple[int, Change, list[Any]]]) -> Any:
+    def _column(self, name: str, rows: Sequence[tuple[int, Change, list[Any]]]) -> Any:
         field = self._fields.get(name)
         if field is None:
-            return to_column([self._metadata(name, kind, change) for kind, change, _ in told], METADATA[name])
-        places: dict[tuple[str, ...], int] = {}
+            return to_column([self._metadata(name, kind, change) for kind, change, _ in rows], METADATA[name])
+        indexes: dict[tuple[str, ...], int] = {}
         values = []
-        for _, change, row in told:
-            place = places.get(change.columns)
-            if place is None:
-                place = places[change.columns] = _place(change, name)
-            values.append(row[place])
+        for _, change, row in rows:
+            index = indexes.get(change.columns)
+            if index is None:
+                index = indexes[change.columns] = _column_index(change, name)
+            values.append(row[index])
         return to_column(read_values(values, name, field.type, self._zone), field.type, self._zone)
 
     def _metadata(self, key: str, kind: int, change: Change) -> Any:
@@ -163,7 +163,7 @@ class TableChanges(BatchDeserializationSchema):
         return (self._database or schema) if key == "database_name" else found[key]
 
 
-def _place(change: Change, name: str) -> int:
+def _column_index(change: Change, name: str) -> int:
     if name not in change.columns:
         raise MillstreamError(
             f"Table {change.table} has no column '{name}', it has {', '.join(change.columns)}: declare the table with "
@@ -187,7 +187,7 @@ class _Source(TableSource):
             raise ValidationException("Primary key must be present when upsert mode is selected.")
         self.changes = INSERTS if self._appends else UPSERTS if self._upserts else ALL_CHANGES
         self.startup = self._startup()
-        # What is wrong is told when the table is declared to be read, not when it is.
+        # What is wrong is rows when the table is declared to be read, not when it is.
         self._built(list(self._fields))
 
     @abstractmethod

@@ -8,22 +8,22 @@ from typing import Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.connectors.cdc.mysql.connection import run
-from millstream.connectors.cdc.mysql.offsets import log_status, snapshot_place
-from millstream.connectors.cdc.mysql.values import ColumnNote, is_ordered, why_unreadable
-from millstream.connectors.cdc.source import check_named, is_wanted
+from millstream.connectors.cdc.mysql.offsets import log_status, snapshot_offset
+from millstream.connectors.cdc.mysql.values import ColumnInfo, is_ordered, unsupported_reason
+from millstream.connectors.cdc.source import check_named, is_captured
 
-__all__ = ["TableNote"]
+__all__ = ["TableInfo"]
 
 _SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
 
 
 @dataclass(frozen=True)
-class TableNote:
+class TableInfo:
     """A table."""
 
     schema: str
     name: str
-    columns: tuple[ColumnNote, ...]
+    columns: tuple[ColumnInfo, ...]
     keys: tuple[str, ...]
     engine: str = ""
 
@@ -36,7 +36,7 @@ class TableNote:
         return f"{quoted(self.schema)}.{quoted(self.name)}"
 
     @property
-    def key_places(self) -> tuple[int, ...]:
+    def key_indexes(self) -> tuple[int, ...]:
         names = [c.name for c in self.columns]
         return tuple(names.index(k) for k in self.keys)
 
@@ -46,7 +46,7 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``").replace("%", "%%") + "`"
 
 
-def find_table(connection: Any, schema: str, name: str) -> TableNote | None:
+def find_table(connection: Any, schema: str, name: str) -> TableInfo | None:
     """Return a table's current description, or None if it was dropped."""
     columns = run(
         connection,
@@ -68,10 +68,10 @@ def find_table(connection: Any, schema: str, name: str) -> TableNote | None:
         "SELECT engine FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
         (schema, name),
     ) or (("",),)
-    return TableNote(schema, name, tuple(ColumnNote(*c) for c in columns), tuple(k for (k,) in keys), engine or "")
+    return TableInfo(schema, name, tuple(ColumnInfo(*c) for c in columns), tuple(k for (k,) in keys), engine or "")
 
 
-def find_tables(connection: Any, patterns: tuple[str, ...]) -> list[TableNote]:
+def find_tables(connection: Any, patterns: tuple[str, ...]) -> list[TableInfo]:
     """Return the tables that a list matches; fail if it names one that does not exist."""
     found = []
     listed = run(
@@ -81,14 +81,14 @@ def find_tables(connection: Any, patterns: tuple[str, ...]) -> list[TableNote]:
         _SYSTEM,
     )
     for schema, name in listed:
-        if is_wanted(f"{schema}.{name}", patterns) and (table := find_table(connection, schema, name)) is not None:
+        if is_captured(f"{schema}.{name}", patterns) and (table := find_table(connection, schema, name)) is not None:
             found.append(table)
     check_named(patterns, [t.table for t in found], "MySQL", "database, as in 'shop.orders'")
     return found
 
 
 # Server variables and the values that the binlog reader needs.
-_WANTED = {
+_REQUIRED_SETTINGS = {
     "log_bin": ("1", "ON"),
     "binlog_format": ("ROW",),
     "binlog_row_image": ("FULL",),
@@ -99,23 +99,23 @@ _WANTED = {
 }
 
 
-def check_server(connection: Any, place: str, reads_tables: bool) -> None:
+def check_server(connection: Any, address: str, reads_tables: bool) -> None:
     """Refuse a server whose binlog settings do not suffice."""
-    names = ", ".join(f"'{name}'" for name in _WANTED)
+    names = ", ".join(f"'{name}'" for name in _REQUIRED_SETTINGS)
     for name, value in run(connection, f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})"):
-        if str(value).upper() not in (values := _WANTED[name.lower()]):
+        if str(value).upper() not in (values := _REQUIRED_SETTINGS[name.lower()]):
             raise InvalidProgramError(
-                f"MySQL at {place} does not log what is needed ({name} is {value}): set {name.replace('_', '-')} to "
+                f"MySQL at {address} does not log enough for CDC ({name} is {value}): set {name.replace('_', '-')} to "
                 f"{values[-1] or 'nothing'} in its configuration."
             )
-    if reads_tables and snapshot_place(connection) is None:
+    if reads_tables and snapshot_offset(connection) is None:
         raise InvalidProgramError(
-            f"MySQL at {place} does not tell where in the binlog a snapshot is, as MariaDB does, so that its tables "
+            f"MySQL at {address} does not tell where in the binlog a snapshot is, as MariaDB does, so that its tables "
             "cannot be read: take StartupOptions.latest() or specific_offset(...)."
         )
 
 
-def check_tables(connection: Any, tables: Sequence[TableNote], reads_tables: bool) -> None:
+def check_tables(connection: Any, tables: Sequence[TableInfo], reads_tables: bool) -> None:
     """Refuse tables that are not logged, or whose values cannot be read from the binlog."""
     _, _, only, ignored = log_status(connection)[:4]
     for table in tables:
@@ -125,7 +125,7 @@ def check_tables(connection: Any, tables: Sequence[TableNote], reads_tables: boo
                 "configuration."
             )
         for column in table.columns:
-            if (why := why_unreadable(column)) is not None:
+            if (why := unsupported_reason(column)) is not None:
                 raise InvalidProgramError(
                     f"Column {column.name} of table {table.table} {why}, which cannot be read from the binlog: change "
                     "it (utf8mb4 can be read), or leave the table out of table_list."
@@ -134,7 +134,7 @@ def check_tables(connection: Any, tables: Sequence[TableNote], reads_tables: boo
             _check_chunks(table)
 
 
-def _check_chunks(table: TableNote) -> None:
+def _check_chunks(table: TableInfo) -> None:
     if table.engine and table.engine.upper() not in ("INNODB", "ROCKSDB"):
         raise InvalidProgramError(
             f"Table {table.table} is of engine {table.engine}, which has no snapshots: run  ALTER TABLE {table.table} "
@@ -148,7 +148,7 @@ def _check_chunks(table: TableNote) -> None:
             )
 
 
-def typed_place(column: ColumnNote) -> str:
+def typed_placeholder(column: ColumnInfo) -> str:
     """Return a placeholder that compares as the column's values do."""
     if column.collation is not None:
         return f"CONVERT(%s USING {column.charset}) COLLATE {column.collation}"
@@ -157,18 +157,18 @@ def typed_place(column: ColumnNote) -> str:
     return f"CAST(%s AS {casts[column.type]})" if column.type in casts else "%s"
 
 
-def compare(connection: Any, table: TableNote, keys: list[tuple[Any, ...]], bounds: list[tuple[Any, ...]]) -> list[int]:
+def compare(connection: Any, table: TableInfo, keys: list[tuple[Any, ...]], bounds: list[tuple[Any, ...]]) -> list[int]:
     """Return for each key how many bounds it exceeds, in the database's order."""
     by_name = {c.name: c for c in table.columns}
-    places = [typed_place(by_name[k]) for k in table.keys]
-    names = [f"k{i}" for i in range(len(places))]
+    placeholders = [typed_placeholder(by_name[k]) for k in table.keys]
+    names = [f"k{i}" for i in range(len(placeholders))]
     row = ", ".join(names)
     above = " + ".join([f"(({row}) > ({', '.join(['%s'] * len(names))}))"] * len(bounds))
     found: list[int] = []
     for start in range(0, len(keys), 200):
         some = keys[start : start + 200]
         selects = [
-            f"SELECT {', '.join(f'{p} AS {n}' for p, n in zip(places, names, strict=True))}, {i} AS n"
+            f"SELECT {', '.join(f'{p} AS {n}' for p, n in zip(placeholders, names, strict=True))}, {i} AS n"
             for i in range(len(some))
         ]
         query = f"SELECT {above} FROM ({' UNION ALL '.join(selects)}) AS e ORDER BY n"

@@ -8,14 +8,14 @@ from typing import Any
 
 from millstream.common.errors import IncurableError, InvalidProgramError, MillstreamError
 
-__all__ = ["Database", "MySqlFailure", "MySqlLost", "library", "run", "said"]
+__all__ = ["Database", "MySqlFailure", "MySqlLogLost", "error_text", "library", "run"]
 
 
 class MySqlFailure(MillstreamError):
     """A request that MySQL or MariaDB refused or could not answer."""
 
 
-class MySqlLost(MySqlFailure, IncurableError):
+class MySqlLogLost(MySqlFailure, IncurableError):
     """Data to read no longer exists; restarting the job does not help."""
 
 
@@ -32,7 +32,7 @@ def library() -> Any:
     return pymysql
 
 
-def said(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """Return a database's error message in one line."""
     words = error.args[1] if len(error.args) > 1 else error
     return str(words).strip().partition("\n")[0].rstrip(".") or type(error).__name__
@@ -49,7 +49,7 @@ class Database:
     timeout: int = 10
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         return f"{self.host}:{self.port}"
 
     def settings(self) -> dict[str, Any]:
@@ -70,10 +70,10 @@ class Database:
         except pymysql.Error as e:
             if e.args and e.args[0] in (1045, 1698, 1044):
                 raise MySqlFailure(
-                    f"MySQL at {self.place} refuses user {self.user!r}: {said(e)}. Check username and password."
+                    f"MySQL at {self.address} refuses user {self.user!r}: {error_text(e)}. Check username and password."
                 ) from e
             raise MySqlFailure(
-                f"MySQL at {self.place} does not answer: {said(e)}. Check hostname, port and the network."
+                f"MySQL at {self.address} does not answer: {error_text(e)}. Check hostname, port and the network."
             ) from e
         run(connection, "SET time_zone = '+00:00'")
         run(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")

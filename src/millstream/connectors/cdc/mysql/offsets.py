@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.tags import tagged
-from millstream.connectors.cdc.mysql.connection import MySqlFailure, MySqlLost, library, run, said
+from millstream.connectors.cdc.mysql.connection import MySqlFailure, MySqlLogLost, error_text, library, run
 
-__all__ = ["BinlogSeen", "Gtids", "Place", "place_of"]
+__all__ = ["BinlogOffset", "BinlogVisibility", "Gtids", "offset_of"]
 
 _MARIADB = re.compile(r"(\d+)-(\d+)-(\d+)")
 _MYSQL = re.compile(r"([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})((?::\d+(?:-\d+)?)+)")
@@ -47,7 +47,7 @@ class Gtids:
             else:
                 raise InvalidProgramError(
                     f"{part!r} is not a GTID: MariaDB's are of the form '0-1-270', MySQL's "
-                    "'3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5'; a file of the binlog needs a place in it, as in "
+                    "'3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5'; a binlog file needs a position, as in "
                     "specific_offset('binlog.000003', 4)."
                 )
         return Gtids(spans)
@@ -72,7 +72,7 @@ class Gtids:
 
 
 @tagged("mysql-offset")
-class Place(NamedTuple):
+class BinlogOffset(NamedTuple):
     """A binlog offset; offsets compare in log order.
 
     Attributes:
@@ -93,35 +93,35 @@ class Place(NamedTuple):
         return f"{self.prefix}.{digits:0>6}"
 
     @property
-    def at_begin(self) -> Place:
+    def at_begin(self) -> BinlogOffset:
         """The offset where the transaction starts."""
         return self._replace(changes=0)
 
 
-def place_of(file: str, position: int) -> Place:
+def offset_of(file: str, position: int) -> BinlogOffset:
     """Return the offset for a file and position as the server reports them.
 
     Example:
-        >>> place_of("binlog.000012", 345) < place_of("binlog.000013", 4)
+        >>> offset_of("binlog.000012", 345) < offset_of("binlog.000013", 4)
         True
-        >>> place_of("binlog.000012", 345).file
+        >>> offset_of("binlog.000012", 345).file
         'binlog.000012'
     """
     prefix, _, number = file.rpartition(".")
-    return Place(int(number), position, 0, prefix)
+    return BinlogOffset(int(number), position, 0, prefix)
 
 
 @tagged("mysql-binlog-seen")
 @dataclass(frozen=True)
-class BinlogSeen:
+class BinlogVisibility:
     """The transactions that a snapshot at an offset sees: all that start before it."""
 
-    place: Place
+    place: BinlogOffset
 
-    def sees(self, transaction: Place) -> bool:
+    def sees(self, transaction: BinlogOffset) -> bool:
         return transaction[:2] < self.place[:2]
 
-    def is_past(self, point: Place) -> bool:
+    def is_past(self, point: BinlogOffset) -> bool:
         return self.place[:2] >= point[:2]
 
 
@@ -129,14 +129,14 @@ class BinlogSeen:
 _FIRST_EVENT = 4
 
 
-def snapshot_place(connection: Any) -> Place | None:
+def snapshot_offset(connection: Any) -> BinlogOffset | None:
     """Return the binlog offset of the connection's snapshot, or None if the server does not report it."""
     rows = run(connection, "SHOW STATUS LIKE 'binlog_snapshot_%%'")
     found = {name.lower(): value for name, value in rows}
     if "binlog_snapshot_file" not in found:
         return None
     file = found["binlog_snapshot_file"]
-    return place_of(file, int(found["binlog_snapshot_position"])) if file else Place(0, 0)
+    return offset_of(file, int(found["binlog_snapshot_position"])) if file else BinlogOffset(0, 0)
 
 
 def log_status(connection: Any) -> list[Any]:
@@ -147,8 +147,8 @@ def log_status(connection: Any) -> list[Any]:
         except library().Error as e:
             if e.args and e.args[0] in (1227, 1044):
                 raise MySqlFailure(
-                    f"The user may not ask where the binlog is: {said(e)}. Grant it REPLICATION CLIENT (BINLOG MONITOR "
-                    "in MariaDB) and REPLICATION SLAVE."
+                    f"The user may not read the binlog position: {error_text(e)}. Grant it REPLICATION CLIENT "
+                    "(BINLOG MONITOR in MariaDB) and REPLICATION SLAVE."
                 ) from e
             continue
         if rows:
@@ -156,29 +156,29 @@ def log_status(connection: Any) -> list[Any]:
     raise MySqlFailure("The server does not tell where its binlog is.")
 
 
-def current_place(connection: Any) -> Place:
+def current_offset(connection: Any) -> BinlogOffset:
     """Return the end of the binlog."""
     file, position = log_status(connection)[:2]
-    return place_of(file, int(position))
+    return offset_of(file, int(position))
 
 
-def check_file(connection: Any, place: Place) -> None:
+def check_file(connection: Any, offset: BinlogOffset) -> None:
     """Fail if an offset's file was purged."""
-    if place.prefix and place.file not in _files(connection):
-        raise MySqlLost(
-            f"The server no longer has {place.file} of its binlog, where the job left off: start the job without its "
+    if offset.prefix and offset.file not in _files(connection):
+        raise MySqlLogLost(
+            f"The server no longer has {offset.file} of its binlog, where the job left off: start the job without its "
             "state, so that it reads the tables anew, and let the server keep its binlog for longer."
         )
 
 
-def check_transaction(connection: Any, place: Place, gtid: str) -> None:
+def check_transaction(connection: Any, offset: BinlogOffset, gtid: str) -> None:
     """Fail if the log up to an offset lacks a transaction, as far as the server can tell."""
-    if not place.prefix or not gtid or not _is_mariadb(connection):
+    if not offset.prefix or not gtid or not _is_mariadb(connection):
         return
-    ((found,),) = run(connection, "SELECT binlog_gtid_pos(%s, %s)", (place.file, place.position))
+    ((found,),) = run(connection, "SELECT binlog_gtid_pos(%s, %s)", (offset.file, offset.position))
     if found is None or not Gtids.parse(found).has(gtid):
-        raise MySqlLost(
-            f"The binlog is another one than that the job has read up to {place.file}, {place.position} (GTID {gtid}): "
+        raise MySqlLogLost(
+            f"The binlog is not the one that the job read up to {offset.file}, {offset.position} (GTID {gtid}): "
             "somebody has reset it, or it is another server. Start the job without its state, so that it reads the "
             "tables anew."
         )
@@ -188,26 +188,26 @@ def _is_mariadb(connection: Any) -> bool:
     return "mariadb" in str(run(connection, "SELECT version()")[0][0]).lower()
 
 
-def bytes_behind(connection: Any, place: Place) -> int:
+def bytes_behind(connection: Any, offset: BinlogOffset) -> int:
     """Return how many bytes of the binlog are behind an offset."""
-    sizes = {place_of(row[0], 0).number: int(row[1]) for row in run(connection, "SHOW BINARY LOGS")}
-    return max(0, sum(size for number, size in sizes.items() if number >= place.number) - place.position)
+    sizes = {offset_of(row[0], 0).number: int(row[1]) for row in run(connection, "SHOW BINARY LOGS")}
+    return max(0, sum(size for number, size in sizes.items() if number >= offset.number) - offset.position)
 
 
 def _files(connection: Any) -> list[str]:
     return [str(row[0]) for row in run(connection, "SHOW BINARY LOGS")]
 
 
-def place_before(connection: Any, done: Gtids, text: str) -> Place:
+def offset_before(connection: Any, done: Gtids, text: str) -> BinlogOffset:
     """Return an offset before which are only transactions of a set; fail if the server purged it."""
     is_mariadb = _is_mariadb(connection)
     ((now,),) = run(connection, f"SELECT @@global.{'gtid_binlog_pos' if is_mariadb else 'gtid_executed'}")
     if not Gtids.parse(now).covers(done):
-        raise InvalidProgramError(f"MySqlSource: the server has not come to GTID {text!r} yet, its last are {now!r}.")
+        raise InvalidProgramError(f"MySqlSource: the server has not reached GTID {text!r}; its last are {now!r}.")
     for file in reversed(_files(connection)):
         if done.covers(Gtids.parse(_gtids_before(connection, file, is_mariadb))):
-            return place_of(file, _FIRST_EVENT)
-    raise MySqlLost(f"The server no longer has its binlog from GTID {text!r} on: begin with StartupOptions.initial().")
+            return offset_of(file, _FIRST_EVENT)
+    raise MySqlLogLost(f"The server no longer has its binlog from GTID {text!r} on: use StartupOptions.initial().")
 
 
 def _gtids_before(connection: Any, file: str, is_mariadb: bool) -> str:

@@ -14,7 +14,7 @@ from millstream.connectors.cdc.changes import Change
 from millstream.connectors.cdc.enumerator import CaptureEnumerator, check_keys
 from millstream.connectors.cdc.incremental_snapshot import Key
 from millstream.connectors.cdc.mysql.catalog import (
-    TableNote,
+    TableInfo,
     check_server,
     check_tables,
     compare,
@@ -22,27 +22,27 @@ from millstream.connectors.cdc.mysql.catalog import (
     find_tables,
 )
 from millstream.connectors.cdc.mysql.chunks import MySqlChunks
-from millstream.connectors.cdc.mysql.connection import Database, MySqlFailure, library, said
-from millstream.connectors.cdc.mysql.log import BinlogReader, ChangesShare, Piece
+from millstream.connectors.cdc.mysql.connection import Database, MySqlFailure, error_text, library
+from millstream.connectors.cdc.mysql.log import BinlogRange, BinlogReader, Piece
 from millstream.connectors.cdc.mysql.offsets import (
+    BinlogOffset,
     Gtids,
-    Place,
     bytes_behind,
     check_file,
     check_transaction,
-    current_place,
-    place_before,
-    place_of,
+    current_offset,
+    offset_before,
+    offset_of,
 )
 from millstream.connectors.cdc.mysql.values import Convert, from_log
-from millstream.connectors.cdc.readers import Desk
+from millstream.connectors.cdc.readers import SnapshotContext
 from millstream.connectors.cdc.source import (
     COMMITTED,
     OFFSET,
     CaptureBuilder,
     CaptureSettings,
     CaptureSource,
-    is_wanted,
+    is_captured,
 )
 
 __all__ = ["MySqlEnumerator", "MySqlSettings", "MySqlSource", "MySqlSourceBuilder", "prepare"]
@@ -59,16 +59,16 @@ class MySqlSettings(CaptureSettings):
     server_id: int | None = None
 
 
-def prepare(connection: Any, settings: MySqlSettings) -> list[TableNote]:
+def prepare(connection: Any, settings: MySqlSettings) -> list[TableInfo]:
     """Return the tables to capture, or fail if they cannot be captured."""
-    check_server(connection, settings.database.place, settings.startup.reads_tables)
+    check_server(connection, settings.database.address, settings.startup.reads_tables)
     found = find_tables(connection, settings.tables)
     check_keys(found)
     check_tables(connection, found, settings.startup.reads_tables)
     return found
 
 
-class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableNote, Piece, Change]):
+class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableInfo, Piece, Change]):
     """Assigns chunks read with SELECT and changes of the binlog."""
 
     def _open(self, restored: Any) -> None:
@@ -83,77 +83,77 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableNote, Piece, Change]
     def _failure(self, error: Exception) -> MillstreamError | None:
         if not isinstance(error, library().Error):
             return None
-        return MySqlFailure(f"MySQL at {self._settings.database.place} does not answer: {said(error)}.")
+        return MySqlFailure(f"MySQL at {self._settings.database.address} does not answer: {error_text(error)}.")
 
-    def _find_tables(self) -> list[TableNote]:
+    def _find_tables(self) -> list[TableInfo]:
         return prepare(self._connection, self._settings)
 
-    def _start(self) -> Place:
+    def _start(self) -> BinlogOffset:
         mode, offset = self._settings.startup.mode, self._settings.startup.offset
         if mode == COMMITTED:
             raise InvalidProgramError("MySqlSource: the server does not know how far a job is: take another start.")
         if mode == OFFSET:
             if not isinstance(offset, tuple):
                 self._done = Gtids.parse(offset)
-                return place_before(self._connection, self._done, offset)
-            place = place_of(*offset)
-            check_file(self._connection, place)
-            return place
-        return current_place(self._connection)
+                return offset_before(self._connection, self._done, offset)
+            start = offset_of(*offset)
+            check_file(self._connection, start)
+            return start
+        return current_offset(self._connection)
 
-    def _go_on(self, restored: Any) -> Place:
-        place = Place(*restored["offset"])
-        check_file(self._connection, place)
-        check_transaction(self._connection, place, self._gtid)
-        return place
+    def _restored_offset(self, restored: Any) -> BinlogOffset:
+        offset = BinlogOffset(*restored["offset"])
+        check_file(self._connection, offset)
+        check_transaction(self._connection, offset, self._gtid)
+        return offset
 
-    def _horizon(self) -> Place:
-        return current_place(self._connection)
+    def _horizon(self) -> BinlogOffset:
+        return current_offset(self._connection)
 
     def _open_log(self) -> BinlogReader:
         server_id = self._settings.server_id or random.randrange(1 << 16, 1 << 31)
-        wanted = self._settings.tables
+        keys_by_table = self._settings.tables
         return BinlogReader(
             self._settings.database,
-            self._place,
+            self._offset,
             self._done,
             server_id,
-            lambda table: is_wanted(table, wanted),
+            lambda table: is_captured(table, keys_by_table),
             self._woken,
         )
 
-    def _open_chunks(self, desk: Desk[TableNote]) -> MySqlChunks:
+    def _open_chunks(self, context: SnapshotContext[TableInfo]) -> MySqlChunks:
         settings = self._settings
-        return MySqlChunks(settings.database, desk, settings.chunk_rows, settings.threads)
+        return MySqlChunks(settings.database, context, settings.chunk_rows, settings.threads)
 
-    def _point(self) -> Place:
+    def _point(self) -> BinlogOffset:
         # Everything before the offset of a partly assigned transaction was assigned.
-        place: Place = self._place
-        return place
+        offset: BinlogOffset = self._offset
+        return offset
 
-    def _end_of_log(self) -> Place:
-        return current_place(self._connection)
+    def _end_of_log(self) -> BinlogOffset:
+        return current_offset(self._connection)
 
     def _has_reached(self, target: tuple[Any, ...]) -> bool:
-        return bool(self._place[:2] >= target[:2])
+        return bool(self._offset[:2] >= target[:2])
 
     def _bytes_behind(self) -> int:
-        return bytes_behind(self._connection, self._place)
+        return bytes_behind(self._connection, self._offset)
 
     # --- the log
 
-    def _empty_share(self) -> ChangesShare:
-        return ChangesShare(False, [])
+    def _empty_range(self) -> BinlogRange:
+        return BinlogRange(False, [])
 
-    def _add_piece(self, shares: list[ChangesShare], piece: Piece) -> None:
-        if not shares:
-            shares.append(ChangesShare(False, []))
+    def _add_piece(self, ranges: list[BinlogRange], piece: Piece) -> None:
+        if not ranges:
+            ranges.append(BinlogRange(False, []))
         if not piece.after.changes:
             self._gtid = piece.gtid
         if any(change.table not in self._tables for change in piece.changes):
             self._find_new_tables()
         ours = [self._ours(c) for c in piece.changes if c.table in self._tables]
-        shares[-1].found.extend(ours if self._machine.is_complete else self._passing(piece.transaction, ours))
+        ranges[-1].found.extend(ours if self._machine.is_complete else self._passing(piece.transaction, ours))
 
     def _ours(self, change: Change) -> Change:
         """Return a change with its key in the key's own order, and its values as a SELECT returns them."""
@@ -180,9 +180,9 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableNote, Piece, Change]
             with self._lock:
                 self._tables[name] = table
         names = table.keys if set(logged) == set(table.keys) else logged
-        places = {column: i for i, column in enumerate(columns)}
-        converts = [(places[c.name], f) for c in table.columns if c.name in places and (f := from_log(c)) is not None]
-        return tuple(places[k] for k in names), converts
+        indexes = {column: i for i, column in enumerate(columns)}
+        converts = [(indexes[c.name], f) for c in table.columns if c.name in indexes and (f := from_log(c)) is not None]
+        return tuple(indexes[k] for k in names), converts
 
     def snapshot(self) -> Any:
         return {**super().snapshot(), "done": dict(self._done.spans), "gtid": self._gtid}
@@ -195,10 +195,10 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableNote, Piece, Change]
     def _keys_of(self, change: Change) -> tuple[str, list[Key]]:
         return change.table, [_key(change)]
 
-    def _left_of(self, change: Change, passes: dict[Key, bool]) -> list[Change]:
+    def _remaining_changes(self, change: Change, passes: dict[Key, bool]) -> list[Change]:
         return [change] if passes[_key(change)] else []
 
-    def _compare(self, table: TableNote, keys: list[Key], bounds: list[Key]) -> list[int]:
+    def _compare(self, table: TableInfo, keys: list[Key], bounds: list[Key]) -> list[int]:
         return compare(self._connection, table, keys, bounds)
 
 

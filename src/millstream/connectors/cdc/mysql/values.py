@@ -13,14 +13,14 @@ from typing import Any
 from uuid import UUID
 
 __all__ = [
-    "ColumnNote",
+    "ColumnInfo",
     "Convert",
     "from_log",
     "from_table",
     "is_ordered",
-    "right_time",
-    "short_float",
-    "why_unreadable",
+    "normalized_time",
+    "shortest_float",
+    "unsupported_reason",
 ]
 
 Convert = Callable[[Any], Any]
@@ -34,7 +34,7 @@ _FLOAT = struct.Struct("<f")
 
 
 @dataclass(frozen=True)
-class ColumnNote:
+class ColumnInfo:
     """A column as the catalog describes it."""
 
     name: str
@@ -48,7 +48,7 @@ class ColumnNote:
         return int(re.sub(r"\D", "", self.full_type.partition(")")[0]) or 1)
 
 
-def why_unreadable(column: ColumnNote) -> str | None:
+def unsupported_reason(column: ColumnInfo) -> str | None:
     """Return why a column cannot be read from the binlog, or None if it can."""
     if "compressed" in column.full_type.lower():
         return "is compressed"
@@ -69,26 +69,26 @@ def _is_known(charset: str) -> bool:
     return True
 
 
-def is_ordered(column: ColumnNote) -> bool:
+def is_ordered(column: ColumnInfo) -> bool:
     """Return whether a column may be part of a key that divides a table into chunks."""
     return column.type not in _UNORDERED
 
 
-def from_table(column: ColumnNote) -> Convert | None:
+def from_table(column: ColumnInfo) -> Convert | None:
     """Return the converter of a value that SELECT returned, or None if it needs none."""
     if column.type == "set":
         return lambda v: set(v.split(",")) if v else set()
     if column.type == "bit":
         return lambda v: format(int.from_bytes(v, "big"), f"0{column.width}b")
     if column.type == "float":
-        return short_float
+        return shortest_float
     if column.type in _DATES:
         # Python has no day 0.
         return lambda v: None if isinstance(v, str) else v
     return _address if column.type in ("inet4", "inet6") else None
 
 
-def from_log(column: ColumnNote) -> Convert | None:
+def from_log(column: ColumnInfo) -> Convert | None:
     """Return the converter of a value of the binlog, or None if it needs none."""
     make = {"uuid": _uuid, "inet4": _address, "inet6": _address}.get(column.type, bytes)
     width = {"uuid": 16, "inet4": 4, "inet6": 16, "binary": column.width}.get(column.type, 0)
@@ -113,11 +113,11 @@ def _address(value: Any) -> str:
     return str(ip_address(value))
 
 
-def short_float(value: float) -> float:
+def shortest_float(value: float) -> float:
     """Return the shortest decimal that is the same FLOAT.
 
     Example:
-        >>> short_float(1.2000000476837158)
+        >>> shortest_float(1.2000000476837158)
         1.2
     """
     exact = _FLOAT.pack(value)
@@ -128,11 +128,11 @@ def short_float(value: float) -> float:
     return value
 
 
-def right_time(value: timedelta) -> timedelta:
+def normalized_time(value: timedelta) -> timedelta:
     """Correct a negative TIME with a fraction, which mysql-replication decodes as its complement.
 
     Example:
-        >>> right_time(timedelta(seconds=-5, microseconds=-750_000)).total_seconds()
+        >>> normalized_time(timedelta(seconds=-5, microseconds=-750_000)).total_seconds()
         -5.25
     """
     if value >= timedelta(0) or not value.microseconds:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.connectors.cdc.postgres.pgoutput import Column, Relation
-from millstream.connectors.cdc.postgres.values import TypeNote, is_known
-from millstream.connectors.cdc.source import check_named, is_wanted
+from millstream.connectors.cdc.postgres.values import PostgresType, is_known
+from millstream.connectors.cdc.source import check_named, is_captured
 
 if TYPE_CHECKING:
     import psycopg
 
     Connection = psycopg.Connection[Any]
 
-__all__ = ["KeyColumn", "TableNote"]
+__all__ = ["KeyColumn", "TableInfo"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class KeyColumn:
 
 
 @dataclass(frozen=True)
-class TableNote:
+class TableInfo:
     """A table.
 
     Attributes:
@@ -97,13 +97,13 @@ SELECT oid, typtype::text, typbasetype, typelem, typcategory::text, typdelim::te
 """
 
 
-def find_tables(connection: Connection, patterns: tuple[str, ...]) -> list[TableNote]:
+def find_tables(connection: Connection, patterns: tuple[str, ...]) -> list[TableInfo]:
     """Return the tables that a list means; fails where it names one that is not there, or may not be read."""
     found = []
     for oid, schema, name, identity, is_partitioned, may_read in connection.execute(_TABLES).fetchall():
-        if is_wanted(f"{schema}.{name}", patterns):
+        if is_captured(f"{schema}.{name}", patterns):
             keys = find_keys(connection, oid)
-            found.append(table := TableNote(oid, schema, name, identity, is_partitioned, keys))
+            found.append(table := TableInfo(oid, schema, name, identity, is_partitioned, keys))
             if not may_read:
                 user = connection.info.user
                 raise InvalidProgramError(
@@ -129,34 +129,34 @@ def check_identity(table: str, identity: str) -> None:
         )
 
 
-def find_columns(connection: Connection, table: TableNote) -> Relation | None:
+def find_columns(connection: Connection, table: TableInfo) -> Relation | None:
     """Return a table as it is now, None if it is gone."""
     rows = connection.execute(_COLUMNS, (table.oid,)).fetchall()
     columns = tuple(Column(*row) for row in rows)
     return Relation(table.oid, table.schema, table.name, table.identity, columns) if columns else None
 
 
-def find_types(connection: Connection, oids: Iterable[int]) -> dict[int, TypeNote]:
+def find_types(connection: Connection, oids: Iterable[int]) -> dict[int, PostgresType]:
     """Return what is known of types that are not the commonest, and of those they are made of."""
-    notes: dict[int, TypeNote] = {}
-    wanted = [oid for oid in oids if not is_known(oid)]
-    while wanted:
-        rows = connection.execute(_TYPES, (wanted,)).fetchall()
-        wanted = []
+    notes: dict[int, PostgresType] = {}
+    keys_by_table = [oid for oid in oids if not is_known(oid)]
+    while keys_by_table:
+        rows = connection.execute(_TYPES, (keys_by_table,)).fetchall()
+        keys_by_table = []
         for oid, kind, base, element, category, delimiter in rows:
             is_array = category == "A" and element
-            notes[oid] = TypeNote(base if kind == "d" else None, element if is_array else None, delimiter)
+            notes[oid] = PostgresType(base if kind == "d" else None, element if is_array else None, delimiter)
             more = base if kind == "d" else element if is_array else 0
             if more and not is_known(more) and more not in notes:
-                wanted.append(more)
+                keys_by_table.append(more)
     return notes
 
 
-def check_server(connection: Connection, place: str) -> None:
-    """Refuse a server that does not log what is needed."""
+def check_server(connection: Connection, address: str) -> None:
+    """Fail if the server has no logical replication."""
     level = connection.execute("SHOW wal_level").fetchone()
     if level is None or level[0] != "logical":
         raise InvalidProgramError(
-            f"PostgreSQL at {place} does not log changes for others (wal_level is {level and level[0]}): set "
+            f"PostgreSQL at {address} has no logical replication (wal_level is {level and level[0]}): set "
             "wal_level = logical in postgresql.conf and start it again."
         )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millstream.connectors.cdc.incremental_snapshot import Chunk, Key
-from millstream.connectors.cdc.postgres.catalog import TableNote, find_columns, find_types, literal, quoted
-from millstream.connectors.cdc.postgres.connection import Database, PostgresFailure, library, said
+from millstream.connectors.cdc.postgres.catalog import TableInfo, find_columns, find_types, literal, quoted
+from millstream.connectors.cdc.postgres.connection import Database, PostgresFailure, error_text, library
 from millstream.connectors.cdc.postgres.pgoutput import Relation
 from millstream.connectors.cdc.postgres.replication import lsn
-from millstream.connectors.cdc.postgres.splits import ChunkShare, Described, Visibility
+from millstream.connectors.cdc.postgres.splits import ChunkRange, TableDescription, Visibility
 from millstream.connectors.cdc.postgres.values import copied_row
-from millstream.connectors.cdc.readers import CHUNK_BYTES, ChunkReaders, Desk, SnapshotNote
+from millstream.connectors.cdc.readers import CHUNK_BYTES, ChunkReaders, SnapshotContext, SnapshotInfo
 
 if TYPE_CHECKING:
     import psycopg
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 __all__ = ["PostgresChunks", "compare", "described", "key_below"]
 
 
-def described(connection: Connection, relation: Relation, keys: tuple[str, ...]) -> Described:
+def described(connection: Connection, relation: Relation, keys: tuple[str, ...]) -> TableDescription:
     """Return a table with all that is needed to read its rows."""
     notes = find_types(connection, [column.type for column in relation.columns])
     names = [column.name for column in relation.columns]
-    return Described(relation, tuple(notes.items()), tuple(names.index(k) for k in keys))
+    return TableDescription(relation, tuple(notes.items()), tuple(names.index(k) for k in keys))
 
 
-def key_below(table: TableNote, low: Key | None, high: Key | None) -> str:
+def key_below(table: TableInfo, low: Key | None, high: Key | None) -> str:
     """Write the condition for keys above one, up to another."""
     columns = ", ".join(quoted(k.name) for k in table.keys)
     found = [f"({columns}) > ({_written(low)})"] if low is not None else []
@@ -40,7 +40,7 @@ def _written(key: Key) -> str:
     return ", ".join(literal(part) for part in key)
 
 
-def compare(connection: Connection, table: TableNote, keys: list[Key], bounds: list[Key]) -> list[int]:
+def compare(connection: Connection, table: TableInfo, keys: list[Key], bounds: list[Key]) -> list[int]:
     """Return how many bounds each key is above, by the order of the database."""
     columns = [f"k{i}" for i in range(len(table.keys))]
     typed = [
@@ -48,8 +48,8 @@ def compare(connection: Connection, table: TableNote, keys: list[Key], bounds: l
         for c, k in zip(columns, table.keys, strict=True)
     ]
     row = ", ".join(typed)
-    places = ", ".join(["%s"] * len(columns))
-    above = " + ".join([f"(({row}) > ({places}))::int"] * len(bounds))
+    placeholders = ", ".join(["%s"] * len(columns))
+    above = " + ".join([f"(({row}) > ({placeholders}))::int"] * len(bounds))
     arrays = ", ".join(["%s::text[]"] * len(columns))
     query = f"SELECT {above} FROM unnest({arrays}) WITH ORDINALITY AS e({', '.join(columns)}, n) ORDER BY n"
     values = [part for bound in bounds for part in bound]
@@ -57,26 +57,26 @@ def compare(connection: Connection, table: TableNote, keys: list[Key], bounds: l
     return [n for (n,) in connection.execute(query, values).fetchall()]
 
 
-class PostgresChunks(ChunkReaders[TableNote]):
+class PostgresChunks(ChunkReaders[TableInfo]):
     """Threads that read chunks by COPY."""
 
-    def __init__(self, database: Database, desk: Desk[TableNote], rows: int, threads: int) -> None:
+    def __init__(self, database: Database, context: SnapshotContext[TableInfo], rows: int, threads: int) -> None:
         self._database = database
-        super().__init__(desk, rows, threads)
+        super().__init__(context, rows, threads)
 
     def _connect(self) -> Connection:
         return self._database.connect(autocommit=False)
 
-    def _is_gone(self, error: Exception) -> bool:
+    def _is_dropped(self, error: Exception) -> bool:
         return isinstance(error, library().errors.UndefinedTable)
 
     def _has_changed(self, error: Exception) -> bool:
         return isinstance(error, library().errors.UndefinedColumn)
 
     def _failed(self, error: Exception) -> PostgresFailure:
-        return PostgresFailure(f"Tables of PostgreSQL at {self._database.place} cannot be read: {said(error)}.")
+        return PostgresFailure(f"Tables of PostgreSQL at {self._database.address} cannot be read: {error_text(error)}.")
 
-    def _find_end(self, connection: Connection, table: TableNote, low: Key | None) -> Key | None:
+    def _find_end(self, connection: Connection, table: TableInfo, low: Key | None) -> Key | None:
         keys = ", ".join(quoted(k.name) for k in table.keys)
         # Under names of their own: ORDER BY would take the text for the column.
         texts = ", ".join(f"{quoted(k.name)}::text AS key_{i}" for i, k in enumerate(table.keys))
@@ -86,7 +86,7 @@ class PostgresChunks(ChunkReaders[TableNote]):
         ).fetchone()
         return None if row is None else tuple(row)
 
-    def _take_snapshot(self, connection: Connection, table: TableNote) -> SnapshotNote:
+    def _take_snapshot(self, connection: Connection, table: TableInfo) -> SnapshotInfo:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         # As every SELECT does, but first: to a snapshot from before an ALTER that writes a table anew it looks empty.
         connection.execute(f"LOCK TABLE {table.rows} IN ACCESS SHARE MODE")
@@ -95,11 +95,11 @@ class PostgresChunks(ChunkReaders[TableNote]):
             "(extract(epoch FROM now()) * 1000)::bigint"
         ).fetchone()
         assert row is not None
-        return SnapshotNote(Visibility.parse(row[0]), lsn(row[1]), row[2])
+        return SnapshotInfo(Visibility.parse(row[0]), lsn(row[1]), row[2])
 
     def _read_rows(
-        self, connection: Connection, table: TableNote, chunk: Chunk, snapshot: SnapshotNote
-    ) -> tuple[ChunkShare, Key | None] | None:
+        self, connection: Connection, table: TableInfo, chunk: Chunk, snapshot: SnapshotInfo
+    ) -> tuple[ChunkRange, Key | None] | None:
         relation = find_columns(connection, table)
         if relation is None:
             return None
@@ -112,10 +112,10 @@ class PostgresChunks(ChunkReaders[TableNote]):
         if last is not None:
             fields = copied_row(last.rstrip(b"\n"))
             high = tuple((fields[k] or b"").decode() for k in about.keys)
-        return ChunkShare(about, data, snapshot.until, snapshot.ms), high
+        return ChunkRange(about, data, snapshot.until, snapshot.ms), high
 
     def _copy(
-        self, connection: Connection, table: TableNote, about: Described, chunk: Chunk
+        self, connection: Connection, table: TableInfo, about: TableDescription, chunk: Chunk
     ) -> tuple[bytes, bytes | None]:
         """Return the rows of a chunk; and the last of them, if it was cut short there."""
         columns = ", ".join(quoted(name) for name in about.names)

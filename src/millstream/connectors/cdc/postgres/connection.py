@@ -11,9 +11,9 @@ from millstream.common.errors import IncurableError, InvalidProgramError, Millst
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["Database", "PostgresFailure", "library", "said"]
+__all__ = ["Database", "PostgresFailure", "error_text", "library"]
 
-# How values are written is the server's choice, unless it is told.
+# How values are written is the server's choice, unless it is rows.
 _SETTINGS = {
     "datestyle": "ISO",
     "timezone": "UTC",
@@ -30,7 +30,7 @@ class PostgresFailure(MillstreamError):
     """PostgreSQL could not do what it was asked to."""
 
 
-class PostgresLost(PostgresFailure, IncurableError):
+class PostgresLogLost(PostgresFailure, IncurableError):
     """What is to be read is no longer there: to start the job again would not help."""
 
 
@@ -46,7 +46,7 @@ def library() -> Any:
     return psycopg
 
 
-def said(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """Return a database's words in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__).removeprefix("ERROR:").strip().rstrip(".")
@@ -65,17 +65,17 @@ class Database:
     options: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         return f"{self.host}:{self.port}/{self.name}"
 
     def connect(self, replication: bool = False, autocommit: bool = True) -> psycopg.Connection[Any]:
         """Return a connection; fails in bounded time, with a sentence."""
         psycopg = library()
-        told = {name: str(value) for name, value in self.options.items()}
+        rows = {name: str(value) for name, value in self.options.items()}
         if self.password is not None:
-            told["password"] = self.password
+            rows["password"] = self.password
         if replication:
-            told["replication"] = "database"
+            rows["replication"] = "database"
         try:
             connection = psycopg.connect(
                 host=self.host,
@@ -88,24 +88,24 @@ class Database:
                 keepalives_idle=30,
                 tcp_user_timeout=60_000,
                 autocommit=autocommit,
-                **told,
+                **rows,
             )
         except psycopg.OperationalError as e:
             raise self._refused(e) from e
         return connection  # type: ignore[no-any-return]
 
     def _refused(self, error: Exception) -> PostgresFailure:
-        words = said(error)
+        words = error_text(error)
         # Each address that was tried has a line of its own; the last words tell.
         reason = words.rpartition("FATAL:")[2].strip() or words
         if "max_wal_senders" in words or "too many" in words or "remaining connection slots" in words:
-            return PostgresFailure(f"PostgreSQL at {self.place} has no connection left: {reason}.")
+            return PostgresFailure(f"PostgreSQL at {self.address} has no connection left: {reason}.")
         if "authentication" in words or "password" in words or "role" in words or "pg_hba" in words:
             return PostgresFailure(
-                f"PostgreSQL at {self.place} refuses user {self.user!r}: {reason}. Check username and password."
+                f"PostgreSQL at {self.address} refuses user {self.user!r}: {reason}. Check username and password."
             )
         if "does not exist" in words:
             return PostgresFailure(f"PostgreSQL at {self.host}:{self.port} has no such database: {reason}.")
         return PostgresFailure(
-            f"PostgreSQL at {self.place} does not answer: {reason}. Check hostname, port and the network."
+            f"PostgreSQL at {self.address} does not answer: {reason}. Check hostname, port and the network."
         )

@@ -12,12 +12,18 @@ from typing import Any, NamedTuple
 from millstream.common.tags import tagged
 from millstream.connectors.cdc.postgres import pgoutput
 from millstream.connectors.cdc.postgres.catalog import quoted
-from millstream.connectors.cdc.postgres.connection import Database, PostgresFailure, PostgresLost, library, said
+from millstream.connectors.cdc.postgres.connection import (
+    Database,
+    PostgresFailure,
+    PostgresLogLost,
+    error_text,
+    library,
+)
 from millstream.connectors.cdc.postgres.pgoutput import Begin, Relation
 from millstream.connectors.cdc.postgres.replication import lsn_text
 from millstream.connectors.cdc.readers import LogPiece, LogThread
 
-__all__ = ["Assembler", "LogReader", "Piece", "Place"]
+__all__ = ["Assembler", "LogReader", "Piece", "PostgresOffset"]
 
 # Maximum changes and bytes per piece of a transaction; larger transactions are assigned in several pieces.
 PIECE_CHANGES = 1000
@@ -36,7 +42,7 @@ _DATA, _ALIVE = b"wk"
 
 
 @tagged("postgres-offset")
-class Place(NamedTuple):
+class PostgresOffset(NamedTuple):
     """How far the log has been dealt out.
 
     Attributes:
@@ -55,7 +61,7 @@ class Piece(LogPiece):
     """Changes of one transaction, named by its number.
 
     Attributes:
-        begin: the transaction; None where nothing of interest happened up to the place.
+        begin: the transaction; None where nothing of interest happened up to the offset.
         messages: changes, and tables as they are described from there on.
     """
 
@@ -71,11 +77,11 @@ class Assembler:
     """Makes pieces of transactions of messages. Pure.
 
     Args:
-        place: what is before it is left out.
+        offset: changes before it are skipped.
     """
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, offset: PostgresOffset) -> None:
+        self._offset = offset
         self._begin: Begin | None = None
         self._piece: Piece | None = None
         self._changes = 0
@@ -101,30 +107,30 @@ class Assembler:
         return None
 
     def idle(self, lsn: int) -> Piece | None:
-        """All of the log up to a place has been sent."""
-        if self._begin is not None or lsn <= self._place.lsn:
+        """Record that the server sent the whole log up to an offset."""
+        if self._begin is not None or lsn <= self._offset.lsn:
             return None
-        self._place = Place(lsn)
-        return Piece(after=self._place)
+        self._offset = PostgresOffset(lsn)
+        return Piece(after=self._offset)
 
     def _open(self, begin: Begin) -> None:
         self._begin, self._changes = begin, 0
-        self._skip = self._place.changes if self._place.transaction == begin.lsn else 0
-        # Sent again, though it was done before: left out, but for tables that are described in it.
+        self._skip = self._offset.changes if self._offset.transaction == begin.lsn else 0
+        # A transaction that was assigned before is skipped, except its relation messages.
         self._piece = _piece_of(begin)
 
     def _change(self, message: bytes) -> Piece | None:
         piece = self._piece
         assert piece is not None and self._begin is not None
         self._changes += 1
-        if self._changes <= self._skip or self._begin.lsn < self._place.lsn:
+        if self._changes <= self._skip or self._begin.lsn < self._offset.lsn:
             return None
         piece.messages.append(message)
         piece.count += 1
         piece.size += len(message)
         if piece.count < PIECE_CHANGES and piece.size < PIECE_BYTES:
             return None
-        piece.after = self._place = Place(self._place.lsn, self._begin.lsn, self._changes)
+        piece.after = self._offset = PostgresOffset(self._offset.lsn, self._begin.lsn, self._changes)
         self._piece = _piece_of(self._begin)
         return piece
 
@@ -132,30 +138,32 @@ class Assembler:
         piece = self._piece
         assert piece is not None
         self._begin = self._piece = None
-        if end > self._place.lsn:
-            self._place = Place(end)
-        piece.after = self._place
+        if end > self._offset.lsn:
+            self._offset = PostgresOffset(end)
+        piece.after = self._offset
         return piece
 
 
 class LogReader(LogThread[Piece]):
-    """The connection over which a slot's log comes, and the thread that reads it."""
+    """Reads a replication slot in a thread."""
 
-    def __init__(self, database: Database, slot: str, publication: str, place: Place, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, database: Database, slot: str, publication: str, offset: PostgresOffset, wake: Callable[[], None]
+    ) -> None:
         super().__init__("millstream-cdc-log", wake)
         self._database, self._slot, self._publication = database, slot, publication
-        self._assembler = Assembler(place)
-        self._confirmed = self._told = 0
-        # Whether the server is to answer, and whether it waits for an answer.
-        self._asks = self._owes = False
-        self._connection = self._start(place)
+        self._assembler = Assembler(offset)
+        self._confirmed = self._reported_lsn = 0
+        # Whether the server must reply, and whether it awaits a reply.
+        self._requests_reply = self._reply_due = False
+        self._connection = self._start(offset)
         self._thread.start()
 
-    def _start(self, place: Place) -> Any:
+    def _start(self, offset: PostgresOffset) -> Any:
         connection = self._database.connect(replication=True)
         names = quoted(self._publication).replace("'", "''")
         command = (
-            f"START_REPLICATION SLOT {quoted(self._slot)} LOGICAL {lsn_text(place.lsn)} "
+            f"START_REPLICATION SLOT {quoted(self._slot)} LOGICAL {lsn_text(offset.lsn)} "
             f"(proto_version '1', publication_names '{names}')"
         )
         end = time.monotonic() + _BUSY_SECONDS
@@ -175,7 +183,7 @@ class LogReader(LogThread[Piece]):
                 f"Another reader has replication slot {self._slot!r}: {words}. Give every job a slot_name of its own."
             )
         if "does not exist" in words or "requested WAL segment" in words or "can no longer" in words:
-            return PostgresLost(
+            return PostgresLogLost(
                 f"Replication slot {self._slot!r} cannot be read any more: {words}. Start the job without its state."
             )
         return PostgresFailure(f"Replication slot {self._slot!r} cannot be read: {words}.")
@@ -183,17 +191,19 @@ class LogReader(LogThread[Piece]):
     # --- for the job
 
     def confirm(self, lsn: int) -> None:
-        """All up to a place has been processed for good: the server need not keep it."""
+        """Confirm that a checkpoint covers the log up to an offset, so that the server may discard it."""
         self._confirmed = max(self._confirmed, lsn)
 
-    def ask(self) -> None:
-        """Have the server say how far it is, though nothing has happened."""
-        self._asks = True
+    def request_status(self) -> None:
+        """Request the server's log position, even without changes."""
+        self._requests_reply = True
 
     # --- the thread
 
     def _failed(self, error: Exception) -> PostgresFailure:
-        return PostgresFailure(f"The connection to PostgreSQL at {self._database.place} is lost: {said(error)}.")
+        return PostgresFailure(
+            f"The connection to PostgreSQL at {self._database.address} is lost: {error_text(error)}."
+        )
 
     def _disconnect(self) -> None:
         self._connection.close()
@@ -203,8 +213,8 @@ class LogReader(LogThread[Piece]):
         next_status = 0.0
         while not self._closed:
             now = time.monotonic()
-            if now >= next_status or self._asks or self._owes or self._confirmed > self._told:
-                self._tell(connection)
+            if now >= next_status or self._requests_reply or self._reply_due or self._confirmed > self._reported_lsn:
+                self._send_status(connection)
                 next_status = now + _STATUS_SECONDS
             if self._is_full:
                 with self._lock:
@@ -215,10 +225,10 @@ class LogReader(LogThread[Piece]):
                 if ready:
                     connection.consume_input()
         # Report at once.
-        self._tell(connection)
+        self._send_status(connection)
 
     def _take_all(self, connection: Any) -> bool:
-        """Take what is there; tell whether there was anything."""
+        """Process the available messages; return whether there were any."""
         get, message = connection.get_copy_data, self._assembler.message
         found: list[Piece] = []
         size = taken = 0
@@ -231,7 +241,7 @@ class LogReader(LogThread[Piece]):
                 piece = message(bytes(data[_HEADER:]))
             else:
                 end, _, reply = _KEEPALIVE.unpack_from(data, 1)
-                self._owes = self._owes or bool(reply)
+                self._reply_due = self._reply_due or bool(reply)
                 piece = self._assembler.idle(end)
             if piece is not None:
                 found.append(piece)
@@ -251,7 +261,7 @@ class LogReader(LogThread[Piece]):
         words = "" if result is None else (result.error_message or b"").decode(errors="replace").strip()
         first = words.splitlines()[0].removeprefix("ERROR:").removeprefix("FATAL:").strip() if words else "it has ended"
         if "slot" in first and ("dropped" in first or "does not exist" in first):
-            raise PostgresLost(f"Replication slot {self._slot!r} is gone: {first}.")
+            raise PostgresLogLost(f"Replication slot {self._slot!r} is gone: {first}.")
         if "publication" in first and "does not exist" in first:
             raise PostgresFailure(
                 f"PostgreSQL no longer sends the log: {first}. Create the publication again, and start the job "
@@ -259,11 +269,11 @@ class LogReader(LogThread[Piece]):
             )
         raise PostgresFailure(f"PostgreSQL no longer sends the log: {first}.")
 
-    def _tell(self, connection: Any) -> None:
-        told = self._confirmed
+    def _send_status(self, connection: Any) -> None:
+        rows = self._confirmed
         now = time.time_ns() // 1000 - _EPOCH_US
-        asks, self._asks, self._owes = self._asks, False, False
-        status = _STATUS.pack(b"r", told, told, told, now, asks)
+        asks, self._requests_reply, self._reply_due = self._requests_reply, False, False
+        status = _STATUS.pack(b"r", rows, rows, rows, now, asks)
         connection.put_copy_data(status)
         connection.flush()
-        self._told = told
+        self._reported_lsn = rows

@@ -60,7 +60,7 @@ class Commit(NamedTuple):
     """A transaction ends.
 
     Attributes:
-        end: the place in the log behind it.
+        end: the log offset behind it.
     """
 
     lsn: int
@@ -186,7 +186,7 @@ def images(message: bytes) -> Images:
     return Images(before, after, kind == _OLD)
 
 
-def key_of(found: Images, places: tuple[int, ...]) -> tuple[tuple[Any, ...] | None, tuple[Any, ...] | None]:
+def key_of(found: Images, indexes: tuple[int, ...]) -> tuple[tuple[Any, ...] | None, tuple[Any, ...] | None]:
     """Return the key before and after, as texts; None where there is no row.
 
     Of an UPDATE that leaves the key alone both are the same, whether or not the log has a row from before.
@@ -194,12 +194,12 @@ def key_of(found: Images, places: tuple[int, ...]) -> tuple[tuple[Any, ...] | No
     before, after = found.before, found.after
     if after is None:
         assert before is not None
-        return tuple(before[p] for p in places), None
+        return tuple(before[p] for p in indexes), None
     if before is None:
-        key = tuple(after[p] for p in places)
+        key = tuple(after[p] for p in indexes)
         return key, key
-    old = tuple(before[p] for p in places)
-    return old, tuple(before[p] if after[p] is UNCHANGED else after[p] for p in places)
+    old = tuple(before[p] for p in indexes)
+    return old, tuple(before[p] if after[p] is UNCHANGED else after[p] for p in indexes)
 
 
 def cut_update(message: bytes) -> tuple[bytes, bytes]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from millstream.common.errors import InvalidProgramError
-from millstream.connectors.cdc.postgres.catalog import TableNote, quoted
-from millstream.connectors.cdc.postgres.connection import PostgresFailure, PostgresLost, library, said
+from millstream.connectors.cdc.postgres.catalog import TableInfo, quoted
+from millstream.connectors.cdc.postgres.connection import PostgresFailure, PostgresLogLost, error_text, library
 
 if TYPE_CHECKING:
     import psycopg
@@ -59,9 +59,9 @@ def find_publication(connection: Connection, name: str) -> Publication | None:
 
 
 def ensure_publication(
-    connection: Connection, name: str, tables: list[TableNote], create: bool, reads_tables: bool
+    connection: Connection, name: str, tables: list[TableInfo], create: bool, reads_tables: bool
 ) -> None:
-    """See that a publication has the tables; make it, or add them to it, if that is wanted."""
+    """See that a publication has the tables; make it, or add them to it, if that is keys_by_table."""
     psycopg = library()
     found = find_publication(connection, name)
     if found is None and not create:
@@ -89,10 +89,10 @@ def ensure_publication(
         # Another job created it at the same time.
         ensure_publication(connection, name, tables, False, reads_tables)
     except psycopg.Error as e:
-        raise PostgresFailure(f"Publication {name!r} cannot be made ready: {said(e)}.") from e
+        raise PostgresFailure(f"Publication {name!r} cannot be made ready: {error_text(e)}.") from e
 
 
-def _check_publication(found: Publication, name: str, tables: list[TableNote], reads_tables: bool) -> None:
+def _check_publication(found: Publication, name: str, tables: list[TableInfo], reads_tables: bool) -> None:
     """Refuse a publication that leaves out changes, of which nobody would hear."""
     if not found.has_all:
         raise InvalidProgramError(
@@ -112,7 +112,7 @@ def _check_publication(found: Publication, name: str, tables: list[TableNote], r
             )
 
 
-def check_published(connection: Connection, name: str, tables: list[TableNote], known: dict[str, int]) -> None:
+def check_published(connection: Connection, name: str, tables: list[TableInfo], known: dict[str, int]) -> None:
     """Fail if tables that are being read have not been in a publication all the time.
 
     Args:
@@ -122,7 +122,7 @@ def check_published(connection: Connection, name: str, tables: list[TableNote], 
     for table in tables:
         number = None if found is None else found.members.get(table.table)
         if number is None or number != known.get(table.table, number):
-            raise PostgresLost(
+            raise PostgresLogLost(
                 f"Somebody has taken table {table.table} out of publication {name!r}, or dropped it: what changed in "
                 "between is lost; start the job without its state, so that it reads the tables anew."
             )
@@ -144,7 +144,7 @@ class Slot:
 
 
 def lsn(text: str) -> int:
-    """Read a place in the log.
+    """Parse an LSN.
 
     Example:
         >>> hex(lsn("16/B374D848"))
@@ -152,13 +152,13 @@ def lsn(text: str) -> int:
     """
     found = re.fullmatch(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})", text)
     if found is None:
-        raise InvalidProgramError(f"{text!r} is not a place in PostgreSQL's log, such as '0/1528C90'.")
+        raise InvalidProgramError(f"{text!r} is not an LSN of PostgreSQL such as '0/1528C90'.")
     return int(found[1], 16) << 32 | int(found[2], 16)
 
 
-def lsn_text(place: int) -> str:
-    """Write a place in the log."""
-    return f"{place >> 32:X}/{place & 0xFFFFFFFF:X}"
+def lsn_text(position: int) -> str:
+    """Format an LSN."""
+    return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
 
 
 def find_slot(connection: Connection, name: str, database: str) -> Slot | None:
@@ -194,7 +194,7 @@ def create_slot(connection: Connection, name: str) -> Slot:
         ) from e
     except psycopg.Error as e:
         raise PostgresFailure(
-            f"Replication slot {name!r} cannot be made: {said(e)}. The user needs the attribute REPLICATION, and "
+            f"Replication slot {name!r} cannot be made: {error_text(e)}. The user needs the attribute REPLICATION, and "
             "max_replication_slots must leave room."
         ) from e
     assert row is not None
@@ -216,17 +216,17 @@ def drop_slot(connection: Connection, name: str) -> None:
         time.sleep(0.05)
 
 
-def slot_to_go_on(connection: Connection, name: str, database: str, place: int) -> Slot:
-    """Return the slot that a job goes on with; fails if the log from a place on is no longer there."""
+def restored_slot(connection: Connection, name: str, database: str, position: int) -> Slot:
+    """Return the slot of a restored job; fail if it no longer has the log from an LSN."""
     slot = find_slot(connection, name, database)
     if slot is None:
-        raise PostgresLost(
-            f"Replication slot {name!r} is gone, and with it what changed since {lsn_text(place)}: start the job "
+        raise PostgresLogLost(
+            f"Replication slot {name!r} is gone, and with it what changed since {lsn_text(position)}: start the job "
             "without its state, so that it reads the tables anew."
         )
-    if slot.is_lost or slot.confirmed > place:
-        raise PostgresLost(
-            f"Replication slot {name!r} no longer has the log from {lsn_text(place)} on (it is confirmed up to "
+    if slot.is_lost or slot.confirmed > position:
+        raise PostgresLogLost(
+            f"Replication slot {name!r} no longer has the log from {lsn_text(position)} on (it is confirmed up to "
             f"{lsn_text(slot.confirmed)}): "
             "go on from a newer checkpoint, or start the job without its state, so that it reads the tables anew."
         )

@@ -12,10 +12,16 @@ from millstream.connectors.base import SplitEnumerator
 from millstream.connectors.cdc.enumerator import CaptureEnumerator, check_keys
 from millstream.connectors.cdc.incremental_snapshot import Key
 from millstream.connectors.cdc.postgres import pgoutput
-from millstream.connectors.cdc.postgres.catalog import TableNote, check_identity, check_server, find_keys, find_tables
+from millstream.connectors.cdc.postgres.catalog import TableInfo, check_identity, check_server, find_keys, find_tables
 from millstream.connectors.cdc.postgres.chunks import PostgresChunks, compare, described
-from millstream.connectors.cdc.postgres.connection import Database, PostgresFailure, PostgresLost, library, said
-from millstream.connectors.cdc.postgres.log import LogReader, Piece, Place
+from millstream.connectors.cdc.postgres.connection import (
+    Database,
+    PostgresFailure,
+    PostgresLogLost,
+    error_text,
+    library,
+)
+from millstream.connectors.cdc.postgres.log import LogReader, Piece, PostgresOffset
 from millstream.connectors.cdc.postgres.pgoutput import Begin, Relation
 from millstream.connectors.cdc.postgres.replication import (
     Slot,
@@ -27,17 +33,17 @@ from millstream.connectors.cdc.postgres.replication import (
     find_slot,
     lsn,
     lsn_text,
-    slot_to_go_on,
+    restored_slot,
 )
-from millstream.connectors.cdc.postgres.splits import Described, LogShare
-from millstream.connectors.cdc.readers import Desk
+from millstream.connectors.cdc.postgres.splits import LogRange, TableDescription
+from millstream.connectors.cdc.readers import SnapshotContext
 from millstream.connectors.cdc.source import (
     COMMITTED,
     OFFSET,
     CaptureBuilder,
     CaptureSettings,
     CaptureSource,
-    is_wanted,
+    is_captured,
 )
 
 if TYPE_CHECKING:
@@ -60,9 +66,9 @@ class PostgresSettings(CaptureSettings):
     creates_publication: bool = True
 
 
-def prepare(connection: Connection, settings: PostgresSettings) -> list[TableNote]:
+def prepare(connection: Connection, settings: PostgresSettings) -> list[TableInfo]:
     """Return the tables to read; fails where they cannot be."""
-    check_server(connection, settings.database.place)
+    check_server(connection, settings.database.address)
     found = find_tables(connection, settings.tables)
     check_keys(found)
     for table in found:
@@ -71,14 +77,14 @@ def prepare(connection: Connection, settings: PostgresSettings) -> list[TableNot
     return found
 
 
-class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, bytes]):
+class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableInfo, Piece, bytes]):
     """Deals out chunks by COPY and the messages of a replication slot."""
 
     _log: LogReader | None
 
     def _open(self, restored: Any) -> None:
         # Relations by oid, as the log described them; None: not captured.
-        self._described: dict[int, Described | None] = {}
+        self._described: dict[int, TableDescription | None] = {}
         self._is_done = False
         # For each captured table: its oid, and its number in the publication.
         self._oids: dict[str, int] = dict((restored or {}).get("oids", {}))
@@ -88,12 +94,12 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
     def _failure(self, error: Exception) -> MillstreamError | None:
         if not isinstance(error, library().Error):
             return None
-        return PostgresFailure(f"PostgreSQL at {self._settings.database.place} does not answer: {said(error)}.")
+        return PostgresFailure(f"PostgreSQL at {self._settings.database.address} does not answer: {error_text(error)}.")
 
-    def _find_tables(self) -> list[TableNote]:
+    def _find_tables(self) -> list[TableInfo]:
         return prepare(self._connection, self._settings)
 
-    def _make_ready(self, tables: list[TableNote]) -> None:
+    def _make_ready(self, tables: list[TableInfo]) -> None:
         settings = self._settings
         ensure_publication(
             self._connection,
@@ -106,45 +112,47 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
         self._members |= {} if found is None else {t.table: found.members[t.table] for t in tables}
         self._oids |= {t.table: t.oid for t in tables}
 
-    def _check_known(self, tables: list[TableNote]) -> None:
+    def _check_known(self, tables: list[TableInfo]) -> None:
         for table in tables:
             if table.oid != self._oids.get(table.table, table.oid):
-                raise PostgresLost(
+                raise PostgresLogLost(
                     f"Table {table.table} is another one than before: it was dropped, or renamed, and made anew. Start "
                     "the job without its state, so that it reads the table anew."
                 )
         check_published(self._connection, self._settings.publication, tables, self._members)
 
-    def _start(self) -> Place:
+    def _start(self) -> PostgresOffset:
         """Return where the log is read from, by a slot that is there or made."""
         settings, connection = self._settings, self._connection
         mode = settings.startup.mode
         slot = find_slot(connection, settings.slot, settings.database.name)
         if slot is None and mode in (OFFSET, COMMITTED):
-            raise PostgresLost(
-                f"There is no replication slot {settings.slot!r} to read from a place on: start with "
+            raise PostgresLogLost(
+                f"There is no replication slot {settings.slot!r} to read from an offset: start with "
                 "StartupOptions.initial()."
             )
         if slot is not None and slot.is_lost:
             _log.warning("replication slot %s has lost its log, and is made anew", settings.slot)
             drop_slot(connection, settings.slot)
             slot = None
-        return Place(self._place_of(slot) if slot is not None else create_slot(connection, settings.slot).confirmed)
+        return PostgresOffset(
+            self._start_lsn(slot) if slot is not None else create_slot(connection, settings.slot).confirmed
+        )
 
-    def _place_of(self, slot: Slot) -> int:
+    def _start_lsn(self, slot: Slot) -> int:
         mode, offset = self._settings.startup.mode, self._settings.startup.offset
         if mode == OFFSET:
-            place = lsn(offset)
-            if place < slot.confirmed:
-                raise PostgresLost(
+            start = lsn(offset)
+            if start < slot.confirmed:
+                raise PostgresLogLost(
                     f"Replication slot {self._settings.slot!r} has the log from {lsn_text(slot.confirmed)} on, not "
                     f"from {offset}."
                 )
-            if place > self._end():
+            if start > self._end():
                 raise InvalidProgramError(
-                    f"PostgresSource: the log has not come to {offset} yet, it ends at {lsn_text(self._end())}."
+                    f"PostgresSource: the log has not reached {offset}; it ends at {lsn_text(self._end())}."
                 )
-            return place
+            return start
         if mode != COMMITTED:
             # The tables already contain older changes, and the publication may not have existed then.
             return max(self._end(), slot.confirmed)
@@ -155,10 +163,10 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
         assert row is not None
         return lsn(row[0])
 
-    def _go_on(self, restored: Any) -> Place:
-        place = Place(*restored["offset"])
-        slot_to_go_on(self._connection, self._settings.slot, self._settings.database.name, place.lsn)
-        return place
+    def _restored_offset(self, restored: Any) -> PostgresOffset:
+        offset = PostgresOffset(*restored["offset"])
+        restored_slot(self._connection, self._settings.slot, self._settings.database.name, offset.lsn)
+        return offset
 
     def _horizon(self) -> int:
         # The log has all of every transaction that begins after this one, and of those before it, which a snapshot
@@ -169,14 +177,14 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
 
     def _open_log(self) -> LogReader:
         settings = self._settings
-        return LogReader(settings.database, settings.slot, settings.publication, self._place, self._woken)
+        return LogReader(settings.database, settings.slot, settings.publication, self._offset, self._woken)
 
-    def _open_chunks(self, desk: Desk[TableNote]) -> PostgresChunks:
+    def _open_chunks(self, context: SnapshotContext[TableInfo]) -> PostgresChunks:
         settings = self._settings
-        return PostgresChunks(settings.database, desk, settings.chunk_rows, settings.threads)
+        return PostgresChunks(settings.database, context, settings.chunk_rows, settings.threads)
 
     def _point(self) -> int:
-        lsn: int = self._place.lsn
+        lsn: int = self._offset.lsn
         return lsn
 
     def _end_of_log(self) -> int:
@@ -186,42 +194,42 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
         return lsn(row[0])
 
     def _has_reached(self, target: int) -> bool:
-        return bool(self._place.lsn >= target)
+        return bool(self._offset.lsn >= target)
 
     def _bytes_behind(self) -> int:
         return max(0, self._end() - self._point())
 
-    def _hurry(self) -> None:
+    def _request_progress(self) -> None:
         assert self._log is not None
-        self._log.ask()
+        self._log.request_status()
 
     # --- the log
 
-    def _empty_share(self) -> LogShare:
-        return LogShare()
+    def _empty_range(self) -> LogRange:
+        return LogRange()
 
-    def _add_piece(self, shares: list[LogShare], piece: Piece) -> None:
+    def _add_piece(self, ranges: list[LogRange], piece: Piece) -> None:
         begin = piece.begin
         assert begin is not None
         messages: list[bytes] = []
-        if not shares:
-            shares.append(LogShare())
+        if not ranges:
+            ranges.append(LogRange())
         for message in piece.messages:
             if isinstance(message, Relation):
-                self._add_messages(shares[-1], begin, messages)
+                self._add_messages(ranges[-1], begin, messages)
                 messages = []
                 self._describe(message)
-                if message.oid in shares[-1].tables:
+                if message.oid in ranges[-1].tables:
                     # The table was replaced from here on.
-                    shares.append(LogShare())
+                    ranges.append(LogRange())
             else:
                 messages.append(message)
-        self._add_messages(shares[-1], begin, messages)
+        self._add_messages(ranges[-1], begin, messages)
 
     def _describe(self, relation: Relation) -> None:
         """The log describes a table: for the first time, or because it has changed."""
         name = relation.table
-        if name not in self._tables and is_wanted(name, self._settings.tables):
+        if name not in self._tables and is_captured(name, self._settings.tables):
             self._find_new_tables()
         table = self._tables.get(name)
         if table is None or table.oid != relation.oid:
@@ -230,7 +238,7 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
         check_identity(name, relation.identity)
         self._described[relation.oid] = described(self._connection, relation, self._key_names(table, relation))
 
-    def _key_names(self, table: TableNote, relation: Relation) -> tuple[str, ...]:
+    def _key_names(self, table: TableInfo, relation: Relation) -> tuple[str, ...]:
         """Return the key's columns as they are called where the log is; in the catalog they may have new names."""
         there = {c.name for c in relation.columns}
         # With REPLICA IDENTITY FULL every column counts as part of the key.
@@ -240,15 +248,15 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
             if flagged.issuperset(names) and (relation.identity == "f" or flagged.issubset(names)):
                 return names
         if relation.identity == "f":
-            raise PostgresLost(
+            raise PostgresLogLost(
                 f"The columns of the key of table {table.table} were renamed more than once while nobody read the log: "
                 "start the job without its state."
             )
         return tuple(c.name for c in relation.columns if c.is_key)
 
-    def _add_messages(self, share: LogShare, begin: Begin, messages: list[bytes]) -> None:
+    def _add_messages(self, split_range: LogRange, begin: Begin, messages: list[bytes]) -> None:
         ours: list[bytes] = []
-        tables, truncate, from_bytes = share.tables, pgoutput.TRUNCATE, int.from_bytes
+        tables, truncate, from_bytes = split_range.tables, pgoutput.TRUNCATE, int.from_bytes
         for message in messages:
             if message[0] != truncate and from_bytes(message[1:5], "big") in tables:
                 ours.append(message)
@@ -261,7 +269,7 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
         if ours and not self._machine.is_complete:
             ours = self._passing(begin.xid, ours)
         if ours:
-            share.transactions.append((begin, ours))
+            split_range.transactions.append((begin, ours))
 
     # --- while tables are read
 
@@ -276,7 +284,7 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
         assert table is not None
         return table.relation.table, [key for key in _keys(change, table) if key is not None]
 
-    def _left_of(self, change: bytes, passes: dict[Key, bool]) -> list[bytes]:
+    def _remaining_changes(self, change: bytes, passes: dict[Key, bool]) -> list[bytes]:
         table = self._described[pgoutput.oid_of(change)]
         assert table is not None
         before, after = _keys(change, table)
@@ -289,7 +297,7 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
         delete, insert = pgoutput.cut_update(change)
         return [delete] if gone else [insert] if come else []
 
-    def _compare(self, table: TableNote, keys: list[Key], bounds: list[Key]) -> list[int]:
+    def _compare(self, table: TableInfo, keys: list[Key], bounds: list[Key]) -> list[int]:
         return compare(self._connection, table, keys, bounds)
 
     # --- the slot
@@ -308,7 +316,7 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableNote, Piece, b
             drop_slot(self._connection, self._settings.slot)
 
 
-def _keys(message: bytes, table: Described) -> tuple[Key | None, Key | None]:
+def _keys(message: bytes, table: TableDescription) -> tuple[Key | None, Key | None]:
     """Return the key of a row before a change and after it."""
     before, after = pgoutput.key_of(pgoutput.images(message), table.keys)
     is_insert = message[0] == pgoutput.INSERT

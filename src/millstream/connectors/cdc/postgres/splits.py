@@ -1,4 +1,4 @@
-"""What is dealt out of PostgreSQL's log and tables, and how subtasks make changes of it. Pure."""
+"""Split ranges of PostgreSQL's log and tables, and their decoding in subtasks. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from millstream.connectors.cdc import changes as ops
 from millstream.connectors.cdc.changes import Change
 from millstream.connectors.cdc.postgres import pgoutput
 from millstream.connectors.cdc.postgres.pgoutput import UNCHANGED, Begin, Relation
-from millstream.connectors.cdc.postgres.values import TypeNote, converter, copied_row
+from millstream.connectors.cdc.postgres.values import PostgresType, converter, copied_row
 
-__all__ = ["ChunkShare", "Described", "LogShare", "changes_of", "rows_of"]
+__all__ = ["ChunkRange", "LogRange", "TableDescription", "changes_of", "rows_of"]
 
 
 _XIDS = 1 << 32
@@ -24,7 +24,7 @@ _HALF = 1 << 31
 @tagged("postgres-visibility")
 @dataclass(frozen=True)
 class Visibility:
-    """What `pg_current_snapshot()` says: transactions before `xmax` have ended, but for those that run.
+    """The result of `pg_current_snapshot()`: transactions before `xmax` have ended, except running ones.
 
     Example:
         >>> seen = Visibility.parse("10:14:10,12")
@@ -42,27 +42,27 @@ class Visibility:
         return Visibility(int(xmin), int(xmax), frozenset(int(x) % _XIDS for x in running.split(",") if x))
 
     def sees(self, xid: int) -> bool:
-        """Tell whether what a committed transaction did is seen; the log has the last 32 bits of its number."""
+        """Return whether the snapshot sees a committed transaction; the log has the low 32 bits of its id."""
         ahead = (xid - self.xmax) % _XIDS
         return ahead >= _HALF and xid % _XIDS not in self.running
 
     def is_past(self, xid: int) -> bool:
-        """Tell whether all transactions before one, given in full, have ended."""
+        """Return whether all transactions before a 64-bit id have ended."""
         return self.xmin >= xid
 
 
 @tagged("postgres-schema")
 @dataclass(frozen=True)
-class Described:
-    """A table with all that is needed to read its rows.
+class TableDescription:
+    """A table's schema, sufficient to decode its rows.
 
     Attributes:
-        types: what the catalog says of types that only this database has, by oid.
-        keys: the places of the primary key's columns.
+        types: types that this database defines, by oid.
+        keys: the indexes of the primary key's columns.
     """
 
     relation: Relation
-    types: tuple[tuple[int, TypeNote], ...]
+    types: tuple[tuple[int, PostgresType], ...]
     keys: tuple[int, ...]
 
     @property
@@ -76,10 +76,10 @@ class Described:
 
 @tagged("postgres-log-range")
 @dataclass(frozen=True)
-class LogShare:
-    """A stretch of the log: transactions, or parts of them, with the messages of their changes."""
+class LogRange:
+    """A range of the log: transactions or parts of them, with the messages of their changes."""
 
-    tables: dict[int, Described] = field(default_factory=dict)
+    tables: dict[int, TableDescription] = field(default_factory=dict)
     transactions: list[tuple[Begin, list[bytes]]] = field(default_factory=list)
     of_table = False
 
@@ -93,15 +93,15 @@ class LogShare:
 
 @tagged("postgres-chunk-range")
 @dataclass(frozen=True)
-class ChunkShare:
+class ChunkRange:
     """A chunk of a table, as COPY writes it.
 
     Attributes:
-        lsn: where the log was when it was read.
-        ms: when that was.
+        lsn: the log position of the snapshot.
+        ms: the time of the snapshot.
     """
 
-    table: Described
+    table: TableDescription
     data: bytes
     lsn: int
     ms: int
@@ -112,31 +112,31 @@ class ChunkShare:
         return rows_of(self)
 
 
-def rows_of(share: ChunkShare) -> Iterator[Change]:
+def rows_of(split_range: ChunkRange) -> Iterator[Change]:
     """Yield the rows of a chunk."""
-    table = share.table
+    table = split_range.table
     name, columns, keys = table.relation.table, table.names, table.keys
     converters = table.converters()
-    source, schema = {"lsn": share.lsn, "txId": None}, table.relation.schema
-    ms = share.ms
-    for line in share.data.split(b"\n")[:-1]:
+    source, schema = {"lsn": split_range.lsn, "txId": None}, table.relation.schema
+    ms = split_range.ms
+    for line in split_range.data.split(b"\n")[:-1]:
         fields = copied_row(line)
         row = [None if f is None else c(f) for c, f in zip(converters, fields, strict=True)]
         yield Change(ops.READ, name, columns, keys, None, row, False, ms, source, schema)
 
 
 @lru_cache(maxsize=256)
-def _reader(table: Described) -> tuple[Callable[[bytes, int], tuple[list[Any], int]], str, tuple[str, ...]]:
+def _reader(table: TableDescription) -> tuple[Callable[[bytes, int], tuple[list[Any], int]], str, tuple[str, ...]]:
     return pgoutput.row_reader(table.converters()), table.relation.table, table.names
 
 
-def changes_of(share: LogShare) -> Iterator[Change]:
-    """Yield the changes of a stretch of the log, in order."""
-    tables = share.tables
+def changes_of(split_range: LogRange) -> Iterator[Change]:
+    """Yield the changes of a log range in order."""
+    tables = split_range.tables
     readers = {oid: (*_reader(table), table.keys, table.relation.schema) for oid, table in tables.items()}
     insert, truncate = pgoutput.INSERT, pgoutput.TRUNCATE
     from_bytes = int.from_bytes
-    for begin, messages in share.transactions:
+    for begin, messages in split_range.transactions:
         source = {"lsn": begin.lsn, "txId": begin.xid}
         ms = begin.ms
         for message in messages:
@@ -180,7 +180,7 @@ def _update_or_delete(
     moved = before is not None and any(after[k] is not UNCHANGED and before[k] != after[k] for k in keys)
     _fill(after, before, whole, keys)
     if moved:
-        # Another key is another row.
+        # A changed key is another row.
         yield Change(ops.DELETE, name, names, keys, before, None, whole, ms, source, schema)
         yield Change(ops.CREATE, name, names, keys, None, after, False, ms, source, schema)
     else:
@@ -188,7 +188,7 @@ def _update_or_delete(
 
 
 def _fill(after: list[Any], before: list[Any] | None, whole: bool, keys: tuple[int, ...]) -> None:
-    """Put in large values that did not change, where the log has them from before."""
+    """Fill in unchanged TOAST values from the old row, where the log has it."""
     for i, value in enumerate(after):
         if value is UNCHANGED:
             known = before is not None and (whole or i in keys)

@@ -10,7 +10,7 @@ from typing import Any
 
 from millstream.common.tags import tagged
 
-__all__ = ["TypeNote", "converter", "is_known"]
+__all__ = ["PostgresType", "converter", "is_known"]
 
 # Types by the oid that every PostgreSQL has.
 _BOOL, _BYTEA, _CHAR = 16, 17, 18
@@ -27,7 +27,7 @@ _ELEMENTS = {
 
 @tagged("postgres-type")
 @dataclass(frozen=True)
-class TypeNote:
+class PostgresType:
     """What the catalog says of a type.
 
     Attributes:
@@ -89,7 +89,7 @@ def is_known(oid: int) -> bool:
     return oid in _BY_OID or oid in _ELEMENTS or oid in _TEXTS
 
 
-def converter(oid: int, notes: Mapping[int, TypeNote]) -> Callable[[bytes], Any]:
+def converter(oid: int, notes: Mapping[int, PostgresType]) -> Callable[[bytes], Any]:
     """Return what makes a value of a field's text; what has no type of Python's own stays text.
 
     Example:
