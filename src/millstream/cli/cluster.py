@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 from starlette.applications import Starlette
@@ -38,11 +39,13 @@ from millstream.service.registry import CAPACITY, EXPIRATION
 from millstream.service.run_file import KilledService, running_services
 from millstream.service.server import PublicServer
 from millstream.service.session.program_store import ProgramStore, Uploads
-from millstream.service.session.programs import Programs
+from millstream.service.session.programs import Programs, SlotPool
 from millstream.service.session.session_api import Cluster, cluster_app
-from millstream.service.session.slots import SlotPool
 from millstream.service.standby import Standby
 from millstream.spark.processes import is_alive
+
+if TYPE_CHECKING:
+    from millstream.spark.session_attachment import Attachment
 
 SLOTS = IntegerSetting("taskmanager.numberOfTaskSlots", 0, limit=at_least(1))
 SLOT_TIMEOUT = DurationSetting("slot.request.timeout", 300_000)
@@ -56,7 +59,7 @@ _OWN = ("rest.", "web.", "jobmanager.web.", "millstream.rest.", "taskmanager.", 
 # Tells a cluster in the background where its log is.
 _LOG_VARIABLE = "MILLSTREAM_CLUSTER_LOG"
 _START_SECONDS, _END_SECONDS = 60.0, 30.0
-_LOOK = 0.2
+_POLL_SECONDS = 0.2
 
 
 @click.group()
@@ -92,36 +95,26 @@ def start(master: str | None, detached: bool, defines: tuple[str, ...]) -> None:
 
 
 def _run(config: Configuration, options: ServiceOptions) -> int:
-    """Be the cluster; return the exit code."""
+    """Run the cluster in this process and return its exit code."""
     from millstream.spark.embedded import is_dead
     from millstream.spark.session import start_for_cluster, stop_context
 
-    is_over, is_stopped = threading.Event(), threading.Event()
+    is_ending, is_stopped = threading.Event(), threading.Event()
 
     def stop() -> None:
         is_stopped.set()
-        is_over.set()
+        is_ending.set()
 
     for number in end_signals():
-        signal.signal(number, lambda *_: is_over.set())
+        signal.signal(number, lambda *_: is_ending.set())
     submit_token = options.token or secrets.token_hex(16)
     manager = _JobManager.of(config, options, submit_token)
-    if manager is not None and manager.candidate.await_lead(is_over.is_set) is None:
+    if manager is not None and manager.candidate.await_lead(is_ending.is_set) is None:
         manager.end()
         return 0
     attachment, application, slots = start_for_cluster(config, _slots(config))
     archives = ArchiveStore(CAPACITY.read(config), EXPIRATION.read(config) / 1000)
-    see_to, timeout = partial(_see_to, config), SLOT_TIMEOUT.read(config) / 1000
-    programs = Programs(
-        SlotPool(slots),
-        archives,
-        _for_programs(config),
-        attachment.as_dict(),
-        timeout,
-        see_to,
-        None if manager is None else manager.store,
-        None if manager is None else manager.candidate.term,
-    )
+    programs = _programs(config, slots, archives, attachment, manager)
     log = RecentLines()
     logging.getLogger("millstream").addHandler(log)
     app = cluster_app(
@@ -142,7 +135,7 @@ def _run(config: Configuration, options: ServiceOptions) -> int:
     )
     owned_directories = [programs.home, *([attachment.control] if attachment.control else [])]
     log_path = os.environ.get(_LOG_VARIABLE)
-    # Before anybody is answered: a client that waits for one of them would be told that there is none.
+    # Before the server starts: a client that waits for a recovered program would get 404.
     recovered = programs.recover()
     if manager is None:
         server = PublicServer(app, options, "cluster", submit_token, owned_directories, log_path)
@@ -150,11 +143,13 @@ def _run(config: Configuration, options: ServiceOptions) -> int:
     else:
         server = manager.server
         manager.lead(app, owned_directories, log_path)
-    where = f"{attachment.master}, {application}"
-    click.echo(f"millstream: a cluster with {slots} slots ({where}) is at {server.url}", err=True)
+    location = f"{attachment.master}, {application}"
+    click.echo(f"millstream: a cluster with {slots} slots ({location}) is at {server.url}", err=True)
     if recovered:
         click.echo(f"millstream: {recovered} program(s) of the leader before go on here", err=True)
-    while not is_over.wait(_LOOK) and not is_dead() and (manager is None or manager.candidate.deposed is None):
+    while (
+        not is_ending.wait(_POLL_SECONDS) and not is_dead() and (manager is None or manager.candidate.deposed is None)
+    ):
         pass
     server.stop()
     programs.close(cancel=manager is None or is_stopped.is_set())
@@ -166,10 +161,25 @@ def _run(config: Configuration, options: ServiceOptions) -> int:
     if manager is not None:
         manager.end()
     if log_path is not None and not has_died:
-        # It has ended as it should: there is nothing to find out.
+        # The log is only needed after a failure.
         with contextlib.suppress(FileNotFoundError):
             os.remove(log_path)
     return int(has_died)
+
+
+def _programs(
+    config: Configuration, slots: int, archives: ArchiveStore, attachment: Attachment, manager: _JobManager | None
+) -> Programs:
+    return Programs(
+        SlotPool(slots),
+        archives,
+        _for_programs(config),
+        attachment.as_dict(),
+        SLOT_TIMEOUT.read(config) / 1000,
+        partial(_clean_up_orphan, config),
+        None if manager is None else manager.store,
+        None if manager is None else manager.candidate.term,
+    )
 
 
 @dataclass(frozen=True)
@@ -225,7 +235,7 @@ def _for_programs(config: Configuration) -> dict[str, str]:
     return {k: v for k, v in config.to_dict().items() if not k.startswith(_OWN)}
 
 
-def _see_to(config: Configuration, job_id: str, archive: Archive | None) -> None:
+def _clean_up_orphan(config: Configuration, job_id: str, archive: Archive | None) -> None:
     """End what a job has left running whose process is gone, and archive it."""
     from millstream.spark.shuffle_epochs import end_work_of
 
@@ -240,9 +250,9 @@ def _start_detached(master: str | None, defines: tuple[str, ...]) -> None:
     command = [sys.executable, "-m", "millstream", "cluster", "start", *(["-m", master] if master else [])]
     command += [word for define in defines for word in ("-D", define)]
     descriptor, path = tempfile.mkstemp(prefix="millstream-cluster-", suffix=".log")
-    with open(descriptor, "wb") as said:
+    with open(descriptor, "wb") as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True, cwd="/",
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/",
             env={**os.environ, _LOG_VARIABLE: path},
         )  # fmt: skip
     deadline = time.monotonic() + _START_SECONDS
@@ -252,9 +262,9 @@ def _start_detached(master: str | None, defines: tuple[str, ...]) -> None:
             click.echo(f"The cluster is at {found.url}; process {process.pid}, log {path}.")
             return
         if process.poll() is not None:
-            with open(path) as said_file:
-                raise ServiceError(f"The cluster has not started:\n{said_file.read().strip()}")
-        time.sleep(_LOOK)
+            with open(path) as output_file:
+                raise ServiceError(f"The cluster has not started:\n{output_file.read().strip()}")
+        time.sleep(_POLL_SECONDS)
     process.terminate()
     raise ServiceError(f"The cluster has not started within {_START_SECONDS:g} s; what it said is in {path}.")
 
@@ -283,5 +293,5 @@ def stop(address: str | None, token: str | None) -> None:
     client.ask("/cluster", "DELETE")
     deadline = time.monotonic() + _END_SECONDS
     while own is not None and is_alive(own.pid) and time.monotonic() < deadline:
-        time.sleep(_LOOK)
+        time.sleep(_POLL_SECONDS)
     click.echo(f"The cluster at {client.url} is stopped.")

@@ -11,7 +11,7 @@ from millstream.cli.job_commands import at_service
 from millstream.cli.output import JSON, print_json
 from millstream.service.client import NO_SERVICE, ServiceClient, ServiceError, service_of, services
 
-_LOOK = 1.0
+_POLL_SECONDS = 1.0
 _SIGNS = {"high": ("!!", "red"), "low": ("! ", "yellow"), "ok": ("  ", "green")}
 
 
@@ -53,14 +53,14 @@ def logs(
     """Print the log of JOB, or of a service of yours: warnings, restarts, what user code logs."""
     if printed and job is None:
         raise click.UsageError("--stdout is of a job: say which.")
-    client, path = _place(job, printed, address, token)
+    client, path = _log_location(job, printed, address, token)
     shown = client.text(path).splitlines()
     if as_json:
         print_json({"service": client.url, "lines": shown[-lines:]})
         return
     click.echo("".join(f"{line}\n" for line in shown[-lines:]), nl=False)
     while follow:
-        time.sleep(_LOOK)
+        time.sleep(_POLL_SECONDS)
         now = client.text(path).splitlines()
         # Old lines are forgotten there; what was shown last is looked for from the end.
         known = len(now) - now[::-1].index(shown[-1]) if shown and shown[-1] in now else 0
@@ -68,7 +68,7 @@ def logs(
         shown = now or shown
 
 
-def _place(job: str | None, printed: bool, address: str | None, token: str | None) -> tuple[ServiceClient, str]:
+def _log_location(job: str | None, printed: bool, address: str | None, token: str | None) -> tuple[ServiceClient, str]:
     """Return the service that has a log, and where it has it."""
     if job is not None:
         client, job_id = service_of(job, address, token)

@@ -32,9 +32,8 @@ from millstream.service.registry import Registry
 from millstream.service.server import PublicServer, service_of
 from millstream.service.session import programs
 from millstream.service.session.program_store import Uploads
-from millstream.service.session.programs import Programs
+from millstream.service.session.programs import Programs, SlotPool
 from millstream.service.session.session_api import Cluster, cluster_app
-from millstream.service.session.slots import SlotPool
 
 SETTINGS = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "1"}
 TOKEN = "t" * 32

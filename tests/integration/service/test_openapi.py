@@ -25,9 +25,8 @@ from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
 from millstream.service.server import PublicServer, service_of
 from millstream.service.session.program_store import Uploads
-from millstream.service.session.programs import Programs
+from millstream.service.session.programs import Programs, SlotPool
 from millstream.service.session.session_api import Cluster, cluster_app
-from millstream.service.session.slots import SlotPool
 from tests.support.apache_flink import existing_venv
 from tests.support.paths import TESTS
 

@@ -31,9 +31,8 @@ from millstream.service.registry import Registry
 from millstream.service.run_file import RunFile, TokenFile, running_services
 from millstream.service.server import PublicServer, public_service
 from millstream.service.session.program_store import Uploads
-from millstream.service.session.programs import Programs
+from millstream.service.session.programs import Programs, SlotPool
 from millstream.service.session.session_api import Cluster, cluster_app
-from millstream.service.session.slots import SlotPool
 
 SETTINGS = {"millstream.engine": "local", "millstream.quiet": "true", "sql-gateway.endpoint.rest.port": "auto"}
 NOBODY = 65534

@@ -11,7 +11,7 @@ import click
 
 from millstream.service.client import ServiceClient, ServiceError, cluster_of, is_local_service, use_leader
 
-_LOOK = 0.2
+_POLL_SECONDS = 0.2
 # How long a program on another machine may take to start its first job.
 _START_SECONDS = 330.0
 # An interrupt at the terminal leaves the jobs to the cluster.
@@ -65,11 +65,11 @@ def _run_uploaded(
     """Upload a program to a cluster elsewhere, which runs it; what it prints stays there."""
     uploaded = client.upload(program)
     body: dict[str, Any] = {"programArgsList": arguments, "flinkConfiguration": {**settings, **last_word}}
-    _tell_job(client.ask(f"/jars/{uploaded}/run", "POST", body, _START_SECONDS)["jobid"])
+    _print_job(client.ask(f"/jars/{uploaded}/run", "POST", body, _START_SECONDS)["jobid"])
     return 0
 
 
-def _tell_job(job_id: str) -> None:
+def _print_job(job_id: str) -> None:
     # Flink's words, which scripts look for.
     click.echo(f"Job has been submitted with JobID {job_id}")
 
@@ -79,13 +79,13 @@ def _detached(client: ServiceClient, program_id: str) -> int:
     while True:
         about = client.ask(f"/programs/{program_id}")
         if about["jobs"]:
-            _tell_job(about["jobs"][0])
+            _print_job(about["jobs"][0])
             return 0
         if about["exit-code"] is not None:
             _Output(client, program_id).show()
             click.echo("The program has ended and has started no job.", err=True)
             return int(about["exit-code"]) or 1
-        time.sleep(_LOOK)
+        time.sleep(_POLL_SECONDS)
 
 
 def _attached(client: ServiceClient, program_id: str) -> int:
@@ -100,7 +100,7 @@ def _attached(client: ServiceClient, program_id: str) -> int:
             output.show()
             if about["exit-code"] is not None:
                 return int(about["exit-code"])
-            time.sleep(_LOOK)
+            time.sleep(_POLL_SECONDS)
     except KeyboardInterrupt:
         jobs = client.ask(f"/programs/{program_id}")["jobs"]
         click.echo(f"\nThe program goes on; end it with: millstream cancel {jobs[0] if jobs else '<job>'}", err=True)

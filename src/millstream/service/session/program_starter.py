@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, Protocol
 from millstream.common.errors import MillstreamError
 from millstream.common.masking import masked_text
 from millstream.common.private_files import SCRATCH_VARIABLE
-from millstream.service.session.submission import Submission
+from millstream.service.session.program_store import Submission
 
 log = logging.getLogger("millstream")
 

@@ -24,9 +24,8 @@ from millstream.service.logs import RecentLines
 from millstream.service.remote_jobs_api import RemoteJobsApi
 from millstream.service.session.jobs import SessionJobs, SessionWorkers
 from millstream.service.session.program_starter import PlanError
-from millstream.service.session.program_store import Upload, Uploads
+from millstream.service.session.program_store import Submission, Upload, Uploads
 from millstream.service.session.programs import STREAMS, Program, ProgramEnded, Programs
-from millstream.service.session.submission import Submission
 
 # The header with the offset at which output continues.
 NEXT = "X-Next"
