@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -117,22 +117,7 @@ def _run(config: Configuration, options: ServiceOptions) -> int:
     programs = _programs(config, slots, archives, attachment, manager)
     log = RecentLines()
     logging.getLogger("millstream").addHandler(log)
-    app = cluster_app(
-        Cluster(
-            programs=programs,
-            archives=archives,
-            uploads=Uploads(UPLOADS.read(config) or os.path.join(programs.home, "uploads")),
-            settings=config.to_dict(),
-            token=options.token,
-            submit_token=submit_token,
-            refresh_ms=options.refresh_ms,
-            submits=SUBMIT.read(config),
-            max_upload=MAX_UPLOAD.read(config),
-            cache_seconds=options.cache_seconds,
-            end=stop,
-            log=log,
-        )
-    )
+    app = _app(config, options, programs, archives, submit_token, stop, log)
     owned_directories = [programs.home, *([attachment.control] if attachment.control else [])]
     log_path = os.environ.get(_LOG_VARIABLE)
     # Before the server starts: a client that waits for a recovered program would get 404.
@@ -165,6 +150,33 @@ def _run(config: Configuration, options: ServiceOptions) -> int:
         with contextlib.suppress(FileNotFoundError):
             os.remove(log_path)
     return int(has_died)
+
+
+def _app(
+    config: Configuration,
+    options: ServiceOptions,
+    programs: Programs,
+    archives: ArchiveStore,
+    submit_token: str,
+    end: Callable[[], None],
+    log: RecentLines,
+) -> Starlette:
+    return cluster_app(
+        Cluster(
+            programs=programs,
+            archives=archives,
+            uploads=Uploads(UPLOADS.read(config) or os.path.join(programs.home, "uploads")),
+            settings=config.to_dict(),
+            token=options.token,
+            submit_token=submit_token,
+            refresh_ms=options.refresh_ms,
+            submits=SUBMIT.read(config),
+            max_upload=MAX_UPLOAD.read(config),
+            cache_seconds=options.cache_seconds,
+            end=end,
+            log=log,
+        )
+    )
 
 
 def _programs(
