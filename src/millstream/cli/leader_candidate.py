@@ -25,7 +25,7 @@ from millstream.leader.options import HaOptions
 from millstream.service.server import serve_as_standby
 from millstream.service.standby import Standby
 
-_LOOK = 0.1
+_POLL_SECONDS = 0.1
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Candidate:
     def await_lead(self, is_over: Callable[[], bool]) -> int | None:
         """Wait until this process leads, and return the term; None when it shall wait no longer."""
         cluster, told_at = self.options.cluster_id, time.monotonic() + self.options.timing.retry_period
-        while not self._has_news.wait(_LOOK):
+        while not self._has_news.wait(_POLL_SECONDS):
             if is_over():
                 return None
             if time.monotonic() > told_at:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-_WIDEST = 100
+_MAX_WIDTH = 100
 
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
@@ -54,7 +54,7 @@ def _line(cells: list[str], widths: list[int], rights: list[bool]) -> str:
     return "  ".join(padded).rstrip()
 
 
-def shorten(text: str, most: int = _WIDEST) -> str:
+def shorten(text: str, most: int = _MAX_WIDTH) -> str:
     """Return a text in one line that is not too long."""
     line = " ".join(text.splitlines())
     return line if len(line) <= most else f"{line[: most - 3]}..."

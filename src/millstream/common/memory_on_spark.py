@@ -23,9 +23,9 @@ SLOTS = IntegerSetting("taskmanager.numberOfTaskSlots", 1, limit=at_least(1))
 
 _MIB = 1 << 20
 # Spark's minimum heap of an executor or driver.
-_LEAST_HEAP = 480 * _MIB
+_MIN_HEAP = 480 * _MIB
 # An empty slot: Python with a worker's imports.
-_LEAST_SLOT = 96 * _MIB
+_MIN_SLOT = 96 * _MIB
 # Assumed memory of a slot if no option sets it.
 _USUAL_SLOT = 1 << 30
 # In BATCH, buffered rows take at most this fraction of a slot: joining or sorting them takes several times their size,
@@ -74,13 +74,13 @@ def executor_memory(config: Configuration) -> ExecutorMemory | None:
     if not _is_told(config, "taskmanager.memory"):
         return None
     parts, slots = task_manager_memory(config), SLOTS.read(config)
-    heap = max(parts.framework_heap + parts.framework_off_heap + parts.network, _LEAST_HEAP)
+    heap = max(parts.framework_heap + parts.framework_off_heap + parts.network, _MIN_HEAP)
     slot = (parts.flink - heap) // slots
-    if slot < _LEAST_SLOT:
+    if slot < _MIN_SLOT:
         raise InvalidProgramError(
             f"Of the Total Flink Memory of a task manager ({readable(parts.flink)}) Spark's Java takes "
             f"{readable(heap)}, which leaves {readable(max(0, slot))} for each of {slots} slots; a slot needs "
-            f"{readable(_LEAST_SLOT)}. Raise taskmanager.memory.process.size, or lower taskmanager.numberOfTaskSlots."
+            f"{readable(_MIN_SLOT)}. Raise taskmanager.memory.process.size, or lower taskmanager.numberOfTaskSlots."
         )
     return ExecutorMemory(parts, slots, heap, slot)
 
@@ -100,11 +100,11 @@ def driver_memory(config: Configuration) -> DriverMemory | None:
     if not _is_told(config, "jobmanager.memory"):
         return None
     parts = job_manager_memory(config)
-    heap = max(parts.heap, _LEAST_HEAP)
+    heap = max(parts.heap, _MIN_HEAP)
     if heap > parts.process:
         raise InvalidProgramError(
             f"The job manager's Total Process Memory ({readable(parts.process)}) is less than the heap that Spark "
-            f"needs ({readable(_LEAST_HEAP)}): raise jobmanager.memory.process.size."
+            f"needs ({readable(_MIN_HEAP)}): raise jobmanager.memory.process.size."
         )
     return DriverMemory(parts, heap)
 

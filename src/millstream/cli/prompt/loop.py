@@ -12,7 +12,7 @@ from millstream.gateway.completion import Vocabulary, candidates, word_at
 from millstream.gateway.script_text import is_blank, is_command, split
 
 PROMPT, MORE = "Millstream SQL> ", "> "
-_MOST_HISTORY = 1000
+_MAX_HISTORY = 1000
 _CLEAR = "\x1b[H\x1b[2J"
 
 
@@ -40,7 +40,7 @@ class Loop:
         readline.parse_and_bind("tab: complete")
         with contextlib.suppress(OSError):
             readline.read_history_file(self._history)
-        readline.set_history_length(_MOST_HISTORY)
+        readline.set_history_length(_MAX_HISTORY)
         while self._take_line():
             pass
         with contextlib.suppress(OSError):

@@ -20,7 +20,7 @@ from millstream.sql.columns.batch import Batch
 # The screen is drawn anew so often, at most.
 _DRAW_SECONDS = 0.2
 # Rows that have come and are not yet shown hold the query up.
-_MOST_WAITING = 64
+_MAX_PENDING = 64
 _OTHER_SCREEN, _FIRST_SCREEN = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _REST_OF_LINE, _REST = "\x1b[H", "\x1b[K", "\x1b[J"
 _INTERRUPT = "\x03"
@@ -31,7 +31,7 @@ class Taking:
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = outcome
-        self._batches: queue.Queue[Batch] = queue.Queue(_MOST_WAITING)
+        self._batches: queue.Queue[Batch] = queue.Queue(_MAX_PENDING)
         self._is_left = threading.Event()
         self.is_over = threading.Event()
         self.error: Exception | None = None

@@ -18,8 +18,8 @@ from millstream.table.result_display import Tableau
 MODE = "sql-client.execution.result-mode"
 _MODES = ("TABLE", "CHANGELOG", "TABLEAU")
 _VERBOSE = "sql-client.verbose"
-_TIMED = "sql-client.display.print-time-cost"
-_MOST = "sql-client.execution.max-table-result.rows"
+_PRINT_TIME_COST = "sql-client.display.print-time-cost"
+_MAX_ROWS = "sql-client.execution.max-table-result.rows"
 _WIDTH = "table.display.max-column-width"
 
 _COMMANDS = {
@@ -130,7 +130,7 @@ class Running:
             return
         from millstream.cli.prompt.screen import show
 
-        most = int(self._settings.get(_MOST, "1000000"))
+        most = int(self._settings.get(_MAX_ROWS, "1000000"))
         kind = TableView if mode == "TABLE" else ChangelogView
         view = kind(outcome.fields, longest, outcome.zone, most)
         show(outcome, view)
@@ -162,7 +162,7 @@ class Running:
         return sum(map(len, batches))
 
     def _took(self, started: float) -> str:
-        if self._settings.get(_TIMED, "true").lower() != "true":
+        if self._settings.get(_PRINT_TIME_COST, "true").lower() != "true":
             return ""
         return f" ({time.monotonic() - started:.2f} seconds)"
 
