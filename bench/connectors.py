@@ -268,9 +268,9 @@ def pyflink_pass(
     python = venv("pyflink")
     if python is None:
         return None
-    told = [mode, broker.bootstrap, source, sink, str(records), str(parallelism)]
+    reported = [mode, broker.bootstrap, source, sink, str(records), str(parallelism)]
     before = cpu_seconds({broker.pid})
-    found = run_script(python, "pyflink_kafka.py", [*told, *kafka_jars()])
+    found = run_script(python, "pyflink_kafka.py", [*reported, *kafka_jars()])
     rate = rate_into(broker.bootstrap, sink)
     tell_cpu(f"pyflink {mode}", records, rate, found["cpu_seconds"], cpu_seconds({broker.pid}) - before)
     return rate
@@ -430,8 +430,8 @@ def show(results: dict[str, Rates]) -> int:
             ratio = ours / rate
             goal = next((g for p, g in GOALS.get(name, []) if p == peer), None)
             missed += goal is not None and ratio < goal
-            told = "" if goal is None else f"  (goal {goal:g}{'' if ratio >= goal else ', missed'})"
-            print(f"{name:8} {peer:18} {rate:12,.0f}/s   millstream is {ratio:.2f} x{told}")
+            reported = "" if goal is None else f"  (goal {goal:g}{'' if ratio >= goal else ', missed'})"
+            print(f"{name:8} {peer:18} {rate:12,.0f}/s   millstream is {ratio:.2f} x{reported}")
     return 1 if missed else 0
 
 

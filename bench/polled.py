@@ -124,8 +124,8 @@ def measure(seconds: float, turns: int, flames: bool) -> dict[str, Any]:
         rates[is_watched].append(records / (time.monotonic() - began))
         efforts[is_watched].append((work() - used) / records * 1e6)
         if others is not None:
-            told = json.loads(others.communicate()[0])
-            answers, cpu, asked = answers + told["answers"], cpu + told["cpu"], told["paths"]
+            answer = json.loads(others.communicate()[0])
+            answers, cpu, asked = answers + answer["answers"], cpu + answer["cpu"], answer["paths"]
         else:
             time.sleep(1.0)
     client.cancel().result(20)

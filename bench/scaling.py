@@ -36,8 +36,8 @@ SETTLING, EPOCHS = 20, 60
 
 
 def environment(settings: dict[str, str], parallelism: int) -> StreamExecutionEnvironment:
-    told = {"millstream.quiet": "true", "millstream.exchange": "resident", **settings}
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(told))
+    reported = {"millstream.quiet": "true", "millstream.exchange": "resident", **settings}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(reported))
     return env.set_parallelism(parallelism)
 
 

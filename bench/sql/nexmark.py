@@ -97,8 +97,8 @@ class Side:
             if line.startswith("@"):
                 return line[1:], [s[1:].rstrip("\n") for s in said if s.startswith("=")]
             said.append(line)
-        told = "".join(said[-20:]) + self._log.read_text()[-3000:]
-        raise RuntimeError(f"{' '.join(self._command[-4:])} has ended:\n{told}")
+        reported = "".join(said[-20:]) + self._log.read_text()[-3000:]
+        raise RuntimeError(f"{' '.join(self._command[-4:])} has ended:\n{reported}")
 
     def close(self) -> None:
         assert self._process.stdin is not None

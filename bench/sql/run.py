@@ -113,9 +113,9 @@ def main() -> None:
             if at_once is not None:
                 spark.append(at_once)
         best, beside = max(ours), max(theirs, default=0.0)
-        told = f"{beside / 1e6:.2f} | {best / beside:.1f}" if beside else "- | -"
+        text = f"{beside / 1e6:.2f} | {best / beside:.1f}" if beside else "- | -"
         at_once_told = f"{max(spark) / 1e6:.2f}" if spark else "-"
-        print(f"| {query.name} | {best / 1e6:.2f} | {told} | {at_once_told} |", flush=True)
+        print(f"| {query.name} | {best / 1e6:.2f} | {text} | {at_once_told} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -103,8 +103,8 @@ def run_side(side: str, folder: Path, numbers: list[int], limit: int | None) -> 
         started = time.perf_counter()
         rows = run(queries[number])
         seconds = time.perf_counter() - started
-        told = {"query": number, "seconds": seconds, "size": sizes.largest, "rows": tpch.plain(rows)}
-        print(json.dumps(told), flush=True)
+        reported = {"query": number, "seconds": seconds, "size": sizes.largest, "rows": tpch.plain(rows)}
+        print(json.dumps(reported), flush=True)
 
 
 def measured(side: str, folder: Path, numbers: list[int], memory: int | None) -> dict[int, dict[str, Any]]:
@@ -114,7 +114,7 @@ def measured(side: str, folder: Path, numbers: list[int], memory: int | None) ->
         command += ["--memory", str(memory)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=dict(os.environ))
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return {told["query"]: told for told in found}
+    return {reported["query"]: reported for reported in found}
 
 
 def main() -> None:
@@ -145,11 +145,11 @@ def compare(folder: Path, numbers: list[int], rounds: int, memory: int | None) -
     wrong: list[int] = []
     for _ in range(rounds):
         for side in SIDES:
-            for number, told in measured(side, folder, numbers, memory).items():
-                best[side][number] = min(told["seconds"], best[side].get(number, math.inf))
+            for number, reported in measured(side, folder, numbers, memory).items():
+                best[side][number] = min(reported["seconds"], best[side].get(number, math.inf))
                 if side == "millstream":
-                    sizes[number] = max(told["size"], sizes.get(number, 0))
-                    if not tpch.are_equal(told["rows"], wanted[number]):
+                    sizes[number] = max(reported["size"], sizes.get(number, 0))
+                    if not tpch.are_equal(reported["rows"], wanted[number]):
                         wrong.append(number)
     print(f"{'query':>6} {'millstream':>11} {'Spark SQL':>10} {'ratio':>6}")
     for number in numbers:

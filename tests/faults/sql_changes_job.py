@@ -115,9 +115,9 @@ _START = "EXTRACT(EPOCH FROM window_start) * 1000 + EXTRACT(MILLISECOND FROM win
 
 
 def _windowed(window: str, parts: str, operator: str, settings: dict[str, str] | None = None) -> Statement:
-    told = f"(SELECT ns.*, {parts})"
+    text = f"(SELECT ns.*, {parts})"
     return Statement(
-        _WINDOW.format(_START, f"TABLE({window})"), operator, _WINDOW.format("window_start", told), settings or {}
+        _WINDOW.format(_START, f"TABLE({window})"), operator, _WINDOW.format("window_start", text), settings or {}
     )
 
 

@@ -109,11 +109,11 @@ class SqlJob:
 
     def plans(self, env: StreamExecutionEnvironment, directory: Path) -> dict[str, str]:
         """Return what EXPLAIN says of each statement."""
-        t_env, told = self._declared(env, directory), {}
+        t_env, reported = self._declared(env, directory), {}
         for name, statement in self.statements.items():
             with _set(t_env, statement.settings):
-                told[name] = self._together(t_env, [name]).explain()
-        return told
+                reported[name] = self._together(t_env, [name]).explain()
+        return reported
 
     def _declared(self, env: StreamExecutionEnvironment, directory: Path) -> StreamTableEnvironment:
         t_env = StreamTableEnvironment.create(env)

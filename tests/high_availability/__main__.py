@@ -104,9 +104,9 @@ def killed(found: Managers, first: dict[str, str], where: tuple[str, ...] = _LOC
     """kill -9."""
     leader, standby = _both(found, {}, where)
     os.killpg(leader.pid, signal.SIGKILL)
-    told = _took_over(found, time.monotonic())
+    reported = _took_over(found, time.monotonic())
     _check(found, standby)
-    return told
+    return reported
 
 
 def frozen(point: str, found: Managers, first: dict[str, str], where: tuple[str, ...] = _LOCAL) -> str:
@@ -116,14 +116,14 @@ def frozen(point: str, found: Managers, first: dict[str, str], where: tuple[str,
     found.until(marker.exists, _PATIENCE)
     began = time.monotonic()
     standby = _application(found, where)
-    told = _took_over(found, began)
+    reported = _took_over(found, began)
     os.kill(leader.pid, signal.SIGCONT)
     found.until(lambda: "it starts anew, as a standby" in found.log(0), _PATIENCE)
     assert "is suspended" in found.log(0), found.everything()
     _check(found, standby)
     assert leader.wait(_PATIENCE) == 0, found.everything()
     assert written(found.out) == wanted(_RECORDS), found.everything()
-    return told
+    return reported
 
 
 def kafka_frozen(point: str, where: tuple[str, ...], broker: KafkaBroker, found: Managers) -> str:
@@ -141,7 +141,7 @@ def kafka_frozen(point: str, where: tuple[str, ...], broker: KafkaBroker, found:
     began = time.monotonic()
     second = start("driver.before-commit", 2, markers[1])
     found.until(markers[1].exists, _PATIENCE)
-    told = f"leads and has a checkpoint after {time.monotonic() - began:.1f} s"
+    text = f"leads and has a checkpoint after {time.monotonic() - began:.1f} s"
     os.kill(first.pid, signal.SIGCONT)
     found.until(lambda: "it starts anew, as a standby" in found.log(0), _PATIENCE)
     os.kill(second.pid, signal.SIGCONT)
@@ -151,7 +151,7 @@ def kafka_frozen(point: str, where: tuple[str, ...], broker: KafkaBroker, found:
     assert "cannot be committed any more" not in found.everything(), found.everything()
     values = sorted(int(value) for value in read_committed(broker.bootstrap, topic))
     assert values == list(range(_RECORDS)), (len(values), found.everything())
-    return told
+    return text
 
 
 def _with_kafka(kind: Callable[[Path], object], point: str, where: tuple[str, ...], directory: Path) -> str:
@@ -180,14 +180,14 @@ def cut_off(directory: Path) -> str:
             leader, standby = _both(found, through)
             began = time.monotonic()
             proxy.cut()
-            told = _took_over(found, began)
+            reported = _took_over(found, began)
             # It knows by itself, without anybody telling it, and before the other leads.
             assert "it starts anew, as a standby" in found.log(0), found.everything()
             proxy.join()
             _check(found, standby)
             assert leader.wait(_PATIENCE) == 0, found.everything()
             assert written(found.out) == wanted(_RECORDS), found.everything()
-    return told
+    return reported
 
 
 # --- a session cluster, on Spark
@@ -206,13 +206,13 @@ def session(found: Managers, first: dict[str, str]) -> str:
     assert len(job) == 1 and " RUNNING " in job[0], (job, found.everything())
     began = time.monotonic()
     os.killpg(leader.pid, signal.SIGKILL)
-    told = _took_over(found, began)
+    reported = _took_over(found, began)
     after = _jobs(found)
     assert len(after) == 1 and after[0].split()[0] == job[0].split()[0], (job, after)
     found.hurry()
     assert client.wait(_PATIENCE) == 0, found.everything()
     assert written(found.out) == wanted(_RECORDS), found.everything()
-    return told
+    return reported
 
 
 def _jobs(found: Managers) -> list[str]:

@@ -49,8 +49,8 @@ def one(exchange: str, fault: str, dice: random.Random) -> int:
             differences = storm.run(fault)
         verdict = "exactly once" if not differences else f"{differences} DIFFERENCES"
         silences = ", ".join(f"{seconds:.1f}" for seconds in storm.silences)
-        told = f"{silences} s without a result, {time.monotonic() - started:.0f} s"
-        print(f"{exchange} {' '.join(storm.happened)}: {verdict}, {told}", flush=True)
+        text = f"{silences} s without a result, {time.monotonic() - started:.0f} s"
+        print(f"{exchange} {' '.join(storm.happened)}: {verdict}, {text}", flush=True)
     return differences
 
 

@@ -96,9 +96,9 @@ class Elastic:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
-        told = {**self.cluster.settings(), **self.settings, "rest.port": str(self._port)}
+        settings = {**self.cluster.settings(), **self.settings, "rest.port": str(self._port)}
         command = [sys.executable, "-m", "tests.machines.elastic", str(self.directory)]
-        command += [part for key, value in told.items() for part in ("--set", f"{key}={value}")]
+        command += [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
         with (self.directory / "driver.log").open("wb") as log:
             self._driver = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
         return self
@@ -136,8 +136,8 @@ class Elastic:
         end = time.monotonic() + PATIENCE
         while (got := found(self.directory)) != self.expected():
             assert not got - self.expected(), f"what is there twice: {got - self.expected()}\n{self.log()}"
-            told = f"{self.results()} of {self.written} are there, with parallelism {self.parallelism()}"
-            assert self._driver.poll() is None and time.monotonic() < end, f"{told}:\n{self.log()}"
+            text = f"{self.results()} of {self.written} are there, with parallelism {self.parallelism()}"
+            assert self._driver.poll() is None and time.monotonic() < end, f"{text}:\n{self.log()}"
             time.sleep(0.2)
 
     def expected(self) -> Counter[tuple[str, int, int]]:
@@ -161,8 +161,8 @@ class Elastic:
     def metric(self, name: str) -> float:
         job = self.job()
         assert job is not None
-        (told,) = self.ask(f"/jobs/{job['jid']}/metrics?get={name}")
-        return float(told["value"])
+        (reported,) = self.ask(f"/jobs/{job['jid']}/metrics?get={name}")
+        return float(reported["value"])
 
     def ask(self, path: str) -> Any:
         try:

@@ -48,8 +48,8 @@ class Storm:
             job.RATE: "150",
             **self.settings,
         }
-        told = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-        command = [sys.executable, "-m", "tests.faults.job", str(self.directory), *told]
+        reported = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+        command = [sys.executable, "-m", "tests.faults.job", str(self.directory), *reported]
         job.make_database(self.directory)
         with (self.directory / "driver.log").open("wb") as log:
             driver = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
@@ -59,8 +59,8 @@ class Storm:
                 self._do(fault, driver)
             code = driver.wait(_MOST_SECONDS)
         except subprocess.TimeoutExpired:
-            told = f"{self._results()} of {sum(job.expected().values())} results"
-            raise AssertionError(f"the job did not end after {self.happened}: {told}\n{self._log()}") from None
+            reported = f"{self._results()} of {sum(job.expected().values())} results"
+            raise AssertionError(f"the job did not end after {self.happened}: {reported}\n{self._log()}") from None
         finally:
             driver.kill()
         if code:

@@ -413,9 +413,9 @@ def test_kafka_table_reads_and_writes_changelog_formats(kafka: KafkaBroker) -> N
         declare(t_env, kafka, "t", "k INT, n BIGINT", topic, {**BOUNDED, "format": name})
         t_env.execute_sql("INSERT INTO t SELECT k, COUNT(*) FROM (VALUES (1), (2), (1)) AS v(k) GROUP BY k").wait()
         assert left(changes(t_env, "SELECT * FROM t")) == Counter({(1, 2): 1, (2, 1): 1})
-    told = b'{"before":null,"after":{"k":1},"op":"c","ts_ms":5000,"source":{"db":"shop","schema":"s","table":"o"}}'
+    reported = b'{"before":null,"after":{"k":1},"op":"c","ts_ms":5000,"source":{"db":"shop","schema":"s","table":"o"}}'
     topic, t_env = new_topic(kafka), local()
-    send(kafka, topic, {"value": told})
+    send(kafka, topic, {"value": reported})
     columns = """
         k INT, made TIMESTAMP_LTZ(3) METADATA FROM 'value.ingestion-timestamp' VIRTUAL,
         db STRING METADATA FROM 'value.source.database' VIRTUAL, o STRING METADATA FROM 'value.source.table' VIRTUAL,

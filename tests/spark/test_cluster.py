@@ -71,9 +71,9 @@ def run(cluster: SparkCluster, directory: Path, **settings: str) -> subprocess.C
     """Run a program on the cluster, as a driver of its own."""
     (directory / "program.py").write_text(PROGRAM)
     (directory / "brought.py").write_text("def twice(x):\n    return 2 * x\n")
-    told = {**cluster.settings(), "millstream.quiet": "true", **settings}
+    options = {**cluster.settings(), "millstream.quiet": "true", **settings}
     command = [sys.executable, str(directory / "program.py"), str(directory / "brought.py")]
-    command += [f"{key}={value}" for key, value in told.items()]
+    command += [f"{key}={value}" for key, value in options.items()]
     return subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=directory)
 
 
@@ -88,9 +88,9 @@ def test_cluster_hosts_need_only_python_and_spark(cluster: SparkCluster, tmp_pat
 
 @pytest.mark.skipif(not can_separate(), reason="workers' disks can be kept apart by root only")
 def test_doctor_names_hosts_without_checkpoint_directory(cluster: SparkCluster, tmp_path: Path) -> None:
-    told = {**cluster.settings(), "execution.checkpointing.dir": str(tmp_path / "own")}
-    command = [sys.executable, "-m", "millstream", "doctor", "-m", told.pop("spark.master")]
-    command += [part for key, value in told.items() for part in ("-D", f"{key}={value}")]
+    settings = {**cluster.settings(), "execution.checkpointing.dir": str(tmp_path / "own")}
+    command = [sys.executable, "-m", "millstream", "doctor", "-m", settings.pop("spark.master")]
+    command += [part for key, value in settings.items() for part in ("-D", f"{key}={value}")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=tmp_path)
     hosts = [line.split()[1] for line in done.stdout.splitlines() if f"cannot use {tmp_path / 'own'}" in line]
     assert (done.returncode, len(set(hosts))) == (1, len(cluster.workers)), done.stdout + done.stderr[-2000:]

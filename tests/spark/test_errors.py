@@ -300,7 +300,7 @@ def test_slot_memory_error_names_state(config: Configuration) -> None:
     texts.key_by(lambda text: text).reduce(lambda a, b: a).uid("kept").name("Keeper").add_sink(lambda text: None)
     with pytest.raises(JobExecutionError) as failed:
         env.execute()
-    told = str(failed.value)
-    assert "of memory, and its share is 210.0 MiB. Most of it is the state '_reduce': " in told
-    assert "in operator 'Keeper' (uid kept)" in told
-    assert "Raise taskmanager.memory.process.size" in told
+    message = str(failed.value)
+    assert "of memory, and its share is 210.0 MiB. Most of it is the state '_reduce': " in message
+    assert "in operator 'Keeper' (uid kept)" in message
+    assert "Raise taskmanager.memory.process.size" in message

@@ -147,8 +147,12 @@ def test_epochs_find_state_locally_unless_process_died(config: Configuration, ex
     wait_until(lambda: len(sink.results()) == reader.available)
     # Slots that stay are all replaced, with Spark's shuffle only the one that is gone; each reads its state once.
     assert client._job.view.progress.state_epochs()[1] == replaced
-    told = of_job(client._job.view, time.time())
-    assert told["stateLocalShare"] == told["numEpochsStateLocal"] / (told["numEpochsStateLocal"] + replaced) < 1
+    reported = of_job(client._job.view, time.time())
+    assert (
+        reported["stateLocalShare"]
+        == reported["numEpochsStateLocal"] / (reported["numEpochsStateLocal"] + replaced)
+        < 1
+    )
     counts = sorted((key, n) for key, n, _ in sink.results())
     assert counts == [(key, n) for key in (0, 1) for n in range(1, reader.available // 2 + 1)]
     client.cancel().result(30)
@@ -318,8 +322,8 @@ def test_skewed_records_backpressure_slow_slot(config: Configuration) -> None:
     source, sink = (v.id for v in client._job.view.plan.vertices)
 
     def is_held_back(view: JobView, subtask: int) -> bool:
-        told = view.traffic(source, subtask)
-        return told is not None and told.back_pressured > max(1.0, told.busy, told.idle)
+        reported = view.traffic(source, subtask)
+        return reported is not None and reported.back_pressured > max(1.0, reported.busy, reported.idle)
 
     peak, began = 0, time.monotonic()
     while True:
@@ -336,13 +340,13 @@ def test_skewed_records_backpressure_slow_slot(config: Configuration) -> None:
     traffic = {(v, i): view.traffic(v, i) for v in (source, sink) for i in range(4)}
     busy = [i for i in range(4) if traffic[sink, i].busy > 1]
     assert len(busy) == 1
-    for address, told in traffic.items():
-        assert len(told.channels) == 3
+    for address, reported in traffic.items():
+        assert len(reported.channels) == 3
         if address == (sink, busy[0]):
-            assert told.busy > 2 * told.idle
-            assert sum(c.received for c in told.channels) > 1_000_000
+            assert reported.busy > 2 * reported.idle
+            assert sum(c.received for c in reported.channels) > 1_000_000
         elif address[0] == sink:
-            assert told.idle > 2 * told.busy
+            assert reported.idle > 2 * reported.busy
 
 
 def streams_here() -> set[str]:

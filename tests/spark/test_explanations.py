@@ -29,7 +29,7 @@ def test_diagnosis_names_backpressuring_vertex_and_hot_key(env: Env, resident_sl
     registry.add(job._job, {})  # type: ignore[attr-defined]
     client = TestClient(make_app(Service(registry)))
     try:
-        told = _until(
+        reported = _until(
             client, str(job.get_job_id()), registry, wanted={"skew", *(["back pressure"] if resident_slots else [])}
         )
         seen = _flames(client, str(job.get_job_id()))
@@ -39,14 +39,14 @@ def test_diagnosis_names_backpressuring_vertex_and_hot_key(env: Env, resident_sl
     off, on = seen["off_cpu"], seen["on_cpu"]
     assert off["_slow"] > on["_slow"] and on["_busy"] > 2 * off["_busy"], seen
     if resident_slots:
-        assert told["back pressure"]["title"] == "slow is the bottleneck"
-        assert "Source: numbers -> Map" in told["back pressure"]["text"]
-        assert "made at test_explanations.py:" in told["back pressure"]["text"]
-    assert told["skew"]["title"] == "hot -> Sink has data skew"
+        assert reported["back pressure"]["title"] == "slow is the bottleneck"
+        assert "Source: numbers -> Map" in reported["back pressure"]["text"]
+        assert "made at test_explanations.py:" in reported["back pressure"]["text"]
+    assert reported["skew"]["title"] == "hot -> Sink has data skew"
     # The key 0 has nine of ten records.
-    (hottest, *_) = told["skew"]["about"]["keys"]
+    (hottest, *_) = reported["skew"]["about"]["keys"]
     assert hottest["key"] == "0" and hottest["share"] > 0.7
-    assert "hot key 0 with " in told["skew"]["text"]
+    assert "hot key 0 with " in reported["skew"]["text"]
 
 
 def _busy(x: int) -> int:
@@ -61,8 +61,8 @@ def _flames(client: TestClient, job: str) -> dict[str, Counter[str]]:
         seen: dict[str, Counter[str]] = {"on_cpu": Counter(), "off_cpu": Counter()}
         for kind, counted in seen.items():
             for vertex in vertices:
-                told = client.get(f"/jobs/{job}/vertices/{vertex}/flamegraph?type={kind}").json()
-                _count(told.get("data", {"name": "", "value": 0, "children": []}), counted)
+                answer = client.get(f"/jobs/{job}/vertices/{vertex}/flamegraph?type={kind}").json()
+                _count(answer.get("data", {"name": "", "value": 0, "children": []}), counted)
         if seen["off_cpu"]["_slow"] > 20 and seen["on_cpu"]["_busy"] > 20:
             return seen
         assert time.monotonic() < end, seen
@@ -81,7 +81,7 @@ def _until(client: TestClient, job: str, registry: Registry, wanted: set[str]) -
     while True:
         registry.sample()
         time.sleep(0.3)
-        told = {e["kind"]: e for e in client.get(f"/jobs/{job}/explanations").json()["explanations"]}
-        if wanted <= set(told) and told["skew"]["about"]["keys"]:
-            return told
-        assert time.monotonic() < end, (told, client.get(f"/jobs/{job}").json()["vertices"])
+        answer = {e["kind"]: e for e in client.get(f"/jobs/{job}/explanations").json()["explanations"]}
+        if wanted <= set(answer) and answer["skew"]["about"]["keys"]:
+            return answer
+        assert time.monotonic() < end, (answer, client.get(f"/jobs/{job}").json()["vertices"])

@@ -196,10 +196,10 @@ def test_notebook_cells_show_results_and_continue_after_interrupt(tmp_path: Path
         with pytest.raises(CellExecutionError) as caught:
             await notebook.run("def share(x):\n    return 1 // x\n")
             await notebook.run("list(env.from_collection([0]).map(share).execute_and_collect())")
-        told = str(caught.value)
-        assert "line 2, in share\n    return 1 // x\n" in told
-        assert "in operator 'Map' (no uid), made at a notebook cell:1" in told
-        assert "/millstream/" not in told
+        message = str(caught.value)
+        assert "line 2, in share\n    return 1 // x\n" in message
+        assert "in operator 'Map' (no uid), made at a notebook cell:1" in message
+        assert "/millstream/" not in message
 
         # Functions and classes may change between two jobs.
         await notebook.run(LARGEST.replace("value.x > before.x", "value.x < before.x"))

@@ -802,8 +802,8 @@ def test_timers_rules_and_savepoint_continue_behind_slow_function(
         numbers = env.from_source(NumberSequenceSource(1, 900), WatermarkStrategy.no_watermarks(), "n").uid("n")
         ticking = env.from_source(ticks, WatermarkStrategy.no_watermarks(), "ticks").uid("ticks")
         ticking.key_by(lambda row: row[0]).process(_Lateness()).uid("timers").sink_to(late).uid("late")
-        told = env.from_source(rules, WatermarkStrategy.no_watermarks(), "rules").uid("rules").broadcast(_RULES)
-        slow = numbers.key_by(lambda x: x % 20).connect(told).process(_SlowRules(is_slow)).uid("slow")
+        reported = env.from_source(rules, WatermarkStrategy.no_watermarks(), "rules").uid("rules").broadcast(_RULES)
+        slow = numbers.key_by(lambda x: x % 20).connect(reported).process(_SlowRules(is_slow)).uid("slow")
         slow.sink_to(sink).uid("sink")
         return env.execute_async("slow")
 

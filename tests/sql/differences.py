@@ -39,20 +39,20 @@ _BEFORE_1970 = (
 )
 
 
-def agrees(text: str, told: str, value: str, our_type: str, our_value: str) -> bool:
+def agrees(text: str, reported: str, value: str, our_type: str, our_value: str) -> bool:
     """Tell whether we say the same of an expression as Flink."""
-    if told.startswith("!") or (our_type.startswith("!") and value.startswith("!")):
+    if reported.startswith("!") or (our_type.startswith("!") and value.startswith("!")):
         # What Flink refuses only when it runs may be refused before.
         return our_type.startswith("!")
-    if our_type != told:
+    if our_type != reported:
         return False
     if value.startswith("!"):
         # A null that stands where the type has none fails in Flink's sink; here it is null.
         return our_value.startswith("!") or ("however, a null value is being written" in value and our_value == "NULL")
-    if value == "= " and told.startswith("DECIMAL") and our_value == "NULL":
+    if value == "= " and reported.startswith("DECIMAL") and our_value == "NULL":
         # That null again, as text.
         return True
-    if told.startswith("FLOAT") and _is_same_float(value, our_value):
+    if reported.startswith("FLOAT") and _is_same_float(value, our_value):
         # Java 17 writes more digits of some numbers than tell them apart, Java 19 no longer does.
         return True
     return our_value == value or (text.startswith(_LAST_DIGIT) and _are_close(value, our_value))
@@ -73,10 +73,10 @@ def _are_close(left: str, right: str) -> bool:
     return abs(a - b) <= 1e-15 * abs(a)
 
 
-def reason_of(text: str, told: str, value: str) -> str | None:
+def reason_of(text: str, reported: str, value: str) -> str | None:
     """Return why we differ from Flink on an expression, None if nobody knows."""
     for reason, test in REASONS.items():
-        if test(text, told, value):
+        if test(text, reported, value):
             return reason
     return None
 

@@ -173,9 +173,9 @@ def difference(case: dict[str, Any], binder: Any) -> str | None:
         return None if "error" in case else f"failed: {_line(e)}"
     if "error" in case:
         return f"{'not refused' if case['validation'] else 'did not fail'}: {case['error']}"
-    told = [str(e.type) for e in bound]
-    if told != case["result_types"]:
-        return f"type: {', '.join(told)} in place of {', '.join(case['result_types'])}"
+    reported = [str(e.type) for e in bound]
+    if reported != case["result_types"]:
+        return f"type: {', '.join(reported)} in place of {', '.join(case['result_types'])}"
     for value, expression, expected in zip(values, bound, case["results"], strict=bool(case["results"])):
         kind, zone = expression.type, context.time_zone
         (found,) = to_python(value, kind, zone)

@@ -81,16 +81,16 @@ def answer_to(base: str, session: str, statement: str, row_format: str, token: s
         if piece["resultType"] != "NOT_READY":
             rows += piece["results"]["data"]
         if piece["resultType"] == "EOS":
-            told = {k: piece[k] for k in ("isQueryResult", "resultKind")}
+            reported = {k: piece[k] for k in ("isQueryResult", "resultKind")}
             has_job = {"has_job": "jobID" in piece}
             shown = ["a job"] if piece["results"]["columns"][0]["name"] == "job id" else rows
-            return {**told, **has_job, "columns": piece["results"]["columns"], "rows": shown}
+            return {**reported, **has_job, "columns": piece["results"]["columns"], "rows": shown}
         uri = piece["nextResultUri"]
 
 
-def last_cause(told: str) -> str:
+def last_cause(reported: str) -> str:
     """Return the first line of the cause that is Flink's own, without what its parser says again."""
-    causes = [c for c in told.split("Caused by: ")[1:] if "calcite" not in c.split(":")[0]]
+    causes = [c for c in reported.split("Caused by: ")[1:] if "calcite" not in c.split(":")[0]]
     return causes[-1].split("\n")[0]
 
 

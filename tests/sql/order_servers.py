@@ -150,18 +150,18 @@ class ServerPlaces(Places):
     def _upserted(self, topic: str, query: Query) -> Counter[Values]:
         changes: Changes = []
         for key, value, _ in self._read(topic):
-            told = json.loads(value or key)
+            answer = json.loads(value or key)
             names = [column.split()[0] for column in query.columns.split(", ")]
-            row = tuple(told.get(name) for name in names)
+            row = tuple(answer.get(name) for name in names)
             changes.append((RowKind.DELETE if value is None else RowKind.INSERT, row))
         return by_key(changes, query.key_places)
 
     def _changed(self, topic: str) -> Counter[Values]:
         changes: Changes = []
         for _, value, _ in self._read(topic):
-            told = json.loads(value)
+            answer = json.loads(value)
             sides = (("before", RowKind.DELETE), ("after", RowKind.INSERT))
-            changes += [(kind, tuple(told[side].values())) for side, kind in sides if told[side] is not None]
+            changes += [(kind, tuple(answer[side].values())) for side, kind in sides if answer[side] is not None]
         return left(changes)
 
 

@@ -187,9 +187,9 @@ def changes_as_rows(make: Any) -> None:
         ("UPDATE_AFTER", 1, "c"),
         ("DELETE", 2, "b"),
     ]
-    told = t_env.from_elements(said, ["op", "id", "v"])
-    _show(told.from_changelog())
-    t_env.create_temporary_view("told", told)
+    reported = t_env.from_elements(said, ["op", "id", "v"])
+    _show(reported.from_changelog())
+    t_env.create_temporary_view("told", reported)
     words = "MAP['INSERT, UPDATE_AFTER', 'INSERT', 'UPDATE_BEFORE, DELETE', 'DELETE']"
     _show(t_env.sql_query(f"SELECT v FROM FROM_CHANGELOG(input => TABLE told, op_mapping => {words})"))
 

@@ -52,19 +52,19 @@ def _ask(expressions: list[str], folder: Path, only_types: bool) -> list[str]:
         source = str(HERE / "flink" / "Ask.java")
         subprocess.run(["javac", "-nowarn", "-cp", classpath, "-d", str(folder), source], check=True)
         (folder / "log4j2.properties").write_text("rootLogger.level = OFF\n")
-    given, told = folder / "given.txt", folder / "told.txt"
+    given, reported = folder / "given.txt", folder / "told.txt"
     given.write_text("\n".join(expressions) + "\n")
     opens = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in ("util", "lang", "time", "nio")]
     settings = ["-Xmx900m", "-Duser.timezone=UTC", "-Dfile.encoding=UTF-8"]
-    wanted = [str(given), str(told), *(["types"] if only_types else [])]
+    wanted = [str(given), str(reported), *(["types"] if only_types else [])]
     subprocess.run(["java", *settings, *opens, "-cp", classpath, "Ask", *wanted], check=True)
-    with told.open(newline="\n") as answers:
+    with reported.open(newline="\n") as answers:
         return answers.read().split("\n")[:-1]
 
 
 def _type_and_expression(line: str) -> str:
-    told, _, expression = line.split("\t", 2)
-    return f"{'!' if told.startswith('!') else told}\t{expression}"
+    reported, _, expression = line.split("\t", 2)
+    return f"{'!' if reported.startswith('!') else reported}\t{expression}"
 
 
 if __name__ == "__main__":

@@ -291,11 +291,11 @@ JOINS = {
 
 
 def _first(
-    source: str, order: str, wanted: str = "rn <= 2", columns: str = "*", partition: str = "", told: str = ORDERED
+    source: str, order: str, wanted: str = "rn <= 2", columns: str = "*", partition: str = "", reported: str = ORDERED
 ) -> Case:
     by = f"PARTITION BY {partition} " if partition else ""
     numbers = f"SELECT *, ROW_NUMBER() OVER ({by}ORDER BY {order}) AS rn FROM {source}"
-    return Case(f"SELECT {columns} FROM ({numbers}) WHERE {wanted}", {"t": TIMED}, told)
+    return Case(f"SELECT {columns} FROM ({numbers}) WHERE {wanted}", {"t": TIMED}, reported)
 
 
 _COUNTS = "(SELECT k, COUNT(*) AS c, MAX(v) AS m FROM t GROUP BY k)"
@@ -561,8 +561,8 @@ def changes(t_env: Any, text: str) -> list[str]:
             return [f"{row.get_row_kind()} {', '.join(map(str, row))}" for row in rows]
     except Exception as e:
         lines = [line.strip() for line in str(e).splitlines()]
-        told = [line.split("Exception: ", 1)[1] for line in lines if "Exception: " in line]
-        return [f"error: {told[-1] if told else lines[0]}"]
+        reported = [line.split("Exception: ", 1)[1] for line in lines if "Exception: " in line]
+        return [f"error: {reported[-1] if reported else lines[0]}"]
 
 
 def record(names: Sequence[str]) -> None:

@@ -320,8 +320,8 @@ def changes(program: Callable[[Any], Any], t_env: Any) -> list[str]:
             return [f"{row.get_row_kind()} {', '.join(map(_shown, row))}" for row in rows]
     except Exception as e:
         lines = [line.strip() for line in str(e).splitlines()]
-        told = [line.split("Exception: ", 1)[1] for line in lines if "Exception: " in line]
-        return [f"error: {told[-1] if told else lines[0]}"]
+        reported = [line.split("Exception: ", 1)[1] for line in lines if "Exception: " in line]
+        return [f"error: {reported[-1] if reported else lines[0]}"]
 
 
 def is_batch(program: Callable[[Any], Any]) -> bool:

@@ -30,8 +30,8 @@ def main() -> int:
                     with tempfile.TemporaryDirectory(prefix="millstream-upgrade-") as directory:
                         move = Move(Path(directory), older, newer, options=("--local",) if options.local else ())
                         getattr(move, how)(parallelism)
-                    told = f"{commit} to this version, {how.replace('_', ' ')}, 2 subtasks to {parallelism}"
-                    print(f"{told}: exactly once, {time.monotonic() - began:.0f} s", flush=True)
+                    text = f"{commit} to this version, {how.replace('_', ' ')}, 2 subtasks to {parallelism}"
+                    print(f"{text}: exactly once, {time.monotonic() - began:.0f} s", flush=True)
     return 0
 
 

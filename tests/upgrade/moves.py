@@ -29,8 +29,8 @@ def wanted(records: int) -> Counter[str]:
     for key in range(KEYS):
         mine = range(key, records, KEYS)
         rests = Counter(f"rest {i % 3}" for i in mine)
-        told = " ".join(f"{rest}: {n}" for rest, n in sorted(rests.items()))
-        lines[f"end,{key},{len(mine)},{sum(mine)},{told},{sum(mine)},{mine[-1] - mine[0]}"] += 1
+        reported = " ".join(f"{rest}: {n}" for rest, n in sorted(rests.items()))
+        lines[f"end,{key},{len(mine)},{sum(mine)},{reported},{sum(mine)},{mine[-1] - mine[0]}"] += 1
     return lines
 
 

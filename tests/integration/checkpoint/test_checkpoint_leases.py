@@ -120,8 +120,8 @@ def test_checkpoint_lease_is_rejected_without_checkpoint_and_when_expired(served
 @pytest.mark.parametrize("command", [["ls"], ["show", "-n", "3"]], ids=["ls", "show"])
 def test_state_commands_succeed_while_checkpoints_are_subsumed(served: Served, command: list[str]) -> None:
     for _ in range(15):
-        told = CliRunner().invoke(cli, ["state", command[0], "served", *command[1:]])
-        assert told.exit_code == 0 and "Last" in told.output, (told.output, told.exception)
+        reported = CliRunner().invoke(cli, ["state", command[0], "served", *command[1:]])
+        assert reported.exit_code == 0 and "Last" in reported.output, (reported.output, reported.exception)
     assert served.job.leases.held() == frozenset()
 
 

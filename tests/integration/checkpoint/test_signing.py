@@ -125,8 +125,8 @@ def test_signed_savepoint_restores_after_move(tmp_path: Path, key: dict[str, str
     sink = sums(local, read + 10, 1e6)
     assert local.execute().records_in == 10
     assert last(sink) == expected(read + 10)
-    told = CliRunner().invoke(cli, ["state", "ls", str(moved), *defined(key)])
-    assert told.exit_code == 0 and "sums" in told.output
+    reported = CliRunner().invoke(cli, ["state", "ls", str(moved), *defined(key)])
+    assert reported.exit_code == 0 and "sums" in reported.output
     # The state processor signs what it writes, too.
     changed = Savepoint.load(moved, Configuration.from_dict(key)).write(tmp_path / "changed")
     assert Savepoint.load(changed, Configuration.from_dict(key)).operators()
@@ -223,8 +223,8 @@ def test_state_commands_reject_unsigned_state_with_key(tmp_path: Path, key: dict
     location = foreign_savepoint(tmp_path / "foreign", tmp_path / "attacked")
     program = tmp_path / "program.py"
     program.write_text("raise SystemExit('the program was run')")
-    told = CliRunner().invoke(cli, [*words, *defined(key), *([str(program)] if "check" in words else []), location])
-    assert isinstance(told.exception, UntrustedStateError), told.output
+    reported = CliRunner().invoke(cli, [*words, *defined(key), *([str(program)] if "check" in words else []), location])
+    assert isinstance(reported.exception, UntrustedStateError), reported.output
 
 
 def test_signed_manifest_is_rejected_after_any_change() -> None:
@@ -291,10 +291,10 @@ def test_savepoint_sign_command_makes_unsigned_savepoint_restorable(tmp_path: Pa
     config = Configuration.from_dict({**key, f"{RECOVERY}.path": location})
     with pytest.raises(UntrustedStateError):
         find_origin(config, "job")
-    told = CliRunner().invoke(cli, ["savepoint", "sign", location])
-    assert "set millstream.state.signing-key-file" in str(told.exception)
-    told = CliRunner().invoke(cli, ["savepoint", "sign", location, *defined(key)])
-    assert told.output == f"{location} is signed.\n"
+    reported = CliRunner().invoke(cli, ["savepoint", "sign", location])
+    assert "set millstream.state.signing-key-file" in str(reported.exception)
+    reported = CliRunner().invoke(cli, ["savepoint", "sign", location, *defined(key)])
+    assert reported.output == f"{location} is signed.\n"
     local = LocalEnvironment(config)
     sink = sums(local, read + 10, 1e6)
     local.execute()

@@ -83,8 +83,8 @@ def shown(directory: Path, program: str) -> str:
 
 @pytest.mark.parametrize("case", CASES)
 def test_run_prints_only_traceback_lines_of_program(case: str, tmp_path: Path) -> None:
-    program, told = CASES[case]
-    assert shown(tmp_path, program).startswith(told)
+    program, reported = CASES[case]
+    assert shown(tmp_path, program).startswith(reported)
 
 
 def plainly(directory: Path, program: str) -> str:
@@ -96,8 +96,8 @@ def plainly(directory: Path, program: str) -> str:
 
 @pytest.mark.parametrize("case", ["a program that is put together wrongly", "something that is not there"])
 def test_python_prints_same_error_as_run_command(case: str, tmp_path: Path) -> None:
-    program, told = CASES[case]
-    assert plainly(tmp_path, program).replace(str(tmp_path) + "/", "").startswith(told)
+    program, reported = CASES[case]
+    assert plainly(tmp_path, program).replace(str(tmp_path) + "/", "").startswith(reported)
 
 
 LOCAL = "from millstream.testing import LocalEnvironment\nenv = LocalEnvironment()\n"
@@ -125,9 +125,9 @@ def test_function_error_starts_with_traceback_of_user_code(tmp_path: Path) -> No
         ("lambda x: x.nothing_alike()", "AttributeError: 'str' object has no attribute 'nothing_alike'\n"),
     ],
 )
-def test_function_error_includes_suggestion_of_python(tmp_path: Path, function: str, told: str) -> None:
+def test_function_error_includes_suggestion_of_python(tmp_path: Path, function: str, reported: str) -> None:
     said = plainly(tmp_path, LOCAL + f"env.from_collection(['a b']).map({function}).print()\nenv.execute()\n")
-    assert f"{told}in operator 'Map'" in said
+    assert f"{reported}in operator 'Map'" in said
 
 
 def test_excepthook_of_program_is_kept(tmp_path: Path) -> None:
@@ -138,8 +138,8 @@ def test_excepthook_of_program_is_kept(tmp_path: Path) -> None:
 
 def test_with_source_lines_adds_lines_known_to_driver_only() -> None:
     linecache.cache["a cell"] = (6, None, ["x = 1\n", "1 // 0\n"], "a cell")
-    told = with_source_lines('  File "a cell", line 2, in f\n  File "a cell", line 1, in g\n    x = 1\nOops')
-    assert told == '  File "a cell", line 2, in f\n    1 // 0\n  File "a cell", line 1, in g\n    x = 1\nOops'
+    reported = with_source_lines('  File "a cell", line 2, in f\n  File "a cell", line 1, in g\n    x = 1\nOops')
+    assert reported == '  File "a cell", line 2, in f\n    1 // 0\n  File "a cell", line 1, in g\n    x = 1\nOops'
 
 
 def test_run_suggests_pyflink_option_for_pyflink_import(tmp_path: Path) -> None:

@@ -92,14 +92,14 @@ def test_flink_cli_lists_savepoints_stops_and_cancels_jobs(world: World, tmp_pat
     first, second = world.jobs
     listed = world.flink("list")
     assert f"{first} : first (RUNNING)" in listed and f"{second} : second (RUNNING)" in listed
-    told = world.flink("savepoint", first, str(tmp_path))
+    result = world.flink("savepoint", first, str(tmp_path))
     (saved,) = tmp_path.iterdir()
-    assert str(saved) in told and (saved / "_metadata").exists()
+    assert str(saved) in result and (saved / "_metadata").exists()
     world.flink("savepoint", "-d", str(saved))
     assert not (saved / "_metadata").exists()
-    told = world.flink("stop", "-p", str(tmp_path / "stopped"), first)
+    result = world.flink("stop", "-p", str(tmp_path / "stopped"), first)
     (stopped,) = (tmp_path / "stopped").iterdir()
-    assert str(stopped) in told and (stopped / "_metadata").exists()
+    assert str(stopped) in result and (stopped / "_metadata").exists()
     assert world.state(first) == "FINISHED"
     world.flink("cancel", second)
     end = time.monotonic() + 10

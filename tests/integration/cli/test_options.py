@@ -70,17 +70,17 @@ def test_info_applies_settings_and_prints_source_lines(job: str) -> None:
 
 @pytest.mark.parametrize("master", ["spark://host:7077", "local[2]"])
 def test_application_target_is_rejected_for_unsupported_master(job: str, master: str) -> None:
-    told = CliRunner().invoke(cli, ["run", "-t", "application", "-m", master, job])
-    assert told.exit_code == 2
-    assert f"not on {master}: give -m yarn or -m k8s://..." in told.output
+    reported = CliRunner().invoke(cli, ["run", "-t", "application", "-m", master, job])
+    assert reported.exit_code == 2
+    assert f"not on {master}: give -m yarn or -m k8s://..." in reported.output
 
 
 def test_yarn_master_requires_hadoop_conf_dir(job: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
     # In process: the message of a submitted program; as a subprocess: that of a program that is run.
-    told = CliRunner().invoke(cli, ["run", "-t", "yarn-application", job])
-    assert "set the variable HADOOP_CONF_DIR" in str(told.exception)
+    reported = CliRunner().invoke(cli, ["run", "-t", "yarn-application", job])
+    assert "set the variable HADOOP_CONF_DIR" in str(reported.exception)
     command = [sys.executable, "-m", "millstream", "run", "-m", "yarn", job]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1

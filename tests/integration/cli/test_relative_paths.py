@@ -98,9 +98,9 @@ def test_stop_command_resolves_path_in_working_directory(tmp_path: Path, monkeyp
     elsewhere.mkdir()
     try:
         command = [sys.executable, "-m", "millstream", "stop", "relative", "-p", "sp", "--json"]
-        told = subprocess.run(command, cwd=elsewhere, capture_output=True, text=True, timeout=60)
-        assert told.returncode == 0, told.stderr
-        location = json.loads(told.stdout)["savepoint"]
+        result = subprocess.run(command, cwd=elsewhere, capture_output=True, text=True, timeout=60)
+        assert result.returncode == 0, result.stderr
+        location = json.loads(result.stdout)["savepoint"]
         assert os.path.dirname(location) == str(elsewhere / "sp") and is_whole(location)
     finally:
         client.cancel().result()

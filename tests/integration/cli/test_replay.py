@@ -240,7 +240,7 @@ def kept(directory: Path) -> list[Path]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_replay_reproduces_failure_of_operator(name: str, tmp_path: Path) -> None:
-    build, line, told = CASES[name]
+    build, line, reported = CASES[name]
     env = environment(tmp_path)
     stream = build(env.from_collection(list(range(10)), Types.INT()))
     if isinstance(stream, DataStream):
@@ -254,7 +254,7 @@ def test_replay_reproduces_failure_of_operator(name: str, tmp_path: Path) -> Non
     assert done.stdout.startswith("Traceback (most recent call last):\n"), done.output
     assert line in done.stdout and "ZeroDivisionError" in done.stdout
     assert done.stdout.splitlines()[-1] in said
-    for text in told:
+    for text in reported:
         assert text in done.stderr, done.stderr
     assert f"failure 1 of job 'job' ({file.name[:32]})" in done.stderr
 
@@ -392,8 +392,8 @@ def test_replay_rejects_file_of_another_user_or_format(tmp_path: Path) -> None:
     done = run(str(file))
     assert done.exit_code == 1 and "is not yours alone" in done.stderr and "Zero" not in done.output
     file.chmod(0o600)
-    told = json.loads(file.read_bytes())
-    file.write_text(json.dumps({**told, "millstream-failure": 9}))
+    answer = json.loads(file.read_bytes())
+    file.write_text(json.dumps({**answer, "millstream-failure": 9}))
     assert "is of format 9" in run(str(file)).stderr
     file.write_text("[]")
     assert "is no failure that millstream has kept" in run(str(file)).stderr

@@ -257,10 +257,10 @@ def test_jdbc_sink_reports_row_and_table_when_database_rejects_it(database: Data
     run("CREATE TABLE t (k INTEGER PRIMARY KEY)")
     t_env = local()
     table(t_env, url, "t", "k INT", sink__max_retries="0")
-    with pytest.raises(MillstreamError) as told:
+    with pytest.raises(MillstreamError) as error:
         t_env.execute_sql("INSERT INTO t VALUES (1), (1)").wait()
     # The driver's own traceback would add nothing.
-    assert str(told.value).startswith("JDBC: 2 rows for table 't', the first of them (1,), could not be written: ")
+    assert str(error.value).startswith("JDBC: 2 rows for table 't', the first of them (1,), could not be written: ")
     assert run("SELECT * FROM t") == []
 
 

@@ -25,9 +25,9 @@ def ends(count: int) -> bool:
 
 @pytest.mark.parametrize("family", [socket.AF_UNIX, socket.AF_INET])
 def test_disconnect_watcher_detects_peer_close_without_reader(family: socket.AddressFamily) -> None:
-    told = threading.Event()
+    notified = threading.Event()
     before = watchers()
-    watch = DisconnectWatcher(told.set)
+    watch = DisconnectWatcher(notified.set)
     if family == socket.AF_UNIX:
         pairs = [socket.socketpair() for _ in range(2)]
     else:
@@ -36,9 +36,9 @@ def test_disconnect_watcher_detects_peer_close_without_reader(family: socket.Add
     for mine, _ in pairs:
         watch.add(mine.fileno())
     pairs[0][1].send(b"what is said is left to who reads")
-    assert not told.wait(0.1)
+    assert not notified.wait(0.1)
     pairs[1][1].close()
-    assert told.wait(10)
+    assert notified.wait(10)
     assert pairs[0][0].recv(100) == b"what is said is left to who reads"
     watch.close()
     watch.close()
@@ -49,16 +49,16 @@ def test_disconnect_watcher_detects_peer_close_without_reader(family: socket.Add
 
 
 def test_disconnect_watcher_ignores_connections_closed_locally() -> None:
-    told = threading.Event()
+    notified = threading.Event()
     before, descriptors = watchers(), len(os.listdir("/proc/self/fd"))
-    watch = DisconnectWatcher(told.set)
+    watch = DisconnectWatcher(notified.set)
     mine, other = socket.socketpair()
     watch.add(mine.fileno())
     mine.close()
     other.close()
-    assert not told.wait(0.1)
+    assert not notified.wait(0.1)
     watch.close()
-    assert ends(before) and not told.is_set()
+    assert ends(before) and not notified.is_set()
     deadline = time.monotonic() + 10
     while len(os.listdir("/proc/self/fd")) != descriptors and time.monotonic() < deadline:
         time.sleep(0.001)

@@ -733,9 +733,9 @@ def test_slot_reports_busiest_channels(monkeypatch: pytest.MonkeyPatch) -> None:
     with Party([4, 4], send) as party:
         party.start()
         party.run(1)
-        told = party.slots[0].take_traffic()
-        assert told is not None
-        assert [(c.slot, c.sent >> 20) for c in told.channels] == [(2, 5), (3, 3)]
+        reported = party.slots[0].take_traffic()
+        assert reported is not None
+        assert [(c.slot, c.sent >> 20) for c in reported.channels] == [(2, 5), (3, 3)]
 
 
 def test_slow_level_backpressures_upstream_but_pause_does_not() -> None:
@@ -755,9 +755,9 @@ def test_slow_level_backpressures_upstream_but_pause_does_not() -> None:
             time.sleep(0.3)
         party.run(3)
         time.sleep(0.05)
-        told = [party.slots[slot].take_traffic() for slot in (0, 1)]
-        sources = [SubtaskTraffic.of(traffic, 0) for traffic in told if traffic is not None]
-        sink = SubtaskTraffic.of(told[0], 1) if told[0] is not None else None
+        reported = [party.slots[slot].take_traffic() for slot in (0, 1)]
+        sources = [SubtaskTraffic.of(traffic, 0) for traffic in reported if traffic is not None]
+        sink = SubtaskTraffic.of(reported[0], 1) if reported[0] is not None else None
     assert sink is not None
     assert 0.6 <= sink.busy < 1.0
     assert sink.back_pressured == 0

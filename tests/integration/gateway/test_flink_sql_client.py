@@ -74,20 +74,20 @@ def test_flink_sql_client_runs_statements(gateway: Gateway, tmp_path: Path) -> N
     jars = [*libraries(), *(folder / "opt").glob("flink-sql-client*.jar"), jar]
     address = gateway.url.removeprefix("http://")
     words = ["org.apache.flink.table.client.SqlClient", "gateway", "--endpoint", address, "-f", str(script)]
-    told = java(jars, gateway, *words, cwd=tmp_path)
-    assert "|          s |\n|          t |\n+------------+\n2 rows in set" in told, told
+    result = java(jars, gateway, *words, cwd=tmp_path)
+    assert "|          s |\n|          t |\n+------------+\n2 rows in set" in result, result
     assert (
         "| op |           a |                    c |\n+----+-------------+----------------------+\n"
         "| +I |           1 |                    1 |\n| +I |           2 |                    1 |\n"
         "| +I |           3 |                    1 |\n+----+-------------+----------------------+\n"
         "Received a total of 3 rows"
-    ) in told
-    job = re.search("successfully submitted to the cluster:\\S*\nJob ID: ([0-9a-f]{32})", told)
-    assert job is not None, told
-    assert f"| {job[1]} | insert-into_default_catalog.default_database.s |" in told
+    ) in result
+    job = re.search("successfully submitted to the cluster:\\S*\nJob ID: ([0-9a-f]{32})", result)
+    assert job is not None, result
+    assert f"| {job[1]} | insert-into_default_catalog.default_database.s |" in result
     # The error has its position, and ends the script, as in Flink's client.
-    assert "Column 'nope' not found in any table\n    FROM t WHERE nope > 1;\n                 ^" in told
-    assert "catalog name" not in told
+    assert "Column 'nope' not found in any table\n    FROM t WHERE nope > 1;\n                 ^" in result
+    assert "catalog name" not in result
 
 
 def test_flink_sql_client_deploys_script(gateway: Gateway, tmp_path: Path) -> None:
@@ -98,8 +98,8 @@ def test_flink_sql_client_deploys_script(gateway: Gateway, tmp_path: Path) -> No
     jars = [*libraries(), *(folder / "opt").glob("flink-sql-client*.jar"), jar]
     words = ["org.apache.flink.table.client.SqlClient", "gateway", "-e", gateway.url.removeprefix("http://")]
     words += ["-Dexecution.target=kubernetes-application", "-f", str(script)]
-    told = java(jars, gateway, *words, cwd=tmp_path)
-    assert re.search("Cluster ID: script-[0-9a-f]{32}", told), told
+    result = java(jars, gateway, *words, cwd=tmp_path)
+    assert re.search("Cluster ID: script-[0-9a-f]{32}", result), result
     end = time.monotonic() + 60
     while [e.view.status.name for e in gateway.registry.entries()] != ["FINISHED"]:
         assert time.monotonic() < end
@@ -114,11 +114,11 @@ def test_flink_jdbc_driver_runs_statements(gateway: Gateway, tmp_path: Path) -> 
     source = str(ROOT / "tests" / "sql" / "flink" / "AskJdbc.java")
     values = "SELECT TIMESTAMP '2024-01-02 03:04:05.1' ts, CAST(1.5 AS DECIMAL(38, 18)) de, CAST(NULL AS INT) nu"
     statements = [SOURCE, SINK, "SELECT a, a * 2 AS d FROM t", values, "INSERT INTO s SELECT a FROM t", "SHOW JOBS"]
-    told = java([driver, *logging], gateway, source, gateway.url.removeprefix("http://"), *statements, cwd=tmp_path)
-    lines = [line for line in told.splitlines() if line.startswith(("[", "OK", "default"))]
+    result = java([driver, *logging], gateway, source, gateway.url.removeprefix("http://"), *statements, cwd=tmp_path)
+    lines = [line for line in result.splitlines() if line.startswith(("[", "OK", "default"))]
     assert lines[:6] == [
         "default_catalog.default_database", "OK", "OK", "[a=1, d=2]", "[a=2, d=4]", "[a=3, d=6]",
-    ], told  # fmt: skip
+    ], result  # fmt: skip
     assert lines[6] == "[ts=2024-01-02 03:04:05.1, de=1.500000000000000000, nu=null]"
     job = re.fullmatch(r"\[job id=([0-9a-f]{32})\]", lines[7])
     assert job is not None and lines[8].startswith(f"[job id={job[1]}, job name=insert-into_")

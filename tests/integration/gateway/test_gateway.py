@@ -159,8 +159,8 @@ def test_gateway_cancel_of_query_cancels_its_job(gateway: Gateway) -> None:
         uri = found["nextResultUri"]
     assert client.ask(f"{operation}/status")[1] == {"status": "RUNNING"}
     assert client.ask(f"{operation}/cancel", "POST", {}) == (200, {"status": "CANCELED"})
-    status, told = client.ask(uri)
-    assert status == 500 and "in CANCELED status" in told["errors"][0]
+    status, reported = client.ask(uri)
+    assert status == 500 and "in CANCELED status" in reported["errors"][0]
     eventually(lambda: client.rows(f"DESCRIBE JOB '{found['jobID']}'")[0][2] == "CANCELED")
     assert client.ask(f"{operation}/close", "DELETE") == (200, {"status": "CLOSED"})
     assert client.ask(f"{operation}/status")[0] == 500
@@ -178,8 +178,8 @@ def test_gateway_close_session_cancels_queries_but_not_inserts(gateway: Gateway)
     eventually(lambda: other.rows(f"DESCRIBE JOB '{reading}'")[0][2] == "CANCELED")
     assert other.rows(f"DESCRIBE JOB '{inserting}'")[0][2] == "RUNNING"
     other.rows(f"STOP JOB '{inserting}'")
-    status, told = client.ask(f"{client.path}/statements", "POST", {"statement": "SELECT 1"})
-    assert status == 500 and "does not exist" in told["errors"][0]
+    status, reported = client.ask(f"{client.path}/statements", "POST", {"statement": "SELECT 1"})
+    assert status == 500 and "does not exist" in reported["errors"][0]
 
 
 def test_gateway_statement_settings_apply_to_that_statement_only(gateway: Gateway) -> None:
@@ -235,10 +235,10 @@ def test_gateway_script_runs_as_application(gateway: Gateway, tmp_path: Path, gi
     text = SCRIPT.format(path=out)
     (tmp_path / "a script.sql").write_text(text)
     sent = text if given == "script" else (tmp_path / "a script.sql").as_uri()
-    status, told = client.ask(
+    status, reported = client.ask(
         f"{client.path}/scripts", "POST", {given: sent, "executionConfig": {"pipeline.name": f"by {given}"}}
     )
-    assert status == 200 and re.fullmatch("script-[0-9a-f]{32}", told["clusterID"]), told
+    assert status == 200 and re.fullmatch("script-[0-9a-f]{32}", reported["clusterID"]), reported
     # It does not end with the session that sent it.
     assert client.ask(client.path, "DELETE") == (200, {"status": "CLOSED"})
     client = Client(gateway)
@@ -252,15 +252,15 @@ def test_gateway_failed_script_cancels_its_jobs_and_is_listed(
 ) -> None:
     client = Client(gateway)
     text = f"{ENDLESS}; CREATE TABLE s (n BIGINT) WITH ('connector'='blackhole'); INSERT INTO s SELECT n FROM endless;"
-    _, told = client.ask(
+    _, reported = client.ask(
         f"{client.path}/scripts", "POST", {"script": f"SET 'pipeline.name' = 'begun'; {text} SELECT m FROM endless"}
     )
     eventually(lambda: [r[2] for r in client.rows("SHOW JOBS") if r[1] == "begun"] == ["CANCELED"])
     why = "Statement 5 of 5 of the script failed: SQL validation failed. At line 1, column 8: Column 'm'"
     assert why in caplog.text
     # The returned id alone is enough to find the failure.
-    (script,) = (row for row in client.rows("SHOW JOBS") if row[1] == told["clusterID"])
-    assert script[2] == "FAILED" and script[0] == told["clusterID"].removeprefix("script-")
+    (script,) = (row for row in client.rows("SHOW JOBS") if row[1] == reported["clusterID"])
+    assert script[2] == "FAILED" and script[0] == reported["clusterID"].removeprefix("script-")
     assert client.rows(f"DESCRIBE JOB '{script[0]}'")[0][2] == "FAILED"
     status, exceptions = client.ask(f"/jobs/{script[0]}/exceptions")
     assert status == 200 and exceptions["root-exception"].startswith(why)
@@ -278,8 +278,8 @@ def test_gateway_reads_script_from_uri(gateway: Gateway, tmp_path: Path, protoco
         else:
             fsspec.filesystem("memory").pipe_file("/scripts/a.sql", text.encode())
         body = {"scriptUri": f"{base}/a.sql", "executionConfig": {"pipeline.name": f"from {protocol}"}}
-        status, told = client.ask(f"{client.path}/scripts", "POST", body)
-    assert status == 200, told
+        status, reported = client.ask(f"{client.path}/scripts", "POST", body)
+    assert status == 200, reported
     eventually(lambda: [r[2] for r in client.rows("SHOW JOBS") if r[1] == f"from {protocol}"] == ["FINISHED"])
 
 
@@ -297,9 +297,9 @@ def test_gateway_reads_script_from_uri(gateway: Gateway, tmp_path: Path, protoco
 )
 def test_gateway_rejects_invalid_scripts(gateway: Gateway, body: dict[str, str], why: str) -> None:
     client = Client(gateway)
-    status, told = client.ask(f"{client.path}/scripts", "POST", body)
-    assert status == 500 and "Failed to deploy script to cluster." in told["errors"][0]
-    assert why in told["errors"][0]
+    status, reported = client.ask(f"{client.path}/scripts", "POST", body)
+    assert status == 500 and "Failed to deploy script to cluster." in reported["errors"][0]
+    assert why in reported["errors"][0]
 
 
 def test_gateway_rejects_bad_requests(gateway: Gateway) -> None:
@@ -309,8 +309,8 @@ def test_gateway_rejects_bad_requests(gateway: Gateway) -> None:
     assert client.ask(f"{operation}/result/x?rowFormat=JSON")[0] == 400
     assert client.ask(f"{operation}/result/0?rowFormat=XML")[0] == 400
     assert client.ask("/v4/sessions", "POST", {"properties": [1]})[0] == 400
-    status, told = client.ask(f"{client.path}/configure-session", "POST", {"statement": "SELECT 1"})
-    assert status == 500 and "Unsupported statement for configuring session" in told["errors"][0]
+    status, reported = client.ask(f"{client.path}/configure-session", "POST", {"statement": "SELECT 1"})
+    assert status == 500 and "Unsupported statement for configuring session" in reported["errors"][0]
     assert "There is no statement" in client.refused("")
     assert "cannot be told as JSON" in client.refused("SELECT MAP[1, 2]")
 

@@ -71,8 +71,8 @@ class Job:
     """A job that counts until it is stopped."""
 
     def __init__(self, **settings: str) -> None:
-        told = {**AT_ONCE, **{key.replace("__", "."): value for key, value in settings.items()}}
-        local, self.sink = LocalEnvironment(Configuration.from_dict(told), restarts=5), CollectSink()
+        options = {**AT_ONCE, **{key.replace("__", "."): value for key, value in settings.items()}}
+        local, self.sink = LocalEnvironment(Configuration.from_dict(options), restarts=5), CollectSink()
         source = DataGeneratorSource(lambda i: i, RECORDS, 4000)
         numbers = local.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
         numbers.key_by(lambda x: x % KEYS).process(Count()).uid("count").sink_to(self.sink).uid("sink")
@@ -80,7 +80,7 @@ class Job:
         assert isinstance(client, LocalJobClient)
         self.client = client
         self.registry = Registry(time.time)
-        self.registry.add(client._job, told)
+        self.registry.add(client._job, options)
 
     @property
     def widths(self) -> list[int]:
@@ -105,8 +105,8 @@ class Job:
 
     def metrics(self, *names: str) -> list[float]:
         asked = TestClient(make_app(Service(self.registry)))
-        told = asked.get(f"/jobs/{self.client.get_job_id()}/metrics?get={','.join(names)}").json()
-        by_name = {m["id"]: float(m["value"]) for m in told}
+        answer = asked.get(f"/jobs/{self.client.get_job_id()}/metrics?get={','.join(names)}").json()
+        by_name = {m["id"]: float(m["value"]) for m in answer}
         return [by_name[name] for name in names]
 
     def stop(self, directory: Any) -> None:

@@ -82,10 +82,10 @@ def test_driver_takes_over_from_other_host_after_lease_expires(drivers: DriverRe
 
 
 def test_driver_lease_notifies_when_superseded(drivers: DriverRegistry) -> None:
-    first, told = drivers.claim_latest("job", GONE), threading.Event()
-    first.watch(lambda reason: told.set())
+    first, reported = drivers.claim_latest("job", GONE), threading.Event()
+    first.watch(lambda reason: reported.set())
     second = drivers.claim_latest("job", HERE)
-    assert told.wait(10)
+    assert reported.wait(10)
     # A watcher added later is notified, too.
     later = threading.Event()
     first.watch(lambda reason: later.set())

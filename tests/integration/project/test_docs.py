@@ -95,5 +95,5 @@ def test_sql_page_programs_run_in_order(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "millstream.cli.main", "run", "-D", "millstream.engine=local", "program.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
-    told = ["+I[Germany, 2024-01-01T00:00, 20.50]", "+I[1970-01-01 00:00:00,2]", "| +I |                    3 |"]
-    assert [t for t in told if t not in done.stdout] == []
+    reported = ["+I[Germany, 2024-01-01T00:00, 20.50]", "+I[1970-01-01 00:00:00,2]", "| +I |                    3 |"]
+    assert [t for t in reported if t not in done.stdout] == []

@@ -70,9 +70,9 @@ class Target:
 
     def ask(self, line: str, body: bytes = b"", **headers: str) -> tuple[int, bytes]:
         """Ask as a client would that says what it wants; return the status code and the body."""
-        told = {"Host": f"127.0.0.1:{self.port}", "Content-Length": str(len(body)), "Connection": "close"}
-        told |= {name.replace("_", "-"): value for name, value in headers.items()}
-        head = "".join(f"{name}: {value}\r\n" for name, value in told.items())
+        reported = {"Host": f"127.0.0.1:{self.port}", "Content-Length": str(len(body)), "Connection": "close"}
+        reported |= {name.replace("_", "-"): value for name, value in headers.items()}
+        head = "".join(f"{name}: {value}\r\n" for name, value in reported.items())
         with self.connect() as client:
             client.sendall(f"{line} HTTP/1.1\r\n{head}\r\n".encode() + body)
             said = b""

@@ -87,8 +87,8 @@ def test_metrics_have_flink_names_and_correct_values() -> None:
     assert 20 <= windowed["windows.numLateRecordsDropped"] <= 40
     job_metrics = {m["id"]: m for m in client.get(f"{about}/metrics").json()}
     assert set(job_metrics) >= OF_JOB, OF_JOB - set(job_metrics)
-    told = client.get(f"{about}/metrics?get=numRestarts,numberOfCompletedCheckpoints").json()
-    values = {m["id"]: int(m["value"]) for m in told}
+    answer = client.get(f"{about}/metrics?get=numRestarts,numberOfCompletedCheckpoints").json()
+    values = {m["id"]: int(m["value"]) for m in answer}
     assert values["numRestarts"] == 0 and values["numberOfCompletedCheckpoints"] >= 1
     totals = client.get(about).json()["vertices"]
     assert totals[1]["metrics"]["read-bytes"] == windowed["numBytesIn"]

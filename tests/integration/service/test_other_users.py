@@ -226,8 +226,8 @@ def test_service_is_read_only_for_other_user(shared: Path, tmp_path: Path) -> No
         assert server.token_file is not None
         path, target = Path(server.token_file.path), tmp_path / "written"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600 and path.read_text() == service.change_token
-        told = run_as_nobody(_CHANGE, server.url, str(job.get_job_id()), str(target), str(path)).split()
-        assert told == ["200", *["401"] * 12, "PermissionError"]
+        reported = run_as_nobody(_CHANGE, server.url, str(job.get_job_id()), str(target), str(path)).split()
+        assert reported == ["200", *["401"] * 12, "PermissionError"]
         assert not target.exists() and job.get_job_status().result().name == "RUNNING"
         # Commands of the user who owns it find the token, also by another name of this machine.
         for address in (None, server.url, server.url.partition("://")[2].replace("127.0.0.1", "localhost")):

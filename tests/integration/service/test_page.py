@@ -277,6 +277,8 @@ def test_page_has_no_serious_axe_violations(site: Site, theme: str) -> None:
         if place.endswith("/time"):
             site.page.get_by_role("button", name="both").click()
             site.page.locator(".flame").first.wait_for()
-        told = axe.Axe().run(site.page).response["violations"]
-        found += [(place, v["id"], v["nodes"][0]["html"][:200]) for v in told if v["impact"] in ("serious", "critical")]
+        reported = axe.Axe().run(site.page).response["violations"]
+        found += [
+            (place, v["id"], v["nodes"][0]["html"][:200]) for v in reported if v["impact"] in ("serious", "critical")
+        ]
     assert found == []

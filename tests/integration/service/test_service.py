@@ -343,14 +343,14 @@ def test_cli_finds_jobs_of_other_processes(world: World, tmp_path: Any, monkeypa
         taken = run(cli, ["savepoint", job[:6], str(tmp_path / "saved")])
         assert "Savepoint of job" in taken.output, taken.output
         assert "is complete" in run(cli, ["checkpoint", job]).output
-        told = json.loads(run(cli, ["checkpoint", job, "--json"]).output)
-        assert told["job"] == job and told["checkpoint"] > 0
-        told = json.loads(run(cli, ["savepoint", job, str(tmp_path / "saved"), "--json"]).output)
-        assert told["job"] == job and told["savepoint"].startswith(str(tmp_path / "saved"))
-        gone = json.loads(run(cli, ["savepoint", "dispose", told["savepoint"], "--json"]).output)
-        assert gone == {"deleted": told["savepoint"], "left": []}
-        told = json.loads(run(cli, ["rescale", job, "-p", "1", "--json"]).output)
-        assert told == {"job": job, "parallelism": 1}
+        result = json.loads(run(cli, ["checkpoint", job, "--json"]).output)
+        assert result["job"] == job and result["checkpoint"] > 0
+        result = json.loads(run(cli, ["savepoint", job, str(tmp_path / "saved"), "--json"]).output)
+        assert result["job"] == job and result["savepoint"].startswith(str(tmp_path / "saved"))
+        gone = json.loads(run(cli, ["savepoint", "dispose", result["savepoint"], "--json"]).output)
+        assert gone == {"deleted": result["savepoint"], "left": []}
+        result = json.loads(run(cli, ["rescale", job, "-p", "1", "--json"]).output)
+        assert result == {"job": job, "parallelism": 1}
         assert "something to be seen" in "".join(json.loads(run(cli, ["logs", "--json"]).output)["lines"])
         assert "something to be seen" in run(cli, ["logs", "found"]).output
         assert json.loads(run(cli, ["logs", "found", "--stdout", "--json"]).output)["lines"] == []
@@ -359,9 +359,9 @@ def test_cli_finds_jobs_of_other_processes(world: World, tmp_path: Any, monkeypa
         (line,) = json.loads(run(cli, ["top", "--json"]).output)
         assert line["job"] == job and {"name", "state", "in", "busiest", "busy"} <= set(line)
         # The state of a key, while the job runs.
-        told = run(cli, ["state", "show", "found", "-o", "Reduce", "-k", "7", "--json"])
-        assert told.exit_code == 0, told.stderr
-        shown = json.loads(told.output)
+        result = run(cli, ["state", "show", "found", "-o", "Reduce", "-k", "7", "--json"])
+        assert result.exit_code == 0, result.stderr
+        shown = json.loads(result.output)
         ((row,),) = (s["rows"] for s in shown if s["rows"])
         assert row["key"] == 7 and row["value"] > 0
         refused = run(cli, ["cancel", "nobody"])
@@ -404,9 +404,9 @@ def test_environment_serves_jobs_when_rest_port_is_set(capsys: pytest.CaptureFix
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     env.from_collection([1]).add_sink(lambda v: None)
     env.execute("served")
-    told = capsys.readouterr().err
-    assert told.count("millstream: jobs are served at http://127.0.0.1:") == 1
-    url = told.split("served at ")[1].split()[0]
+    reported = capsys.readouterr().err
+    assert reported.count("millstream: jobs are served at http://127.0.0.1:") == 1
+    url = reported.split("served at ")[1].split()[0]
     with urllib.request.urlopen(f"{url}/jobs/overview") as answer:
         # Others of this process may have been served before.
         assert "served" in [j["name"] for j in json.load(answer)["jobs"]]
@@ -511,8 +511,8 @@ def test_rest_queries_state_by_operator_state_and_key(world: World) -> None:
 
 
 def test_cli_prints_shell_completion(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = CliRunner().invoke(cli, ["completion", "bash"]).output
-    assert "_MILLSTREAM_COMPLETE=bash_complete" in told
+    reported = CliRunner().invoke(cli, ["completion", "bash"]).output
+    assert "_MILLSTREAM_COMPLETE=bash_complete" in reported
     monkeypatch.setenv("COMP_WORDS", "millstream sav")
     monkeypatch.setenv("COMP_CWORD", "1")
     monkeypatch.setenv("_MILLSTREAM_COMPLETE", "bash_complete")
@@ -679,9 +679,13 @@ def test_cli_commands_offer_json_output() -> None:
 
 def test_info_commands_print_json(tmp_path: Any) -> None:
     run = CliRunner().invoke
-    told = json.loads(run(cli, ["doctor", "--json"]).output)
-    assert told["ready"] is (told["problems"] == []) and told["cores"] > 0 and told["python"]["path"] == sys.executable
-    told = json.loads(run(cli, ["info", "--memory", "--json", "-D", "taskmanager.memory.process.size=2g"]).output)
-    assert told["taskmanager"]["total-process-memory"] == 2 << 30 and told["jobmanager"] is None
+    result = json.loads(run(cli, ["doctor", "--json"]).output)
+    assert (
+        result["ready"] is (result["problems"] == [])
+        and result["cores"] > 0
+        and result["python"]["path"] == sys.executable
+    )
+    result = json.loads(run(cli, ["info", "--memory", "--json", "-D", "taskmanager.memory.process.size=2g"]).output)
+    assert result["taskmanager"]["total-process-memory"] == 2 << 30 and result["jobmanager"] is None
     assert json.loads(run(cli, ["history", str(tmp_path), "--json"]).output) == []
     assert run(cli, ["history", "--json"]).exit_code == 2

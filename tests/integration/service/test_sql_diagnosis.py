@@ -79,12 +79,14 @@ def test_diagnosis_names_idle_source_that_holds_watermark_back(kind: str) -> Non
     t_env = tables(orders=[1_000, 1_500, 90_000], payments=[])
     t_env.execute_sql("CREATE TEMPORARY VIEW both_of_them AS SELECT * FROM orders UNION ALL SELECT * FROM payments")
     with running(t_env, *WAITS[kind]) as (client, job):
-        told = until_told(client, job, "event time")
-    assert "payments" in told["title"], told
+        reported = until_told(client, job, "event time")
+    assert "payments" in reported["title"], reported
     # In words of SQL, not of the DataStream API.
-    assert "SET 'table.exec.source.idle-timeout' = '10 s'" in told["text"] and "with_idleness" not in told["text"]
-    count = told["about"]["waiting"][kind]
-    assert count >= 2 and f"{count} {kind} wait, the first for 1970-01-01 00:00:01." in told["text"], told
+    assert (
+        "SET 'table.exec.source.idle-timeout' = '10 s'" in reported["text"] and "with_idleness" not in reported["text"]
+    )
+    count = reported["about"]["waiting"][kind]
+    assert count >= 2 and f"{count} {kind} wait, the first for 1970-01-01 00:00:01." in reported["text"], reported
 
 
 FIRST = "SELECT f0, f1 FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY f0 ORDER BY ts) AS rn FROM orders) WHERE rn = 1"
@@ -97,9 +99,9 @@ NEAR = (
 def test_diagnosis_counts_rows_waiting_for_watermark() -> None:
     """The watermark is there, a second behind the only rows, and nothing later comes."""
     with running(tables(orders=[1_000, 1_500]), FIRST, "f0 STRING, f1 BIGINT") as (client, job):
-        told = until_told(client, job, "event time")
-    assert "Source: orders holds event time back" in told["title"], told
-    assert "1 row waits, the first for 1970-01-01 00:00:01." in told["text"], told
+        reported = until_told(client, job, "event time")
+    assert "Source: orders holds event time back" in reported["title"], reported
+    assert "1 row waits, the first for 1970-01-01 00:00:01." in reported["text"], reported
 
 
 def test_diagnosis_counts_outer_join_rows_waiting_for_both_sides() -> None:
@@ -107,8 +109,8 @@ def test_diagnosis_counts_outer_join_rows_waiting_for_both_sides() -> None:
         client,
         job,
     ):
-        told = until_told(client, job, "event time")
-    assert "payments" in told["title"] and told["about"]["waiting"] == {"rows": 2}, told
+        reported = until_told(client, job, "event time")
+    assert "payments" in reported["title"] and reported["about"]["waiting"] == {"rows": 2}, reported
 
 
 JOINS = {
@@ -123,10 +125,10 @@ JOINS = {
 def test_diagnosis_names_join_with_rows_of_one_side(name: str) -> None:
     t_env = tables(orders=[1_000, 2_000], payments=[])
     with running(t_env, JOINS[name], "f0 STRING, f1 BIGINT") as (client, job):
-        told = until_told(client, job, "waiting join")
-    assert told["title"].startswith(name) and told["title"].endswith("waits for its second input")
-    assert told["text"].startswith("2 rows wait for a matching row of "), told
-    assert "payments" in told["text"] and told["about"] == {"input": 1, "rows": 2}
+        reported = until_told(client, job, "waiting join")
+    assert reported["title"].startswith(name) and reported["title"].endswith("waits for its second input")
+    assert reported["text"].startswith("2 rows wait for a matching row of "), reported
+    assert "payments" in reported["text"] and reported["about"] == {"input": 1, "rows": 2}
 
 
 def are_there(client: TestClient, job: str, count: int) -> bool:

@@ -42,10 +42,12 @@ def test_standby_redirects_to_leader_until_it_leads(cells: Cells) -> None:
     assert nobody.status_code == 503
     assert "there is none now" in nobody.json()["errors"][0]
     leads(cells, "http://elsewhere:8081", 1)
-    told = client.get("/v1/jobs?get=all", follow_redirects=False)
-    assert told.status_code == 307
-    assert told.headers["location"] == "http://elsewhere:8081/v1/jobs?get=all"
-    assert told.json() == {"errors": ["This job manager is not the leader: the leader is at http://elsewhere:8081."]}
+    reported = client.get("/v1/jobs?get=all", follow_redirects=False)
+    assert reported.status_code == 307
+    assert reported.headers["location"] == "http://elsewhere:8081/v1/jobs?get=all"
+    assert reported.json() == {
+        "errors": ["This job manager is not the leader: the leader is at http://elsewhere:8081."]
+    }
 
     async def own(_: Request) -> Response:
         return PlainTextResponse("mine")

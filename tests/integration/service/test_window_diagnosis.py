@@ -222,9 +222,9 @@ def test_diagnosis_explains_why_window_has_not_fired(reason: str) -> None:
     env = environment(parallelism)
     build(env).add_sink(lambda v: None)
     with running(env, reason) as (client, job):
-        told = _until_told(client, job, kind)
+        reported = _until_told(client, job, kind)
     for text in texts:
-        assert text in f"{told['title']}\n{told['text']}", told
+        assert text in f"{reported['title']}\n{reported['text']}", reported
 
 
 def test_diagnosis_names_split_with_stalled_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,11 +232,15 @@ def test_diagnosis_names_split_with_stalled_watermark(monkeypatch: pytest.Monkey
     env = environment(1)
     windowed(splits(env, ordered(), "orders", a=[1_000, 1_500])).add_sink(lambda v: None)
     with running(env, "stands") as (client, job):
-        told = _until_told(client, job, "event time")
-    assert told["level"] == "high" and "unchanged for 0 s" in told["text"]
-    assert "A window fires when a record arrives with a timestamp after its end." in told["text"]
-    assert told["about"]["waiting"] == {"windows": 1} and told["about"]["earliest"] == 1_999
-    assert (told["about"]["split"], told["about"]["watermark"], told["about"]["idle"]) == ("a", 1_499, False)
+        reported = _until_told(client, job, "event time")
+    assert reported["level"] == "high" and "unchanged for 0 s" in reported["text"]
+    assert "A window fires when a record arrives with a timestamp after its end." in reported["text"]
+    assert reported["about"]["waiting"] == {"windows": 1} and reported["about"]["earliest"] == 1_999
+    assert (reported["about"]["split"], reported["about"]["watermark"], reported["about"]["idle"]) == (
+        "a",
+        1_499,
+        False,
+    )
 
 
 def test_diagnosis_ignores_idle_split() -> None:
@@ -270,18 +274,18 @@ def test_diagnosis_names_hot_key_and_state_per_subtask() -> None:
     numbers = env.from_source(NumberSequenceSource(1, 10**9), WatermarkStrategy.no_watermarks(), "numbers")
     numbers.key_by(lambda x: "hot" if x % 10 else str(x)).reduce(lambda a, b: b).name("last").add_sink(lambda v: None)
     with running(env, "hot") as (client, job):
-        told = _until_told(client, job, "skew")
+        reported = _until_told(client, job, "skew")
         end = time.monotonic() + 20
-        while not told["about"]["keys"]:
+        while not reported["about"]["keys"]:
             assert time.monotonic() < end
-            told = _until_told(client, job, "skew")
+            reported = _until_told(client, job, "skew")
         vertices = client.get(f"/jobs/{job}").json()["vertices"]
         seen = client.get(f"/jobs/{job}/vertices/{vertices[1]['id']}/insight").json()["subtasks"]
-    assert told["about"]["keys"][0]["key"] == "'hot'" and told["about"]["keys"][0]["share"] > 0.8
-    assert "hot key 'hot' with 9" in told["text"]
-    most = seen[told["about"]["subtask"]]
+    assert reported["about"]["keys"][0]["key"] == "'hot'" and reported["about"]["keys"][0]["share"] > 0.8
+    assert "hot key 'hot' with 9" in reported["text"]
+    most = seen[reported["about"]["subtask"]]
     assert most["hottest-keys"][0]["key"] == "'hot'"
-    assert most["records-in"] > 2 * seen[1 - told["about"]["subtask"]]["records-in"]
+    assert most["records-in"] > 2 * seen[1 - reported["about"]["subtask"]]["records-in"]
     assert most["state-rows"] > 100 and most["state-bytes"] > 10 * most["state-rows"] // 2
 
 
@@ -289,8 +293,8 @@ def _until_told(client: TestClient, job: str, kind: str) -> dict[str, Any]:
     end = time.monotonic() + 20
     while True:
         found: list[dict[str, Any]] = client.get(f"/jobs/{job}/explanations").json()["explanations"]
-        told = [e for e in found if e["kind"] == kind]
-        if told:
-            return told[0]
+        reported = [e for e in found if e["kind"] == kind]
+        if reported:
+            return reported[0]
         assert time.monotonic() < end, found
         time.sleep(0.05)

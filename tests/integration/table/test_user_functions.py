@@ -47,11 +47,11 @@ def test_user_function_program_matches_flink(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name.startswith("flat aggregate")])
 def test_table_aggregate_explain_matches_flink(name: str) -> None:
-    told = PROGRAMS[name](_environment()).explain()
+    explanation = PROGRAMS[name](_environment()).explain()
     # As Flink says it, but for the function's name.
     keys = "{}" if "of a table" in name else "{0}"
-    assert f"LogicalTableAggregate(group=[{keys}], tableAggregate=[[" in told
-    assert "GroupTableAggregate(" in told.partition("== Optimized Physical Plan ==")[2]
+    assert f"LogicalTableAggregate(group=[{keys}], tableAggregate=[[" in explanation
+    assert "GroupTableAggregate(" in explanation.partition("== Optimized Physical Plan ==")[2]
 
 
 def _operator(function: Any, table: bool = False) -> Operator:
@@ -90,8 +90,8 @@ def test_table_aggregate_handles_retractions_and_ttl() -> None:
     bare = Bare(_operator(Members(), True))
     rows = [("-D", "a", 1, 0), ("+I", "a", 1, 0), ("+I", "a", 2, 0), ("-D", "a", 1, 0), ("-D", "a", 2, 0)]
     bare.take(batch_of(rows, _KINDS))
-    told = [("+I", 1, 0), ("-D", 1, 0), ("+I", 1, 0), ("+I", 2, 1), ("-D", 1, 0), ("-D", 2, 1), ("+I", 2, 0)]
-    assert bare.changes() == [(k, "a", v, p) for k, v, p in [*told, ("-D", 2, 0)]]
+    reported = [("+I", 1, 0), ("-D", 1, 0), ("+I", 1, 0), ("+I", 2, 1), ("-D", 1, 0), ("-D", 2, 1), ("+I", 2, 0)]
+    assert bare.changes() == [(k, "a", v, p) for k, v, p in [*reported, ("-D", 2, 0)]]
 
 
 def test_user_aggregates_run_in_windows_and_over_frames() -> None:
@@ -126,9 +126,9 @@ def test_user_function_error_names_function_and_row() -> None:
         def accumulate(self, accumulator: Any, value: Any, weight: Any) -> None:
             raise ValueError("no")
 
-    with pytest.raises(ValueError, match="no") as told:
+    with pytest.raises(ValueError, match="no") as error:
         Bare(_operator(Failing())).take(batch_of([("+I", "a", 1, 2)], _KINDS))
-    assert told.value.__notes__ == ["in the aggregate function Failing, for the row (1, 2)"]
+    assert error.value.__notes__ == ["in the aggregate function Failing, for the row (1, 2)"]
 
 
 def test_user_functions_open_and_close_with_subtask() -> None:

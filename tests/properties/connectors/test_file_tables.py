@@ -170,7 +170,7 @@ def test_partition_commit_by_partition_time_in_job(tmp_path: Path) -> None:
     assert rows(t_env, "SELECT a FROM dst") == [(1,), (2,)]
 
 
-class Told:
+class MachineHarness:
     """A policy of a user's."""
 
     heard: ClassVar[list[Partition]] = []
@@ -183,12 +183,12 @@ def test_partition_commit_in_batch_runs_at_end_of_job(tmp_path: Path) -> None:
     t_env = batch()
     options = {
         "sink.partition-commit.policy.kind": "success-file,custom",
-        "sink.partition-commit.policy.class": f"{__name__}.Told",
+        "sink.partition-commit.policy.class": f"{__name__}.MachineHarness",
     }
     declared(t_env, "dst", "(a INT, p STRING, q STRING) PARTITIONED BY (p, q)", tmp_path, "parquet", options)
     t_env.execute_sql("INSERT INTO dst VALUES (1, 'x', 'a/b')").wait()
     assert files(tmp_path) == ["p=x/q=a%2Fb/_SUCCESS", "p=x/q=a%2Fb/part"]
-    assert Told.heard[-1] == Partition(str(tmp_path / "p=x" / "q=a%2Fb"), {"p": "x", "q": "a/b"})
+    assert MachineHarness.heard[-1] == Partition(str(tmp_path / "p=x" / "q=a%2Fb"), {"p": "x", "q": "a/b"})
 
 
 @pytest.mark.parametrize(

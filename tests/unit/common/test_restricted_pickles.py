@@ -58,11 +58,11 @@ def test_state_commands_execute_no_code_of_untrusted_state(
     location = save(_job(mark), tmp_path / "saved")
     program = tmp_path / "program.py"
     program.write_text(_PROGRAM)
-    told = CliRunner().invoke(cli, [*words, *([str(program)] if "check" in words else []), location])
+    reported = CliRunner().invoke(cli, [*words, *([str(program)] if "check" in words else []), location])
     assert not mark.exists()
-    assert told.exit_code == 0 or "check" in words, told.output
+    assert reported.exit_code == 0 or "check" in words, reported.output
     if "show" in words:
-        assert "mkdir(" in told.output
+        assert "mkdir(" in reported.output
         CliRunner().invoke(cli, [*words, "--trust", location])
         assert mark.exists()
 

@@ -64,10 +64,10 @@ def collected(t_env: StreamTableEnvironment, query: str) -> list[tuple[Any, ...]
 )
 def test_table_options_errors_match_flink(t_env: StreamTableEnvironment, options: str, words: str) -> None:
     t_env.execute_sql(f"CREATE TABLE bad (a INT) {options}")
-    with pytest.raises(ValidationException) as told:
+    with pytest.raises(ValidationException) as error:
         t_env.execute_sql("SELECT * FROM bad")
     said = "Unable to create a source for reading table 'default_catalog.default_database.bad'.\n\nTable options are:"
-    assert said in str(told.value)
+    assert said in str(error.value)
     with pytest.raises(ValidationException, match=words):
         t_env.execute_sql("SELECT * FROM bad")
 
@@ -75,10 +75,10 @@ def test_table_options_errors_match_flink(t_env: StreamTableEnvironment, options
 def test_table_options_errors_hide_secrets(t_env: StreamTableEnvironment) -> None:
     options = "'connector' = 'jdbc', 'url' = 'jdbc:mysql://h/d?password=abc', 'password' = 'abc', 'no' = 'such'"
     t_env.execute_sql(f"CREATE TABLE t (id INT) WITH ({options}, 'table-name' = 't')")
-    with pytest.raises(ValidationException) as told:
+    with pytest.raises(ValidationException) as error:
         t_env.execute_sql("SELECT * FROM t")
-    assert "'password'='******'" in str(told.value) and "password=******'" in str(told.value)
-    assert "abc" not in str(told.value)
+    assert "'password'='******'" in str(error.value) and "password=******'" in str(error.value)
+    assert "abc" not in str(error.value)
 
 
 def test_append_only_sink_rejects_an_updating_query(t_env: StreamTableEnvironment) -> None:
@@ -332,9 +332,18 @@ def test_debezium_json_table_emits_changes(t_env: StreamTableEnvironment, tmp_pa
 def test_cdc_events_duplicate_option_deduplicates_by_primary_key(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
     """Test `table.exec.source.cdc-events-duplicate` against the results of apache-flink 2.3."""
     one, seven, eight, two = ({"id": i, "p": p} for i, p in ((1, 5), (1, 7), (1, 8), (2, 1)))
-    told = [(None, one), (None, one), (one, seven), (None, two), (one, seven), (two, None), (two, None), (seven, eight)]
+    reported = [
+        (None, one),
+        (None, one),
+        (one, seven),
+        (None, two),
+        (one, seven),
+        (two, None),
+        (two, None),
+        (seven, eight),
+    ]
     ops = {(False, True): "c", (True, True): "u", (True, False): "d"}
-    lines = [json.dumps({"before": b, "after": a, "op": ops[b is not None, a is not None]}) for b, a in told]
+    lines = [json.dumps({"before": b, "after": a, "op": ops[b is not None, a is not None]}) for b, a in reported]
     (tmp_path / "changes.json").write_text("\n".join(lines) + "\n")
     about = f"WITH ('connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'debezium-json')"
     t_env.execute_sql(f"CREATE TABLE t (id INT, p INT, PRIMARY KEY (id) NOT ENFORCED) {about}")

@@ -54,8 +54,11 @@ def test_changelog_table_formats_handle_inserts_deletes_and_empty_messages() -> 
 
 
 def test_canal_table_format_filters_by_database_and_table() -> None:
-    told = [{"data": [{"id": i}], "type": "INSERT", "database": d, "table": t} for i, (d, t) in enumerate(TABLES)]
-    assert [i for _, i, _ in read("canal-json", *told, database__include="shop.*", table__include="orders")] == [0, 2]
+    reported = [{"data": [{"id": i}], "type": "INSERT", "database": d, "table": t} for i, (d, t) in enumerate(TABLES)]
+    assert [i for _, i, _ in read("canal-json", *reported, database__include="shop.*", table__include="orders")] == [
+        0,
+        2,
+    ]
     with pytest.raises(ValidationException, match="is no pattern"):
         read("canal-json", table__include="(")
 
@@ -77,9 +80,9 @@ TABLES = [("shop", "orders"), ("shop", "items"), ("shop2", "orders"), ("other", 
 )
 def test_changelog_table_formats_reject_or_ignore_malformed_messages(name: str, message: Any, words: str) -> None:
     good = b""
-    with pytest.raises(Malformed, match=words) as told:
+    with pytest.raises(Malformed, match=words) as error:
         read(name, good, message)
-    assert told.value.place == 1
+    assert error.value.place == 1
     found = read(name, good, message, ignore_parse_errors="true")
     # What is wrong in a field alone is null there.
     assert found == ([("+I", None, None)] if "INT" in words else [])
@@ -99,8 +102,8 @@ def test_changelog_table_formats_metadata_columns() -> None:
     canal = made_message_format("canal-json", {}, "UTC")
     decoded = canal.read_all([json.dumps(message).encode()], FIELDS)
     assert decoded.places == [0, 0]
-    told = {key: canal.metadata_values(key, decoded) for key in canal.metadata()}
-    assert told == {
+    reported = {key: canal.metadata_values(key, decoded) for key in canal.metadata()}
+    assert reported == {
         "database": ["shop"] * 2,
         "table": ["orders"] * 2,
         "sql-type": [{"id": 4}] * 2,

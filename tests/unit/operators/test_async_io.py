@@ -148,7 +148,7 @@ class Stepped(Requests):
             self._loop.run_forever()
 
 
-class Told(AsyncFunction):
+class MachineHarness(AsyncFunction):
     """Answers a record (name, seconds) after that many seconds of the test clock."""
 
     asked: list[str] = []
@@ -156,16 +156,16 @@ class Told(AsyncFunction):
 
     async def async_invoke(self, value: Any) -> list[Any]:
         name, seconds = value
-        Told.asked.append(name)
+        MachineHarness.asked.append(name)
         try:
             await asyncio.sleep(seconds)
         except asyncio.CancelledError:
-            Told.cancelled.append(name)
+            MachineHarness.cancelled.append(name)
             raise
         return [name]
 
 
-class Late(Told):
+class Late(MachineHarness):
     def timeout(self, value: Any) -> list[Any]:
         return [f"{value[0]} late"]
 
@@ -188,7 +188,7 @@ Wait = Callable[[DataStream], DataStream]
 
 def waiting(function: Any = None, ordered: bool = True, capacity: int = 100, timeout: float = 1000) -> Wait:
     wait = AsyncDataStream.ordered_wait if ordered else AsyncDataStream.unordered_wait
-    return lambda stream: wait(stream, function or Told(), Time.milliseconds(int(timeout * 1000)), capacity)
+    return lambda stream: wait(stream, function or MachineHarness(), Time.milliseconds(int(timeout * 1000)), capacity)
 
 
 class Job:
@@ -222,7 +222,7 @@ class Job:
 
 @pytest.fixture(autouse=True)
 def stepped(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    Stepped.all, Told.asked, Told.cancelled = [], [], []
+    Stepped.all, MachineHarness.asked, MachineHarness.cancelled = [], [], []
     real = local.RuntimeServices
 
     def services(clock: Any, requests: Any, *others: Any) -> Any:
@@ -270,12 +270,12 @@ def test_async_wait_capacity_limits_requests_and_pauses_sources() -> None:
     job = Job(waiting(ordered=False, capacity=3))
     job.epoch(*[(f"r{i}", 1) for i in range(8)])
     # All sent records are accepted and pending; the source must not read meanwhile.
-    assert len(Told.asked) == 3 and job.job.execution.held_sources()
+    assert len(MachineHarness.asked) == 3 and job.job.execution.held_sources()
     job.input.put([record(("more", 0), 0)])
     assert set(job.epoch(seconds=1)) == {"r0", "r1", "r2"}
     assert job.job.execution.held_sources() and not job.job.execution.readable_sources()
     assert set(job.epoch(seconds=1)) == {"r3", "r4", "r5"}
-    assert not job.job.execution.held_sources() and "more" not in Told.asked
+    assert not job.job.execution.held_sources() and "more" not in MachineHarness.asked
     assert set(job.epoch(seconds=1)) == {"r6", "r7", "more"}
     assert max(r.most for r in Stepped.all) == 3
 
@@ -288,7 +288,7 @@ def test_async_wait_paused_source_retains_its_splits() -> None:
     job.input.put([record(("b", 0), 0)])
     job.job.run_tasks(execution.tasks({source: {0: job.input.waiting}}, frozenset(), slice=1.0))
     job.input.waiting = []
-    assert Told.asked == ["a"] and execution.sources_with_pending_input() == {source}
+    assert MachineHarness.asked == ["a"] and execution.sources_with_pending_input() == {source}
     assert job.epoch(seconds=1) == ["a"]
     assert job.epoch() == ["b"]
 
@@ -297,7 +297,9 @@ def chained(capacity: int, seconds: float = 0.0) -> LocalJob:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
     numbers = env.from_collection(list(range(10)))
-    wait = AsyncDataStream.unordered_wait(numbers.map(lambda x: (x, seconds)), Told(), Time.seconds(100), capacity)
+    wait = AsyncDataStream.unordered_wait(
+        numbers.map(lambda x: (x, seconds)), MachineHarness(), Time.seconds(100), capacity
+    )
     wait.sink_to(CollectSink())
     return LocalJob(env, ManualClock())
 
@@ -306,18 +308,18 @@ def test_async_wait_chained_source_returns_input_above_capacity() -> None:
     job = chained(4, 1.0)
     job.run_epoch()
     assert (
-        Told.asked == [0, 1, 2, 3]
+        MachineHarness.asked == [0, 1, 2, 3]
         and job.execution.sources_with_pending_input() == job.execution.held_sources() != set()
     )
     job.run_epoch()
-    assert Told.asked == [0, 1, 2, 3]
+    assert MachineHarness.asked == [0, 1, 2, 3]
     assert isinstance(job._clock, ManualClock)
     for _ in range(2):
         job._clock.advance(1000)
         # Capacity becomes free, and the next epoch reads.
         job.run_epoch()
         job.run_epoch()
-    assert Told.asked == list(range(10)) and job.execution.running_sources()
+    assert MachineHarness.asked == list(range(10)) and job.execution.running_sources()
     job._clock.advance(1000)
     job.run_epoch()
     assert job.is_finished
@@ -338,7 +340,7 @@ def test_async_wait_timeout_counts_from_the_request_across_epochs() -> None:
     assert job.epoch(("b", 10), seconds=1) == [] and job.epoch(seconds=1.5) == []
     assert job.epoch(seconds=0.5) == ["a late"]
     assert job.epoch(seconds=0.9) == [] and job.epoch(seconds=0.1) == ["b late"]
-    assert Told.cancelled == ["a", "b"]
+    assert MachineHarness.cancelled == ["a", "b"]
 
 
 def test_async_wait_timeout_fails_the_job_with_the_record() -> None:
@@ -348,7 +350,7 @@ def test_async_wait_timeout_fails_the_job_with_the_record() -> None:
         job.epoch(seconds=3)
 
 
-class Refuses(Told):
+class Refuses(MachineHarness):
     async def async_invoke(self, value: Any) -> list[Any]:
         if value[0] == "bad":
             await asyncio.sleep(1)
@@ -417,7 +419,7 @@ def test_async_wait_restore_repeats_requests_in_flight() -> None:
     assert job.epoch(("a", 4), ("b", 1), 10, ("c", 10), seconds=0) == []
     again = Job(waiting(Late(), timeout=5), job)
     # Their timeouts restart, as in Flink, because they are new requests.
-    assert again.epoch(seconds=100) == [] and Told.asked == ["a", "b", "c"] * 2
+    assert again.epoch(seconds=100) == [] and MachineHarness.asked == ["a", "b", "c"] * 2
     assert again.epoch(seconds=4) == ["a", "b"]
     assert again.epoch(("d", 0), 20, ("e", 0), seconds=1) == [10, "c late", "d", 20, "e"]
 
@@ -426,10 +428,10 @@ def test_async_wait_restore_repeats_only_results_not_emitted() -> None:
     job = Job(waiting())
     assert job.epoch(("a", 0), ("b", 5), ("c", 0)) == ["a"]
     again = Job(waiting(), job)
-    assert again.epoch() == [] and Told.asked == ["a", "b", "c", "b", "c"]
+    assert again.epoch() == [] and MachineHarness.asked == ["a", "b", "c", "b", "c"]
     assert again.epoch(seconds=5) == ["b", "c"]
     third = Job(waiting(), again)
-    assert third.epoch(seconds=50) == [] and len(Told.asked) == 5
+    assert third.epoch(seconds=50) == [] and len(MachineHarness.asked) == 5
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (2, 3)])
@@ -442,7 +444,7 @@ def test_async_wait_rescaling_redistributes_requests(before: int, after: int, or
     # The driver schedules an epoch although there is no input.
     assert again.job.has_requests
     again.epoch()
-    assert sorted(Told.asked) == sorted(names * 2)
+    assert sorted(MachineHarness.asked) == sorted(names * 2)
     # The watermark follows all results in every subtask.
     assert sorted(again.epoch(seconds=5), key=str) == names
     assert set(again.epoch(*[("z", 0)] * after)) == {10, "z"}
@@ -465,7 +467,7 @@ def test_async_wait_chained_to_a_finished_source_completes_after_restore() -> No
         env, sink = StreamExecutionEnvironment.get_execution_environment(), CollectSink()
         env.set_parallelism(parallelism)
         numbers = env.from_collection([("a", 5), ("b", 6)]).uid("source").set_parallelism(1)
-        AsyncDataStream.ordered_wait(numbers, Told(), Time.seconds(100)).uid("wait").sink_to(sink).uid("sink")
+        AsyncDataStream.ordered_wait(numbers, MachineHarness(), Time.seconds(100)).uid("wait").sink_to(sink).uid("sink")
         return env, sink
 
     clock, (env, _) = ManualClock(), build(2)
@@ -485,7 +487,7 @@ def test_async_wait_slot_restart_cancels_requests() -> None:
     job = Job(waiting())
     job.epoch(("a", 5))
     job.job.restart_slots()
-    assert Told.cancelled == ["a"]
+    assert MachineHarness.cancelled == ["a"]
     assert job.epoch(seconds=4) == [] and job.epoch(seconds=5) == ["a"]
 
 
@@ -495,7 +497,7 @@ def test_async_wait_final_watermark_follows_results_after_rescaling() -> None:
         env.set_parallelism(parallelism)
         strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v[1])
         stamped = env.from_collection([("a", 5), ("b", 6)]).uid("source").assign_timestamps_and_watermarks(strategy)
-        answers = AsyncDataStream.ordered_wait(stamped.uid("marks"), Told(), Time.seconds(100)).uid("wait")
+        answers = AsyncDataStream.ordered_wait(stamped.uid("marks"), MachineHarness(), Time.seconds(100)).uid("wait")
         # An event-time window fires only with the final watermark.
         windows = answers.key_by(lambda _: 0).process(AtTheEnd()).uid("end")
         windows.sink_to(sink).uid("sink")
@@ -542,7 +544,7 @@ def test_async_wait_idleness_waits_for_earlier_results(heads: bool) -> None:
     )
     # At the head of its chain an operator hears of it from its channels.
     stream = stamped.rebalance() if heads else stamped
-    answers = AsyncDataStream.ordered_wait(stream, Told(), Time.seconds(100))
+    answers = AsyncDataStream.ordered_wait(stream, MachineHarness(), Time.seconds(100))
     answers.union(scripted_stream(env, other, 2)).process(Tell()).sink_to(sink)
     job = LocalJob(env, clock)
     quiet.put([record(("a", 5), 0)])

@@ -116,6 +116,6 @@ def test_pyflink_docstring_examples_build() -> None:
             exec(code, names)
         except Exception as e:
             failed[name] = f"{type(e).__name__}: {e}"
-    told = {name: why for name, why in failed.items() if name not in BROKEN}
-    assert told == {}
+    reported = {name: why for name, why in failed.items() if name not in BROKEN}
+    assert reported == {}
     assert failed.keys() == BROKEN.keys()

@@ -112,9 +112,9 @@ def test_sql_restore_of_a_changed_query_names_the_difference(tmp_path: Path, sta
     path = saved(tmp_path, started(tmp_path, [COUNTS]))
     with pytest.raises(InvalidProgramError) as refused:
         started(tmp_path, [statement], path)
-    told = str(refused.value)
-    assert told.startswith("The query has changed, and state of it no longer fits:\n")
-    assert f"GroupAggregate(groupBy=[k], select=[k, COUNT(*) AS EXPR$1]): {why}" in told, told
+    message = str(refused.value)
+    assert message.startswith("The query has changed, and state of it no longer fits:\n")
+    assert f"GroupAggregate(groupBy=[k], select=[k, COUNT(*) AS EXPR$1]): {why}" in message, message
     # It runs if non-restored state is allowed.
     allowed = {"execution.state-recovery.ignore-unclaimed-state": "true"}
     started(tmp_path, [statement], path, **allowed).cancel().result()

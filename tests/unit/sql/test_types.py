@@ -100,13 +100,13 @@ def test_type_rules_match_recorded_flink() -> None:
     lines = gzip.decompress(RECORDED.read_bytes()).decode().splitlines()
     differ = []
     for line in lines:
-        told, text = line.split("\t")
+        reported, text = line.split("\t")
         statement = read_statement(f"SELECT {text}")
         assert isinstance(statement, QueryStatement)
         assert isinstance(statement.query, syntax.Select)
         found = type_of(statement.query.items[0].value)
-        if (str(found) if found is not None else "!") != told and not is_odd(text):
-            differ.append(f"{text}: {found}, Flink {told}")
+        if (str(found) if found is not None else "!") != reported and not is_odd(text):
+            differ.append(f"{text}: {found}, Flink {reported}")
     assert len(lines) == 7500
     assert differ == []
 

@@ -135,15 +135,15 @@ ERRORS: list[tuple[str, type[Exception], str]] = [
 def test_sql_errors_match_flink(
     t_env: StreamTableEnvironment, statement: str, kind: type[Exception], words: str
 ) -> None:
-    with pytest.raises(kind) as told:
+    with pytest.raises(kind) as error:
         run(t_env, statement)
-    assert words in str(told.value)
+    assert words in str(error.value)
 
 
 def test_runtime_error_names_operator_line_and_row(t_env: StreamTableEnvironment) -> None:
-    with pytest.raises(MillstreamError) as told:
+    with pytest.raises(MillstreamError) as error:
         run(t_env, "SELECT 1 / a FROM t")
-    said = str(told.value).splitlines()
+    said = str(error.value).splitlines()
     assert said[0].endswith("/ by zero")
     assert said[1].startswith("in operator 'Calc(select=[(1 / a) AS EXPR$0])'")
     assert "made at test_errors.py:" in said[1]
@@ -249,11 +249,11 @@ def test_null_rowtime_raises_with_a_hint(t_env: StreamTableEnvironment) -> None:
     t_env.execute_sql(
         f"CREATE TABLE timed (a INT, d TIMESTAMP(3), WATERMARK FOR d AS d) WITH {ValuesTable(rows).options}"
     )
-    with pytest.raises(MillstreamError, match="RowTime field should not be null") as told:
+    with pytest.raises(MillstreamError, match="RowTime field should not be null") as error:
         run(t_env, "SELECT a FROM timed")
-    assert "WatermarkAssigner(rowtime=[d], watermark=[d])" in str(told.value)
-    assert "(2, None)" in str(told.value)
-    assert "such as `ts AS COALESCE(" in str(told.value)
+    assert "WatermarkAssigner(rowtime=[d], watermark=[d])" in str(error.value)
+    assert "(2, None)" in str(error.value)
+    assert "such as `ts AS COALESCE(" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -324,9 +324,9 @@ def test_udf_result_of_another_type_raises(t_env: StreamTableEnvironment, functi
 
 def test_udf_error_shows_user_lines_first(t_env: StreamTableEnvironment) -> None:
     t_env.create_temporary_system_function("f", fails)
-    with pytest.raises(MillstreamError) as told:
+    with pytest.raises(MillstreamError) as error:
         run(t_env, "SELECT f(a) FROM t")
-    said = str(told.value).splitlines()
+    said = str(error.value).splitlines()
     assert said[0] == "Traceback (most recent call last):"
     assert said[1].endswith("in fails")
     assert said[2].strip() == 'return {}["nothing"]  # type: ignore[no-any-return, index]'
@@ -372,9 +372,9 @@ def test_unbounded_state_warning_names_operator_and_key(
     t_env.execute_sql("CREATE TABLE endless (k STRING, n INT, p AS PROCTIME()) WITH ('connector' = 'datagen')")
     with caplog.at_level(logging.WARNING, "millstream"), t_env.execute_sql(query).collect():
         pass
-    (told,) = (r.getMessage() for r in caplog.records if "for ever" in r.getMessage())
-    assert words in told
-    assert "Set 'table.exec.state.ttl'" in told
+    (reported,) = (r.getMessage() for r in caplog.records if "for ever" in r.getMessage())
+    assert words in reported
+    assert "Set 'table.exec.state.ttl'" in reported
 
 
 @pytest.mark.parametrize(

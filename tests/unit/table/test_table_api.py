@@ -439,9 +439,9 @@ def test_udf_error_shows_user_lines_and_the_row(people: Table) -> None:
     def broken(a: int) -> int:
         return 1 // (a - 2)
 
-    with pytest.raises(MillstreamError) as told:
+    with pytest.raises(MillstreamError) as error:
         rows(people.select(broken(col("id"))))
-    text = str(told.value)
+    text = str(error.value)
     first, *_ = [line for line in text.splitlines() if line.strip().startswith("File")]
     assert "test_table_api.py" in first
     assert "in the function broken, for the row (2)" in text
@@ -509,8 +509,8 @@ def test_table_descriptors_declare_tables(t_env: StreamTableEnvironment) -> None
     assert rows(t_env.from_path("g").select(col("a"), col("b"))) == [(1, 2), (2, 4), (3, 6)]
     assert rows(t_env.from_descriptor(builder.build()).select(col("a")))[0] == (1,)
     json = FormatDescriptor.for_format("json").option("ignore-parse-errors", True).build()
-    told = TableDescriptor.for_connector("filesystem").format(json).build().get_options()
-    assert told == {"connector": "filesystem", "format": "json", "json.ignore-parse-errors": "true"}
+    reported = TableDescriptor.for_connector("filesystem").format(json).build().get_options()
+    assert reported == {"connector": "filesystem", "format": "json", "json.ignore-parse-errors": "true"}
 
 
 def test_schema_text_matches_flink() -> None:
@@ -639,9 +639,9 @@ def test_explain_includes_the_execution_plan_as_json(t_env: StreamTableEnvironme
 
 
 def test_explain_has_three_sections(people: Table) -> None:
-    told = people.select(col("id")).explain()
+    explanation = people.select(col("id")).explain()
     parts = ["== Abstract Syntax Tree ==", "== Optimized Physical Plan ==", "== Optimized Execution Plan =="]
-    assert [line for line in told.splitlines() if line.startswith("==")] == parts
+    assert [line for line in explanation.splitlines() if line.startswith("==")] == parts
 
 
 @pytest.mark.parametrize(
@@ -730,10 +730,10 @@ def test_to_changelog_and_from_changelog_functions(t_env: StreamTableEnvironment
     events = t_env.from_elements([(1, "a"), (1, "b"), (2, "c")], ["k", "v"])
     counts = events.group_by(col("k")).select(col("k"), lit(1).count.alias("n"))
     words = map_("INSERT", "c", "UPDATE_BEFORE", "b", "UPDATE_AFTER", "a").as_argument("op_mapping")
-    told = counts.to_changelog(descriptor("word").as_argument("op"), words)
-    assert rows(told) == [("c", 1, 1), ("b", 1, 1), ("a", 1, 2), ("c", 2, 1)]
+    reported = counts.to_changelog(descriptor("word").as_argument("op"), words)
+    assert rows(reported) == [("c", 1, 1), ("b", 1, 1), ("a", 1, 2), ("c", 2, 1)]
     back = map_("c", "INSERT", "b", "UPDATE_BEFORE", "a", "UPDATE_AFTER").as_argument("op_mapping")
-    again = told.from_changelog(descriptor("word").as_argument("op"), back)
+    again = reported.from_changelog(descriptor("word").as_argument("op"), back)
     changes = [(str(r.get_row_kind()), *r) for r in again.execute().collect()]
     assert changes == [("+I", 1, 1), ("-U", 1, 1), ("+U", 1, 2), ("+I", 2, 1)]
     # Retractions take effect: a downstream aggregate counts them.
@@ -741,7 +741,9 @@ def test_to_changelog_and_from_changelog_functions(t_env: StreamTableEnvironment
     with pytest.raises(TableException, match="doesn't support consuming update changes"):
         rows(_told_twice(again))
     with pytest.raises(MillstreamError, match=r"Received invalid op code 'c'. Defined op codes are: \[i\]"):
-        rows(told.from_changelog(descriptor("word").as_argument("op"), map_("i", "INSERT").as_argument("op_mapping")))
+        rows(
+            reported.from_changelog(descriptor("word").as_argument("op"), map_("i", "INSERT").as_argument("op_mapping"))
+        )
 
 
 def _told_twice(table: Table) -> Table:

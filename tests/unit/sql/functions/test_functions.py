@@ -121,10 +121,10 @@ def test_constant_folding_skips_nondeterministic_calls() -> None:
     assert folded(failing) == failing
     assert isinstance(folded(call("RAND", [])), Call)
     # The text of a point in time depends on the session.
-    told = cast(of(0, DataTypes.TIMESTAMP_LTZ(3)), STRING)
-    assert folded(told) == told
+    reported = cast(of(0, DataTypes.TIMESTAMP_LTZ(3)), STRING)
+    assert folded(reported) == reported
     shanghai = EvaluationContext("Asia/Shanghai")
-    assert folded(told, shanghai) == Constant(STRING.not_null(), "1970-01-01 08:00:00.000")
+    assert folded(reported, shanghai) == Constant(STRING.not_null(), "1970-01-01 08:00:00.000")
     day = folded(cast(of("2024-02-29", DataTypes.CHAR(10)), DataTypes.DATE()))
     assert day == Constant(DataTypes.DATE(False), 19782)
 
@@ -392,14 +392,14 @@ def test_function_types_and_values_match_recorded_flink(session: Session) -> Non
     differ: list[str] = []
     reasons: Counter[str] = Counter()
     lines = kept(VALUES)
-    for told, value, text in lines:
+    for reported, value, text in lines:
         ours = evaluated(text, session.binder)
-        if agrees(text, told, value, *ours):
+        if agrees(text, reported, value, *ours):
             continue
-        reason = reason_of(text, told, value)
+        reason = reason_of(text, reported, value)
         reasons[reason or ""] += 1
         if reason is None:
-            differ.append(f"{text}: {ours}, Flink {told}, {value}")
+            differ.append(f"{text}: {ours}, Flink {reported}, {value}")
     assert differ == []
     assert len(lines) > 7_000
     assert sum(reasons.values()) < len(lines) / 20
@@ -445,13 +445,13 @@ def _told(expression: Expression, batch: Batch) -> list[Any]:
 
 def test_aggregate_types_match_recorded_flink(session: Session) -> None:
     differ = []
-    for told, text in kept(AGGREGATES):
+    for reported, text in kept(AGGREGATES):
         try:
             ours = str(session.bound(f"SELECT {text}").fields[0].type)
         except (ValidationException, SqlParserException):
             ours = "!"
-        if ours != told and aggregate_reason(text) is None:
-            differ.append(f"{text}: {ours}, Flink {told}")
+        if ours != reported and aggregate_reason(text) is None:
+            differ.append(f"{text}: {ours}, Flink {reported}")
     assert differ == []
 
 

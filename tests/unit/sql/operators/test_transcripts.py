@@ -749,8 +749,8 @@ def test_set_operation_sides_expire_separately(operator: str, ttl: int, wanted: 
         job.run_epoch()
         clock.advance(30)
     job.run()
-    told = [" ".join(map(str, change)) for change in changes_of(sink.results())]
-    assert told == wanted
+    reported = [" ".join(map(str, change)) for change in changes_of(sink.results())]
+    assert reported == wanted
 
 
 def test_processing_time_window_fires_by_the_clock() -> None:

@@ -74,8 +74,10 @@ def test_planner_factors_common_conditions_out_of_or(session: Session) -> None:
     assert (
         session.plan("SELECT a FROM files WHERE (a = 1 AND b = 2) OR (b = 2)")[0] == "Calc(select=[a], where=[(b = 2)])"
     )
-    told = session.plan("SELECT a FROM files WHERE (a = 1 AND b = 2) OR (RAND() > 0.5 AND a = 3) OR (RAND() > 0.5)")[0]
-    assert told.count("RAND") == 2
+    explanation = session.plan(
+        "SELECT a FROM files WHERE (a = 1 AND b = 2) OR (RAND() > 0.5 AND a = 3) OR (RAND() > 0.5)"
+    )[0]
+    assert explanation.count("RAND") == 2
 
 
 def test_planner_in_batch_joins_connected_tables_first() -> None:

@@ -34,9 +34,9 @@ def environment(**settings: str) -> TableEnvironment:
 
 def state(query: str, **settings: str) -> dict[str, list[str]]:
     """Return what EXPLAIN says of the state of a query's one operator."""
-    told = environment(**settings).explain_sql(query).partition("\n== State ==\n")[2]
+    explanation = environment(**settings).explain_sql(query).partition("\n== State ==\n")[2]
     found: dict[str, list[str]] = {}
-    for line in told.splitlines()[1:]:
+    for line in explanation.splitlines()[1:]:
         word, _, said = line.strip().partition(": ")
         found.setdefault(word, []).append(said)
     return found
@@ -190,10 +190,10 @@ def test_explain_state_report_with_ttl_for_versions() -> None:
 def test_explain_state_report_of_count_windows() -> None:
     window = Tumble.over(row_interval(3)).on(col("p")).alias("w")
     table = environment().from_path("a").window(window).group_by(col("w"), col("k")).select(col("k"), col("id").sum)
-    told = table.explain().partition("== State ==")[2]
-    assert "keeps: the last 3 rows for every value of k\n" in told
+    explanation = table.explain().partition("== State ==")[2]
+    assert "keeps: the last 3 rows for every value of k\n" in explanation
     bound = "rows: a window goes when it is full, but for its newest row, and stays for as long as it is not"
-    assert f"bounded by: {bound}\n" in told
+    assert f"bounded by: {bound}\n" in explanation
 
 
 def test_explain_state_report_of_a_pattern_without_within() -> None:
