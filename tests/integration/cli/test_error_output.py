@@ -118,7 +118,7 @@ def test_function_error_starts_with_traceback_of_user_code(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("function", "told"),
+    ("function", "reported"),
     [
         ("lambda x: x.splt()", "AttributeError: 'str' object has no attribute 'splt'. Did you mean: 'split'?\n"),
         ("lambda x: lenn(x)", "NameError: name 'lenn' is not defined. Did you mean: 'len'?\n"),
