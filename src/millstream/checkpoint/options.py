@@ -7,7 +7,7 @@ import math
 from millstream.common.checkpointing_mode import CheckpointingMode, ExternalizedCheckpointRetention
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.setting import (
     ChoiceSetting,
     DurationSetting,
@@ -54,7 +54,7 @@ def storage_type(config: Configuration) -> str | None:
     return None if name is None else name.lower()
 
 
-@record
+@fast_dataclass
 class CheckpointOptions:
     """How a job takes checkpoints. Times are in seconds.
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MillstreamError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.faults import fault_point
 from millstream.common.private_files import scratch
 
@@ -104,7 +104,7 @@ def open_storage(url: str, options: dict[str, Any] | None = None, cache: str | N
     return DirectoryStorage(local_path(url), cache, options)
 
 
-@record
+@fast_dataclass
 class StateLocation:
     """The location of a job's state files, options of its file system, and a directory for local copies."""
 

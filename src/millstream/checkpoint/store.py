@@ -28,7 +28,7 @@ from millstream.checkpoint.manifest import NAME, SHARED, Manifest, decode_manife
 from millstream.checkpoint.signing import SigningKeys
 from millstream.checkpoint.storage import Storage, open_storage
 from millstream.common.errors import DamagedStateError, DeposedError, InvalidProgramError, MillstreamError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.faults import fault_point
 
 
@@ -290,7 +290,7 @@ def read_owner(storage: Storage) -> dict[str, Any] | None:
     return owner
 
 
-@record
+@fast_dataclass
 class StoredCheckpoint:
     """A checkpoint or savepoint on storage."""
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 
 __all__ = ["ConfigOption", "ConfigOptions"]
 
 T = TypeVar("T")
 
 
-@record
+@fast_dataclass
 class ConfigOption(Generic[T]):
     """An option's key and default value."""
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 
 
-@record
+@fast_dataclass
 class Anything:
     """Any value: nothing is known."""
 
 
-@record
+@fast_dataclass
 class Whole:
     """An `int` (no subclass) within bounds; None is unbounded."""
 
@@ -31,7 +31,7 @@ class Whole:
         return None if self.low is None or self.high is None else max(-self.low, self.high, 0)
 
 
-@record
+@fast_dataclass
 class Moved(Whole):
     """An `int` that is another one plus a bounded number.
 
@@ -46,7 +46,7 @@ class Moved(Whole):
     most: int = 0
 
 
-@record
+@fast_dataclass
 class Real:
     """A `float` (no subclass), of single precision if `single`."""
 
@@ -54,7 +54,7 @@ class Real:
     null: bool = False
 
 
-@record
+@fast_dataclass
 class Some:
     """An instance of an immutable class; if `exact`, of no subclass."""
 
@@ -63,7 +63,7 @@ class Some:
     null: bool = False
 
 
-@record
+@fast_dataclass
 class Fixed:
     """A `tuple` (no subclass) with inferred types of its members."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 
 __all__ = ["JobExecutionResult"]
 
 
-@record
+@fast_dataclass
 class JobExecutionResult:
     """The result of a finished job."""
 

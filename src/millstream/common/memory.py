@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 
 _UNITS = {
     "b": ("b", "bytes"),
@@ -50,7 +50,7 @@ def readable(size: int) -> str:
     return f"{size} bytes" if unit is None else f"{size / _FACTORS[unit]:.3f}{unit} ({size} bytes)"
 
 
-@record
+@fast_dataclass
 class Share:
     """A fraction of a larger part, within bounds."""
 
@@ -84,7 +84,7 @@ def _times(size: int, factor: float) -> int:
     return int(Decimal(size) * Decimal(repr(factor)))
 
 
-@record
+@fast_dataclass
 class JavaMemory:
     """JVM memory outside Total Flink Memory: metaspace and overhead."""
 
@@ -92,7 +92,7 @@ class JavaMemory:
     overhead: int
 
 
-@record
+@fast_dataclass
 class TaskManagerMemory:
     """The parts of a task manager's memory, in bytes."""
 
@@ -116,7 +116,7 @@ class TaskManagerMemory:
         return self.flink + self.java.metaspace + self.java.overhead
 
 
-@record
+@fast_dataclass
 class JobManagerMemory:
     """The parts of the job manager's memory, in bytes."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.memory import (
     JobManagerMemory,
     TaskManagerMemory,
@@ -35,7 +35,7 @@ BATCH_MEMORY = IntegerSetting("millstream.batch.memory", 0, limit=at_least(0))
 _TOTALS = ("process.size", "flink.size", "task.heap.size", "managed.size", "heap.size")
 
 
-@record
+@fast_dataclass
 class ExecutorMemory:
     """The division of a task manager's memory."""
 
@@ -54,7 +54,7 @@ class ExecutorMemory:
         }
 
 
-@record
+@fast_dataclass
 class DriverMemory:
     """The division of the job manager's memory."""
 

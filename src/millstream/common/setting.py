@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 
 __all__ = [
     "ChoiceSetting",
@@ -43,7 +43,7 @@ def in_words(millis: int) -> str:
     return f"{millis} ms"
 
 
-@record
+@fast_dataclass
 class Limit(Generic[T]):
     """A condition on a value, with its description."""
 
@@ -56,7 +56,7 @@ def at_least(least: int, words: Callable[[int], str] = str) -> Limit[int]:
     return Limit(f"at least {words(least)}", lambda value: value >= least)
 
 
-@record
+@fast_dataclass
 class Setting(ABC, Generic[T]):
     """An option with Flink's key. Deprecated keys count if its own is absent.
 
@@ -112,7 +112,7 @@ class Setting(ABC, Generic[T]):
     def _kind(self) -> str: ...
 
 
-@record
+@fast_dataclass
 class IntegerSetting(Setting[int]):
     """An integer."""
 
@@ -126,7 +126,7 @@ class IntegerSetting(Setting[int]):
         return "a whole number"
 
 
-@record
+@fast_dataclass
 class DurationSetting(IntegerSetting):
     """A duration in milliseconds."""
 
@@ -141,7 +141,7 @@ class DurationSetting(IntegerSetting):
         return "a whole number of milliseconds"
 
 
-@record
+@fast_dataclass
 class FloatSetting(Setting[float]):
     """A floating-point number."""
 
@@ -155,7 +155,7 @@ class FloatSetting(Setting[float]):
         return "a number"
 
 
-@record
+@fast_dataclass
 class FlagSetting(Setting[bool]):
     """A boolean."""
 
@@ -172,7 +172,7 @@ class FlagSetting(Setting[bool]):
         return "True or False"
 
 
-@record
+@fast_dataclass
 class TextSetting(Setting[str | None]):
     """A non-empty string, or None."""
 
@@ -186,7 +186,7 @@ class TextSetting(Setting[str | None]):
         return "a text that is not empty"
 
 
-@record
+@fast_dataclass
 class ChoiceSetting(Setting[E]):
     """A member of an enum, by its name in any case, with `-` or `_`."""
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError, WrongTypeError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.time import Duration, to_millis
 from millstream.common.unsupported import JAVA, missing_class
 
@@ -35,7 +35,7 @@ class TimestampAssigner(ABC):
         """Return the event time of `value` in milliseconds since 1970."""
 
 
-@record
+@fast_dataclass
 class Watermark:
     """A statement that no record with this timestamp or an earlier one is still to come."""
 
@@ -70,7 +70,7 @@ class WatermarkGenerator(ABC):
         """Emit a periodic watermark; called at the end of the split's part of an epoch."""
 
 
-@record
+@fast_dataclass
 class WatermarkStrategy:
     """Timestamp assignment and watermark generation; the `with_*` methods return a modified copy.
 

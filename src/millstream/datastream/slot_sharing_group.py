@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.unsupported import JAVA, missing_function
 
 __all__ = ["MemorySize", "SlotSharingGroup"]
@@ -48,7 +48,7 @@ class MemorySize:
         return f"{self.bytes_size} bytes"
 
 
-@record
+@fast_dataclass
 class SlotSharingGroup:
     """A named group of operators whose subtasks may run in one slot.
 

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, ClassVar
 
 from millstream.common.display_text import did_you_mean
 from millstream.common.errors import MillstreamError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.serialization import BulkWriter
 from millstream.formats.file_format import FileFormat, FilePart, StreamFormat
 from millstream.formats.options import Options
@@ -28,7 +28,7 @@ _EPOCH_DAY = dt.date(1970, 1, 1)
 _ORDERED = (t.IntegralType, t.DateType, t.CharType, t.VarCharType)
 
 
-@record
+@fast_dataclass
 class Comparison:
     """A comparison of a column with a constant.
 
@@ -125,7 +125,7 @@ class TableFormat(ABC):
         """Fail if the options do not support writing."""
 
 
-@record
+@fast_dataclass
 class Decoded:
     """The rows of messages.
 

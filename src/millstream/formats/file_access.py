@@ -12,12 +12,12 @@ from typing import Any, BinaryIO, cast
 from urllib.parse import unquote, urlsplit
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 
 _HIDDEN = (".", "_")
 
 
-@record
+@fast_dataclass
 class FoundFile:
     """A file as it was when it was found.
 
@@ -32,7 +32,7 @@ class FoundFile:
     modified: float
 
 
-@record
+@fast_dataclass
 class FileAccess:
     """Reaches local paths, file: URLs and whatever fsspec reaches.
 

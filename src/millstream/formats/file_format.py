@@ -16,7 +16,7 @@ from dataclasses import field
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.tags import tagged
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.formats.file_access import FileAccess, FoundFile, decompressed, is_compressed
@@ -143,7 +143,7 @@ class FileShare(NamedTuple):
     ends: bool
 
 
-@record
+@fast_dataclass
 class Extent:
     """How much there is to read in a file.
 
@@ -233,7 +233,7 @@ class StreamFormat(FileFormat):
         """Yield the records of the lines that begin in a part of a file."""
 
 
-@record
+@fast_dataclass
 class FilePart:
     """A stretch of a file's contents: what begins at `start` or behind, and before `end`."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from millstream.common.call_site import labelled, program_line
 from millstream.common.errors import InvalidProgramError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Operator
 from millstream.operators.functions.output_tag import OutputTag
@@ -91,7 +91,7 @@ class Transformation:
             self.source.set_parallelism(parallelism)
 
 
-@record
+@fast_dataclass
 class UpstreamEdge:
     """An input of an operator: the upstream operator, the side output, and the partitioner."""
 

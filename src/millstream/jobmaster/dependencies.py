@@ -13,7 +13,7 @@ from dataclasses import field
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 
 FILES, ARCHIVES, REQUIREMENTS = "python.files", "python.archives", "python.requirements"
 EXECUTABLE, PATH = "python.executable", "python.pythonpath"
@@ -23,7 +23,7 @@ FILES_DIRECTORY = "files"
 MARK = "#"
 
 
-@record
+@fast_dataclass
 class Dependencies:
     """Where workers find the dependencies of a program.
 

@@ -21,7 +21,7 @@ import cloudpickle
 from millstream.common import pyflink_names
 from millstream.common.configuration import Configuration
 from millstream.common.errors import MillstreamError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.masking import masked
 from millstream.common.private_files import write_private
 from millstream.common.setting import TextSetting
@@ -52,7 +52,7 @@ def file_name(job_id: str, number: int) -> str:
     return f"{job_id}.failure-{number}"
 
 
-@record
+@fast_dataclass
 class FailureReport:
     """A failure report.
 

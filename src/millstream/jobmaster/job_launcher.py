@@ -32,7 +32,7 @@ from millstream.checkpoint.store import CheckpointStore, is_alive, this_process
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.execution_config import global_job_parameters
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.faults import SETTING, arm
 from millstream.common.job_status import JobStatus
 from millstream.common.memory_on_spark import batch_memory, executor_memory
@@ -76,7 +76,7 @@ _USUAL_BUFFER_TIMEOUT_MS = 100
 _JOB_ID = "$internal.pipeline.job-id"
 
 
-@record
+@fast_dataclass
 class JobSpec:
     """What a job is started with.
 
@@ -91,7 +91,7 @@ class JobSpec:
     clock: Callable[[], int] | None = None
 
 
-@record
+@fast_dataclass
 class JobClaim:
     """The claim of this process on a job that other processes could run.
 
@@ -131,7 +131,7 @@ class JobClaim:
         return is_alive(owner) if self.drivers is None else self.drivers.is_alive(owner)
 
 
-@record
+@fast_dataclass
 class PreparedJob:
     """A job that is planned and checked, but not started."""
 
@@ -151,7 +151,7 @@ class PreparedJob:
         return JobPlan(settings=self.plan.settings, vertices=self.launch.graph(parallelism).vertices)
 
 
-@record
+@fast_dataclass
 class JobDirectories:
     """A job's directory on this machine, and the location of its state files."""
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from millstream.checkpoint.snapshot import pack, unpack
 from millstream.common.errors import InvalidProgramError, JobExecutionError, MillstreamError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.jobmaster.machine.execution import Positions
 from millstream.jobmaster.machine.flow import PollBackoff, RateLimit
 from millstream.operators.runtime.messages import JobPlan, SplitRanges
@@ -25,7 +25,7 @@ _HELD_BACK = 0.1
 _NONE_AHEAD: Mapping[int, Collection[Any]] = {}
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class Read:
     """The result of polling sources.
 

@@ -25,10 +25,10 @@ from dataclasses import replace
 from enum import Enum, auto
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 
 
-@record
+@fast_dataclass
 class Timing:
     """The timing of a lease in seconds, in Kubernetes' terms.
 
@@ -52,7 +52,7 @@ class Timing:
             )
 
 
-@record
+@fast_dataclass
 class Lease:
     """The lease as it is stored.
 
@@ -76,12 +76,12 @@ class Lease:
 # --- what happens
 
 
-@record
+@fast_dataclass
 class Ticked:
     """The machine's deadline has passed."""
 
 
-@record
+@fast_dataclass
 class LeaseRead:
     """The current lease, None if there never was one, and its version for the next write."""
 
@@ -89,33 +89,33 @@ class LeaseRead:
     version: Hashable
 
 
-@record
+@fast_dataclass
 class LeaseWritten:
     """The last write succeeded with this version."""
 
     version: Hashable
 
 
-@record
+@fast_dataclass
 class LeaseRefused:
     """The last write was rejected: the lease has a later version."""
 
 
-@record
+@fast_dataclass
 class LeaseUnreachable:
     """There was no answer: the request may be executed, now or later, or not."""
 
     reason: str
 
 
-@record
+@fast_dataclass
 class SessionLost:
     """The session with the coordination service is lost."""
 
     reason: str
 
 
-@record
+@fast_dataclass
 class Resigned:
     """This process gives up the leadership."""
 
@@ -126,12 +126,12 @@ Event = Ticked | LeaseRead | LeaseWritten | LeaseRefused | LeaseUnreachable | Se
 # --- what to do
 
 
-@record
+@fast_dataclass
 class ReadLease:
     """Read the lease: LeaseRead or LeaseUnreachable."""
 
 
-@record
+@fast_dataclass
 class WriteLease:
     """Write the lease if its version is still this one: LeaseWritten, LeaseRefused or LeaseUnreachable."""
 
@@ -139,14 +139,14 @@ class WriteLease:
     version: Hashable
 
 
-@record
+@fast_dataclass
 class Lead:
     """Lead in this term from now on."""
 
     term: int
 
 
-@record
+@fast_dataclass
 class StepDown:
     """Stop leading."""
 

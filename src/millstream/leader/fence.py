@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from millstream.common.errors import DeposedError, InvalidProgramError, MillstreamError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.job_status import JobStatus
 from millstream.common.run_ids import run_id
 from millstream.leader.cas_cells import Cell, OvertakenError
@@ -35,7 +35,7 @@ def _number(location: str) -> int:
     return int(location.rpartition("-")[2])
 
 
-@record
+@fast_dataclass
 class JobRecord:
     """What is known of a job beyond the process that runs it.
 

@@ -7,7 +7,7 @@ from enum import Enum
 from millstream.checkpoint.storage import open_storage, storage_options
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.setting import ChoiceSetting, DurationSetting, TextSetting, at_least, in_words
 from millstream.leader.cas_cells import Cells, FileCells
 from millstream.leader.election import Timing
@@ -57,7 +57,7 @@ KUBERNETES_TOKEN = TextSetting("millstream.high-availability.kubernetes.token-fi
 KUBERNETES_CA = TextSetting("millstream.high-availability.kubernetes.ca-file", None)
 
 
-@record
+@fast_dataclass
 class HaOptions:
     """The high-availability settings.
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.immutability import detach
 from millstream.operators.async_queue import Fence, InFlight
 from millstream.operators.base import Advance, Downstream, Operator, OperatorSetup
@@ -52,7 +52,7 @@ class Requests(Protocol):
     async def within(self, seconds: float, request: Awaitable[Any], otherwise: Callable[[], Any]) -> Any: ...
 
 
-@record
+@fast_dataclass
 class RetryPolicy:
     """When a request is made again.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.typeinfo import TypeInformation
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
@@ -35,7 +35,7 @@ def _nobody_knows() -> int:
     return 0
 
 
-@record
+@fast_dataclass
 class RuntimeServices:
     """The services that operators get from the runtime.
 

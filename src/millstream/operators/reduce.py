@@ -9,7 +9,7 @@ from operator import length_hint
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.inferred_types import ANYTHING, Fixed, Shape, either, null_as_in, widened, within
 from millstream.common.types import Row
 from millstream.operators.base import Downstream, FunctionOperator, OperatorSetup, make_hashable
@@ -26,7 +26,7 @@ from millstream.state.table import MISSING, StateTable
 _STEPS = 4
 
 
-@record
+@fast_dataclass
 class _Known:
     """What a loop counts on of all keys' values.
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from typing import Any, Generic
 
 from millstream.common.aliases import T_contra
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Downstream, FunctionOperator, Operator, OperatorSetup
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
@@ -61,7 +61,7 @@ class SinkWriter(ABC):
         """Release resources at the end of the subtask."""
 
 
-@record
+@fast_dataclass
 class CommitContext:
     """The sink whose output a committer commits.
 

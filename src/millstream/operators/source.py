@@ -10,7 +10,7 @@ from typing import Any, Generic, Self
 
 from millstream.common.aliases import T_co
 from millstream.common.errors import InvalidProgramError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.inferred_types import ANYTHING, Shape, Whole
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Downstream, Operator
@@ -26,7 +26,7 @@ Lags = Mapping[int, Mapping[str, Mapping[int, int]]]
 SplitRange = Any
 
 
-@record
+@fast_dataclass
 class SplitAssignment:
     """The split ranges that the subtasks of a source read in one epoch.
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.operators.sink import Sink
 from millstream.operators.source import Source
 from millstream.sql.catalog.tables import CatalogTable
@@ -23,7 +23,7 @@ from millstream.sql.schema import ALL_CHANGES, INSERTS, Changes
 from millstream.sql.types import DataType
 
 
-@record
+@fast_dataclass
 class TableContext:
     """A table as a connector sees it.
 
@@ -40,7 +40,7 @@ class TableContext:
     batch: bool
 
 
-@record
+@fast_dataclass
 class Found:
     """The result of a lookup.
 
@@ -53,7 +53,7 @@ class Found:
     counts: NDArray[np.int64]
 
 
-@record
+@fast_dataclass
 class TableStatistics:
     """Statistics of a table that are available without a scan, for join ordering.
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.types import BooleanType, DataType
 
 
-@record
+@fast_dataclass
 class Expression:
     """An expression with a value per row."""
 
@@ -24,14 +24,14 @@ class Expression:
         return ()
 
 
-@record
+@fast_dataclass
 class Column(Expression):
     """A column of the input, by index."""
 
     index: int
 
 
-@record
+@fast_dataclass
 class Constant(Expression):
     """A constant.
 
@@ -44,7 +44,7 @@ class Constant(Expression):
     value: Any
 
 
-@record
+@fast_dataclass
 class Call(Expression):
     """A call of a built-in function (`functions/`).
 
@@ -64,7 +64,7 @@ class Call(Expression):
         return self.arguments
 
 
-@record
+@fast_dataclass
 class UserCall(Expression):
     """A call of a user function.
 
@@ -82,7 +82,7 @@ class UserCall(Expression):
         return self.arguments
 
 
-@record
+@fast_dataclass
 class AggregateCall:
     """An aggregate over the rows of a group; its arguments are column indexes of the input.
 

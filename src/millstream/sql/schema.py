@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.types import DataType, RowField, RowType
 
 
@@ -15,7 +15,7 @@ class TimeAttribute(Enum):
     PROCTIME = "PROCTIME"
 
 
-@record
+@fast_dataclass
 class Field:
     """A column: its name, its type, and whether it is a time attribute."""
 
@@ -28,7 +28,7 @@ class Field:
         return str(self.type) if self.time is None else f"{self.type} *{self.time.value}*"
 
 
-@record
+@fast_dataclass
 class Fields:
     """The columns of a relation in order."""
 

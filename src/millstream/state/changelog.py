@@ -25,7 +25,7 @@ from zlib import compress, decompress
 
 from millstream.common.checksums import Checksum, Summing, checksum_of, crc32, is_digest, matches
 from millstream.common.errors import DamagedStateError, InvalidProgramError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.pickles import dump
 from millstream.state.kinds import COLUMNS, StateKind, kind_named
 
@@ -49,7 +49,7 @@ MIN_FILE = 16 << 20
 MAX_WASTE = 2
 
 
-@record
+@fast_dataclass
 class FileRef:
     """A file of a chain: its name, its size, whether it is a base, and the checksum of its footer, if that is known."""
 
@@ -82,7 +82,7 @@ class Chain:
         return Chain([ref]) if ref.is_base else Chain([*self.files, ref])
 
 
-@record
+@fast_dataclass
 class Section:
     """Rows of a table inside a file."""
 
@@ -99,7 +99,7 @@ def sections(table: str, kind: StateKind, address: str, rows: Iterable[tuple[Any
         yield Section(table, kind, address, part)
 
 
-@record
+@fast_dataclass
 class FileHeader:
     """Who wrote a file, and what comes before it."""
 
@@ -167,7 +167,7 @@ def encode(
     yield _TAIL.pack(len(footer), crc32(footer), _MAGIC)
 
 
-@record
+@fast_dataclass
 class ChangelogFile:
     """A file whose footer has been read; its sections are read one by one."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from millstream.common.checksums import Checksum
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.state.changelog import ChangelogFile, Loads, Section, replay
 from millstream.state.key_groups import key_group
 from millstream.state.table import BY_GROUP, BY_KEY, BY_NAME, BY_NAMESPACE, BY_PANE, BY_TIME, StateTable
@@ -21,7 +21,7 @@ SPLIT_LIST, UNION_LIST = "split.", "union."
 Read = Callable[[str], "bytes | memoryview"]
 
 
-@record
+@fast_dataclass
 class StoredState:
     """Where the state of a subtask is: the last file of its chain, or its part of a savepoint, with its checksum."""
 
@@ -34,7 +34,7 @@ class StoredState:
         return self.file.endswith(".parquet")
 
 
-@record
+@fast_dataclass
 class Restored:
     """What a subtask starts from.
 

@@ -6,7 +6,7 @@ from dataclasses import field, replace
 from enum import Enum
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.time import Duration, Time, to_millis
 
 # As many rows Flink looks at for every record, when nothing else was said.
@@ -42,7 +42,7 @@ class EmptyCleanupStrategy(CleanupStrategy):
     """A way with nothing to set."""
 
 
-@record
+@fast_dataclass
 class IncrementalCleanupStrategy(CleanupStrategy):
     """Looks at some rows for every record."""
 
@@ -58,7 +58,7 @@ class IncrementalCleanupStrategy(CleanupStrategy):
         return self.every_record
 
 
-@record
+@fast_dataclass
 class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
     """Remembered: there is no RocksDB; expired values go whenever a whole base is written."""
 
@@ -74,7 +74,7 @@ class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
         return self.periodic_compaction_time
 
 
-@record
+@fast_dataclass
 class CleanupStrategies:
     """How expired values go when nobody reads them.
 
@@ -120,7 +120,7 @@ class CleanupStrategies:
         return self.full_snapshot
 
 
-@record
+@fast_dataclass
 class StateTtlConfig:
     """How long state lives.
 

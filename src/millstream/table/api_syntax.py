@@ -7,7 +7,7 @@ import decimal
 from typing import TYPE_CHECKING, Any
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.time import Instant
 from millstream.sql.language import syntax
 from millstream.sql.types import DataTypes
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MILLIS_A_SECOND = 1000
 
 
-@record
+@fast_dataclass
 class InlineCall(syntax.Expression):
     """A call of a function that is not registered in a catalog."""
 
@@ -26,7 +26,7 @@ class InlineCall(syntax.Expression):
     arguments: tuple[syntax.Expression, ...] = ()
 
 
-@record
+@fast_dataclass
 class Range(syntax.Expression):
     """Columns from one to another, by name or by place from 1."""
 
@@ -34,7 +34,7 @@ class Range(syntax.Expression):
     end: str | int
 
 
-@record
+@fast_dataclass
 class Chosen(syntax.Expression):
     """Some columns, or with `left_out` all the others."""
 
@@ -42,14 +42,14 @@ class Chosen(syntax.Expression):
     left_out: bool = False
 
 
-@record
+@fast_dataclass
 class RowInterval(syntax.Expression):
     """A number of rows."""
 
     rows: int
 
 
-@record
+@fast_dataclass
 class TimeMark(syntax.Expression):
     """A time attribute, ROWTIME or PROCTIME, of a column or window."""
 
@@ -57,7 +57,7 @@ class TimeMark(syntax.Expression):
     kind: str
 
 
-@record
+@fast_dataclass
 class WindowBound(syntax.Expression):
     """The start or end of a window that has a name: START or END."""
 
@@ -65,7 +65,7 @@ class WindowBound(syntax.Expression):
     kind: str
 
 
-@record
+@fast_dataclass
 class OverNamed(syntax.Expression):
     """An aggregate over a window that has a name."""
 
@@ -73,7 +73,7 @@ class OverNamed(syntax.Expression):
     window: str
 
 
-@record
+@fast_dataclass
 class FieldAt(syntax.Expression):
     """A field of a row by its place, from 0."""
 

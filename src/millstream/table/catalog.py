@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.common.configuration import Configuration
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.unsupported import JAVA, missing_class, missing_function
 from millstream.sql.catalog import memory, tables
 from millstream.sql.catalog.memory import GenericInMemoryCatalog
@@ -77,7 +77,7 @@ Procedure = missing_class(__name__, "Procedure", _PROCEDURES)
 HiveCatalog = missing_class(__name__, "HiveCatalog", JAVA)
 
 
-@record
+@fast_dataclass
 class CatalogDescriptor:
     """A catalog's options; `type` selects the kind."""
 

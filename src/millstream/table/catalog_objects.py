@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.catalog import memory, tables
 from millstream.sql.catalog.memory import Notes, PartitionKey
 from millstream.sql.catalog.tables import CatalogTable
@@ -24,7 +24,7 @@ from millstream.table.table_schema import TableSchema
 __all__ = ["CatalogColumnStatistics", "CatalogPartition", "CatalogPartitionSpec", "CatalogTableStatistics"]
 
 
-@record
+@fast_dataclass
 class CatalogDatabase:
     """A database: properties and comment."""
 
@@ -182,7 +182,7 @@ class CatalogModel:
 _WHOLE: PartitionKey = ()
 
 
-@record
+@fast_dataclass
 class CatalogPartition:
     """A partition: properties and comment."""
 
@@ -237,7 +237,7 @@ class CatalogPartitionSpec:
         return dict(self._spec)
 
 
-@record
+@fast_dataclass
 class CatalogTableStatistics:
     """The size of a table or partition."""
 
@@ -272,7 +272,7 @@ class CatalogTableStatistics:
         return replace(self)
 
 
-@record
+@fast_dataclass
 class CatalogColumnStatistics:
     """Statistics of columns."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.errors import ValidationException
 from millstream.table.sql_text import name_as_sql
 
@@ -70,7 +70,7 @@ class ObjectPath:
         return ObjectPath(*parts)
 
 
-@record
+@fast_dataclass
 class ObjectIdentifier:
     """A catalog, a database in it, and a name in that."""
 

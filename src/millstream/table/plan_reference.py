@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.errors import TableException
 
 __all__ = ["BytesContentPlanReference", "FilePlanReference", "JsonContentPlanReference", "PlanReference"]
@@ -32,7 +32,7 @@ class PlanReference:
         raise NotImplementedError
 
 
-@record
+@fast_dataclass
 class FilePlanReference(PlanReference):
     """A plan in a file."""
 
@@ -52,7 +52,7 @@ class FilePlanReference(PlanReference):
             raise TableException(f"Cannot load {self}: {error.strerror}.") from error
 
 
-@record
+@fast_dataclass
 class JsonContentPlanReference(PlanReference):
     """A plan in JSON."""
 
@@ -69,7 +69,7 @@ class JsonContentPlanReference(PlanReference):
         return self._content
 
 
-@record
+@fast_dataclass
 class BytesContentPlanReference(PlanReference):
     """A plan in bytes."""
 

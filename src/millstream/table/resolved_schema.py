@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
 from millstream.sql.schema import Fields, TimeAttribute
 from millstream.sql.types import DataType, RowField, RowType
@@ -146,7 +146,7 @@ _CLASSES = {
 }
 
 
-@record
+@fast_dataclass
 class WatermarkSpec:
     """The event-time column and its watermark expression."""
 

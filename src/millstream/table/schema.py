@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
 from millstream.sql.errors import ValidationException
 from millstream.sql.types import DataType, NullType, RowType
@@ -26,7 +26,7 @@ def _written(expression: str | Expression[Any]) -> str:
     return expression if isinstance(expression, str) else as_sql(expression._tree)
 
 
-@record
+@fast_dataclass
 class _Parts:
     columns: tuple[TableColumn, ...] = ()
     watermark: tuple[str, str] | None = None

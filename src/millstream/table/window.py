@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.language import syntax
 from millstream.table.api_syntax import RowInterval, sort_key
 from millstream.table.expression import Expression, tree_of
@@ -13,7 +13,7 @@ from millstream.table.expression import Expression, tree_of
 __all__ = ["GroupWindow", "Over", "OverWindow", "Session", "Slide", "Tumble"]
 
 
-@record
+@fast_dataclass
 class GroupWindow:
     """A group window with its name.
 
@@ -149,7 +149,7 @@ class SessionWithGapOnTime(_Timed):
 # --- OVER
 
 
-@record
+@fast_dataclass
 class OverWindow:
     """An OVER window with its alias."""
 

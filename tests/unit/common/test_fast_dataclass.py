@@ -1,23 +1,23 @@
-"""Records are dataclasses that share their methods."""
+"""Fast dataclasses share their methods and behave like frozen ones, but for assignments."""
 
 import pickle
 from dataclasses import dataclass, field, replace
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 
 
-@record
+@fast_dataclass
 class Place:
     name: str
     at: int = field(default=0, compare=False, kw_only=True, repr=False)
 
 
-@record
+@fast_dataclass
 class Town(Place):
     people: tuple[int, ...] = ()
 
 
-@record
+@fast_dataclass
 class Nothing:
     pass
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from millstream.common import Duration, Row, Time, Types, WatermarkStrategy
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.datastream import DataStream, KeyedProcessFunction, ProcessWindowFunction, RuntimeExecutionMode
 from millstream.datastream.state import ValueStateDescriptor
 from millstream.datastream.window import CountTrigger, EventTimeSessionWindows, GlobalWindows, TumblingEventTimeWindows
@@ -36,7 +36,7 @@ class Noted:
     note: float = field(default=0.0, compare=False)
 
 
-@record
+@fast_dataclass
 class Recorded:
     value: float
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from golden.plans import FILE, NOT_COMPILED, environment, plans
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.optimizer import planner
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan import records
@@ -50,7 +50,7 @@ def test_golden_plan_uids_are_stable(name: str, made: dict[str, Any]) -> None:
 
 
 def test_plan_signature_ignores_class_names_and_default_fields(monkeypatch: pytest.MonkeyPatch) -> None:
-    @record
+    @fast_dataclass
     class Renamed(n.SetOperation):
         added: int = field(default=5)
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from millstream.common.display_text import did_you_mean
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator, split_interval
 from millstream.formats.options import Options
 from millstream.sql import types as t
@@ -28,7 +28,7 @@ _ELEMENTS = 3
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
-@record
+@fast_dataclass
 class Block:
     """The rows from `start` to `end` of the block of `size` rows that begins at `first`."""
 

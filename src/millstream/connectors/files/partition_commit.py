@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import unquote
 from zoneinfo import ZoneInfo
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.tags import tagged
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.connectors.files.part_files import StagedParts
@@ -44,7 +44,7 @@ PARTITION_COMMIT_OPTIONS = frozenset(
 _PATTERNS = ("yyyy-M-d H:m:s", "yyyy-M-d")
 
 
-@record
+@fast_dataclass
 class Partition:
     """A partition that is complete.
 
@@ -58,7 +58,7 @@ class Partition:
 
 
 @tagged("staged-partitions")
-@record
+@fast_dataclass
 class Staged:
     """What a writer hands to the committer.
 
@@ -75,7 +75,7 @@ class Staged:
     since: dict[str, int] = field(default_factory=dict)
 
 
-@record
+@fast_dataclass
 class PartitionCommits:
     """When partitions are complete, and what is done then."""
 

@@ -18,7 +18,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.tags import tagged
 from millstream.common.time import Duration
 from millstream.connectors.base import (
@@ -216,7 +216,7 @@ def position_of(snapshot: Any) -> FilePosition | None:
     return snapshot
 
 
-@record
+@fast_dataclass
 class FileEnumeratorProvider:
     """Whether several subtasks may read a file. Hidden files (`.name`, `_name`) are never read."""
 
@@ -242,7 +242,7 @@ class FileSplitAssignerProvider:
         return FileSplitAssignerProvider()
 
 
-@record
+@fast_dataclass
 class _Settings:
     file_format: FileFormat
     paths: tuple[str, ...]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from millstream.common.errors import MillstreamError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.formats.texts import parser
 from millstream.sql import types as t
 from millstream.sql.errors import ValidationException
@@ -21,7 +21,7 @@ _MIDNIGHT = dt.datetime(1970, 1, 1)
 _NESTED = (t.MapType, t.MultisetType, t.RowType)
 
 
-@record
+@fast_dataclass
 class Dialect:
     """One kind of database.
 

@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from typing import Any
 
 from millstream.common.errors import MillstreamError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator, SplitRange
 from millstream.connectors.jdbc.connection import Connection, JdbcConnectionOptions, connector, is_mistake
 from millstream.connectors.jdbc.dialect import Dialect, read_values
@@ -35,7 +35,7 @@ _READ_PAUSE_SECONDS = 0.5
 Part = tuple[int, int] | None
 
 
-@record
+@fast_dataclass
 class TableQuery:
     """A scan of a table.
 
@@ -198,7 +198,7 @@ class JdbcTableSource(Source[Batch]):
 _WRITE_PAUSE_SECONDS = 1.0
 
 
-@record
+@fast_dataclass
 class TableWrite:
     """The target of a sink, and how it buffers and retries.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.connectors.kafka.offsets import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
@@ -23,7 +23,7 @@ _DISCOVERY_MS = 300_000
 _RESETS = {s.name.lower(): s for s in KafkaOffsetResetStrategy}
 
 
-@record
+@fast_dataclass
 class Topics:
     """Which topics a table is about: their names, or a pattern."""
 
@@ -109,7 +109,7 @@ def client_properties(options: Options, prefix: str = "properties.") -> dict[str
     return {**own, "partition.discovery.interval.ms": str(every)}
 
 
-@record
+@fast_dataclass
 class Messages:
     """How a row is in a message: which columns its key and its value have, and in which formats.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.jobmaster.engine import SliceBounds
 from millstream.jobmaster.machine.execution import Positions
 from millstream.jobmaster.machine.requests import Request
@@ -13,43 +13,43 @@ from millstream.operators.runtime.messages import JobPlan, SlotReport, SplitRang
 from millstream.operators.source import Lags
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class JobStarted:
     """The job's thread has started."""
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class TimePassed:
     """All instructions are done and the machine's deadline has passed."""
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class InstructionFailed:
     """An instruction failed; the instructions behind it were dropped."""
 
     error: Exception
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class CancelRequested:
     """A user cancelled the job."""
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class SuspendRequested:
     """This process lost the leadership or exits: stop at once and leave the job to the new leader."""
 
     reason: str
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class Requested:
     """A user requested something to be done between two epochs."""
 
     request: Request
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class SlotsOpened:
     """The execution has slots.
 
@@ -62,7 +62,7 @@ class SlotsOpened:
     slices: SliceBounds
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class SourcesPolled:
     """The sources have assigned their next input.
 
@@ -80,40 +80,40 @@ class SourcesPolled:
     pending: Lags = field(default_factory=dict)
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class InputArrived:
     """A source without input at the last poll has input now."""
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class SlotsLost:
     """A process of the execution died; its next epoch fails and reports which one."""
 
     attempt: int
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class SlotsCounted:
     """The number of slots available to the job, including those in use."""
 
     slots: int
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class PositionsRead:
     """The current positions of the sources."""
 
     positions: Positions
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class EpochFinished:
     """All subtasks have finished an epoch."""
 
     reports: list[SlotReport]
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class ManifestWritten:
     """The manifest of a checkpoint is durable."""
 
@@ -121,7 +121,7 @@ class ManifestWritten:
     location: str
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class ManifestFailed:
     """The manifest of a checkpoint could not be written; it may be on storage nevertheless.
 
@@ -134,14 +134,14 @@ class ManifestFailed:
     deposed: bool = False
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class OutputOpened:
     """The committers of the sinks are open; the output of transactional sinks waits for a checkpoint."""
 
     transactional: frozenset[str]
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class OutputCommitted:
     """Sinks have committed, aborted or finished output.
 
@@ -156,26 +156,26 @@ class OutputCommitted:
     wants_checkpoints: bool
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class CheckpointsDiscarded:
     """Checkpoints were deleted; requested ones that are not named could not be deleted."""
 
     checkpoints: frozenset[int]
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class OriginDeleted:
     """The checkpoint that the job was restored from is deleted."""
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class Replanned:
     """The program was planned for another parallelism."""
 
     plan: JobPlan
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class SavepointWritten:
     """A savepoint is complete."""
 

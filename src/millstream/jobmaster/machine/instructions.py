@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import Any
 
 from millstream.checkpoint.manifest import Manifest, Origin
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_status import JobStatus
 from millstream.jobmaster.machine.execution import Positions
@@ -20,12 +20,12 @@ from millstream.operators.diagnostics.failures import Failure
 from millstream.operators.runtime.messages import JobPlan, LevelTask, LogLine
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class ClaimDirectory:
     """Claim the job's directory, and make sure that no other job restores from another checkpoint."""
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class OpenOutput:
     """Create the committers of the job's sinks: OutputOpened.
 
@@ -37,7 +37,7 @@ class OpenOutput:
     afresh: bool = True
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class CountSlots:
     """Count the slots available to the job: SlotsCounted, now and on every change.
 
@@ -48,7 +48,7 @@ class CountSlots:
     desired: int
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class OpenSlots:
     """Begin an execution: open the sources at their positions, and new slots."""
 
@@ -57,7 +57,7 @@ class OpenSlots:
     positions: Positions
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class ReleaseSlots:
     """Release the slots of the execution.
 
@@ -68,7 +68,7 @@ class ReleaseSlots:
     must: bool = True
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class PollSources:
     """Poll sources for their next input, up to a budget of records per subtask: SourcesPolled.
 
@@ -81,12 +81,12 @@ class PollSources:
     ahead: dict[int, frozenset[Any]] = field(default_factory=dict)
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class ReadPositions:
     """Read the current positions of the sources: PositionsRead."""
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class RunEpoch:
     """Run the levels of one epoch within a timeout: EpochFinished."""
 
@@ -94,7 +94,7 @@ class RunEpoch:
     patience: float = math.inf
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class ConfirmSources:
     """Notify sources of processed positions; None: of all assigned input, except for sources with unread input."""
 
@@ -105,7 +105,7 @@ class ConfirmSources:
 # --- output
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class CommitOutput:
     """Commit staged output, by operator: OutputCommitted."""
 
@@ -113,7 +113,7 @@ class CommitOutput:
     checkpoint: int | None = None
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class RecoverOutput:
     """Commit the output that a checkpoint names and abort all other output of these sinks: OutputCommitted."""
 
@@ -122,7 +122,7 @@ class RecoverOutput:
     operators: Collection[str] | None = None
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class FinishOutput:
     """Finalize all committed output: OutputCommitted."""
 
@@ -130,14 +130,14 @@ class FinishOutput:
 # --- storage
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class WriteManifest:
     """Write the manifest of a checkpoint in the background: later ManifestWritten or ManifestFailed."""
 
     manifest: Manifest
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class WriteSavepoint:
     """Write the manifest of a savepoint whose state files are written: SavepointWritten."""
 
@@ -145,42 +145,42 @@ class WriteSavepoint:
     manifest: Manifest
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class DiscardCheckpoints:
     """Delete checkpoints, as far as possible now: CheckpointsDiscarded."""
 
     checkpoints: frozenset[int]
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class DiscardOthers:
     """Delete all other checkpoints on storage; this must succeed before output is aborted."""
 
     kept: frozenset[int]
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class DeleteState:
     """Delete state files that are no longer needed."""
 
     names: frozenset[str]
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class SweepState:
     """Delete all state files that are not needed, including those of failed epochs."""
 
     needed: frozenset[str]
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class DeleteOrigin:
     """Delete checkpoints of earlier drivers, and the claimed checkpoint the job was restored from: OriginDeleted."""
 
     origin: Origin | None
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class RecordOutcome:
     """Record the outcome of the job for other job managers."""
 
@@ -188,12 +188,12 @@ class RecordOutcome:
     message: str
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class RemoveDirectory:
     """Delete the job's directory."""
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class ReleaseDirectory:
     """Release the job's directory."""
 
@@ -201,14 +201,14 @@ class ReleaseDirectory:
 # --- requests and logs
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class Replan:
     """Plan the program for another parallelism: Replanned."""
 
     parallelism: int
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class Answer:
     """Answer a request with its result."""
 
@@ -216,7 +216,7 @@ class Answer:
     result: Any
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class Refuse:
     """Answer a request with an error."""
 
@@ -224,28 +224,28 @@ class Refuse:
     error: Exception
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class Print:
     """Print the output of user code."""
 
     text: str
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class Log:
     """Pass on log lines of user code."""
 
     lines: list[LogLine]
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class Warn:
     """Log a warning."""
 
     text: str
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class WriteFailureReport:
     """Write a report that allows the failed operator to be replayed."""
 
@@ -257,22 +257,22 @@ class WriteFailureReport:
 # --- the end
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class CloseSources:
     """Close the sources: the job has ended."""
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class CloseOutput:
     """Close the committers: the job has ended."""
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class CleanUp:
     """Delete the job's files on this machine."""
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class Finish:
     """Complete the job with its result or error."""
 

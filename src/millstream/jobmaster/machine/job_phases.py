@@ -6,7 +6,7 @@ import math
 from dataclasses import field
 from enum import Enum, auto
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.operators.runtime.messages import SplitRanges
 
 
@@ -56,7 +56,7 @@ class SnapshotPurpose(Enum):
     COMMIT_REST = auto()
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class EpochPlan:
     """The plan of one epoch, and the phase after it."""
 

@@ -11,7 +11,7 @@ from millstream.checkpoint.manifest import Origin
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.configuration import Configuration
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.job_status import JobStatus
 from millstream.common.setting import ChoiceSetting, DurationSetting, IntegerSetting, at_least, in_words
 from millstream.jobmaster.engine import SliceBounds
@@ -54,7 +54,7 @@ MAX_DELAY = DurationSetting(f"{_PREFIX}.rescale-trigger.max-delay", 0, limit=at_
 MAX_FAILURES = IntegerSetting(f"{_PREFIX}.rescale-trigger.max-checkpoint-failures", 2, limit=at_least(1))
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class ScalingOptions:
     """How a job adapts to the available slots. Times are in seconds.
 
@@ -118,7 +118,7 @@ def full_failover(config: Configuration, batch: bool) -> bool:
     return batch or FAILOVER_STRATEGY.read(config) is FailoverStrategy.FULL
 
 
-@record
+@fast_dataclass
 class JobOutcome:
     """The outcome of a job, and the error message."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.operators.runtime.messages import JobPlan
 from millstream.operators.runtime.vertex import Vertex
 
@@ -14,7 +14,7 @@ from millstream.operators.runtime.vertex import Vertex
 Parallelisms = Mapping[int, int]
 
 
-@record
+@fast_dataclass
 class Bounds:
     """The minimum and maximum parallelism of a vertex."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.operators.diagnostics.io_metrics import SlotTraffic
 from millstream.operators.diagnostics.sampling import Seen, added
 from millstream.operators.diagnostics.subtask_diagnostics import SubtaskDiagnostics
@@ -14,7 +14,7 @@ from millstream.operators.runtime.messages import Address, SlotLocation, SlotRep
 from millstream.operators.source import Lags
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class SubtaskProgress:
     """Totals of one subtask.
 
@@ -57,7 +57,7 @@ class SubtaskProgress:
 _NOTHING = SubtaskProgress()
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class JobProgress:
     """Totals of a job; immutable, so that any thread may read them.
 

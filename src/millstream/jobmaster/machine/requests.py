@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import field
 
 from millstream.common.errors import MillstreamError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.jobmaster.machine.parallelism_bounds import Bounds, Parallelisms
 
 
@@ -15,7 +15,7 @@ def _new_name() -> str:
     return uuid.uuid4().hex[:12]
 
 
-@record
+@fast_dataclass
 class SavepointRequest:
     """Take a savepoint; optionally stop, and optionally fire all windows and timers before (drain).
 
@@ -31,14 +31,14 @@ class SavepointRequest:
     done: Future[str] = field(default_factory=Future, compare=False)
 
 
-@record
+@fast_dataclass
 class CheckpointRequest:
     """Take a checkpoint."""
 
     done: Future[str] = field(default_factory=Future, compare=False)
 
 
-@record
+@fast_dataclass
 class RescaleRequest:
     """Rescale to another parallelism."""
 
@@ -46,7 +46,7 @@ class RescaleRequest:
     done: Future[None] = field(default_factory=Future, compare=False)
 
 
-@record
+@fast_dataclass
 class RequirementsRequest:
     """Change the bounds of the parallelism of an adaptive job, by vertex."""
 
@@ -54,7 +54,7 @@ class RequirementsRequest:
     done: Future[None] = field(default_factory=Future, compare=False)
 
 
-@record
+@fast_dataclass
 class AdaptiveRescaleRequest:
     """Rescale to these parallelisms: sent by the scheduler itself."""
 

@@ -27,7 +27,7 @@ from enum import Enum, auto
 from typing import Any, ClassVar, NamedTuple
 
 from millstream.common.errors import InvalidProgramError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.jobmaster.machine.options import ScalingOptions
 from millstream.jobmaster.machine.parallelism_bounds import Bounds, Parallelisms, Requirements, spread
 from millstream.operators.runtime.messages import JobPlan
@@ -56,53 +56,53 @@ class Phase(Enum):
 # --- what has happened
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class SlotsChanged:
     """The number of slots available to the job, including those in use."""
 
     slots: int
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class RequirementsChanged:
     """A user changed the bounds."""
 
     requirements: Requirements
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class ResourcesWanted:
     """The job is ready to start or restart."""
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class Deployed:
     """The job runs with these parallelisms."""
 
     parallelisms: Parallelisms
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class CheckpointCompleted:
     """A checkpoint completed: a rescale now loses no work."""
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class CheckpointFailed:
     """A checkpoint failed."""
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class ExecutionFailed:
     """The job failed and will restart."""
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class JobEnded:
     """The job's outcome is decided."""
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class TimePassed:
     """The scheduler's deadline may have passed."""
 
@@ -123,21 +123,21 @@ Event = (
 # --- what to do
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class Start:
     """Start or restart the job with these parallelisms."""
 
     parallelisms: Parallelisms
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class Rescale:
     """Rescale the running job to these parallelisms."""
 
     parallelisms: Parallelisms
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class GiveUp:
     """Fail the job: there were too few slots for too long."""
 

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 from millstream.common.display_text import printable
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.inferred_types import ANYTHING, Fixed, Shape, constant
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.codegen.inline import Expression, inline
@@ -43,7 +43,7 @@ _NAME = re.compile(r"[^\W\d]\w*")
 _SIMPLE = re.compile(r"[^\W\d]\w*|\(-?\d+\)")
 
 
-@record
+@fast_dataclass
 class Var:
     """A record inside the generated loop.
 
@@ -74,7 +74,7 @@ class Var:
         return replace(self, detached=False)
 
 
-@record
+@fast_dataclass
 class Key:
     """The key of a record inside the generated loop.
 
@@ -87,7 +87,7 @@ class Key:
     hashable: bool
 
 
-@record
+@fast_dataclass
 class Taken:
     """The input of an operator in a generated function.
 
@@ -100,7 +100,7 @@ class Taken:
     key: str | None
 
 
-@record
+@fast_dataclass
 class Site:
     """The origin of a generated line.
 

@@ -18,7 +18,7 @@ from operator import or_
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 
 Bind = Callable[[Any, str], str]
 # Given a variable and a place, returns the text of that member of a tuple, None where it is not known.
@@ -71,7 +71,7 @@ _FLAGS = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS | inspect.CO_NESTED
 _FLAGS |= reduce(or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names))
 
 
-@record
+@fast_dataclass
 class Expression:
     """A function's expression over variables.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.inferred_types import Fixed, Moved, Shape, Whole, within
 
 # The full range of a value, from its initial bounds to those of its type. Headroom is a fraction of it, so that
@@ -16,7 +16,7 @@ from millstream.common.inferred_types import Fixed, Moved, Shape, Whole, within
 ALL = 1 << 64
 
 
-@record
+@fast_dataclass
 class Room:
     """The initial bounds of values, and the headroom that a record uses.
 

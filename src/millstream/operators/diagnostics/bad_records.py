@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.common.errors import MillstreamError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.operators.diagnostics.failures import shorten
 from millstream.operators.functions.output_tag import OutputTag, check_tag
 
@@ -15,7 +15,7 @@ __all__ = ["BadRecord", "BadRecords", "FormatUnavailable"]
 COUNTER = "numRecordsInErrors"
 
 
-@record
+@fast_dataclass
 class BadRecord:
     """A record that could not be read.
 
@@ -34,7 +34,7 @@ class FormatUnavailable(MillstreamError):
     """Records cannot be read now for a reason that is not theirs: they are not bad, and must not be skipped."""
 
 
-@record
+@fast_dataclass
 class BadRecords:
     """What a source does with records that cannot be read: `source.on_bad_records(...)`. All are counted.
 

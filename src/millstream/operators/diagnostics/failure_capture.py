@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millstream.common.errors import MillstreamError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.pickles import TooLargeError, dump_at_most
 from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.operators.base import Operator
@@ -24,7 +24,7 @@ from millstream.state.keyed import KeyedState
 Kept = dict[str, Any]
 
 
-@record
+@fast_dataclass
 class Evidence:
     """What is kept, None for nothing, and in words what could not be."""
 
@@ -32,7 +32,7 @@ class Evidence:
     note: str = ""
 
 
-@record
+@fast_dataclass
 class Keeping:
     """What there is to keep.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from millstream.common.error_rendering import suggestion
 from millstream.common.errors import MillstreamError, TypeMismatchError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.operators.codegen.code_writer import Site, site_of
 
 _SHOWN = 300
@@ -23,7 +23,7 @@ _LIBRARIES = (
 )
 
 
-@record
+@fast_dataclass
 class Failure:
     """One failure in a subtask, in words; it travels to the driver as it is."""
 
@@ -67,7 +67,7 @@ class SubtaskFailed(MillstreamError):
         self.failure = failure
 
 
-@record
+@fast_dataclass
 class Input:
     """A record as an operator was given it.
 
@@ -84,7 +84,7 @@ class Input:
     is_timestamped: bool = False
 
 
-@record
+@fast_dataclass
 class Located:
     """Where an error was raised: in which operator, for which record, and the error as user code raises it."""
 

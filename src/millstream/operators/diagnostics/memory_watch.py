@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from millstream.common.display_text import in_bytes
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.pickles import dump
 from millstream.state.keyed import KeyedState
 
@@ -17,7 +17,7 @@ _SAMPLE = 200
 _IN_MEMORY = 3
 
 
-@record
+@fast_dataclass
 class Held:
     """What one state holds, about."""
 

@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 from millstream.common.errors import DamagedStateError, IncurableError, InvalidProgramError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.operators.codegen.code_writer import site_of
 from millstream.operators.diagnostics.epoch_input_log import EpochInputLog
 from millstream.operators.diagnostics.failure_capture import Evidence, Keeping, evidence, key_of
@@ -112,7 +112,7 @@ class Guard:
         return Speaker(name, f"{self._index + 1}/{self._vertex.parallelism}", self._settings.job_name)
 
 
-@record
+@fast_dataclass
 class Speaker:
     """Whose function has called us: the operator's name and where it was made, its subtask as `1/2`, and its job."""
 

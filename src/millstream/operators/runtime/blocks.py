@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import cache, cached_property
 from typing import Any, Protocol
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.inferred_types import ANYTHING, Anything, Fixed, Shape, constant, shape_of
 from millstream.common.pickles import dump
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
@@ -37,7 +37,7 @@ _FRAME = struct.Struct(">IHIIII")
 _MAX_MEMBERS = 8
 
 
-@record
+@fast_dataclass
 class Pieces:
     """How a sender splits records that are tuples of a known size into members.
 
@@ -73,7 +73,7 @@ class Pieces:
         return Fixed(tuple(members))
 
 
-@record
+@fast_dataclass
 class Layout:
     """The parts of a record that an edge transports, and their order in a block: key, value, timestamp.
 
@@ -179,7 +179,7 @@ _BLOCK_ROWS = 1 << 16
 _BLOCK_BYTES = 1 << 20
 
 
-@record
+@fast_dataclass
 class BatchLayout(Layout):
     """The layout of records that are batches of rows; it counts rows."""
 
@@ -315,7 +315,7 @@ def in_memory(body: Body) -> bytes | memoryview:
     return body if isinstance(body, (bytes, memoryview)) else bytes(body)
 
 
-@record
+@fast_dataclass
 class Frame:
     """An addressed part of a message.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from millstream.common.checksums import Checksum
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.operators.diagnostics.io_metrics import SlotTraffic
 from millstream.operators.diagnostics.sampling import Seen
 from millstream.operators.diagnostics.subtask_diagnostics import SubtaskDiagnostics
@@ -44,7 +44,7 @@ class JobPlan:
         return max(v.slot_offset + v.parallelism for v in self.vertices if v.level == level)
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class LevelTask:
     """The driver's instructions for one level of one epoch.
 
@@ -112,7 +112,7 @@ class Progress(NamedTuple):
     splits: Mapping[Any, int]
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class SubtaskReport:
     """The results of a subtask in an epoch.
 
@@ -172,7 +172,7 @@ class SubtaskReport:
         return has_pending_input(self.runtime_snapshot)
 
 
-@record
+@fast_dataclass
 class LogLine:
     """A log record of a worker.
 
@@ -192,7 +192,7 @@ class LogLine:
     job: str | None = None
 
 
-@record
+@fast_dataclass
 class SlotLocation:
     """The location of a slot.
 
@@ -207,7 +207,7 @@ class SlotLocation:
     memory: int
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class SlotReport:
     """The results of a slot for one level: subtask reports, printed text, logs and I/O metrics.
 

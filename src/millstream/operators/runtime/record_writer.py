@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from millstream.common.errors import RecordTooLargeError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.inferred_types import ANYTHING, Shape, either, within
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.codegen.code_writer import CodeWriter, Var
@@ -24,7 +24,7 @@ _FIRST_BLOCK_RECORDS = 256
 _MAX_BLOCK_RECORDS = 1 << 11
 
 
-@record
+@fast_dataclass
 class Edge:
     """An edge of the job graph; its layout says which parts of a record it transports.
 

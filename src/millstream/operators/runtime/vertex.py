@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.operators.runtime.chain import ChainNode
 from millstream.operators.runtime.record_writer import Edge
 from millstream.operators.source import SourceOperator
@@ -40,7 +40,7 @@ class Vertex:
         return isinstance(self.head.operator, SourceOperator)
 
 
-@record(kw_only=True)
+@fast_dataclass(kw_only=True)
 class JobSettings:
     """The settings that every subtask of a job needs."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql import type_rules
 from millstream.sql.bind.scope import Refused
 from millstream.sql.bind.unbound_calls import cast
@@ -19,7 +19,7 @@ from millstream.sql.schema import Field
 from millstream.sql.types import DataType
 
 
-@record
+@fast_dataclass
 class AggregateResolved:
     """An aggregate resolved for some arguments: its result type and the types of its cast arguments."""
 
@@ -69,7 +69,7 @@ class UserFunction(Protocol):
     deterministic: bool
 
 
-@record
+@fast_dataclass
 class UserResolved:
     """A resolved user function: its result type or columns, and its argument types."""
 

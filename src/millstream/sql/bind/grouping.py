@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.bind import relation_builder
 from millstream.sql.bind.scope import Refused
 from millstream.sql.bind.unbound_calls import GROUP_FUNCTIONS, GROUP_WINDOWS, Aggregated, GroupProperty, Overed
@@ -26,7 +26,7 @@ from millstream.sql.schema import Field, Fields, TimeAttribute
 from millstream.sql.types import BigIntType, BooleanType, IntType, LocalZonedTimestampType, TimestampType
 
 
-@record
+@fast_dataclass
 class GroupWindow:
     """A group window: TUMBLE(..), HOP(..) or SESSION(..) in GROUP BY.
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.bind import relation_builder
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.match import matched
@@ -75,7 +75,7 @@ _OTHER_HINTS = ("LOOKUP", "MULTI_JOIN", "STATE_TTL", "OPTIONS")
 _USING = ("$using",)
 
 
-@record
+@fast_dataclass
 class Given(syntax.Relation):
     """A bound relation in place of a syntactic one."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import field, replace
 
 from millstream.common.display_text import did_you_mean
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.errors import ValidationException
 from millstream.sql.language.errors import place_of, pointed_at
 from millstream.sql.schema import Field, Fields
@@ -35,7 +35,7 @@ def located(error: Refused, text: str) -> ValidationException:
     return ValidationException(message)
 
 
-@record
+@fast_dataclass
 class Source:
     """A relation of a FROM.
 
@@ -54,7 +54,7 @@ class Source:
         return bool(parts) and self.path[-len(parts) :] == parts
 
 
-@record
+@fast_dataclass
 class Found:
     """A resolved column, the parts of the name that are its fields, and the number of queries outward."""
 
@@ -64,7 +64,7 @@ class Found:
     level: int = 0
 
 
-@record
+@fast_dataclass
 class Scope:
     """The relations of a query side by side, with the enclosing scope.
 

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from millstream.common.configuration import parse_duration_ms
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.bind import relation_builder
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.grouping import Groups, GroupWindow, NotGrouped, grouping_sets
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _LIKE_NAMES = frozenset(["CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP"])
 
 
-@record
+@fast_dataclass
 class Item:
     """A select item: its expression, its name, and whether that is an alias."""
 

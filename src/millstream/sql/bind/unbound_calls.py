@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql import type_rules
 from millstream.sql.expressions import Call, Constant, Expression
 from millstream.sql.language import syntax
@@ -29,7 +29,7 @@ GROUP_WINDOWS = {
 }
 
 
-@record
+@fast_dataclass
 class Aggregated(Expression):
     """An aggregate inside an expression, without a column yet.
 
@@ -52,7 +52,7 @@ class Aggregated(Expression):
         return self.arguments
 
 
-@record
+@fast_dataclass
 class Frame:
     """An OVER window over expressions; otherwise like `OverSpec`."""
 
@@ -63,7 +63,7 @@ class Frame:
     end: int | None
 
 
-@record
+@fast_dataclass
 class Overed(Expression):
     """An aggregate or ranking function over a frame, without a column yet."""
 
@@ -75,7 +75,7 @@ class Overed(Expression):
         return (self.call,)
 
 
-@record
+@fast_dataclass
 class GroupProperty(Expression):
     """A function of groups: TUMBLE_START(..) and the like, GROUPING(..)."""
 
@@ -129,7 +129,7 @@ def _as_written(constant: Constant, target: DataType) -> Constant | None:
     return None
 
 
-@record
+@fast_dataclass
 class TypedExpression(syntax.Expression):
     """A bound expression in place of a syntactic one."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.common.display_text import closest
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.catalog.memory import Catalog, CatalogFunction, Database, GenericInMemoryCatalog
 from millstream.sql.catalog.tables import CatalogTable, Models
 from millstream.sql.errors import CatalogException, ValidationException
@@ -17,7 +17,7 @@ from millstream.sql.plan.nodes import Node
 Path = tuple[str, str, str]
 
 
-@record
+@fast_dataclass
 class InlineView:
     """A temporary view of a relation of the program.
 

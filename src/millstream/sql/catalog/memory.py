@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.catalog.tables import CatalogModel, CatalogTable
 from millstream.sql.errors import CatalogException, DatabaseNotExistException
 
 
-@record
+@fast_dataclass
 class Database:
     """A database: its options and comment."""
 
@@ -19,7 +19,7 @@ class Database:
     comment: str | None = None
 
 
-@record
+@fast_dataclass
 class CatalogFunction:
     """A function by the name of its implementation.
 

@@ -6,7 +6,7 @@ from dataclasses import field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import statements as s
 from millstream.sql.types import DataType
@@ -23,7 +23,7 @@ class ColumnKind(Enum):
     METADATA = "METADATA"
 
 
-@record
+@fast_dataclass
 class TableColumn:
     """A column of a table.
 
@@ -51,7 +51,7 @@ class TableColumn:
         return self.kind is ColumnKind.PHYSICAL or (self.kind is ColumnKind.METADATA and not self.virtual)
 
 
-@record
+@fast_dataclass
 class CatalogTable:
     """A table or a view.
 
@@ -93,7 +93,7 @@ class CatalogTable:
         return [c for c in self.columns if c.kind is ColumnKind.PHYSICAL]
 
 
-@record
+@fast_dataclass
 class CatalogModel:
     """A model: input and output columns and options.
 

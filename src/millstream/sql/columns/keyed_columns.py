@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.columns.append_buffer import GrowingArray, GrowingColumn
 from millstream.sql.columns.index import Slots, index_for
 from millstream.sql.columns.keys import hashes
@@ -100,7 +100,7 @@ _INT, _INT_BYTES = 0, 9
 _SAMPLE, _IN_MEMORY = 16, 3
 
 
-@record
+@fast_dataclass
 class StateColumn:
     """A value column: its name in checkpoints, its numpy type, and its initial value."""
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.columns.numpy_arrays import is_number_like, plain, valid_of
 from millstream.state.key_groups import stable_hash
 from millstream.state.vector_key_groups import hashes_of_ints, hashes_of_texts
@@ -22,7 +22,7 @@ _MOST_COMBINED = 1 << 62
 _SHORT = 24
 
 
-@record
+@fast_dataclass
 class Grouped:
     """Rows by key.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.bind.binder import Binder, telling_where
 from millstream.sql.bind.view_expansion import qualified
 from millstream.sql.catalog.manager import CatalogManager, InlineView
@@ -23,7 +23,7 @@ from millstream.sql.schema import Field, Fields
 from millstream.sql.types import DataTypes
 
 
-@record
+@fast_dataclass
 class Result:
     """The result of a statement.
 

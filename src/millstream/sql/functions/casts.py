@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
@@ -25,7 +25,7 @@ from millstream.sql.functions.vectors import as_array, from_numpy, to_numpy
 _EXACT = decimal.Context(prec=200)
 
 
-@record
+@fast_dataclass
 class Cast:
     """A cast between types in a time zone; lenient casts return null on failure."""
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.types import DataType
 
 
@@ -71,7 +71,7 @@ def _now() -> int:
     return int(time.time() * 1000)
 
 
-@record
+@fast_dataclass
 class EvaluationContext:
     """The context in which expressions are evaluated.
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 
 MONTHS = [
     *("January", "February", "March", "April", "May", "June"),
@@ -25,7 +25,7 @@ class BadDatePattern(ValueError):
     """An invalid pattern, or a field that a local time does not have."""
 
 
-@record
+@fast_dataclass
 class Moment:
     """A local date and time."""
 
@@ -47,7 +47,7 @@ class Moment:
         return self.second_of_day // 3600
 
 
-@record
+@fast_dataclass
 class Piece:
     """A piece of a pattern: a repeated letter or literal text."""
 
@@ -266,7 +266,7 @@ _WORDS: dict[str, Callable[[Moment, int], str]] = {
 # --- reading, DateTimeFormatter
 
 
-@record
+@fast_dataclass
 class Field:
     """A parsed field of a pattern: its letter, its repetition, and its regex group."""
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.expressions import Constant, Expression
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.types import DataType
@@ -27,7 +27,7 @@ class Kind(Enum):
     OVER = "over"
 
 
-@record
+@fast_dataclass
 class Arguments:
     """The arguments of a call while it is resolved.
 
@@ -61,7 +61,7 @@ class Arguments:
         return Arguments(tuple(a.type for a in arguments), constants, options)
 
 
-@record
+@fast_dataclass
 class Resolved:
     """The result of resolving a call.
 
@@ -74,7 +74,7 @@ class Resolved:
     arguments: tuple[DataType, ...]
 
 
-@record
+@fast_dataclass
 class Site:
     """A call site of a function in an expression.
 
@@ -102,7 +102,7 @@ Kernel = Callable[[Site, int, Sequence[Value]], Value]
 Rule = Callable[[Arguments], Resolved | None]
 
 
-@record
+@fast_dataclass
 class Function:
     """A built-in function.
 

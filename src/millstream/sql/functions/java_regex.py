@@ -10,7 +10,7 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 
 _LINE_ENDS = "\\n\\r\\x85\\u2028\\u2029"
 _NO_LINE_END = f"[^{_LINE_ENDS}]"
@@ -46,7 +46,7 @@ class BadPattern(ValueError):
     """An invalid pattern, or one that Python cannot express."""
 
 
-@record
+@fast_dataclass
 class JavaPattern:
     """A pattern.
 

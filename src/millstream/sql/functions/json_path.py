@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.columns.value_text import java_double
 
 
@@ -83,7 +83,7 @@ def scalar_text(value: Any) -> str:
 _Test = Callable[[Any], bool]
 
 
-@record
+@fast_dataclass
 class Step:
     """A step of a path, and whether it selects at most one value."""
 
@@ -92,7 +92,7 @@ class Step:
     definite: bool = True
 
 
-@record
+@fast_dataclass
 class Path:
     """A path into a document."""
 

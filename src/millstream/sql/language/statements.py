@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.language.syntax import Expression, Node, Query
 from millstream.sql.types import DataType
 
@@ -14,7 +14,7 @@ class Statement(Node):
     """A statement."""
 
 
-@record
+@fast_dataclass
 class QueryStatement(Statement):
     """A query as a statement."""
 
@@ -24,7 +24,7 @@ class QueryStatement(Statement):
 # --- tables
 
 
-@record
+@fast_dataclass
 class Written(Node):
     """An expression and its source text."""
 
@@ -32,7 +32,7 @@ class Written(Node):
     text: str
 
 
-@record
+@fast_dataclass
 class Column(Node):
     """A declared column.
 
@@ -54,7 +54,7 @@ class Column(Node):
     comment: str | None = None
 
 
-@record
+@fast_dataclass
 class Watermark(Node):
     """WATERMARK FOR a column AS an expression."""
 
@@ -62,7 +62,7 @@ class Watermark(Node):
     strategy: Written
 
 
-@record
+@fast_dataclass
 class PrimaryKey(Node):
     """PRIMARY KEY over columns; `name` is that of the constraint, or None."""
 
@@ -70,7 +70,7 @@ class PrimaryKey(Node):
     name: str | None = None
 
 
-@record
+@fast_dataclass
 class Distribution(Node):
     """DISTRIBUTED BY: the bucketing of rows."""
 
@@ -79,7 +79,7 @@ class Distribution(Node):
     buckets: int | None
 
 
-@record
+@fast_dataclass
 class Like(Node):
     """LIKE another table: merging options such as (INCLUDING, OPTIONS)."""
 
@@ -87,7 +87,7 @@ class Like(Node):
     rules: tuple[tuple[str, str], ...]
 
 
-@record
+@fast_dataclass
 class CreateTable(Statement):
     """CREATE TABLE."""
 
@@ -108,7 +108,7 @@ class CreateTable(Statement):
     replace: bool = False
 
 
-@record
+@fast_dataclass
 class Placed(Node):
     """A table part to add or modify, and its position: FIRST, AFTER a column, or last."""
 
@@ -117,7 +117,7 @@ class Placed(Node):
     after: str | None = None
 
 
-@record
+@fast_dataclass
 class AlterTable(Statement):
     """ALTER TABLE; the attribute that is set determines the change."""
 
@@ -134,7 +134,7 @@ class AlterTable(Statement):
     drop_constraint: str | None = None
 
 
-@record
+@fast_dataclass
 class Drop(Statement):
     """DROP of a TABLE, VIEW, DATABASE, CATALOG, FUNCTION."""
 
@@ -149,7 +149,7 @@ class Drop(Statement):
 # --- views, functions, catalogs, modules
 
 
-@record
+@fast_dataclass
 class CreateView(Statement):
     """CREATE VIEW."""
 
@@ -163,7 +163,7 @@ class CreateView(Statement):
     replace: bool = False
 
 
-@record
+@fast_dataclass
 class AlterView(Statement):
     """ALTER VIEW: a new name or a new query."""
 
@@ -173,7 +173,7 @@ class AlterView(Statement):
     text: str = ""
 
 
-@record
+@fast_dataclass
 class CreateFunction(Statement):
     """CREATE FUNCTION."""
 
@@ -186,7 +186,7 @@ class CreateFunction(Statement):
     if_not_exists: bool = False
 
 
-@record
+@fast_dataclass
 class AlterFunction(Statement):
     """ALTER FUNCTION."""
 
@@ -198,7 +198,7 @@ class AlterFunction(Statement):
     if_exists: bool = False
 
 
-@record
+@fast_dataclass
 class CreateModel(Statement):
     """CREATE MODEL: input and output columns and options."""
 
@@ -211,7 +211,7 @@ class CreateModel(Statement):
     if_not_exists: bool = False
 
 
-@record
+@fast_dataclass
 class AlterModel(Statement):
     """ALTER MODEL: options to set or reset, or a new name."""
 
@@ -222,7 +222,7 @@ class AlterModel(Statement):
     rename: Path | None = None
 
 
-@record
+@fast_dataclass
 class CreateCatalog(Statement):
     """CREATE CATALOG."""
 
@@ -232,7 +232,7 @@ class CreateCatalog(Statement):
     if_not_exists: bool = False
 
 
-@record
+@fast_dataclass
 class CreateDatabase(Statement):
     """CREATE DATABASE."""
 
@@ -242,7 +242,7 @@ class CreateDatabase(Statement):
     if_not_exists: bool = False
 
 
-@record
+@fast_dataclass
 class AlterOptions(Statement):
     """ALTER CATALOG or ALTER DATABASE."""
 
@@ -253,7 +253,7 @@ class AlterOptions(Statement):
     comment: str | None = None
 
 
-@record
+@fast_dataclass
 class Use(Statement):
     """USE a CATALOG or a DATABASE."""
 
@@ -261,14 +261,14 @@ class Use(Statement):
     name: Path
 
 
-@record
+@fast_dataclass
 class UseModules(Statement):
     """USE MODULES."""
 
     names: tuple[str, ...]
 
 
-@record
+@fast_dataclass
 class LoadModule(Statement):
     """LOAD MODULE."""
 
@@ -276,7 +276,7 @@ class LoadModule(Statement):
     options: Options = ()
 
 
-@record
+@fast_dataclass
 class UnloadModule(Statement):
     """UNLOAD MODULE."""
 
@@ -286,7 +286,7 @@ class UnloadModule(Statement):
 # --- SHOW, DESCRIBE, EXPLAIN
 
 
-@record
+@fast_dataclass
 class Show(Statement):
     """SHOW.
 
@@ -307,7 +307,7 @@ class Show(Statement):
     partition: Options = ()
 
 
-@record
+@fast_dataclass
 class Describe(Statement):
     """DESCRIBE a TABLE, CATALOG, DATABASE, FUNCTION, JOB."""
 
@@ -316,7 +316,7 @@ class Describe(Statement):
     what: str = "TABLE"
 
 
-@record
+@fast_dataclass
 class Explain(Statement):
     """EXPLAIN."""
 
@@ -327,7 +327,7 @@ class Explain(Statement):
 # --- data
 
 
-@record
+@fast_dataclass
 class Insert(Statement):
     """INSERT INTO or INSERT OVERWRITE."""
 
@@ -341,14 +341,14 @@ class Insert(Statement):
     conflict: str | None = None
 
 
-@record
+@fast_dataclass
 class StatementSet(Statement):
     """Statements that form one job."""
 
     statements: tuple[Insert, ...]
 
 
-@record
+@fast_dataclass
 class AnalyzeTable(Statement):
     """ANALYZE TABLE: computes statistics for the catalog.
 
@@ -363,7 +363,7 @@ class AnalyzeTable(Statement):
     columns: tuple[str, ...] | None = None
 
 
-@record
+@fast_dataclass
 class CallProcedure(Statement):
     """CALL a procedure of a catalog."""
 
@@ -371,7 +371,7 @@ class CallProcedure(Statement):
     arguments: tuple[Expression, ...] = ()
 
 
-@record
+@fast_dataclass
 class CompilePlan(Statement):
     """COMPILE PLAN to a file; COMPILE AND EXECUTE PLAN also runs it.
 
@@ -388,24 +388,24 @@ class CompilePlan(Statement):
     execute: bool = False
 
 
-@record
+@fast_dataclass
 class ExecutePlan(Statement):
     """EXECUTE PLAN from a file."""
 
     file: str
 
 
-@record
+@fast_dataclass
 class BeginStatementSet(Statement):
     """BEGIN STATEMENT SET in a client."""
 
 
-@record
+@fast_dataclass
 class EndStatementSet(Statement):
     """END of a statement set in a client."""
 
 
-@record
+@fast_dataclass
 class Update(Statement):
     """UPDATE."""
 
@@ -414,7 +414,7 @@ class Update(Statement):
     where: Expression | None = None
 
 
-@record
+@fast_dataclass
 class Delete(Statement):
     """DELETE FROM."""
 
@@ -422,7 +422,7 @@ class Delete(Statement):
     where: Expression | None = None
 
 
-@record
+@fast_dataclass
 class Truncate(Statement):
     """TRUNCATE TABLE."""
 
@@ -432,7 +432,7 @@ class Truncate(Statement):
 # --- settings
 
 
-@record
+@fast_dataclass
 class SetOption(Statement):
     """SET a setting, or list all."""
 
@@ -440,14 +440,14 @@ class SetOption(Statement):
     value: str | None = None
 
 
-@record
+@fast_dataclass
 class ResetOption(Statement):
     """RESET a setting, or all."""
 
     key: str | None = None
 
 
-@record
+@fast_dataclass
 class Jar(Statement):
     """ADD JAR or REMOVE JAR, which have no effect."""
 
@@ -455,7 +455,7 @@ class Jar(Statement):
     path: str
 
 
-@record
+@fast_dataclass
 class Client(Statement):
     """A client command: QUIT, CLEAR, HELP, SOURCE."""
 
@@ -463,7 +463,7 @@ class Client(Statement):
     argument: str | None = None
 
 
-@record
+@fast_dataclass
 class StopJob(Statement):
     """STOP JOB."""
 

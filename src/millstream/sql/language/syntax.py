@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.types import DataType
 
 
-@record
+@fast_dataclass
 class Node:
     """A node of the syntax tree.
 
@@ -30,21 +30,21 @@ class Expression(Node):
     """An expression."""
 
 
-@record
+@fast_dataclass
 class Name(Expression):
     """A name: a column, optionally with its table and fields: `a`, `t.a`, `t.a.b`."""
 
     parts: tuple[str, ...]
 
 
-@record
+@fast_dataclass
 class Star(Expression):
     """All columns, of all tables or of one, or all fields of a column."""
 
     parts: tuple[str, ...] = ()
 
 
-@record
+@fast_dataclass
 class Literal(Expression):
     """A literal; its form determines its type.
 
@@ -57,7 +57,7 @@ class Literal(Expression):
     text: str
 
 
-@record
+@fast_dataclass
 class Interval(Expression):
     """An interval literal: `INTERVAL '1 10:00' DAY TO MINUTE`.
 
@@ -76,14 +76,14 @@ class Interval(Expression):
     fraction: int | None = None
 
 
-@record
+@fast_dataclass
 class Symbol(Expression):
     """A keyword as an argument: the unit of EXTRACT, the side of TRIM."""
 
     word: str
 
 
-@record
+@fast_dataclass
 class Call(Expression):
     """A call of a function, operator or special form.
 
@@ -108,7 +108,7 @@ class Call(Expression):
     nulls: bool | None = None
 
 
-@record
+@fast_dataclass
 class Cast(Expression):
     """CAST; `lenient` for TRY_CAST."""
 
@@ -117,7 +117,7 @@ class Cast(Expression):
     lenient: bool = False
 
 
-@record
+@fast_dataclass
 class Case(Expression):
     """CASE: the optional operand, the branches and the default."""
 
@@ -126,7 +126,7 @@ class Case(Expression):
     otherwise: Expression | None
 
 
-@record
+@fast_dataclass
 class Field(Expression):
     """A field of an expression: `f(x).a`."""
 
@@ -134,7 +134,7 @@ class Field(Expression):
     name: str
 
 
-@record
+@fast_dataclass
 class In(Expression):
     """IN a list or query."""
 
@@ -143,7 +143,7 @@ class In(Expression):
     negated: bool = False
 
 
-@record
+@fast_dataclass
 class Quantified(Expression):
     """A comparison with SOME, ANY or ALL values of a query or list."""
 
@@ -153,21 +153,21 @@ class Quantified(Expression):
     among: tuple[Expression, ...] | Query
 
 
-@record
+@fast_dataclass
 class Exists(Expression):
     """EXISTS."""
 
     query: Query
 
 
-@record
+@fast_dataclass
 class Subquery(Expression):
     """A scalar subquery, or a query as an argument."""
 
     query: Query
 
 
-@record
+@fast_dataclass
 class TableArgument(Expression):
     """A table argument of a function: `TABLE t PARTITION BY k`."""
 
@@ -176,7 +176,7 @@ class TableArgument(Expression):
     order: tuple[SortKey, ...] = ()
 
 
-@record
+@fast_dataclass
 class Argument(Expression):
     """A named argument of the Table API."""
 
@@ -184,7 +184,7 @@ class Argument(Expression):
     value: Expression
 
 
-@record
+@fast_dataclass
 class Json(Expression):
     """A JSON function with its clauses.
 
@@ -207,7 +207,7 @@ class Json(Expression):
     condition: Expression | None = None
 
 
-@record
+@fast_dataclass
 class SortKey(Node):
     """A sort key; `nulls_first` None where missing."""
 
@@ -216,7 +216,7 @@ class SortKey(Node):
     nulls_first: bool | None = None
 
 
-@record
+@fast_dataclass
 class Bound(Node):
     """A frame bound: before (-1), at (0) or after (1) the row, and the distance; None is unbounded."""
 
@@ -224,7 +224,7 @@ class Bound(Node):
     distance: Expression | None = None
 
 
-@record
+@fast_dataclass
 class Window(Node):
     """An OVER window."""
 
@@ -243,7 +243,7 @@ class Relation(Node):
     """A relation."""
 
 
-@record
+@fast_dataclass
 class Hint(Node):
     """A hint: its name, and its options or arguments."""
 
@@ -252,7 +252,7 @@ class Hint(Node):
     words: tuple[str, ...] = ()
 
 
-@record
+@fast_dataclass
 class TableName(Relation):
     """A table or view by its name.
 
@@ -267,7 +267,7 @@ class TableName(Relation):
     as_of: Expression | None = None
 
 
-@record
+@fast_dataclass
 class TableFunction(Relation):
     """A table function: a window TVF, or LATERAL TABLE(f(..))."""
 
@@ -275,7 +275,7 @@ class TableFunction(Relation):
     lateral: bool = False
 
 
-@record
+@fast_dataclass
 class Unnest(Relation):
     """UNNEST of arrays, maps and multisets."""
 
@@ -283,7 +283,7 @@ class Unnest(Relation):
     ordinality: bool = False
 
 
-@record
+@fast_dataclass
 class Derived(Relation):
     """A query in parentheses."""
 
@@ -291,7 +291,7 @@ class Derived(Relation):
     lateral: bool = False
 
 
-@record
+@fast_dataclass
 class Aliased(Relation):
     """A relation with an alias, optionally with column aliases."""
 
@@ -300,7 +300,7 @@ class Aliased(Relation):
     columns: tuple[str, ...] = ()
 
 
-@record
+@fast_dataclass
 class Join(Relation):
     """A join.
 
@@ -319,7 +319,7 @@ class Join(Relation):
     natural: bool = False
 
 
-@record
+@fast_dataclass
 class Matched(Relation):
     """MATCH_RECOGNIZE over a relation."""
 
@@ -335,7 +335,7 @@ class Matched(Relation):
     define: tuple[tuple[str, Expression], ...]
 
 
-@record
+@fast_dataclass
 class PatternStep(Node):
     """A pattern variable with its quantifier; `most` None is unbounded."""
 
@@ -352,7 +352,7 @@ class Query(Node):
     """A query."""
 
 
-@record
+@fast_dataclass
 class SelectItem(Node):
     """A select item and its alias."""
 
@@ -360,7 +360,7 @@ class SelectItem(Node):
     alias: str | None = None
 
 
-@record
+@fast_dataclass
 class GroupingSets(Expression):
     """GROUPING SETS, CUBE or ROLLUP over lists of expressions."""
 
@@ -368,7 +368,7 @@ class GroupingSets(Expression):
     sets: tuple[tuple[Expression, ...] | GroupingSets, ...]
 
 
-@record
+@fast_dataclass
 class Select(Query):
     """A SELECT."""
 
@@ -383,21 +383,21 @@ class Select(Query):
     qualify: Expression | None = None
 
 
-@record
+@fast_dataclass
 class Values(Query):
     """VALUES."""
 
     rows: tuple[tuple[Expression, ...], ...]
 
 
-@record
+@fast_dataclass
 class TableQuery(Query):
     """`TABLE t` as a query."""
 
     table: TableName
 
 
-@record
+@fast_dataclass
 class SetOperation(Query):
     """UNION, INTERSECT or EXCEPT of two queries."""
 
@@ -407,7 +407,7 @@ class SetOperation(Query):
     right: Query
 
 
-@record
+@fast_dataclass
 class Ordered(Query):
     """A query with ORDER BY, OFFSET and LIMIT; None where missing."""
 
@@ -417,7 +417,7 @@ class Ordered(Query):
     offset: Expression | None = None
 
 
-@record
+@fast_dataclass
 class With(Query):
     """A query with a WITH clause."""
 

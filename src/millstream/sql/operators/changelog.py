@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch, Kinds
 from millstream.sql.errors import TableException
 from millstream.sql.operators.aggregate.segments import Ints
@@ -20,7 +20,7 @@ from millstream.sql.schema import Changes
 Mask = NDArray[np.bool_]
 
 
-@record
+@fast_dataclass
 class Changelog:
     """The changes at some positions: whether the old row is retracted, the new row emitted, and both are an update.
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 
 from millstream.common.configuration import parse_duration_ms
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.operators.base import OperatorSetup
 from millstream.sql.functions.context import EvaluationContext
 
 
-@record
+@fast_dataclass
 class Session:
     """Settings of the session that submitted a query.
 

@@ -6,7 +6,7 @@ selectivity by its kind. The planner does not use the figures; they compare two 
 
 from __future__ import annotations
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.java_text import java_number
 from millstream.sql.expressions import Call, Expression, conjuncts
 from millstream.sql.optimizer.upsert_keys import exchanges
@@ -33,7 +33,7 @@ _KEEPS = (
 )
 
 
-@record
+@fast_dataclass
 class Cost:
     """The cumulative cost of an operator in rows and bytes."""
 

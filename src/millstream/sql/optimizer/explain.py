@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.expressions import AggregateCall, Expression
 from millstream.sql.optimizer.costs import Costs
 from millstream.sql.optimizer.names import changelog_call, frame_text, name_of, record_type
@@ -23,7 +23,7 @@ _SIZE = "table.exec.mini-batch.size"
 _PHASES = "table.optimizer.agg-phase-strategy"
 
 
-@record
+@fast_dataclass
 class Advice:
     """Plan advice: texts and the nodes they refer to."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.graph.transformations import UpstreamEdge
 from millstream.sql.optimizer.changelog import RETRACT, UPDATE_FAST, is_over_time
 from millstream.sql.plan import nodes as n
@@ -20,7 +20,7 @@ _WITHOUT_TTL = (n.Match,)
 _PASSED = "the watermark, which lets rows go once it has passed"
 
 
-@record
+@fast_dataclass
 class Kept:
     """The state of an operator.
 

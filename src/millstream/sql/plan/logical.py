@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.connectors import TableSink, TableSource
 from millstream.sql.expressions import AggregateCall, Constant, Expression
@@ -28,7 +28,7 @@ from millstream.sql.plan.specs import (
 from millstream.sql.schema import ALL_CHANGES, Changes, Fields
 
 
-@record
+@fast_dataclass
 class Node:
     """A relation: a tree of nodes that produces rows.
 
@@ -49,7 +49,7 @@ class Node:
         return self
 
 
-@record
+@fast_dataclass
 class Single(Node):
     """A node with one input."""
 
@@ -64,7 +64,7 @@ class Single(Node):
         return replace(self, input=one)
 
 
-@record
+@fast_dataclass
 class Double(Node):
     """A node with two inputs."""
 
@@ -80,7 +80,7 @@ class Double(Node):
         return replace(self, left=left, right=right)
 
 
-@record
+@fast_dataclass
 class Scan(Node):
     """Reads a table.
 
@@ -106,7 +106,7 @@ class Scan(Node):
     options: tuple[tuple[str, str], ...] = ()
 
 
-@record
+@fast_dataclass
 class StreamScan(Node):
     """Reads a DataStream of the program: `from_data_stream`, `from_changelog_stream`.
 
@@ -127,28 +127,28 @@ class StreamScan(Node):
     key: tuple[int, ...] = ()
 
 
-@record
+@fast_dataclass
 class Values(Node):
     """Literal rows (VALUES)."""
 
     rows: tuple[tuple[Constant, ...], ...]
 
 
-@record
+@fast_dataclass
 class Project(Single):
     """Computes columns from columns."""
 
     expressions: tuple[Expression, ...]
 
 
-@record
+@fast_dataclass
 class Filter(Single):
     """Drops rows for which the condition is not true."""
 
     condition: Expression
 
 
-@record
+@fast_dataclass
 class Watermark(Single):
     """Emits watermarks; `column` becomes a rowtime attribute."""
 
@@ -156,7 +156,7 @@ class Watermark(Single):
     strategy: Expression
 
 
-@record
+@fast_dataclass
 class Correlate(Single):
     """Joins each row with the rows that a table function returns for it.
 
@@ -177,7 +177,7 @@ class Correlate(Single):
     ordinality: bool = False
 
 
-@record
+@fast_dataclass
 class Expand(Single):
     """Repeats each row for every grouping set, with null for keys outside the set and the set's id as last column.
 
@@ -188,7 +188,7 @@ class Expand(Single):
     sets: tuple[tuple[Expression, ...], ...]
 
 
-@record
+@fast_dataclass
 class Aggregate(Single):
     """Aggregates groups: one row of keys and aggregates per group. Without aggregates it is DISTINCT.
 
@@ -205,7 +205,7 @@ class Aggregate(Single):
     part: str | None = None
 
 
-@record
+@fast_dataclass
 class TableAggregate(Single):
     """Emits the rows of a table aggregate function per group: keys, then the function's columns (`flat_aggregate`).
 
@@ -220,7 +220,7 @@ class TableAggregate(Single):
     state_ttl: int | None = None
 
 
-@record
+@fast_dataclass
 class WindowTable(Single):
     """Assigns rows to windows: appends window_start, window_end and window_time, one row per window."""
 
@@ -232,7 +232,7 @@ class WindowTable(Single):
         return self.window.kind is WindowKind.SESSION
 
 
-@record
+@fast_dataclass
 class WindowAggregate(Single):
     """Aggregates windows: one row of keys, aggregates and window properties per group when the window ends.
 
@@ -260,14 +260,14 @@ class WindowAggregate(Single):
     fires: Fires | None = None
 
 
-@record
+@fast_dataclass
 class Over(Single):
     """Appends aggregates over each row's frame."""
 
     over: OverSpec
 
 
-@record
+@fast_dataclass
 class Match(Single):
     """Finds the matches of a pattern in each partition in time order (MATCH_RECOGNIZE).
 
@@ -313,7 +313,7 @@ class Match(Single):
         )
 
 
-@record
+@fast_dataclass
 class Join(Double):
     """Joins rows for which the condition is true. SEMI and ANTI have only the left columns.
 
@@ -339,7 +339,7 @@ class Join(Double):
     join_strategy: JoinStrategy | None = field(default=None, kw_only=True)
 
 
-@record
+@fast_dataclass
 class TemporalJoin(Join):
     """Joins each left row with the version of the right side at its time (FOR SYSTEM_TIME AS OF).
 
@@ -355,7 +355,7 @@ class TemporalJoin(Join):
     hint: tuple[tuple[str, str], ...] = ()
 
 
-@record
+@fast_dataclass
 class Apply(Double):
     """Evaluates a correlated query for each left row (LATERAL); a rule replaces it by a join.
 
@@ -368,7 +368,7 @@ class Apply(Double):
     condition: Expression | None = None
 
 
-@record
+@fast_dataclass
 class Union(Node):
     """Concatenates its inputs in arrival order (UNION ALL)."""
 
@@ -382,7 +382,7 @@ class Union(Node):
         return replace(self, parts=tuple(inputs))
 
 
-@record
+@fast_dataclass
 class SetOperation(Double):
     """INTERSECT or EXCEPT; ALL counts duplicates. (UNION is an Aggregate over a Union.)"""
 
@@ -390,7 +390,7 @@ class SetOperation(Double):
     all: bool
 
 
-@record
+@fast_dataclass
 class Sort(Single):
     """Sorts rows by (column, descending, nulls first) and applies offset and limit; `limit` None for all.
 
@@ -403,7 +403,7 @@ class Sort(Single):
     strategy: str = "AppendFastStrategy"
 
 
-@record
+@fast_dataclass
 class ToChangelog(Single):
     """Converts a changelog to append-only rows whose first column is the row kind.
 
@@ -414,7 +414,7 @@ class ToChangelog(Single):
     codes: tuple[tuple[str, str], ...]
 
 
-@record
+@fast_dataclass
 class FromChangelog(Single):
     """Converts append-only rows with an operation column to a changelog.
 
@@ -427,7 +427,7 @@ class FromChangelog(Single):
     codes: tuple[tuple[str, str], ...]
 
 
-@record
+@fast_dataclass
 class Sink(Single):
     """Writes to a table.
 
@@ -454,12 +454,12 @@ class Sink(Single):
     upsert_key: tuple[int, ...] = ()
 
 
-@record
+@fast_dataclass
 class Collected(Single):
     """Returns rows to the program: `collect()`, `print()`, `to_pandas()`."""
 
 
-@record
+@fast_dataclass
 class ToStream(Single):
     """Converts rows to a DataStream: `to_data_stream` (append-only) and `to_changelog_stream`."""
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.expressions import AggregateCall, Expression
 from millstream.sql.plan.logical import Aggregate, Join, Node, Scan, Single, WindowAggregate
 from millstream.sql.plan.specs import JoinKind, Retry, WindowSpec
 from millstream.sql.schema import Changes
 
 
-@record
+@fast_dataclass
 class Calc(Single):
     """A filter followed by a projection, merged from adjacent ones; a condition of None keeps all rows."""
 
@@ -19,7 +19,7 @@ class Calc(Single):
     condition: Expression | None = None
 
 
-@record
+@fast_dataclass
 class MiniBatch(Single):
     """Marks where mini-batches begin.
 
@@ -32,7 +32,7 @@ class MiniBatch(Single):
     by_event_time: bool
 
 
-@record
+@fast_dataclass
 class LocalAggregate(Single):
     """The local phase of a two-phase aggregate, before the exchange.
 
@@ -49,7 +49,7 @@ class LocalAggregate(Single):
     part: str | None = None
 
 
-@record
+@fast_dataclass
 class GlobalAggregate(Aggregate):
     """The global phase of a two-phase aggregate. Its calls' arguments refer to the local phase's input.
 
@@ -66,7 +66,7 @@ class GlobalAggregate(Aggregate):
         return self.input
 
 
-@record
+@fast_dataclass
 class LocalWindowAggregate(Single):
     """The local phase of a two-phase window aggregate: keys, accumulators, and the end of the slice or window.
 
@@ -82,7 +82,7 @@ class LocalWindowAggregate(Single):
     has_window: tuple[int, int] | None = None
 
 
-@record
+@fast_dataclass
 class GlobalWindowAggregate(WindowAggregate):
     """The global phase of a two-phase window aggregate; see `GlobalAggregate`."""
 
@@ -95,7 +95,7 @@ class GlobalWindowAggregate(WindowAggregate):
         return self.input
 
 
-@record
+@fast_dataclass
 class Rank(Single):
     """Emits the rows of each partition with ranks `first` to `last` (Top-N).
 
@@ -118,7 +118,7 @@ class Rank(Single):
     strategy: str = "AppendFastStrategy"
 
 
-@record
+@fast_dataclass
 class WindowRank(Rank):
     """A Rank per window, emitted when the window ends.
 
@@ -134,7 +134,7 @@ class WindowRank(Rank):
     is_deduplicate: bool = field(default=False, kw_only=True)
 
 
-@record
+@fast_dataclass
 class Deduplicate(Single):
     """Keeps one row per key: the first or last by a time attribute.
 
@@ -151,7 +151,7 @@ class Deduplicate(Single):
     keeps_last: bool
 
 
-@record
+@fast_dataclass
 class WindowJoin(Join):
     """A join of rows in the same window, emitted when the window ends; the keys include its start and end.
 
@@ -165,7 +165,7 @@ class WindowJoin(Join):
     right_window: tuple[int, int] = field(kw_only=True)
 
 
-@record
+@fast_dataclass
 class IntervalJoin(Join):
     """A join with bounds on the difference of both sides' times.
 
@@ -182,7 +182,7 @@ class IntervalJoin(Join):
     upper: int = 0
 
 
-@record
+@fast_dataclass
 class LookupJoin(Single):
     """Joins each row with the rows that a connector looks up by key at processing time.
 
@@ -211,7 +211,7 @@ class LookupJoin(Single):
     at_once: int = 1
 
 
-@record
+@fast_dataclass
 class MaterializedLookupJoin(LookupJoin):
     """A lookup join that stores its results, so that retractions equal the rows emitted before.
 
@@ -224,7 +224,7 @@ class MaterializedLookupJoin(LookupJoin):
     replaces: bool = field(kw_only=True)
 
 
-@record
+@fast_dataclass
 class ChangelogNormalize(Single):
     """Converts upserts to a full changelog by storing the last row per key.
 
@@ -237,7 +237,7 @@ class ChangelogNormalize(Single):
     condition: Expression | None = None
 
 
-@record
+@fast_dataclass
 class Traits:
     """Derived properties of a planned node (`optimizer/changelog.py`).
 
@@ -252,7 +252,7 @@ class Traits:
     state_ttl: int = 0
 
 
-@record
+@fast_dataclass
 class Planned:
     """A node ready for translation, with its traits.
 

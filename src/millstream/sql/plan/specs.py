@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.expressions import AggregateCall, Expression
 from millstream.sql.types import DataType
 
@@ -29,7 +29,7 @@ class WindowKind(Enum):
     SESSION = "SESSION"
 
 
-@record
+@fast_dataclass
 class WindowSpec:
     """Time windows; durations in milliseconds.
 
@@ -55,7 +55,7 @@ class WindowSpec:
     are_points: bool = False
 
 
-@record
+@fast_dataclass
 class Fires:
     """When windows fire besides at their end.
 
@@ -68,7 +68,7 @@ class Fires:
     lateness: int
 
 
-@record
+@fast_dataclass
 class PeriodicFires(Fires):
     """When windows fire periodically. A class of its own, so that uids of jobs without a delay stay the same.
 
@@ -82,7 +82,7 @@ class PeriodicFires(Fires):
     late_delay: int
 
 
-@record
+@fast_dataclass
 class OverSpec:
     """An OVER window: its frame and its aggregates.
 
@@ -102,7 +102,7 @@ class OverSpec:
     calls: tuple[AggregateCall, ...]
 
 
-@record
+@fast_dataclass
 class MatchStep:
     """A pattern variable with its quantifier; `most` None is unbounded."""
 
@@ -112,7 +112,7 @@ class MatchStep:
     reluctant: bool
 
 
-@record
+@fast_dataclass
 class Reference:
     """A value of matched rows that an expression of MATCH_RECOGNIZE uses.
 
@@ -133,7 +133,7 @@ class Reference:
     call: AggregateCall | None = None
 
 
-@record
+@fast_dataclass
 class Definition:
     """The condition of a pattern variable; its columns are references."""
 
@@ -150,7 +150,7 @@ class JoinStrategy(Enum):
     LOOP = "NestedLoopJoin"
 
 
-@record
+@fast_dataclass
 class MatchSpec:
     """A MATCH_RECOGNIZE pattern without its plan node; see `logical.Match` for the attributes."""
 
@@ -165,7 +165,7 @@ class MatchSpec:
     measures: tuple[Expression, ...]
 
 
-@record
+@fast_dataclass
 class Retry:
     """The retry strategy of a lookup without result: attempts and the delay between them in seconds."""
 

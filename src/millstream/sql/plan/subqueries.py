@@ -7,7 +7,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.expressions import Column, Expression, replaced
 from millstream.sql.plan.nodes import Node
 
@@ -20,7 +20,7 @@ class SubqueryKind(Enum):
     SCALAR = "SCALAR"
 
 
-@record
+@fast_dataclass
 class Subquery(Expression):
     """A subquery: EXISTS, IN or a scalar value.
 
@@ -39,7 +39,7 @@ class Subquery(Expression):
         return self.values
 
 
-@record
+@fast_dataclass
 class Outer(Expression):
     """A column of an enclosing query's row.
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millstream.common.configuration import parse_duration_ms
 from millstream.common.errors import MillstreamError, TypeMismatchError
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.types import Row
 from millstream.event_loop import Requests
 from millstream.sql.columns.arrow import arrow_type
@@ -249,7 +249,7 @@ _OLD_CAPACITY = f"{_KEYS}buffer-capacity"
 _STRATEGY, _ATTEMPTS = f"{_KEYS}retry-strategy", f"{_KEYS}max-attempts"
 
 
-@record
+@fast_dataclass
 class AsyncPolicy:
     """Settings of asynchronous calls.
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql import types as t
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.numpy_arrays import valid_of
@@ -96,7 +96,7 @@ class NotNull(Constraint):
         return rows
 
 
-@record
+@fast_dataclass
 class Limited:
     """A column with a length.
 
@@ -179,7 +179,7 @@ class Lengths(Constraint):
         return rows
 
 
-@record
+@fast_dataclass
 class Nested:
     """A column whose values have nested constraints.
 

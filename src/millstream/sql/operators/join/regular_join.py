@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, Batch
 from millstream.sql.columns.keyed_rows import Ints, KeyedRows, Mask
@@ -31,7 +31,7 @@ _MOST_AT_ONCE = 1 << 20
 _SIGNS = np.array([1, -1, 1, -1], np.int64)
 
 
-@record
+@fast_dataclass
 class JoinSide:
     """One input of a join.
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.columns.numpy_arrays import valid_of
 from millstream.sql.columns.row_order import sorted_rows
 from millstream.sql.expressions import AggregateCall
@@ -64,7 +64,7 @@ def places_before(keys: Ints, values: NDArray[Any], of_keys: Ints, of_values: ND
     return found[count:]
 
 
-@record
+@fast_dataclass
 class Frames:
     """Frames of new rows among rows sorted by key.
 

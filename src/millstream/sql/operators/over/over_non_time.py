@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch
 from millstream.sql.columns.keyed_rows import Ints, KeyedRows, Mask, equal_values
@@ -187,7 +187,7 @@ class _Changes:
         return Batch(columns, said.astype(np.int8) if said.any() else None, len(at))
 
 
-@record
+@fast_dataclass
 class Surrounded:
     """Changes, each with the affected rows and the rows of their frames, in order.
 
@@ -207,7 +207,7 @@ class Surrounded:
     wanted: Mask
 
 
-@record
+@fast_dataclass
 class _Reach:
     """The distance at which a change affects results, and the extent of the frames there; None for unlimited.
 

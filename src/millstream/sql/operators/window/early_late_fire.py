@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
@@ -30,7 +30,7 @@ from millstream.sql.plan.specs import Fires
 END, SAID, _ROWS = "end", "fired", "rows"
 
 
-@record
+@fast_dataclass
 class Placed:
     """Rows with the ends of their windows, the window keys (the last is the end), and their slots."""
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
@@ -32,7 +32,7 @@ def can_merge(calls: Sequence[AggregateCall], kinds: Sequence[pa.DataType]) -> b
     return aggregates.combine and aggregates.is_exact
 
 
-@record
+@fast_dataclass
 class _Sessions:
     """Some sessions.
 

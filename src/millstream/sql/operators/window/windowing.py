@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.columns.zones import arrow_zone, is_utc, zone_named
 from millstream.sql.plan.specs import WindowKind, WindowSpec
 
@@ -20,7 +20,7 @@ Times = NDArray[np.int64]
 _EPOCH = datetime(1970, 1, 1)
 
 
-@record
+@fast_dataclass
 class Windowing:
     """Tumbling, hopping or cumulating windows; times are in milliseconds.
 

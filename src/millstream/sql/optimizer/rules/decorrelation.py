@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.bind.relations import joined_fields
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Call, Column, Expression, columns_of, conjunction, conjuncts, replaced, walk
@@ -48,7 +48,7 @@ def is_correlated(node: n.Node, level: int = 1) -> bool:
     return any(is_correlated(i, level) for i in node.inputs)
 
 
-@record
+@fast_dataclass
 class Pulled:
     """A decorrelated query.
 
@@ -125,7 +125,7 @@ def _equal_sides(test: Expression) -> tuple[Expression, Expression] | None:
     return None
 
 
-@record
+@fast_dataclass
 class ByOuter:
     """A query with columns that relate its rows to outer rows.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant, Expression, conjunction
 from millstream.sql.functions.resolve import call as resolved
@@ -61,7 +61,7 @@ def _can_be_split(call: AggregateCall) -> bool:
     )
 
 
-@record
+@fast_dataclass
 class _Sets:
     """The columns by which calls are partially aggregated.
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
 
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.expressions import Call, Column, Expression, columns_of, conjunction, conjuncts
 from millstream.sql.optimizer.costs import share_of
 from millstream.sql.optimizer.rewrite import moved, top_down
@@ -20,7 +20,7 @@ from millstream.sql.schema import Fields
 _GAIN = 4.0
 
 
-@record
+@fast_dataclass
 class _Table:
     """Statistics of a joined table.
 

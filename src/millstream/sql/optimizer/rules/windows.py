@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from millstream.common.configuration import parse_duration_ms
-from millstream.common.fast_dataclass import record
+from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import AggregateCall, Column, columns_of, conjuncts
 from millstream.sql.plan import nodes as n
@@ -14,7 +14,7 @@ from millstream.sql.schema import Field, Fields, TimeAttribute
 from millstream.sql.types import LocalZonedTimestampType
 
 
-@record
+@fast_dataclass
 class Windowed:
     """The columns of a window in a node; `time` None if missing."""
 
