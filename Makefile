@@ -64,7 +64,7 @@ test-upgrade: $(STAMP)
 
 # Spark standalone, YARN and Kubernetes clusters; machines are killed, frozen, partitioned and added.
 test-cluster: $(STAMP)
-	$(BIN)/python -c "import sys; sys.path.append('bench'); from venvs import venv; sys.exit(venv('kubernetes-validate') is None)"
+	$(BIN)/python -c "import sys; from bench.venvs import venv; sys.exit(venv('kubernetes-validate') is None)"
 	MILLSTREAM_TEST_CLUSTER=1 $(BIN)/python -m pytest tests/integration/project/test_manifests.py tests/spark/test_cluster.py tests/spark/test_yarn.py \
 		tests/spark/test_kubernetes.py
 	$(BIN)/python -m tests.machines --rounds 1
@@ -73,20 +73,20 @@ test-cluster: $(STAMP)
 test-pyflink: $(STAMP)
 	MILLSTREAM_PYFLINK=1 $(BIN)/python -m pytest tests/unit/project/test_parity.py tests/integration/cli/test_flink_cli.py \
 		tests/integration/gateway/test_flink_sql_client.py tests/spark/test_pyflink_examples.py
-	$(BIN)/python tests/pyflink/suite/run.py
+	$(BIN)/python -m tests.pyflink.suite.run
 
 # Validate every REST response against Flink's OpenAPI file with schemathesis (installed into its own venv).
 test-openapi: $(STAMP)
-	$(BIN)/python -c "import sys; sys.path.append('bench'); from venvs import venv; sys.exit(venv('schemathesis') is None)"
+	$(BIN)/python -c "import sys; from bench.venvs import venv; sys.exit(venv('schemathesis') is None)"
 	$(BIN)/python -m pytest tests/integration/service/test_openapi.py
 
 # Generate docs/parity.md from docs/parity.yaml.
 parity: $(STAMP)
-	$(BIN)/python tests/pyflink/parity.py
+	$(BIN)/python -m tests.pyflink.parity
 
 # Generate docs/sql-reference.md from the function, connector and format registries.
 sql-docs: $(STAMP)
-	$(BIN)/python tests/sql/reference.py
+	$(BIN)/python -m tests.sql.reference
 
 # Compare random SQL programs with DuckDB; `make test` compares a hundred.
 PROGRAMS ?= 20000
@@ -95,7 +95,7 @@ sql-oracle: $(STAMP)
 
 # TPC-DS at scale 1 in batch mode; each result is compared with DuckDB's.
 bench-tpcds: $(STAMP)
-	$(BIN)/python bench/sql/tpcds.py
+	$(BIN)/python -m bench.sql.tpcds
 
 # Random changelogs through every operator into every sink kind at parallelism 1 to 4; then with Kafka and PostgreSQL.
 sql-order: $(STAMP)
@@ -128,19 +128,19 @@ proof: $(STAMP)
 	MILLSTREAM_TEST_SEEDS=20 $(BIN)/python -m pytest tests/properties/sql/test_exactly_once.py
 
 bench: $(STAMP)
-	$(BIN)/python bench/run.py
-	$(BIN)/python bench/connectors.py
-	$(BIN)/python bench/sql/run.py
+	$(BIN)/python -m bench.run
+	$(BIN)/python -m bench.connectors
+	$(BIN)/python -m bench.sql.run
 
 # The SQL benchmarks, compared with Flink's Java SQL.
 bench-sql: $(STAMP)
-	$(BIN)/python bench/sql/run.py
-	$(BIN)/python bench/sql/first_row.py
+	$(BIN)/python -m bench.sql.run
+	$(BIN)/python -m bench.sql.first_row
 
 # Nexmark compared with Flink's Java SQL, 30 seconds per query and system; and the restore time of ten million join rows.
 bench-nexmark: $(STAMP)
-	$(BIN)/python bench/sql/nexmark.py
-	$(BIN)/python bench/sql/restore.py
+	$(BIN)/python -m bench.sql.nexmark
+	$(BIN)/python -m bench.sql.restore
 
 # Inject exceptions and kill -9 at every step of the checkpoint protocol on real Spark: a DataStream job, five SQL jobs that
 # cover all stateful operators, and Kafka to Kafka. Takes hours; set TMPDIR to a memory file system to halve that.

@@ -1,6 +1,6 @@
 """Change data capture against pg_recvlogical: how fast a job catches up with a log of changes.
 
-    python bench/cdc.py [rows] [rounds]
+    python -m bench.cdc [rows] [rounds]
 
 Both read the same changes of one table (an int, a text, a numeric, a timestamp with zone) from slots of their own on
 one server: pg_recvlogical writes what the server sends to /dev/null; the job on Spark makes Rows of it, looks at each,

@@ -1,8 +1,8 @@
 """What exactly-once costs: checkpoints against the size of the state, recovery, throughput with and without.
 
-python bench/checkpoints.py sizes --keys 100000     duration and bytes of checkpoints, 1% of the keys changed
-python bench/checkpoints.py recovery --keys 100000  from a worker's death to the next output
-python bench/checkpoints.py cost --records N [--interval 1000]   records a second
+python -m bench.checkpoints sizes --keys 100000     duration and bytes of checkpoints, 1% of the keys changed
+python -m bench.checkpoints recovery --keys 100000  from a worker's death to the next output
+python -m bench.checkpoints cost --records N [--interval 1000]   records a second
 """
 
 from __future__ import annotations

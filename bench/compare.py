@@ -1,7 +1,7 @@
 """Two trees of millstream taking turns at the same programs: how much faster, or slower, has it become?
 
     git worktree add ../before <commit>
-    python bench/compare.py ../before . [--only a,b,c,d,f,g,h,e] [--rounds 3] [--scale 0.25]
+    python -m bench.compare ../before . [--only a,b,c,d,f,g,h,e] [--rounds 3] [--scale 0.25]
 
 Both run with this Python. The best of each counts, because neighbours on the machine only ever make a run slower.
 """
@@ -16,8 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from empty_epoch import LEVELS
-from run import PROGRAMS
+from bench.empty_epoch import LEVELS
+from bench.run import PROGRAMS
 
 
 def _run(tree: Path, script: str, arguments: list[str]) -> Any:

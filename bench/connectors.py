@@ -2,7 +2,7 @@
 
 Kafka beside the bare client and PyFlink, files beside pyarrow's own readers, change data capture beside pg_recvlogical.
 
-    python bench/connectors.py [--records 1000000] [--only pass,pass2,count,csv,parquet,cdc] [--without process,java]
+    python -m bench.connectors [--records 1000000] [--only pass,pass2,count,csv,parquet,cdc] [--without process,java]
 
 Each has one worker, but for pass2, where all have two, and the topics two partitions. The bare client reads, writes and
 commits a transaction every second in one process (in two), with the settings that millstream has. PyFlink does the same
@@ -26,10 +26,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import cdc
-from run import run_script
-from venvs import venv
-
+from bench import cdc
+from bench.run import run_script
+from bench.venvs import venv
 from millstream.common import Configuration, SimpleStringSchema, Types, WatermarkStrategy
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.base import DeliveryGuarantee, Source

@@ -3,7 +3,7 @@
 An empty venv, `pip install`, and a word count until its first line; twice each, and the second counts, since pip's
 cache is warm by then. Prints a table, then JSON.
 
-    python bench/install.py [--without pyflink]
+    python -m bench.install [--without pyflink]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How long clients of a session cluster wait: 20 idle jobs, 200 clients at once, by view.
 
-    python bench/rest_load.py [--jobs 20] [--clients 200]
+    python -m bench.rest_load [--jobs 20] [--clients 200]
 
 Starts a cluster of its own, and a program for each job. For every view it asks first as one client, then as all at
 once, each over a connection of its own and about the jobs in turn. Prints one JSON object: milliseconds by view, and

@@ -5,7 +5,7 @@ and the best of each counts, because neighbours on the machine only ever make a 
 slower runs once. Peers live in venvs of their own under a cache folder, made on first use. Prints tables and writes
 bench/results.json.
 
-    python bench/run.py [--quick] [--only a,b,c,d,e,f,g,h,i,k,l,m,n,o,scaling] [--without flink,pyflink,bytewax,spark]
+    python -m bench.run [--quick] [--only a,b,c,d,e,f,g,h,i,k,l,m,n,o,scaling] [--without flink,pyflink,bytewax,spark]
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from venvs import venv
+from bench.venvs import venv
 
 HERE = Path(__file__).parent
 CORES = len(os.sched_getaffinity(0))

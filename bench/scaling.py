@@ -1,6 +1,6 @@
 """How a job grows: with executors of one core, and with the number of its subtasks.
 
-    python bench/scaling.py [--subtasks 2,8,32,128] [--executors 1,2,4] [--records 4000000]
+    python -m bench.scaling [--subtasks 2,8,32,128] [--executors 1,2,4] [--records 4000000]
 
 Prints one JSON object. `executors`: records a second of a keyed reduce on Spark's standalone cluster, as many subtasks
 as executors, and how many bytes each record had on its way to the subtask of its key. `subtasks`: of a job with one

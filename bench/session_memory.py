@@ -1,6 +1,6 @@
 """What the jobs of a session cluster take of memory: PSS, USS and RSS by kind of process, in MiB.
 
-    python bench/session_memory.py [--jobs 50] [--sql]
+    python -m bench.session_memory [--jobs 50] [--sql]
 
 Starts a cluster on this machine and small jobs of one slot that wait for input, and prints one JSON object. The
 proportional set size counts a page that n processes share 1/n to each, so the sum is what all take together.

@@ -4,7 +4,7 @@ Prints one JSON object. Times are the best of several, because neighbours on the
 A cold start is a process from its beginning to its end, with Spark's classes from an archive, as every start but the
 first; where its time goes is told by a second kind of run, which notes when each step was reached.
 
-    python bench/short_jobs.py [--rounds 5] [--cold-rounds 5]
+    python -m bench.short_jobs [--rounds 5] [--cold-rounds 5]
 """
 
 from __future__ import annotations

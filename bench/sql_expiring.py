@@ -1,27 +1,22 @@
 """What a time to live costs: batches of 1,000 rows for operators that keep a million rows.
 
-    python bench/sql_expiring.py
+    python -m bench.sql_expiring
 
 CPU time of one core for each batch, with the clock going on so that as many rows expire as come.
 """
 
 from __future__ import annotations
 
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from tests.support.sql_runs import Bare
 
-sys.path[:0] = [str(Path(__file__).resolve().parent.parent / "tests")]
-
-from tests.support.sql_runs import Bare  # noqa: E402 - its path is set above
-
-from millstream.operators.base import Operator  # noqa: E402
-from millstream.sql.columns.batch import Batch  # noqa: E402
-from millstream.sql.operators.aggregate.group_aggregate import GroupAggregateOperator  # noqa: E402
-from millstream.sql.operators.rank.deduplicate import LastRowOperator  # noqa: E402
+from millstream.operators.base import Operator
+from millstream.sql.columns.batch import Batch
+from millstream.sql.operators.aggregate.group_aggregate import GroupAggregateOperator
+from millstream.sql.operators.rank.deduplicate import LastRowOperator
 
 KEPT, ROWS, BATCHES = 1_000_000, 1_000, 200
 _KINDS = [pa.int64(), pa.int64()]

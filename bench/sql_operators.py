@@ -1,7 +1,7 @@
 """Measures operators of SQL alone, and what could find the slot of a key: one core, CPU time, batches in memory.
 
-python bench/sql_operators.py             all of it
-python bench/sql_operators.py join ...    what begins so
+python -m bench.sql_operators             all of it
+python -m bench.sql_operators join ...    what begins so
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Measures forms that a savepoint of SQL's state could have: size, writing, reading. One core, CPU time, best of three.
 
-python bench/sql_savepoints.py [ROWS]     a million unless said otherwise
+python -m bench.sql_savepoints [ROWS]     a million unless said otherwise
 
 What is read are Arrow batches, from which an operator builds its index; that takes the same whatever they come from.
 """

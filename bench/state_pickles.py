@@ -1,6 +1,6 @@
 """What a window and a row take in a pickle of state: bytes, and microseconds to write and read.
 
-python bench/state_pickles.py
+python -m bench.state_pickles
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Patterns side by side with Flink Java: the same generated events, the same patterns, two slots each.
 
-    python bench/cep/run.py CASE:EVENTS:KEYS ...          millstream on Spark
-    python bench/cep/run.py --flink CASE:EVENTS:KEYS ...  Flink, from the jars of PyPI's apache-flink; needs a JDK
+    python -m bench.cep.run CASE:EVENTS:KEYS ...          millstream on Spark
+    python -m bench.cep.run --flink CASE:EVENTS:KEYS ...  Flink, from the jars of PyPI's apache-flink; needs a JDK
 
 CASE is strict, relaxed, greedy, any, not or keys. Prints one line of JSON for each. A small job runs first, so that
 neither the start of Spark or Flink nor Java's compiler is in the figures.
@@ -17,14 +17,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parents[1] / "src"), str(HERE.parent), str(HERE.parents[1] / "tests")]
+from millstream.cep import CEP, AfterMatchSkipStrategy, Pattern
+from millstream.common import Configuration, WatermarkStrategy
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.testing import CollectSink
 
-from millstream.cep import CEP, AfterMatchSkipStrategy, Pattern  # noqa: E402
-from millstream.common import Configuration, WatermarkStrategy  # noqa: E402
-from millstream.datastream import StreamExecutionEnvironment  # noqa: E402
-from millstream.datastream.connectors.number_seq import NumberSequenceSource  # noqa: E402
-from millstream.testing import CollectSink  # noqa: E402
+HERE = Path(__file__).resolve().parent
 
 
 def pattern(case: str) -> Pattern:

@@ -1,7 +1,7 @@
 """How large a checkpoint is with so many keys that have one open run each.
 
-python bench/cep/state.py KEYS           millstream's
-python bench/cep/state.py --flink KEYS   Flink's (hashmap), of the same events and pattern; needs a JDK and Maven
+python -m bench.cep.state KEYS           millstream's
+python -m bench.cep.state --flink KEYS   Flink's (hashmap), of the same events and pattern; needs a JDK and Maven
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parents[1] / "src"), str(HERE.parents[1] / "tests" / "cep")]
+from millstream.cep import CEP, Pattern
+from millstream.common import WatermarkStrategy
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.testing import CollectSink, LocalJob
 
-from millstream.cep import CEP, Pattern  # noqa: E402
-from millstream.common import WatermarkStrategy  # noqa: E402
-from millstream.datastream import StreamExecutionEnvironment  # noqa: E402
-from millstream.datastream.connectors.number_seq import NumberSequenceSource  # noqa: E402
-from millstream.testing import CollectSink, LocalJob  # noqa: E402
+HERE = Path(__file__).resolve().parent
 
 
 def checkpoint_bytes(keys: int) -> int:
@@ -41,7 +40,7 @@ def checkpoint_bytes(keys: int) -> int:
 
 
 def flink(keys: int) -> None:
-    from record import classpath
+    from tests.cep.record import classpath
 
     path = classpath()
     with tempfile.TemporaryDirectory() as classes:

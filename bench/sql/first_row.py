@@ -1,6 +1,6 @@
 """How long the first row of a query takes: a new process, its imports, the query, its first row; on the local engine.
 
-    python bench/sql/first_row.py [--rounds 5]
+    python -m bench.sql.first_row [--rounds 5]
 
 Modules are compiled once before, as an installed package's are.
 """

@@ -6,8 +6,7 @@ import json
 import sys
 import time
 
-from queries import BY_NAME, SINK
-
+from bench.sql.queries import BY_NAME, SINK
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.table import DataTypes, StreamTableEnvironment

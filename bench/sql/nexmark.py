@@ -1,7 +1,7 @@
 """Nexmark q0 to q22 beside Flink's own Java SQL: the same events, the same SQL, parallelism 2, into blackhole.
 
-    python bench/sql/nexmark.py [--only q4,q7] [--seconds 30] [--rounds 1] [--set key=value] [--engine local]
-    python bench/sql/nexmark.py --checkpoints --only q4,q20 [--seconds 30] [--rounds 3]
+    python -m bench.sql.nexmark [--only q4,q7] [--seconds 30] [--rounds 1] [--set key=value] [--engine local]
+    python -m bench.sql.nexmark --checkpoints --only q4,q20 [--seconds 30] [--rounds 3]
 
 Every query has a process on each side. Both are warm: they run the query on a few events, then on more until it takes
 three seconds at least. After that both run it on the same number of events, one after the other: as many as take the
@@ -25,11 +25,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.venvs import CACHE, existing_venv
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path.insert(0, str(HERE.parent))
-
-from venvs import CACHE, existing_venv  # noqa: E402
 
 TEXTS = ROOT / "tests" / "sql" / "nexmark"
 NAMES = [f"q{i}" for i in range(23)]
@@ -133,9 +132,9 @@ class Bench:
         return [str(self._ddl), str(path)]
 
     def ours(self, name: str, query: str, *more: str) -> Side:
-        paths = [str(ROOT / "src"), str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
+        paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {**os.environ, "PYTHONPATH": ":".join(paths)}
-        command = [sys.executable, str(HERE / "nexmark_here.py"), *self._files(name, query), *self._settings, *more]
+        command = [sys.executable, "-m", "bench.sql.nexmark_here", *self._files(name, query), *self._settings, *more]
         return Side([*command, f"millstream.engine={self._engine}"], environment, self._folder / f"{name}-here.log")
 
     def flink(self, name: str, query: str) -> Side | None:

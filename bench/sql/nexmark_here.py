@@ -11,8 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-import nexmark_events  # noqa: F401 - registers its connectors
-
+import bench.sql.nexmark_events  # noqa: F401 - registers its connectors
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.table import StreamTableEnvironment, TableDescriptor

@@ -1,6 +1,6 @@
 """How long a join with much state takes to go on from a savepoint: from the start of the job to its first row.
 
-    python bench/sql/restore.py [--rows 10000000] [--rounds 3] [--engine spark]
+    python -m bench.sql.restore [--rows 10000000] [--rounds 3] [--engine spark]
 
 A job reads `--rows` rows of one table, which the join keeps; rows of another one ask for them, from the last one on.
 When the last one has been found the job is stopped with a savepoint. Started from it, its first row is one that was

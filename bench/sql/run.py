@@ -1,6 +1,6 @@
 """SQL beside Flink's own Java SQL: the same queries over a number sequence to blackhole, in turns, parallelism 2.
 
-    python bench/sql/run.py [--only "projection;LISTAGG"] [--rounds 2] [--scale 1.0] [--engine spark]
+    python -m bench.sql.run [--only "projection;LISTAGG"] [--rounds 2] [--scale 1.0] [--engine spark]
 
 Both sides are warm: a process runs the query on fewer records first. The best of the rounds counts, because neighbours
 on the machine only ever make a run slower. Functions in Python are compared with PyFlink. Beside them stands Spark SQL
@@ -17,11 +17,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+from bench.sql.queries import BY_NAME, QUERIES, ROW_BY_ROW, Query
+from bench.venvs import CACHE, existing_venv
 
-from queries import BY_NAME, QUERIES, ROW_BY_ROW, Query  # noqa: E402
-from venvs import CACHE, existing_venv  # noqa: E402
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 
 OPENS = ["java.lang", "java.util", "java.util.concurrent", "java.net", "java.io", "java.nio", "java.time", "sun.nio.ch"]
 # Flink reads fewer, to take about as long.
@@ -37,10 +37,9 @@ def _last_json(command: list[str], environment: dict[str, str] | None = None) ->
 
 
 def here(query: Query, records: int, engine: str) -> float:
-    source = str(HERE.parents[1] / "src")
-    path = f"{source}:{os.environ['PYTHONPATH']}" if os.environ.get("PYTHONPATH") else source
-    environment = {**os.environ, "PYTHONPATH": path}
-    found = _last_json([sys.executable, str(HERE / "here.py"), query.name, str(records), engine], environment)
+    paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": ":".join(paths)}
+    found = _last_json([sys.executable, "-m", "bench.sql.here", query.name, str(records), engine], environment)
     return found["records"] / found["seconds"]
 
 
@@ -83,7 +82,7 @@ def flink(query: Query, records: int) -> float | None:
 def spark_sql(query: Query, records: int) -> float | None:
     if query.spark is None:
         return None
-    found = _last_json([sys.executable, str(HERE / "spark_sql.py"), query.name, str(records)])
+    found = _last_json([sys.executable, "-m", "bench.sql.spark_sql", query.name, str(records)])
     return found["records"] / found["seconds"]
 
 

@@ -7,7 +7,8 @@ import sys
 import time
 
 from pyspark.sql import SparkSession
-from queries import BY_NAME
+
+from bench.sql.queries import BY_NAME
 
 
 def run(spark: SparkSession, query: str, records: int) -> float:

@@ -1,6 +1,6 @@
 """TPC-DS in batch: its 99 queries over the same Parquet files in Millstream and in DuckDB, whose answers are compared.
 
-    python bench/sql/tpcds.py [--scale 1] [--only 54,72,83] [--timeout 300]     (`make bench-tpcds`)
+    python -m bench.sql.tpcds [--scale 1] [--only 54,72,83] [--timeout 300]     (`make bench-tpcds`)
 
 DuckDB's extension makes the tables and has the queries; it is installed into a venv of its own first. Queries run in
 this process, one after the other, at parallelism 1. Both systems get the same text, but for names in quotes.
@@ -18,14 +18,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "src"), str(ROOT / "bench")]
+from tests.sql import tpch
 
-from tests.sql import tpch  # noqa: E402
-from venvs import CACHE, venv  # noqa: E402
-
-from millstream.table import EnvironmentSettings, StreamTableEnvironment  # noqa: E402
-from millstream.testing import LocalEnvironment  # noqa: E402
+from bench.venvs import CACHE, venv
+from millstream.table import EnvironmentSettings, StreamTableEnvironment
+from millstream.testing import LocalEnvironment
 
 _LOAD = """
 import decimal, glob, json, os, sys, duckdb, duckdb_extension_tpcds

@@ -1,6 +1,6 @@
 """TPC-H beside Spark SQL: the same Parquet files and queries in turns, two cores; answers are compared with DuckDB's.
 
-    python bench/sql/tpch.py [--scale 1] [--only 1,3,18] [--rounds 2] [--memory [1024]]
+    python -m bench.sql.tpch [--scale 1] [--only 1,3,18] [--rounds 2] [--memory [1024]]
 
 Both sides are warm: a process runs q6 first. The best of the rounds counts, because neighbours on the machine only ever
 make a run slower. With `--memory`, a worker of Millstream that has more MiB than that is killed, so that its query
@@ -21,11 +21,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "src"), str(ROOT / "bench")]
+from tests.sql import tpch
 
-from tests.sql import tpch  # noqa: E402
-from venvs import CACHE  # noqa: E402
+from bench.venvs import CACHE
 
 Run = Callable[[str], list[Any]]
 
@@ -109,7 +107,7 @@ def run_side(side: str, folder: Path, numbers: list[int], limit: int | None) -> 
 
 def measured(side: str, folder: Path, numbers: list[int], memory: int | None) -> dict[int, dict[str, Any]]:
     asked = ",".join(map(str, numbers))
-    command = [sys.executable, __file__, "--side", side, "--folder", str(folder), "--only", asked]
+    command = [sys.executable, "-m", "bench.sql.tpch", "--side", side, "--folder", str(folder), "--only", asked]
     if memory is not None and side == "millstream":
         command += ["--memory", str(memory)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=dict(os.environ))

@@ -1,7 +1,7 @@
 """Ask Flink's CepOperator what it does with cases, and keep its answers.
 
-    record.py                   record the cases that the tests compare with, into recorded.jsonl.gz
-    record.py --check FROM TO   ask about the random cases of these seeds, and say which of ours differ
+    python -m tests.cep.record                   record the cases that the tests compare with, into recorded.jsonl.gz
+    python -m tests.cep.record --check FROM TO   ask about the random cases of these seeds, and say which of ours differ
 
 Needs a JDK, Maven, and apache-flink in its venv (see bench/venvs.py).
 """
@@ -17,11 +17,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[1] / "src")]
+from tests.support.apache_flink import flink_folder
+from tests.support.cep_cases import DENSE, RECORDED, Case, Maker, answer, by_key
 
-from tests.support.apache_flink import flink_folder  # noqa: E402
-from tests.support.cep_cases import DENSE, RECORDED, Case, Maker, answer, by_key  # noqa: E402
+HERE = Path(__file__).resolve().parent
 
 SEEDS = [*range(1500), *range(DENSE, DENSE + 800)]
 WORK = Path(os.environ.get("MILLSTREAM_BENCH_CACHE", Path.home() / ".cache" / "millstream-bench")) / "flink-cep"

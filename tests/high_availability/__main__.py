@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
 from millstream.testing.servers.kafka import KafkaBroker
 from millstream.testing.servers.zookeeper import ZooKeeperServer
 from tests.support.ha_runs import Managers, managers, quick, wanted, written

@@ -8,14 +8,12 @@ from __future__ import annotations
 import gzip
 import random
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent)]
+from tests.support.apache_flink import flink_folder
 
-from tests.support.apache_flink import flink_folder  # noqa: E402
+HERE = Path(__file__).resolve().parent
 
 RECORDED = HERE / "recorded.tsv.gz"
 COUNT = 1500

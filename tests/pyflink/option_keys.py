@@ -1,6 +1,6 @@
 """The options of Flink and the older keys they are also found under: writes src/millstream/common/flink_keys.txt.
 
-    python tests/pyflink/option_keys.py PYFLINK_FOLDER FLINK_1_17_FOLDER
+    python -m tests.pyflink.option_keys PYFLINK_FOLDER FLINK_1_17_FOLDER
 
 The first is the folder of the package `pyflink` of apache-flink 2.3; the second has the jars of Flink 1.17
 (flink-streaming-java, flink-clients, flink-python, flink-statebackend-rocksdb and what they need), whose older keys

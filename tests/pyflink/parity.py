@@ -1,9 +1,9 @@
 """The list of PyFlink's names and what each is here: reads docs/parity.yaml, checks it, writes docs/parity.md.
 
-    python tests/pyflink/parity.py                 write docs/parity.md (`make parity`)
-    python tests/pyflink/parity.py --missing PY    say what of the apache-flink of the interpreter PY is not in the list
-    python tests/pyflink/parity.py --promote       mark as done what the list calls "not yet" and is there by now
-    python tests/pyflink/parity.py --signatures PY write signatures.json anew from the apache-flink of PY
+    python -m tests.pyflink.parity                 write docs/parity.md (`make parity`)
+    python -m tests.pyflink.parity --missing PY    say what of the apache-flink of the interpreter PY is not in the list
+    python -m tests.pyflink.parity --promote       mark as done what the list calls "not yet" and is there by now
+    python -m tests.pyflink.parity --signatures PY write signatures.json anew from the apache-flink of PY
 
 A module of the list has classes, and under `names` its functions and constants. A class is done unless `is` says
 otherwise; a class that is "not yet" or "never" has its members under `members`, and they share its fate.

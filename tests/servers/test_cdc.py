@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Env
 
 from millstream.common import Types, WatermarkStrategy
 from millstream.datastream.connectors.base import BadRecords
@@ -14,6 +13,7 @@ from millstream.datastream.connectors.kafka import KafkaOffsetsInitializer, Kafk
 from millstream.datastream.formats.change_json import DebeziumJsonDeserializationSchema
 from millstream.testing.servers.databases import PostgresServer
 from millstream.testing.servers.kafka import KafkaBroker
+from tests.conftest import Env
 from tests.support import cdc_replica
 
 

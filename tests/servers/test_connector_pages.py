@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Env
 
 from millstream.common import Configuration, JobClient
 from millstream.testing import LocalEnvironment
@@ -23,6 +22,7 @@ from millstream.testing.servers.databases import MariaDbServer, PostgresServer, 
 from millstream.testing.servers.kafka import KafkaBroker
 from millstream.testing.servers.rabbitmq import RabbitMqServer
 from millstream.testing.servers.search import ElasticsearchServer, OpenSearchServer
+from tests.conftest import Env
 from tests.support.kafka_reader import read_committed
 from tests.support.paths import DOCS
 

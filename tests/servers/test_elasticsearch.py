@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Env
 
 from millstream.common import Configuration, Row, RowKind
 from millstream.common.errors import InvalidProgramError
@@ -29,6 +28,7 @@ from millstream.datastream.connectors.elasticsearch import (
 )
 from millstream.testing import LocalEnvironment
 from millstream.testing.servers.search import ElasticsearchServer, OpenSearchServer
+from tests.conftest import Env
 
 Server = ElasticsearchServer | OpenSearchServer
 _names = itertools.count()

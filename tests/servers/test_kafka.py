@@ -12,7 +12,6 @@ from typing import Any
 
 import psutil
 import pytest
-from conftest import Env
 from kafka.partitioner import DefaultPartitioner
 
 from millstream.common import Configuration, Duration, JobClient, Row, SimpleStringSchema, Types, WatermarkStrategy
@@ -48,6 +47,7 @@ from millstream.datastream.formats.avro import (
 from millstream.datastream.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
 from millstream.testing import LocalEnvironment
 from millstream.testing.servers.kafka import KafkaBroker
+from tests.conftest import Env
 from tests.support.chaos import runtime_context
 from tests.support.helpers import BreaksOnce, wait_until
 from tests.support.kafka_reader import committed_records, read_committed, waits

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Env
 
 from millstream.common import Configuration, Row, SimpleStringSchema, Types
 from millstream.connectors.rabbitmq.connection import RabbitFailure
@@ -21,6 +20,7 @@ from millstream.datastream.connectors.rabbitmq import RMQConnectionConfig, RMQSi
 from millstream.datastream.formats.json import JsonRowDeserializationSchema
 from millstream.testing import CollectSink, LocalEnvironment
 from millstream.testing.servers.rabbitmq import RabbitMqServer
+from tests.conftest import Env
 from tests.support.helpers import BreaksOnce, wait_until
 
 _names = itertools.count()

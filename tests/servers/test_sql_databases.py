@@ -7,10 +7,10 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import Env
 
 from millstream.table import StreamTableEnvironment
 from millstream.testing.servers.databases import MariaDbServer, PostgresServer
+from tests.conftest import Env
 from tests.support.cdc_shop import MariaDbShop
 
 pytestmark = pytest.mark.spark

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from conftest import Env
 
 from millstream.common.errors import MillstreamError
 from millstream.connectors.kafka.table_records import KafkaPartitioner
@@ -19,6 +18,7 @@ from millstream.table import EnvironmentSettings, StreamTableEnvironment
 from millstream.testing import LocalEnvironment
 from millstream.testing.servers.databases import PostgresServer
 from millstream.testing.servers.kafka import KafkaBroker
+from tests.conftest import Env
 from tests.support.helpers import wait_until
 from tests.support.schema_registry import registry_server
 

@@ -6,13 +6,13 @@ import time
 from collections import Counter
 from typing import Any
 
-from conftest import Env
 from starlette.testclient import TestClient
 
 from millstream.common import WatermarkStrategy
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.service.app import Service, make_app
 from millstream.service.registry import Registry
+from tests.conftest import Env
 
 
 def _slow(x: int) -> int:

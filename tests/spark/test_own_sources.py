@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Env
 
 from millstream.common import WatermarkStrategy
 from millstream.datastream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.datastream.connectors.http_source import HttpSource
 from millstream.testing import CollectSink
+from tests.conftest import Env
 from tests.support.helpers import wait_until
 from tests.support.paths import DOCS
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Env
 
 from millstream.common import Row, Types
 from millstream.common.errors import InvalidProgramError, JobExecutionError
 from millstream.testing import CollectSink
+from tests.conftest import Env
 from tests.support.helpers import wait_until
 
 pytestmark = pytest.mark.spark

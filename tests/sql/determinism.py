@@ -1,6 +1,6 @@
 """Statements with non-deterministic updates, and what Flink does with them under TRY_RESOLVE.
 
-    python tests/sql/determinism.py CLASSPATH    asks Flink 2.3, and writes determinism.json beside this file
+    python -m tests.sql.determinism CLASSPATH    asks Flink 2.3, and writes determinism.json beside this file
 
 CLASSPATH has Flink's jars with flink-table-planner_2.12 in place of the loader, and its test jar, whose connector
 `values` the tables have. An answer is "!" and the first line of the error, or the number of lookup joins that keep what

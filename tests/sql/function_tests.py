@@ -1,7 +1,7 @@
 """What Flink's own tests expect of its functions: expressions, the columns they read, values, types and errors.
 
-    python tests/sql/function_tests.py                  run them here and print what differs
-    python tests/sql/function_tests.py record TESTS     make the recording of what DumpFunctionTests.java has written
+    python -m tests.sql.function_tests                  run them here and print what differs
+    python -m tests.sql.function_tests record TESTS     make the recording of what DumpFunctionTests.java has written
 
 tests/sql/flink/DumpFunctionTests.java reads them from Flink's published test jar (flink-table-planner_2.12, classifier
 `tests`); beside it, its classpath is flink-table-planner_2.12 itself, flink-clients, flink-test-utils and the tests of
@@ -220,7 +220,6 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["record"]:
         record(Path(sys.argv[2]))
     else:
-        sys.path.insert(0, str(HERE.parents[1]))
         from tests.support.sql_planning import Session
 
         one = Session(batch=True)

@@ -1,4 +1,4 @@
-"""Statements that a SQL gateway is sent, and what Flink's own answers: `python tests/sql/gateway.py URL` records it.
+"""Statements that a SQL gateway is sent, and what Flink's own answers: `python -m tests.sql.gateway URL` records it.
 
 Flink's gateway is started from the jars of apache-flink and org.apache.flink:flink-sql-gateway, with execution.target:
 local and parallelism.default: 1.

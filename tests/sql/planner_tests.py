@@ -1,7 +1,7 @@
 """What Flink's own planner tests expect: programs of tables, rows and statements, and the rows that come of them.
 
-    python tests/sql/planner_tests.py                   run them here and print what differs
-    python tests/sql/planner_tests.py record PROGRAMS   make the recording of what DumpPlannerTests.java has written
+    python -m tests.sql.planner_tests                   run them here and print what differs
+    python -m tests.sql.planner_tests record PROGRAMS   make the recording of what DumpPlannerTests.java has written
 
 tests/sql/flink/DumpPlannerTests.java reads them from Flink's published test jar (flink-table-planner_2.12, classifier
 `tests`). Programs of functions written in Java, or of steps that are Java code, are not recorded. What is left out and
@@ -20,17 +20,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from millstream.common.types import Row, RowKind
+from millstream.sql.columns.value_text import java_double
+from millstream.sql.schema import Changes
+from millstream.table import ChangelogMode, EnvironmentSettings, StreamTableEnvironment
+from millstream.testing import LocalEnvironment, ManualClock, ValuesTable
+from tests.sql.function_tests import decoded
+
 HERE = Path(__file__).resolve().parent
-if __name__ == "__main__":
-    sys.path.insert(0, str(HERE.parents[1]))
-
-from sql.function_tests import decoded  # noqa: E402
-
-from millstream.common.types import Row, RowKind  # noqa: E402
-from millstream.sql.columns.value_text import java_double  # noqa: E402
-from millstream.sql.schema import Changes  # noqa: E402
-from millstream.table import ChangelogMode, EnvironmentSettings, StreamTableEnvironment  # noqa: E402
-from millstream.testing import LocalEnvironment, ManualClock, ValuesTable  # noqa: E402
 
 RECORDED, EXCLUDED = HERE / "planner_tests.jsonl.gz", HERE / "planner_exclusions.tsv"
 _KINDS = {"+I": RowKind.INSERT, "-U": RowKind.UPDATE_BEFORE, "+U": RowKind.UPDATE_AFTER, "-D": RowKind.DELETE}

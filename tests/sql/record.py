@@ -1,6 +1,6 @@
 """Ask Flink again for types and values of all expressions that are recorded, and of new ones, and keep its answers.
 
-    python tests/sql/record.py [NEW]     NEW has expressions, one a line
+    python -m tests.sql.record [NEW]     NEW has expressions, one a line
 
 A JDK and apache-flink in its venv are needed, see bench/venvs.py; it takes an hour.
 """
@@ -13,10 +13,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1]))
+from tests.support.apache_flink import flink_folder
 
-from tests.support.apache_flink import flink_folder  # noqa: E402
+HERE = Path(__file__).resolve().parent
 
 # Type TAB value TAB expression; of aggregates type TAB what follows SELECT.
 VALUES, AGGREGATES = HERE / "values.tsv.gz", HERE / "aggregates.tsv.gz"

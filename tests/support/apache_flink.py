@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from shutil import which
 
 import pytest
-
-from tests.support.paths import ROOT
-
-sys.path.append(str(ROOT / "bench"))
-
-from venvs import CACHE, existing_venv, venv
+from bench.venvs import CACHE, existing_venv, venv
 
 FLINK = "2.3.0"
 WHY_NOT = "apache-flink is not installed: `make test-pyflink` (or MILLSTREAM_PYFLINK=1) installs it into a venv"

@@ -7,7 +7,6 @@ import logging
 import os
 import pkgutil
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,9 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.jobmaster.machine.options import full_failover
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.testing import LocalEnvironment
+from tests.pyflink.option_keys import KEYS, options_of_pyflink, read
 from tests.support.apache_flink import flink_folder, flink_python, needs_flink  # noqa: F401
-from tests.support.paths import ROOT, TESTS
-
-sys.path.append(str(TESTS / "pyflink"))
-
-from option_keys import KEYS, options_of_pyflink, read
+from tests.support.paths import ROOT
 
 # Keys that Flink never had, or had before 1.17.
 OLDER_STILL = {"execution.checkpointing.prefer-checkpoint-for-recovery"}

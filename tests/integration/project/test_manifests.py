@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 import yaml
+from bench.venvs import existing_venv
 
 from millstream.cli.main import cli
 from tests.support.paths import ROOT
 
 MANIFESTS = sorted((ROOT / "deploy" / "kubernetes").glob("*.yaml"))
-
-sys.path.append(str(ROOT / "bench"))
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
@@ -25,8 +23,6 @@ def documents(path: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
 def test_manifests_pass_kubernetes_validation(path: Path) -> None:
-    from venvs import existing_venv
-
     python = existing_venv("kubernetes-validate")
     if python is None:
         pytest.skip("kubernetes-validate is not installed: make test-cluster")

@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from sql.programs import HERE, PROGRAMS, RECORDED
+
+from tests.sql.programs import HERE, PROGRAMS, RECORDED
 
 _FLINKS: dict[str, list[str]] = json.loads(RECORDED.read_text())
 _RUN = """

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from sql.user_functions import PROGRAMS, RECORDED, UNORDERED, Joined, Top2, WeightedAverage, changes, is_batch
 
 from millstream.common.errors import MillstreamError
 from millstream.operators.base import Operator
@@ -21,6 +20,7 @@ from millstream.table import DataTypes, EnvironmentSettings, TableEnvironment
 from millstream.table.expressions import col, lit
 from millstream.table.udf import AggregateFunction, AsyncScalarFunction, udaf, udf, udtaf
 from millstream.table.window import Over, Tumble
+from tests.sql.user_functions import PROGRAMS, RECORDED, UNORDERED, Joined, Top2, WeightedAverage, changes, is_batch
 from tests.support.sql_runs import Bare, batch_of, changes_of
 
 _FLINKS: dict[str, list[str]] = json.loads(RECORDED.read_text())

@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from simulation.mutants import MUTANTS
 
+from tests.simulation.mutants import MUTANTS
 from tests.support.paths import ROOT
 
 # `make simulate` runs many more.

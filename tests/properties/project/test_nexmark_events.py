@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 
 import pytest
-from sql.nexmark_answers import NAMES, left
-
-from tests.support.paths import BENCH
-
-sys.path.append(str(BENCH / "sql"))
-
-from nexmark import ddl
-from nexmark_events import COLUMNS
-from nexmark_here import environment
+from bench.sql.nexmark import ddl
+from bench.sql.nexmark_events import COLUMNS
+from bench.sql.nexmark_here import environment
 
 from millstream.connectors.datagen.table import Block
+from tests.sql.nexmark_answers import NAMES, left
 
 EVENTS = 5000
 

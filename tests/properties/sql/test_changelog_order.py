@@ -9,7 +9,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from sql.order import QUERIES, SINKS, SOURCES, check
 
 from millstream.common import Row, RowKind
 from millstream.datastream import StreamExecutionEnvironment
@@ -17,6 +16,7 @@ from millstream.graph.stream_graph import StreamGraph
 from millstream.sql.errors import ValidationException
 from millstream.table import ChangelogMode, StreamTableEnvironment
 from millstream.testing import CollectSink, LocalJob, ValuesTable
+from tests.sql.order import QUERIES, SINKS, SOURCES, check
 
 _KEYED = "id BIGINT, g BIGINT, v BIGINT, PRIMARY KEY (id) NOT ENFORCED"
 _TOP = (

@@ -8,7 +8,6 @@ import json
 
 import pyarrow as pa
 import pytest
-from sql.firing import COLUMNS, QUERIES, RECORDED, ROWS, declare, told
 
 from millstream.common import Row, RowKind, Types
 from millstream.common.watermark_strategy import MAX_WATERMARK
@@ -23,6 +22,7 @@ from millstream.sql.plan.nodes import PeriodicFires, WindowKind
 from millstream.sql.types import DataTypes
 from millstream.table import Schema, StreamTableEnvironment
 from millstream.testing import CollectSink, LocalJob, ManualClock
+from tests.sql.firing import COLUMNS, QUERIES, RECORDED, ROWS, declare, told
 from tests.support.sql_runs import Bare
 from tests.support.sql_transcript import shown
 

@@ -14,7 +14,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from sql.user_functions import CountAndSum, CountAndSumOf, Doubled, Joined, Top2, WeightedAverage
 
 from millstream.common import Row
 from millstream.table import DataTypes, StreamTableEnvironment, Table
@@ -22,6 +21,7 @@ from millstream.table.expressions import col, row_interval
 from millstream.table.udf import udaf, udf, udtaf, udtf
 from millstream.table.window import Slide, Tumble
 from millstream.testing import ABORT, save_checkpoint, save_savepoint, start_from
+from tests.sql.user_functions import CountAndSum, CountAndSumOf, Doubled, Joined, Top2, WeightedAverage
 from tests.support.sql_proof import Case, Played, program, rows_of, told
 
 _TUMBLE = "TABLE(TUMBLE(TABLE {}, DESCRIPTOR({}), INTERVAL '1' SECOND))"

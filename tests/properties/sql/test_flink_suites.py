@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from sql import function_tests, planner_tests
-
+from tests.sql import function_tests, planner_tests
 from tests.support.sql_planning import Session
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sql.nexmark_answers import NAMES, WITHOUT, declare, left, recorded
 
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.table.udf import udf
+from tests.sql.nexmark_answers import NAMES, WITHOUT, declare, left, recorded
 
 
 def _environment(folder: Path) -> TableEnvironment:

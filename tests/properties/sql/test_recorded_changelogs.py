@@ -6,9 +6,9 @@ import json
 from collections import Counter
 
 import pytest
-from sql.changelogs import QUERIES, RECORDED, SELF, SIDED, changes, declare
 
 from millstream.table import EnvironmentSettings, TableEnvironment
+from tests.sql.changelogs import QUERIES, RECORDED, SELF, SIDED, changes, declare
 
 _FLINKS: dict[str, list[str]] = json.loads(RECORDED.read_text())
 

@@ -6,9 +6,9 @@ import json
 from collections import Counter
 
 import pytest
-from sql.stateful import CASES, LEFT, ORDERED, RECORDED, changes, declare
 
 from millstream.table import EnvironmentSettings, TableEnvironment
+from tests.sql.stateful import CASES, LEFT, ORDERED, RECORDED, changes, declare
 
 _FLINKS: dict[str, list[str]] = json.loads(RECORDED.read_text())
 

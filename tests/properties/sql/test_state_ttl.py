@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sql.expiring import COLUMNS, EACH, QUERIES, RECORDED, ROWS, declare, told
 
 from millstream.common import Row, Types
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.sql.columns.keyed_columns import TtlIndex
 from millstream.table import Schema, StreamTableEnvironment
 from millstream.testing import LocalJob
+from tests.sql.expiring import COLUMNS, EACH, QUERIES, RECORDED, ROWS, declare, told
 
 _FLINKS: dict[str, list[str]] = json.loads(RECORDED.read_text())
 

@@ -1,6 +1,6 @@
 """Run PyFlink's own tests against Millstream, through the alias `pyflink`; a part of `make test-pyflink`.
 
-    python tests/pyflink/suite/run.py [--only part-of-an-id] [--verbose]
+    python -m tests.pyflink.suite.run [--only part-of-an-id] [--verbose]
 
 The tests are not a part of this repository. Git takes them from Flink's sources, once, into the cache folder of the
 benchmarks; FLINK_REPOSITORY names another place for those sources. Each job runs in the process of its test.
@@ -22,11 +22,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import yaml
+from bench.venvs import CACHE
 
 HERE = Path(__file__).resolve().parent
-sys.path += [str(HERE.parents[2] / "bench")]
-
-from venvs import CACHE  # noqa: E402
 
 VERSION = "2.3.0"
 SOURCES = os.environ.get("FLINK_REPOSITORY", "https://github.com/apache/flink.git")

@@ -10,15 +10,12 @@ from __future__ import annotations
 import gzip
 import json
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
+from bench.venvs import venv
+
 from tests.sql.tpch import ANSWERS, TABLES, generate, queries
-
-sys.path.append(str(Path(__file__).parents[3] / "bench"))
-
-from venvs import venv
 
 _ASK = """
 import decimal, json, sys, duckdb

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from sql.text_formats import CASES, RECORDED, rows
 
 from millstream.table import StreamTableEnvironment
 from millstream.testing import LocalEnvironment
+from tests.sql.text_formats import CASES, RECORDED, rows
 
 _FLINKS: dict[str, list[str]] = json.loads(RECORDED.read_text())
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import pytest
 
-from tests.support.apache_flink import WHY_NOT, flink_python
-from tests.support.paths import TESTS
-
-sys.path.append(str(TESTS / "pyflink"))
-
-import parity
-
 from millstream.common.unsupported import NotSupportedError, is_missing
+from tests.pyflink import parity
+from tests.support.apache_flink import WHY_NOT, flink_python
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from sql.nexmark_answers import NAMES, QUERIES, WITHOUT, declare
 
 from millstream.sql.errors import TableException
 from millstream.table import (
@@ -22,6 +21,7 @@ from millstream.table import (
 from millstream.table.expressions import col
 from millstream.table.udf import udf
 from millstream.testing import LocalEnvironment, ValuesTable
+from tests.sql.nexmark_answers import NAMES, QUERIES, WITHOUT, declare
 
 _COUNT = "INSERT INTO snk SELECT id, COUNT(*) FROM src WHERE v <> 'x' GROUP BY id"
 

@@ -9,9 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from sql.binder import bound, evaluated
-from sql.differences import aggregate_reason, agrees, reason_of
-from sql.record import AGGREGATES, VALUES, kept
 
 from millstream.common.errors import TypeMismatchError
 from millstream.common.time import Instant
@@ -31,6 +28,9 @@ from millstream.sql.functions.vectors import from_stored
 from millstream.sql.language.errors import SqlParserException
 from millstream.sql.types import DataType, DataTypes
 from millstream.table import EnvironmentSettings, TableEnvironment
+from tests.sql.binder import bound, evaluated
+from tests.sql.differences import aggregate_reason, agrees, reason_of
+from tests.sql.record import AGGREGATES, VALUES, kept
 from tests.support.sql_planning import Session
 
 INT, BIGINT, DOUBLE, STRING = DataTypes.INT(), DataTypes.BIGINT(), DataTypes.DOUBLE(), DataTypes.STRING()

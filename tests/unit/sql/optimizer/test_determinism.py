@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from sql.determinism import RECORDED, SINKS, STATEMENTS, TABLES, answer
 
 from millstream.common.types import Row, RowKind
 from millstream.sql.columns.batch import Batch
@@ -23,6 +22,7 @@ from millstream.sql.schema import Changes
 from millstream.table import ChangelogMode, DataTypes, StreamTableEnvironment
 from millstream.table.udf import AggregateFunction, udaf, udf
 from millstream.testing import LocalEnvironment, ManualClock, ValuesTable
+from tests.sql.determinism import RECORDED, SINKS, STATEMENTS, TABLES, answer
 from tests.support.sql_runs import Bare, batch_of
 
 _STRATEGY = "table.optimizer.non-deterministic-update.strategy"

@@ -1,0 +1,1 @@
+"""Recorded answers of Flink CEP."""

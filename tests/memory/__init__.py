@@ -1,0 +1,1 @@
+"""Recorded memory budgets of Flink."""

@@ -1,0 +1,1 @@
+"""PyFlink's names, programs and tests."""

@@ -1,0 +1,1 @@
+"""PyFlink's own tests, run on Millstream."""
