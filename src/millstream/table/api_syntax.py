@@ -81,6 +81,10 @@ class FieldAt(syntax.Expression):
     index: int
 
 
+class Subquery:
+    """Base of Table, as an operand of `in_`: `str()` returns the name under which SQL knows it."""
+
+
 def literal(value: Any) -> syntax.Expression:
     """Return a Python value as a SQL literal."""
     if value is None:

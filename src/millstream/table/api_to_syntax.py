@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields as parts_of
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from millstream.common.display_text import did_you_mean
 from millstream.common.errors import MillstreamError
-from millstream.sql.bind.binder import Binder
 from millstream.sql.bind.relations import Given
-from millstream.sql.bind.scope import Refused
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import syntax
-from millstream.sql.plan.nodes import JoinKind, Node, Sink
+from millstream.sql.plan.nodes import Node
 from millstream.sql.schema import Fields
 from millstream.sql.types import CharType, DataType, DataTypes, RowField, RowType, VarCharType
 from millstream.table.api_syntax import (
@@ -27,13 +23,13 @@ from millstream.table.api_syntax import (
     TimeMark,
     WindowBound,
 )
-from millstream.table.expression import Expression, tree_of
+from millstream.table.expression import Expression, aliases_of, tree_of
 from millstream.table.sql_text import OPERATORS, summary
 from millstream.table.udf import UserDefinedFunctionWrapper
 from millstream.table.window import GroupWindow
 
 if TYPE_CHECKING:
-    from millstream.table.table_environment import TableEnvironment
+    from millstream.table.planner import Planner
 
 _Fields = Sequence[Expression[Any]]
 # Functions of `call()` under Table API names that SQL lacks.
@@ -75,12 +71,12 @@ class Selection:
 
     def __init__(
         self,
-        t_env: TableEnvironment,
+        planner: Planner,
         node: Node,
         window: GroupWindow | None = None,
         over: Mapping[str, syntax.Window] | None = None,
     ) -> None:
-        self._t_env = t_env
+        self._planner = planner
         self._node = node
         self._window = window
         self._over = over or {}
@@ -96,7 +92,7 @@ class Selection:
     def _changed(self, tree: Any) -> Any:
         match tree:
             case InlineCall(function, arguments):
-                return syntax.Call(self._t_env._inline_name(function), self._spread(arguments))
+                return syntax.Call(self._planner.inline_name(function), self._spread(arguments))
             case WindowBound(syntax.Name((alias,)), kind):
                 return self._of_window(alias).part(f"_{kind}")
             case TimeMark(syntax.Name((alias,)), kind) if self._window is not None and alias == self._window.alias:
@@ -126,7 +122,7 @@ class Selection:
         return operator in OPERATORS and self._is_system_function(OPERATORS[operator])
 
     def _is_system_function(self, name: str) -> bool:
-        return self._t_env._has_system_function(name)
+        return self._planner.has_system_function(name)
 
     def _with_names(self, row: syntax.Call, members: tuple[syntax.Expression, ...]) -> syntax.Expression | None:
         """Return a row with the Table API's field names f0, f1, .."""
@@ -148,7 +144,7 @@ class Selection:
         if isinstance(tree, syntax.Cast):
             return tree.type
         try:
-            node = self._t_env._binder().select(self._node, [syntax.SelectItem(tree)])
+            node = self._planner.binder().select(self._node, [syntax.SelectItem(tree)])
         except MillstreamError:
             return None
         return node.fields[0].type
@@ -206,12 +202,8 @@ class Selection:
 
     def _items(self, fields: _Fields) -> list[syntax.SelectItem]:
         """Return the columns of a select under the Table API's names."""
-        spread = [
-            (tree, field._names if isinstance(field, Expression) else ())
-            for field in fields
-            for tree in self._columns(tree_of(field))
-        ]
-        namer = _Namer(self._t_env, self._window)
+        spread = [(tree, aliases_of(field)) for field in fields for tree in self._columns(tree_of(field))]
+        namer = _Namer(self._planner, self._window)
         items = []
         for place, (tree, names) in enumerate(spread):
             if isinstance(tree, syntax.Star):
@@ -240,7 +232,7 @@ class Selection:
 
     def selected(self, fields: _Fields) -> Node:
         """Return columns."""
-        return self._t_env._binder().select(self._node, self._unique(self._items(fields)))
+        return self._planner.binder().select(self._node, self._unique(self._items(fields)))
 
     def grouped(self, keys: _Fields, fields: _Fields) -> Node:
         """Return a row for each group."""
@@ -252,26 +244,26 @@ class Selection:
                 continue
             bound = self.tree(key)
             trees.append(bound)
-            if isinstance(key, Expression) and key._names:
-                self._keys[key._names[0]] = bound
+            aliases = aliases_of(key)
+            if aliases:
+                self._keys[aliases[0]] = bound
         items = self._unique(self._items(fields))
-        node = self._t_env._binder().aggregate(self._node, trees, items)
+        node = self._planner.binder().aggregate(self._node, trees, items)
         return node if self._window is None else _with_nullable_times(node, items, self._window)
 
     def added(self, fields: _Fields, replaces: bool = False) -> Node:
         """Return the columns with others appended, or replaced by name."""
         names = self._node.fields.names
         items = {n: syntax.SelectItem(syntax.Name((n,)), n) for n in names}
-        namer = _Namer(self._t_env, None)
+        namer = _Namer(self._planner, None)
         for i, field in enumerate(fields):
             tree = tree_of(field)
-            name = (
-                field._names[0] if isinstance(field, Expression) and field._names else namer.name(tree, len(names) + i)
-            )
+            aliases = aliases_of(field)
+            name = aliases[0] if aliases else namer.name(tree, len(names) + i)
             if name in items and not replaces:
                 raise ValidationException(f"Ambiguous column name: {name}")
             items[name] = syntax.SelectItem(self.tree(tree), name)
-        return self._t_env._binder().select(self._node, list(items.values()))
+        return self._planner.binder().select(self._node, list(items.values()))
 
     def dropped(self, fields: _Fields) -> Node:
         """Return all columns but some."""
@@ -281,7 +273,7 @@ class Selection:
             if name not in names:
                 raise ValidationException(f"Field {name} does not exist in source table")
         remaining = [syntax.SelectItem(syntax.Name((n,)), n) for n in names if n not in dropped]
-        return self._t_env._binder().select(self._node, remaining)
+        return self._planner.binder().select(self._node, remaining)
 
     # --- functions of users
 
@@ -292,7 +284,7 @@ class Selection:
             taking = func.taking_rows(names)
             call = InlineCall(taking, tuple(syntax.Name((n,)) for n in names))
             return self._call_of(call), func.alias_names
-        return self._call_of(tree_of(func)), func._names
+        return self._call_of(tree_of(func)), aliases_of(func)
 
     def _call_of(self, tree: syntax.Expression) -> syntax.Call:
         call = self.tree(tree)
@@ -303,7 +295,7 @@ class Selection:
     def mapped(self, func: Any) -> Node:
         """Return a relation that maps each row with a function."""
         call, names = self._called(func)
-        binder = self._t_env._binder()
+        binder = self._planner.binder()
         node = binder.select(self._node, [syntax.SelectItem(call, "_c0")])
         kind = node.fields[0].type
         if not isinstance(kind, RowType):
@@ -327,18 +319,18 @@ class Selection:
 
         moved = [rewritten(t, named) for t in trees]
         bounds = [syntax.SelectItem(self.tree(t), n) for t, n in aggregates.items()]
-        names = [f._names if isinstance(f, Expression) else () for f in fields]
+        names = [aliases_of(f) for f in fields]
         node = self.aggregated(keys, func, bounds)
         assert self._window is not None
         node = _with_nullable_times(node, [*[None] * (len(node.fields) - len(bounds)), *bounds], self._window)
-        return Selection(self._t_env, node).selected(
+        return Selection(self._planner, node).selected(
             [Expression(t, tuple(n)) for t, n in zip(moved, names, strict=True)]
         )
 
     def aggregated(self, keys: _Fields, func: Any, bounds: Sequence[syntax.SelectItem] = ()) -> Node:
         """Return the grouping keys and the result of an aggregate function for each group."""
         call, names = self._called(func)
-        binder = self._t_env._binder()
+        binder = self._planner.binder()
         trees, items = self._group_keys(keys)
         node = binder.aggregate(self._node, trees, [*items, syntax.SelectItem(call, "_agg$"), *bounds])
         kind = node.fields[len(items)].type
@@ -355,7 +347,7 @@ class Selection:
         """Return the grouping keys and the rows of a table aggregate function for each group."""
         call, names = self._called(func)
         _, items = self._group_keys(keys)
-        return self._t_env._binder().table_aggregate(self._node, items, call, names)
+        return self._planner.binder().table_aggregate(self._node, items, call, names)
 
     def _group_keys(self, keys: _Fields) -> tuple[list[syntax.Expression], list[syntax.SelectItem]]:
         """Return the grouping expressions and the keys as columns; a window is not a column."""
@@ -367,7 +359,7 @@ class Selection:
                 trees.append(self._window.tree)
                 continue
             trees.append(self.tree(key))
-            names = key._names if isinstance(key, Expression) else ()
+            names = aliases_of(key)
             items.append(syntax.SelectItem(trees[-1], names[0] if names else _plain_name(tree) or summary(tree)))
         return trees, items
 
@@ -381,25 +373,25 @@ class Selection:
         if names:
             function = syntax.Aliased(function, "T0", tuple(names))
         joined = syntax.Join("CROSS" if condition is None else kind, Given(self._node), function, condition)
-        return self._t_env._binder().query(syntax.Select((syntax.SelectItem(syntax.Star()),), joined))
+        return self._planner.binder().query(syntax.Select((syntax.SelectItem(syntax.Star()),), joined))
 
     def flat_mapped(self, func: Any) -> Node:
         """Return the rows that a table function returns for each row."""
         before = len(self._node.fields)
         # The function's columns may have the same names as the table's.
-        hidden = self._t_env._binder().rename(self._node, [f"{n}$" for n in self._node.fields.names])
+        hidden = self._planner.binder().rename(self._node, [f"{n}$" for n in self._node.fields.names])
         call, names = self._called(func)
         moved = rewritten(call, lambda t: syntax.Name((f"{t.parts[0]}$",)) if isinstance(t, syntax.Name) else None)
-        joined = Selection(self._t_env, hidden).lateral(Expression(moved, tuple(names)), None, "INNER")
+        joined = Selection(self._planner, hidden).lateral(Expression(moved, tuple(names)), None, "INNER")
         result_names = joined.fields.names[before:]
-        return self._t_env._binder().select(joined, [syntax.SelectItem(syntax.Name((n,)), n) for n in result_names])
+        return self._planner.binder().select(joined, [syntax.SelectItem(syntax.Name((n,)), n) for n in result_names])
 
 
 class _Namer:
     """Names columns as Flink's Table API does."""
 
-    def __init__(self, t_env: TableEnvironment, window: GroupWindow | None) -> None:
-        self._t_env = t_env
+    def __init__(self, planner: Planner, window: GroupWindow | None) -> None:
+        self._planner = planner
         self._window = window
         # Aggregates and window properties, in order of appearance.
         self._extracted: list[syntax.Expression] = []
@@ -416,7 +408,7 @@ class _Namer:
     def _is_aggregate(self, tree: Any) -> bool:
         if isinstance(tree, InlineCall):
             return tree.function.kind == "aggregate"
-        return isinstance(tree, syntax.Call) and tree.over is None and self._t_env._is_aggregate(tree.name)
+        return isinstance(tree, syntax.Call) and tree.over is None and self._planner.is_aggregate(tree.name)
 
     def _aggregates(self, tree: Any) -> Iterator[syntax.Expression]:
         if isinstance(tree, (WindowBound, TimeMark)) or self._is_aggregate(tree):
@@ -455,95 +447,3 @@ def _plain_name(tree: syntax.Expression) -> str | None:
             inner = _plain_name(value)
             return None if inner is None else f"{inner}$_{index}"
     return None
-
-
-_Made = TypeVar("_Made")
-_UNKNOWN_COLUMN = re.compile(r"Column '(.*)' not found in any table")
-_AMBIGUOUS = re.compile(r"join relations with ambiguous names: \[(.*?)[,\]]")
-
-
-class ApiBinder:
-    """Builds relations step by step."""
-
-    def __init__(self, binder: Binder) -> None:
-        self._binder = binder
-
-    def _translated(self, make: Callable[[], _Made], *inputs: Node) -> _Made:
-        try:
-            return make()
-        except Refused as e:
-            raise ValidationException(_in_other_words(e.what, inputs)) from None
-
-    def query(self, query: syntax.Query, text: str = "") -> Node:
-        """Return the relation that a query is."""
-        return self._translated(lambda: self._binder.query(query, text=text))
-
-    def insert(self, statement: Any, text: str = "") -> Sink:
-        """Return the sink of an INSERT."""
-        return self._translated(lambda: self._binder.insert(statement, text))
-
-    def written_to(self, node: Node, path: Sequence[str], overwrite: bool = False) -> Sink:
-        """Return a sink that writes a relation to a table."""
-        return self._translated(lambda: self._binder.written_to(node, path, overwrite), node)
-
-    def filter(self, node: Node, condition: syntax.Expression) -> Node:
-        """Return the rows for which a condition is true."""
-        return self._translated(lambda: self._binder.filter(node, condition), node)
-
-    def select(self, node: Node, items: Sequence[syntax.SelectItem]) -> Node:
-        """Return columns, or aggregates of all rows."""
-        return self._translated(lambda: self._binder.select(node, items), node)
-
-    def aggregate(self, node: Node, keys: Sequence[syntax.Expression], items: Sequence[syntax.SelectItem]) -> Node:
-        """Return a row for each group."""
-        return self._translated(lambda: self._binder.aggregate(node, keys, items), node)
-
-    def table_aggregate(
-        self, node: Node, keys: Sequence[syntax.SelectItem], call: syntax.Call, names: Sequence[str]
-    ) -> Node:
-        """Return the grouping keys and the rows of a table aggregate function for each group."""
-        return self._translated(lambda: self._binder.table_aggregate(node, keys, call, names), node)
-
-    def join(self, left: Node, right: Node, condition: syntax.Expression | None, kind: JoinKind) -> Node:
-        """Return pairs of rows."""
-        return self._translated(lambda: self._binder.join(left, right, condition, kind), left, right)
-
-    def set_operation(self, operator: str, all_: bool, left: Node, right: Node) -> Node:
-        """Return UNION, INTERSECT or EXCEPT."""
-        return self._translated(lambda: self._binder.set_operation(operator, all_, left, right), left)
-
-    def changelog(self, function: str, node: Node, arguments: Sequence[syntax.Expression]) -> Node:
-        """Return changes as rows, or rows as changes."""
-        return self._translated(lambda: self._binder.changelog(function, node, arguments), node)
-
-    def distinct(self, node: Node) -> Node:
-        """Return each row once."""
-        return self._translated(lambda: self._binder.distinct(node), node)
-
-    def order(self, node: Node, keys: Sequence[syntax.SortKey]) -> Node:
-        """Return rows in an order."""
-        return self._translated(lambda: self._binder.order(node, keys), node)
-
-    def limit(self, node: Node, offset: int | None, fetch: int | None, is_sorted: bool) -> Node:
-        """Return some of the rows."""
-        return self._translated(lambda: self._binder.limit(node, offset, fetch, is_sorted), node)
-
-    def rename(self, node: Node, names: Sequence[str]) -> Node:
-        """Return the rows with other names of columns."""
-        return self._translated(lambda: self._binder.rename(node, names), node)
-
-    def cast_to(self, node: Node, kinds: Sequence[DataType]) -> Node:
-        """Return the rows with other types of columns."""
-        return self._translated(lambda: self._binder.cast_to(node, kinds), node)
-
-
-def _in_other_words(message: str, inputs: Sequence[Node]) -> str:
-    unknown = _UNKNOWN_COLUMN.match(message)
-    if unknown is not None:
-        names = [n for node in inputs for n in node.fields.names]
-        hint = did_you_mean(unknown.group(1), names) or "."
-        return f"Cannot resolve field [{unknown.group(1)}], input field list:[{', '.join(names)}]{hint}"
-    ambiguous = _AMBIGUOUS.match(message)
-    if ambiguous is not None:
-        return f"Ambiguous column name: {ambiguous.group(1)}. Rename one of them with alias() or rename_columns()."
-    return message

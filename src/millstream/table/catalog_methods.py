@@ -2,61 +2,22 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
 from millstream.common.unsupported import JAVA, missing_function
-from millstream.sql.bind.functions import LanguageFunctions
 from millstream.sql.catalog.manager import CatalogManager
-from millstream.sql.catalog.memory import CatalogFunction
-from millstream.sql.ddl.executor import Ddl
-from millstream.sql.errors import ValidationException
 from millstream.sql.language import statements as s
 from millstream.table.catalog import Catalog, CatalogDescriptor
 from millstream.table.model_descriptor import ModelDescriptor
 from millstream.table.module import Module, ModuleEntry
+from millstream.table.planner import Planner, as_function
 from millstream.table.sql_text import read_path
-from millstream.table.udf import AggregateFunction, TableAggregateFunction, UserDefinedFunctionWrapper, udaf, udtaf
-
-
-def as_function(function: Any) -> UserDefinedFunctionWrapper:
-    """Return a user-defined function as the binder's wrapper."""
-    if isinstance(function, UserDefinedFunctionWrapper):
-        return function
-    if isinstance(function, TableAggregateFunction):
-        table_aggregate: UserDefinedFunctionWrapper = udtaf(function)
-        return table_aggregate
-    if isinstance(function, AggregateFunction):
-        aggregate: UserDefinedFunctionWrapper = udaf(function)
-        return aggregate
-    raise ValidationException(
-        f"{function!r} is no function for SQL: make it one with udf(...), udtf(...) or udaf(...), which say its types."
-    )
-
-
-def loaded_function(function: CatalogFunction) -> UserDefinedFunctionWrapper:
-    """Return the function that CREATE FUNCTION names as `module.object`."""
-    name = function.implementation
-    if function.language.upper() != "PYTHON":
-        raise ValidationException(
-            f"The function '{name}' is in {function.language.title()}: functions are in Python here, LANGUAGE PYTHON."
-        )
-    module, _, attribute = name.rpartition(".")
-    try:
-        found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as e:
-        raise ValidationException(f"Failed to load Python function '{name}': {e}") from e
-    return as_function(found)
+from millstream.table.udf import UserDefinedFunction, UserDefinedFunctionWrapper
 
 
 class CatalogMethods:
     """Lists, registers and drops the objects of an environment's catalogs."""
 
+    _planner: Planner
     _catalogs: CatalogManager
-    _functions: LanguageFunctions
-
-    def _ddl(self) -> Ddl:
-        raise NotImplementedError
 
     def drop_temporary_table(self, table_path: str) -> bool:
         """Drop a temporary table; return whether it existed."""
@@ -79,7 +40,9 @@ class CatalogMethods:
 
     # --- functions
 
-    def create_temporary_system_function(self, name: str, function: Any) -> None:
+    def create_temporary_system_function(
+        self, name: str, function: UserDefinedFunctionWrapper | UserDefinedFunction
+    ) -> None:
         """Name a function for all catalogs."""
         self._catalogs.create_system_function(name, as_function(function))
 
@@ -87,7 +50,7 @@ class CatalogMethods:
         """Drop a temporary system function; return whether it existed."""
         return self._catalogs.drop_function((name,), temporary=True, system=True, if_exists=True)
 
-    def create_temporary_function(self, path: str, function: Any) -> None:
+    def create_temporary_function(self, path: str, function: UserDefinedFunctionWrapper | UserDefinedFunction) -> None:
         """Name a function in a catalog, for this environment."""
         self._catalogs.create_temporary_function(read_path(path), as_function(function))
 
@@ -108,7 +71,7 @@ class CatalogMethods:
     def create_catalog(self, catalog_name: str, catalog_descriptor: CatalogDescriptor) -> None:
         """Add a catalog."""
         options = tuple(catalog_descriptor.options().items())
-        self._ddl().execute(s.CreateCatalog(catalog_name, options, catalog_descriptor.comment))
+        self._planner.ddl().execute(s.CreateCatalog(catalog_name, options, catalog_descriptor.comment))
 
     def register_catalog(self, catalog_name: str, catalog: Catalog) -> None:
         """Add a catalog."""
@@ -175,19 +138,19 @@ class CatalogMethods:
 
     def list_functions(self) -> list[str]:
         """Return the names of all functions."""
-        return sorted({*self.list_user_defined_functions(), *(n.lower() for n in self._functions.names())})
+        return sorted({*self.list_user_defined_functions(), *(n.lower() for n in self._planner.functions.names())})
 
     def load_module(self, module_name: str, module: Module) -> None:
         """Load a module."""
-        self._ddl().execute(s.LoadModule(module_name))
+        self._planner.ddl().execute(s.LoadModule(module_name))
 
     def unload_module(self, module_name: str) -> None:
         """Unload a module."""
-        self._ddl().execute(s.UnloadModule(module_name))
+        self._planner.ddl().execute(s.UnloadModule(module_name))
 
     def use_modules(self, *module_names: str) -> None:
         """Set the modules in use, in lookup order."""
-        self._ddl().execute(s.UseModules(module_names))
+        self._planner.ddl().execute(s.UseModules(module_names))
 
     def list_modules(self) -> list[str]:
         """Return the names of the modules that are used."""

@@ -21,7 +21,7 @@ from millstream.common.typeinfo import (
 )
 from millstream.common.types import Row, RowKind
 from millstream.datastream.data_stream import DataStream
-from millstream.datastream.table_bridge import Bridge, ends_of, environment_of
+from millstream.datastream.table_bridge import ends_of, environment_of
 from millstream.sql import types as t
 from millstream.sql.bind.insert import mismatch
 from millstream.sql.bind.tables import declared
@@ -35,13 +35,12 @@ from millstream.sql.type_rules import can_store
 from millstream.sql.types import DataType, DataTypes, LocalZonedTimestampType, TimestampType
 from millstream.table.api_syntax import TimeMark
 from millstream.table.changelog_mode import ChangelogMode
-from millstream.table.expression import Expression, tree_of
-from millstream.table.job_submission import Runner
+from millstream.table.expression import Expression, aliases_of, tree_of
 from millstream.table.schema import Schema
+from millstream.table.table import Table, node_of
 
 if TYPE_CHECKING:
-    from millstream.table.table import Table
-    from millstream.table.table_environment import TableEnvironment
+    from millstream.table.planner import Planner
 
 _ROWTIME = "rowtime"
 _SOURCE_WATERMARK = "SOURCE_WATERMARK()"
@@ -50,10 +49,10 @@ _SOURCE_WATERMARK = "SOURCE_WATERMARK()"
 class Streams:
     """Converts streams to tables and tables to streams."""
 
-    def __init__(self, t_env: TableEnvironment, bridge: Bridge, runner: Runner) -> None:
-        self._t_env = t_env
-        self._bridge = bridge
-        self._runner = runner
+    def __init__(self, planner: Planner) -> None:
+        self._planner = planner
+        self._bridge = planner.bridge
+        self._runner = planner.runner
 
     # --- from streams
 
@@ -149,17 +148,13 @@ class Streams:
         return StreamScan(Fields(tuple(fields)), named, changelog, event_time, follows)
 
     def _declared(self, scan: StreamScan, columns: Sequence[TableColumn], schema: Schema) -> Table:
-        from millstream.table.table import Table
-
         watermark = None if scan.follows_watermarks else schema.watermark
         table = CatalogTable(tuple(columns), watermark, schema.primary_key)
-        node = declared(self._t_env._sql_binder(), scan, table)
-        return Table(node, self._t_env, replace(table, watermark=schema.watermark))
+        node = declared(self._planner.sql_binder(), scan, table)
+        return Table(node, self._planner, replace(table, watermark=schema.watermark))
 
     def _of_fields(self, stream: DataStream[Any], fields: Sequence[Any]) -> Table:
         """Return a table of fields that are named: by their names, or by place under other ones."""
-        from millstream.table.table import Table
-
         own, is_row = self._physical(stream)
         known = [n for n, _ in own]
         trees = [tree_of(f) if isinstance(f, Expression) else syntax.Name((str(f),)) for f in fields]
@@ -181,9 +176,9 @@ class Streams:
                 value: syntax.Expression = syntax.Name((name,)) if tree.kind == "ROWTIME" else syntax.Call("PROCTIME")
             else:
                 value, name = syntax.Name((next(places).name,)), _field_name(tree)
-            alias = field._names[0] if isinstance(field, Expression) and field._names else name
-            items.append(syntax.SelectItem(value, alias))
-        return Table(self._t_env._binder().select(scan, items), self._t_env)
+            aliases = aliases_of(field)
+            items.append(syntax.SelectItem(value, aliases[0] if aliases else name))
+        return Table(self._planner.binder().select(scan, items), self._planner)
 
     # --- to streams
 
@@ -204,7 +199,7 @@ class Streams:
         """Return a table with the columns of a schema, which are the table's by place, as in INSERT INTO."""
         if not written:
             return table
-        fields = table._node.fields
+        fields = node_of(table).fields
         name = ["to_changelog_stream()"]
         if len(written) != len(fields):
             raise mismatch("Different number of columns.", fields, written, name)
@@ -218,10 +213,10 @@ class Streams:
             )
             for c, n in zip(written, fields.names, strict=True)
         ]
-        return table._then(self._t_env._binder().select(table._node, items))
+        return Table(self._planner.binder().select(node_of(table), items), self._planner)
 
     def _as_stream(self, table: Table, changelog: bool, upsert: bool = False) -> DataStream[Any]:
-        node = table._node
+        node = node_of(table)
         end = ToStream(node.fields, node, changelog, upsert, _event_time(node))
         last = self._runner.stream(end)
         return self._bridge.stream(last, type_info_of(node.fields))
@@ -229,13 +224,13 @@ class Streams:
     def append_stream(self, table: Table, type_info: TypeInformation) -> DataStream[Any]:
         """Old: return a table's rows."""
         warn_deprecated("to_append_stream()", "use to_data_stream()")
-        check_type_info(table._node.fields, type_info, "to_append_stream()")
+        check_type_info(node_of(table).fields, type_info, "to_append_stream()")
         return self._as_stream(table, changelog=False).map(record_maker(type_info), type_info)
 
     def retract_stream(self, table: Table, type_info: TypeInformation) -> DataStream[Any]:
         """Old: return pairs of whether a row is added, and the row."""
         warn_deprecated("to_retract_stream()", "use to_changelog_stream()")
-        check_type_info(table._node.fields, type_info, "to_retract_stream()")
+        check_type_info(node_of(table).fields, type_info, "to_retract_stream()")
         kind = Types.TUPLE([Types.BOOLEAN(), type_info])
         make = record_maker(type_info)
 

@@ -11,7 +11,14 @@ from millstream.table.expression_collections import (
     TimeIntervalUnit,
     TimePointUnit,
 )
-from millstream.table.expression_operators import AggregateExpression, MathExpression, T, tree_of
+from millstream.table.expression_operators import (
+    AggregateExpression,
+    MathExpression,
+    T,
+    aliases_of,
+    is_descending,
+    tree_of,
+)
 from millstream.table.expression_text import (
     JsonExistsOnError,
     JsonOnNull,
@@ -32,6 +39,8 @@ __all__ = [
     "JsonValueOnEmptyOrError",
     "TimeIntervalUnit",
     "TimePointUnit",
+    "aliases_of",
+    "is_descending",
     "tree_of",
 ]
 

@@ -7,7 +7,8 @@ from typing import Any, Generic, Self, TypeVar
 
 from millstream.common.errors import InvalidProgramError
 from millstream.sql.language import syntax
-from millstream.table.api_syntax import InlineCall, OverNamed, literal
+from millstream.table.api_syntax import InlineCall, OverNamed, Subquery, literal
+from millstream.table.sql_text import summary
 
 T = TypeVar("T")
 
@@ -34,8 +35,6 @@ class ExpressionBase(Generic[T]):
         return self._as(syntax.Call(function, (tree_of(other), self._tree)))
 
     def __str__(self) -> str:
-        from millstream.table.sql_text import summary
-
         return summary(self._tree, self._names)
 
     def __repr__(self) -> str:
@@ -124,6 +123,16 @@ def tree_of(value: Any) -> syntax.Expression:
     if isinstance(value, ExpressionBase):
         return value._tree
     return value if isinstance(value, syntax.Expression) else literal(value)
+
+
+def aliases_of(value: object) -> tuple[str, ...]:
+    """Return the names that `alias()` has given to an expression; none for other values."""
+    return value._names if isinstance(value, ExpressionBase) else ()
+
+
+def is_descending(value: object) -> bool:
+    """Return whether an expression has the order `desc`."""
+    return isinstance(value, ExpressionBase) and bool(value._descending)
 
 
 def _operand(other: Any) -> syntax.Expression:
@@ -306,9 +315,7 @@ class MathExpression(ExpressionBase[T]):
 
     def in_(self, first_element_or_table: Any, *remaining_elements: Any) -> Self:
         """Return whether the value is in a list of values, or in a table of one column."""
-        from millstream.table.table import Table
-
-        if isinstance(first_element_or_table, Table):
+        if isinstance(first_element_or_table, Subquery):
             named = syntax.TableQuery(syntax.TableName((str(first_element_or_table),)))
             return self._as(syntax.In(self._tree, named))
         among = (first_element_or_table, *remaining_elements)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from millstream.common.unsupported import missing_function
 from millstream.sql.language import syntax
@@ -10,7 +10,9 @@ from millstream.sql.types import DataType
 from millstream.table.api_syntax import Chosen, InlineCall, Range, RowInterval
 from millstream.table.expression import Expression, JsonOnNull, TimePointUnit, tree_of
 from millstream.table.sql_text import read_expression
-from millstream.table.udf import UserDefinedFunctionWrapper
+
+if TYPE_CHECKING:
+    from millstream.table.udf import UserDefinedFunctionWrapper
 
 __all__ = [
     "CURRENT_RANGE",

@@ -81,3 +81,8 @@ class BytesContentPlanReference(PlanReference):
 
     def _text(self) -> str:
         return self._content.decode()
+
+
+def plan_text(reference: PlanReference) -> str:
+    """Return the compiled plan that a reference names, in JSON."""
+    return reference._text()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
@@ -11,9 +10,6 @@ from millstream.sql.schema import Fields, TimeAttribute
 from millstream.sql.types import DataType, RowField, RowType
 from millstream.table.resolved_expression import ResolvedExpression
 from millstream.table.sql_text import name_as_sql
-
-if TYPE_CHECKING:
-    from millstream.table.schema import Schema
 
 
 class Column:
@@ -310,22 +306,6 @@ class ResolvedSchema:
             )
         return ResolvedSchema(columns, watermarks, key)
 
-    def _unresolved(self) -> Schema:
-        from millstream.table.schema import Schema
-
-        watermark = None
-        if self._watermarks:
-            spec = self._watermarks[0]
-            watermark = (spec.rowtime_attribute, spec.watermark_expression.as_serializable_string())
-        key = self._primary_key
-        table = CatalogTable(
-            tuple(c._column for c in self._columns),
-            watermark,
-            () if key is None else tuple(key.get_columns()),
-            None if key is None else key.get_name(),
-        )
-        return Schema.of_table(table)
-
     def get_column_count(self) -> int:
         """Return the number of columns."""
         return len(self._columns)
@@ -376,3 +356,18 @@ class ResolvedSchema:
     def to_sink_row_data_type(self) -> DataType:
         """Return the type of rows that are written."""
         return self._row_type([c for c in self._columns if c.is_persisted()])
+
+
+def declared_table(schema: ResolvedSchema) -> CatalogTable:
+    """Return the declaration of a table with this schema."""
+    watermark = None
+    if schema._watermarks:
+        spec = schema._watermarks[0]
+        watermark = (spec.rowtime_attribute, spec.watermark_expression.as_serializable_string())
+    key = schema._primary_key
+    return CatalogTable(
+        tuple(c._column for c in schema._columns),
+        watermark,
+        () if key is None else tuple(key.get_columns()),
+        None if key is None else key.get_name(),
+    )

@@ -16,6 +16,7 @@ from millstream.sql import types as t
 from millstream.sql.columns.batch import DELETE, UPDATE_BEFORE, Batch
 from millstream.sql.columns.value_text import to_text
 from millstream.sql.optimizer.state_report import ends
+from millstream.sql.plan.nodes import Node
 from millstream.sql.schema import Fields
 
 if TYPE_CHECKING:
@@ -74,10 +75,10 @@ def cut(text: str, width: int) -> str:
     """
     if display_width(text) <= width:
         return text
-    room, prefix = width - len(_CUT), ""
+    remaining, prefix = width - len(_CUT), ""
     for character in text:
-        room -= display_width(character)
-        if room < 0:
+        remaining -= display_width(character)
+        if remaining < 0:
             break
         prefix += character
     return prefix + _CUT
@@ -167,17 +168,19 @@ _SLOW = "Its rows have not come within {:g} s. See all of them with <code>table.
 _TAKE = "with table.execute().collect() as rows: print(next(rows))"
 
 
-def as_html(table: Table, fields: Fields, seconds: float = SECONDS) -> str:
-    """Return a table as HTML; a query that would run for ever is not run.
+def as_html(table: Table, node: Node, zone: str, seconds: float = SECONDS) -> str:
+    """Return a table as HTML; an unbounded query is not run.
 
     Args:
         table: the table.
-        fields: its columns.
+        node: its relation.
+        zone: the time zone in which points in time are shown.
         seconds: the timeout for rows.
     """
-    if not ends(table._node):
+    fields = node.fields
+    if not ends(node):
         return _columns(fields) + f"<p>{_ENDLESS.format(_TAKE)}</p>"
-    rows = _first_rows(table, fields, seconds)
+    rows = _first_rows(table, fields, zone, seconds)
     if rows is None:
         return _columns(fields) + f"<p>{_SLOW.format(seconds)}</p>"
     note = f"<p>The first {ROWS} rows.</p>" if len(rows) > ROWS else f"<p>{len(rows)} row{'s' * (len(rows) != 1)}.</p>"
@@ -194,9 +197,8 @@ def _body(rows: Sequence[Sequence[str]]) -> str:
     return "".join(f"<tr>{''.join(f'<td>{escape(v)}</td>' for v in row)}</tr>" for row in rows)
 
 
-def _first_rows(table: Table, fields: Fields, seconds: float) -> list[tuple[str, ...]] | None:
+def _first_rows(table: Table, fields: Fields, zone: str, seconds: float) -> list[tuple[str, ...]] | None:
     """Return up to one more than the displayed rows, after all changes; None on timeout."""
-    zone = table._t_env.get_config().get_local_timezone()
     result = table.fetch(ROWS + 1).execute()
     counts: dict[tuple[str, ...], int] = {}
     try:

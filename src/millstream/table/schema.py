@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
 from millstream.sql.errors import ValidationException
 from millstream.sql.types import DataType, NullType, RowType
-from millstream.table.expression import Expression
+from millstream.table.expression import Expression, tree_of
+from millstream.table.resolved_schema import ResolvedSchema, declared_table
 from millstream.table.sql_text import as_data_type, as_sql, name_as_sql
-
-if TYPE_CHECKING:
-    from millstream.table.catalog import ResolvedSchema
 
 __all__ = ["Schema"]
 
@@ -23,7 +21,7 @@ _UNKNOWN = NullType()
 
 
 def _written(expression: str | Expression[Any]) -> str:
-    return expression if isinstance(expression, str) else as_sql(expression._tree)
+    return expression if isinstance(expression, str) else as_sql(tree_of(expression))
 
 
 @fast_dataclass
@@ -123,7 +121,7 @@ class Schema:
 
         def from_resolved_schema(self, resolved_schema: ResolvedSchema) -> Schema.Builder:
             """Copy a resolved schema."""
-            self._parts = resolved_schema._unresolved()._parts
+            self._parts = Schema.of_table(declared_table(resolved_schema))._parts
             return self
 
         def from_row_data_type(self, data_type: DataType) -> Schema.Builder:

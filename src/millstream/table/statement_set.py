@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millstream.sql.errors import TableException
+from millstream.sql.language.statement_grammar import read_statement
 from millstream.sql.language.statements import Insert
 from millstream.sql.plan.nodes import Sink
 from millstream.table.table_descriptor import TableDescriptor
-from millstream.table.table_pipeline import TablePipeline
+from millstream.table.table_pipeline import TablePipeline, sink_of
 
 if TYPE_CHECKING:
     from millstream.table.compiled_plan import CompiledPlan
+    from millstream.table.planner import Planner
     from millstream.table.table import Table
-    from millstream.table.table_environment import TableEnvironment
     from millstream.table.table_result import TableResult
 
 __all__ = ["StatementSet"]
@@ -22,26 +23,26 @@ __all__ = ["StatementSet"]
 class StatementSet:
     """Statements that run as one job, which reads shared inputs once."""
 
-    def __init__(self, t_env: TableEnvironment) -> None:
-        self._t_env = t_env
+    def __init__(self, planner: Planner) -> None:
+        self._planner = planner
         self._sinks: list[Sink] = []
 
     def add(self, table_pipeline: TablePipeline) -> StatementSet:
         """Add a pipeline."""
-        self._sinks.append(table_pipeline._sink)
+        self._sinks.append(sink_of(table_pipeline))
         return self
 
     def add_insert_sql(self, stmt: str) -> StatementSet:
         """Add an INSERT."""
-        statement = self._t_env._parsed(stmt)
+        statement = read_statement(stmt)
         if not isinstance(statement, Insert):
             raise TableException("Only insert statement is supported now.")
-        self._sinks.append(self._t_env._binder().insert(statement, stmt))
+        self._sinks.append(self._planner.binder().insert(statement, stmt))
         return self
 
     def attach_as_datastream(self) -> None:
         """Add the statements to the DataStream program's next `env.execute()`."""
-        self._t_env._attach(self._taken())
+        self._planner.runner.attach(self._taken())
 
     def add_insert(
         self, target_path_or_descriptor: str | TableDescriptor, table: Table, overwrite: bool = False
@@ -51,7 +52,7 @@ class StatementSet:
 
     def explain(self, *extra_details: int) -> str:
         """Return the plan as text."""
-        return self._t_env._explained(self._sinks, extra_details)
+        return self._planner.explain(self._sinks, extra_details)
 
     def print_explain(self, *extra_details: int) -> None:
         """Print the plan as text."""
@@ -59,7 +60,7 @@ class StatementSet:
 
     def execute(self) -> TableResult:
         """Start one job for all statements, and clear the set."""
-        return self._t_env._run(self._taken())
+        return self._planner.runner.run(self._taken())
 
     def _taken(self) -> list[Any]:
         if not self._sinks:
@@ -69,4 +70,4 @@ class StatementSet:
 
     def compile_plan(self) -> CompiledPlan:
         """Compile the statements to a plan that can be stored and executed unchanged, and clear the set."""
-        return self._t_env._compiled(self._taken())
+        return self._planner.compile(self._taken())

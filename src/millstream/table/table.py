@@ -9,11 +9,14 @@ from millstream.common.call_site import warn_deprecated
 from millstream.common.errors import InvalidProgramError
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import syntax
-from millstream.sql.plan.nodes import JoinKind, Node
-from millstream.table.api_syntax import InlineCall, sort_key
+from millstream.sql.plan.nodes import Collected, JoinKind, Node
+from millstream.table.api_syntax import Subquery, sort_key
 from millstream.table.api_to_syntax import Selection, tables_columns
 from millstream.table.catalog import ResolvedSchema
-from millstream.table.expression import Expression, tree_of
+from millstream.table.expression import Expression, aliases_of, is_descending, tree_of
+from millstream.table.in_memory_tables import arrow_table, as_pandas
+from millstream.table.result_display import as_html
+from millstream.table.table_pipeline import TablePipeline
 from millstream.table.table_schema import TableSchema
 from millstream.table.udf import (
     UserDefinedAggregateFunctionWrapper,
@@ -24,15 +27,14 @@ from millstream.table.window import GroupWindow, OverWindow
 
 if TYPE_CHECKING:
     from millstream.sql.catalog.tables import CatalogTable
+    from millstream.table.planner import Planner
     from millstream.table.table_descriptor import TableDescriptor
-    from millstream.table.table_environment import TableEnvironment
-    from millstream.table.table_pipeline import TablePipeline
     from millstream.table.table_result import TableResult
 
 __all__ = ["GroupWindowedTable", "GroupedTable", "OverWindowedTable", "Table", "WindowGroupedTable"]
 
 
-class Table:
+class Table(Subquery):
     """A query over rows with named columns; execute() runs it.
 
     Example:
@@ -45,10 +47,10 @@ class Table:
     """
 
     def __init__(
-        self, node: Node, t_env: TableEnvironment, declared: CatalogTable | None = None, is_sorted: bool = False
+        self, node: Node, planner: Planner, declared: CatalogTable | None = None, is_sorted: bool = False
     ) -> None:
         self._node = node
-        self._t_env = t_env
+        self._planner = planner
         self._name: str | None = None
         # The declaration, if the table is a declared one or a filter of it, and not the result of a query.
         self._declared = declared
@@ -57,14 +59,12 @@ class Table:
 
     def _repr_html_(self) -> str:
         """Return HTML for notebooks: the first rows of a bounded table, the columns of an unbounded one."""
-        from millstream.table.result_display import as_html
-
-        return as_html(self, self._node.fields)
+        return as_html(self, self._node, self._planner.config.get_local_timezone())
 
     def __str__(self) -> str:
         """Return a name under which SQL knows the table."""
         if self._name is None:
-            self._name = self._t_env._name_of(self)
+            self._name = self._planner.create_unnamed_view(self._node, self._declared)
         return self._name
 
     def __getattr__(self, name: str) -> Expression[Any]:
@@ -76,14 +76,14 @@ class Table:
         return Expression(syntax.Name((name,)))
 
     def _then(self, node: Node) -> Table:
-        return Table(node, self._t_env)
+        return Table(node, self._planner)
 
     @property
     def _steps(self) -> Any:
-        return self._t_env._binder()
+        return self._planner.binder()
 
     def _selection(self, **more: Any) -> Selection:
-        return Selection(self._t_env, self._node, **more)
+        return Selection(self._planner, self._node, **more)
 
     # --- columns
 
@@ -110,9 +110,10 @@ class Table:
         for old, field in zip(tables_columns(fields, "rename_columns"), fields, strict=True):
             if old not in names:
                 raise ValidationException(f"Rename column '{old}': there is no such column in {names}.")
-            if not field._names:
+            aliases = aliases_of(field)
+            if not aliases:
                 raise ValidationException(f"Rename column '{old}' needs an alias: col('{old}').alias('b').")
-            names[names.index(old)] = field._names[0]
+            names[names.index(old)] = aliases[0]
         return self._then(self._steps.rename(self._node, names))
 
     def drop_columns(self, *fields: Expression[Any]) -> Table:
@@ -123,7 +124,7 @@ class Table:
 
     def filter(self, predicate: Expression[bool]) -> Table:
         """Select rows by a condition."""
-        return Table(self._steps.filter(self._node, self._selection().tree(predicate)), self._t_env, self._declared)
+        return Table(self._steps.filter(self._node, self._selection().tree(predicate)), self._planner, self._declared)
 
     def where(self, predicate: Expression[bool]) -> Table:
         """Select rows by a condition."""
@@ -140,8 +141,8 @@ class Table:
     def order_by(self, *fields: Expression[Any]) -> Table:
         """Order rows; `col("a").desc` the other way round. As in Flink, NULL is larger than every value here."""
         chosen = self._selection()
-        keys = [sort_key(chosen.tree(f), bool(getattr(f, "_descending", False))) for f in fields]
-        return Table(self._steps.order(self._node, keys), self._t_env, self._declared, is_sorted=True)
+        keys = [sort_key(chosen.tree(f), is_descending(f)) for f in fields]
+        return Table(self._steps.order(self._node, keys), self._planner, self._declared, is_sorted=True)
 
     def offset(self, offset: int) -> Table:
         """Leave out the first rows."""
@@ -157,7 +158,7 @@ class Table:
 
     def _limited(self, offset: int | None, fetch: int | None) -> Table:
         node = self._steps.limit(self._node, offset, fetch, self._is_sorted)
-        return Table(node, self._t_env, self._declared, is_sorted=True)
+        return Table(node, self._planner, self._declared, is_sorted=True)
 
     # --- two tables
 
@@ -185,7 +186,7 @@ class Table:
     def _check_environment(self, other: Table) -> None:
         if not isinstance(other, Table):
             raise InvalidProgramError(f"This takes a Table, not {other!r}.")
-        if other._t_env is not self._t_env:
+        if other._planner is not self._planner:
             raise ValidationException("Only tables from the same TableEnvironment can be joined.")
 
     def join_lateral(
@@ -309,7 +310,7 @@ class Table:
 
     def explain(self, *extra_details: int) -> str:
         """Return how the query is run."""
-        return self._t_env._explained([self._t_env._collected(self._node)], extra_details)
+        return self._planner.explain([Collected(self._node.fields, self._node)], extra_details)
 
     def print_explain(self, *extra_details: int) -> None:
         """Print how the query is run."""
@@ -319,13 +320,11 @@ class Table:
 
     def execute(self) -> TableResult:
         """Run the query; its rows are collected."""
-        return self._t_env._collect(self._node)
+        return self._planner.runner.collect(self._node)
 
     def insert_into(self, table_path_or_descriptor: str | TableDescriptor, overwrite: bool = False) -> TablePipeline:
         """Return a pipeline into a table, to be executed or added to a statement set."""
-        from millstream.table.table_pipeline import TablePipeline
-
-        return TablePipeline(self._t_env, self._t_env._written(self._node, table_path_or_descriptor, overwrite))
+        return TablePipeline(self._planner, self._planner.sink(self._node, table_path_or_descriptor, overwrite))
 
     def execute_insert(self, table_path_or_descriptor: str | TableDescriptor, overwrite: bool = False) -> TableResult:
         """Write the rows to a table: start a job, `wait()` for its end."""
@@ -333,11 +332,21 @@ class Table:
 
     def to_arrow(self) -> Any:
         """Run the query and return all rows as a pyarrow.Table."""
-        return self._t_env._arrow(self)
+        return arrow_table(self._node.fields, self.execute().arrow_batches(), self._planner.config.get_local_timezone())
 
     def to_pandas(self) -> Any:
         """Run the query and return all rows as a pandas.DataFrame."""
-        return self._t_env._pandas(self)
+        return as_pandas(self.to_arrow())
+
+
+def node_of(table: Table) -> Node:
+    """Return the relation of a table."""
+    return table._node
+
+
+def declaration_of(table: Table) -> CatalogTable | None:
+    """Return the declaration that a table reads; None for the result of a query."""
+    return table._declared
 
 
 class GroupedTable:
@@ -449,8 +458,3 @@ class FlatAggregateTable:
     def select(self, *fields: Expression[Any]) -> Table:
         """Return columns of the grouping keys and of the function's result rows."""
         return self._table.select(*fields)
-
-
-def inline(function: UserDefinedFunctionWrapper, *arguments: syntax.Expression) -> InlineCall:
-    """Return the call of a function without a name."""
-    return InlineCall(function, tuple(arguments))

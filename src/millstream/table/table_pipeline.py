@@ -9,7 +9,7 @@ from millstream.table.object_identifier import ObjectIdentifier
 
 if TYPE_CHECKING:
     from millstream.table.compiled_plan import CompiledPlan
-    from millstream.table.table_environment import TableEnvironment
+    from millstream.table.planner import Planner
     from millstream.table.table_result import TableResult
 
 __all__ = ["TablePipeline"]
@@ -18,8 +18,8 @@ __all__ = ["TablePipeline"]
 class TablePipeline:
     """A query and its target table, as `Table.insert_into` returns it."""
 
-    def __init__(self, t_env: TableEnvironment, sink: Sink) -> None:
-        self._t_env = t_env
+    def __init__(self, planner: Planner, sink: Sink) -> None:
+        self._planner = planner
         self._sink = sink
 
     def __str__(self) -> str:
@@ -27,11 +27,11 @@ class TablePipeline:
 
     def execute(self) -> TableResult:
         """Start a job that writes the rows; `wait()` for its end."""
-        return self._t_env._run([self._sink])
+        return self._planner.runner.run([self._sink])
 
     def explain(self, *extra_details: int) -> str:
         """Return the plan as text."""
-        return self._t_env._explained([self._sink], extra_details)
+        return self._planner.explain([self._sink], extra_details)
 
     def print_explain(self, *extra_details: int) -> None:
         """Print the plan as text."""
@@ -44,4 +44,9 @@ class TablePipeline:
 
     def compile_plan(self) -> CompiledPlan:
         """Compile to a plan that can be stored and executed unchanged."""
-        return self._t_env._compiled([self._sink])
+        return self._planner.compile([self._sink])
+
+
+def sink_of(pipeline: TablePipeline) -> Sink:
+    """Return the sink of a pipeline."""
+    return pipeline._sink

@@ -18,15 +18,15 @@ from millstream.common.types import Row, RowKind
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import to_column, to_python
 from millstream.sql.errors import TableException
-from millstream.sql.schema import Fields
+from millstream.sql.schema import Field, Fields
 from millstream.sql.types import ArrayType, DataType, DataTypes, FloatType, MapType, MultisetType, RowType
+from millstream.table.resolved_schema import ResolvedSchema
 from millstream.table.result_display import NULL, Tableau, by_content, footer, texts_of
 from millstream.table.result_kind import ResultKind
 from millstream.table.table_schema import TableSchema
 
 if TYPE_CHECKING:
     from millstream.datastream.collect import CloseableIterator as Batches
-    from millstream.table.catalog import ResolvedSchema
 
 __all__ = ["CloseableIterator", "TableResult"]
 
@@ -151,8 +151,6 @@ class TableResult(ABC):
 
     def get_resolved_schema(self) -> ResolvedSchema:
         """Return the columns."""
-        from millstream.table.catalog import ResolvedSchema
-
         return ResolvedSchema.of_fields(self._fields)
 
     def get_result_kind(self) -> int:
@@ -302,8 +300,6 @@ def _named(name: str, kind: Any) -> Fields:
 
 
 def _fields(columns: Sequence[tuple[str, Any]]) -> Fields:
-    from millstream.sql.schema import Field
-
     return Fields(tuple(Field(n, t) for n, t in columns))
 
 

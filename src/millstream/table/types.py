@@ -44,6 +44,7 @@ from millstream.sql.types import (
     YearMonthIntervalType,
     ZonedTimestampType,
 )
+from millstream.table.in_memory_tables import data_type_of
 
 __all__ = [
     "ArrayType",
@@ -98,8 +99,6 @@ def create_arrow_schema(field_names: list[str], field_types: list[DataType]) -> 
 
 def from_arrow_type(arrow_type: Any, nullable: bool = True) -> DataType:
     """Return the type of a column for one of Arrow's."""
-    from millstream.table.in_memory_tables import data_type_of
-
     return data_type_of(arrow_type, nullable)
 
 

@@ -7,15 +7,18 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 from millstream.common.unsupported import missing_class
 from millstream.metrics import MetricGroup
+from millstream.operators.functions.context import RuntimeContext
+from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.types import DataType, MapType, RowType
+from millstream.table.expression import Expression
+from millstream.table.expressions import call
 from millstream.table.sql_text import as_data_type
-
-if TYPE_CHECKING:
-    from millstream.table.expression import Expression
+from millstream.table.udf_runtime.user_aggregates import AggregateCall, opened_aggregate
+from millstream.table.udf_runtime.user_calls import AsyncScalarCall, PandasCall, ScalarCall, TableCall, UserCallable
 
 __all__ = [
     "AggregateFunction",
@@ -92,6 +95,34 @@ class FunctionContext:
     def get_attempt_number(self) -> int | None:
         """Return how often the subtask was started before."""
         return self._attempt
+
+
+def _function_context(runtime: RuntimeContext | None) -> FunctionContext:
+    if runtime is None:
+        return FunctionContext(None, {})
+    name = runtime.get_task_name()
+    index, width = runtime.get_index_of_this_subtask(), runtime.get_number_of_parallel_subtasks()
+    return FunctionContext(
+        runtime.get_metrics_group(),
+        _Parameters(runtime),
+        name,
+        f"{name} ({index + 1}/{width})",
+        width,
+        runtime.get_max_number_of_parallel_subtasks(),
+        index,
+        runtime.get_attempt_number(),
+    )
+
+
+class _Parameters(dict[str, str]):
+    """The job's parameters, which only their context knows."""
+
+    def __init__(self, runtime: RuntimeContext) -> None:
+        super().__init__()
+        self._runtime = runtime
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self._runtime.get_job_parameter(key, default)
 
 
 class UserDefinedFunction(abc.ABC):
@@ -213,8 +244,6 @@ class UserDefinedFunctionWrapper:
         self.row_names: tuple[str, ...] = ()
 
     def __call__(self, *args: Any) -> Expression[Any]:
-        from millstream.table.expressions import call
-
         return call(self, *args)
 
     def alias(self, *alias_names: str) -> UserDefinedFunctionWrapper:
@@ -229,11 +258,22 @@ class UserDefinedFunctionWrapper:
         taking.row_names = tuple(names)
         return taking
 
-    def opened(self, name: str, types: Sequence[DataType], result: DataType, context: Any) -> Any:
-        """Return the vectorized call for a subtask; the function is open already."""
-        from millstream.table.udf_runtime.user_calls import opened_scalar
+    @property
+    def is_function_object(self) -> bool:
+        """Whether the function is an object with `open` and `close`, not a plain Python function."""
+        return isinstance(self.function, UserDefinedFunction)
 
-        return opened_scalar(self, types, result, context)
+    def open_function(self, runtime_context: RuntimeContext | None) -> None:
+        """Call `open` of a function object."""
+        if isinstance(self.function, UserDefinedFunction):
+            self.function.open(_function_context(runtime_context))
+
+    def opened(
+        self, name: str, types: Sequence[DataType], result: DataType, context: EvaluationContext
+    ) -> UserCallable:
+        """Return the vectorized call for a subtask; the function is open already."""
+        make = PandasCall if self.func_type == "pandas" else ScalarCall
+        return make(self, types, result, context)
 
 
 class UserDefinedScalarFunctionWrapper(UserDefinedFunctionWrapper):
@@ -248,6 +288,12 @@ class UserDefinedScalarFunctionWrapper(UserDefinedFunctionWrapper):
 
 class UserDefinedAsyncScalarFunctionWrapper(UserDefinedScalarFunctionWrapper):
     """The result of `udf` for a coroutine function."""
+
+    def opened(
+        self, name: str, types: Sequence[DataType], result: DataType, context: EvaluationContext
+    ) -> AsyncScalarCall:
+        """Return the vectorized call for a subtask; the function is open already."""
+        return AsyncScalarCall(self, types, result, context)
 
 
 class UserDefinedTableFunctionWrapper(UserDefinedFunctionWrapper):
@@ -271,11 +317,16 @@ class UserDefinedTableFunctionWrapper(UserDefinedFunctionWrapper):
             self.result_names = None
             self.result_types = _types(types) or []
 
-    def opened(self, name: str, types: Sequence[DataType], result: Any, context: Any) -> Any:
+    def opened(
+        self,
+        name: str,
+        types: Sequence[DataType],
+        result: DataType | Sequence[DataType],
+        context: EvaluationContext,
+    ) -> TableCall:
         """Return the vectorized call for a subtask; `result` has the types of the rows."""
-        from millstream.table.udf_runtime.user_calls import TableCall
-
-        return TableCall(self, types, list(result), context)
+        results = [result] if isinstance(result, DataType) else result
+        return TableCall(self, types, results, context)
 
 
 class UserDefinedAggregateFunctionWrapper(UserDefinedFunctionWrapper):
@@ -304,10 +355,10 @@ class UserDefinedAggregateFunctionWrapper(UserDefinedFunctionWrapper):
         if is_table_aggregate:
             self.kind = "table_aggregate"
 
-    def opened(self, name: str, types: Sequence[DataType], result: DataType, context: Any) -> Any:
+    def opened(
+        self, name: str, types: Sequence[DataType], result: DataType, context: EvaluationContext
+    ) -> AggregateCall:
         """Return the accumulator calls for a subtask; the function is open already."""
-        from millstream.table.udf_runtime.user_aggregates import opened_aggregate
-
         return opened_aggregate(self, types, result, context)
 
 

@@ -8,7 +8,7 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.language import syntax
 from millstream.table.api_syntax import RowInterval, sort_key
-from millstream.table.expression import Expression, tree_of
+from millstream.table.expression import Expression, is_descending, tree_of
 
 __all__ = ["GroupWindow", "Over", "OverWindow", "Session", "Slide", "Tumble"]
 
@@ -185,8 +185,7 @@ class OverWindowPartitioned:
 
     def order_by(self, order_by: Expression[Any]) -> OverWindowPartitionedOrdered:
         """Order the rows."""
-        descending = bool(order_by._descending) if isinstance(order_by, Expression) else False
-        return OverWindowPartitionedOrdered(self._partition, sort_key(tree_of(order_by), descending))
+        return OverWindowPartitionedOrdered(self._partition, sort_key(tree_of(order_by), is_descending(order_by)))
 
 
 class OverWindowPartitionedOrdered:

@@ -52,6 +52,7 @@ from millstream.table.expressions import (
     with_columns,
     without_columns,
 )
+from millstream.table.table import node_of
 from millstream.table.udf import ScalarFunction, udaf, udf, udtf
 from millstream.table.window import Over, Session, Slide, Tumble
 from millstream.testing import LocalEnvironment, ValuesTable
@@ -715,15 +716,15 @@ def test_catalog_partitions_and_statistics(t_env: StreamTableEnvironment) -> Non
 
 
 @pytest.mark.parametrize("name", ["order", "user", "select", "`a.b`", "default_database.values"])
-def test_from_path_accepts_keywords_as_table_names(people: Table, name: str) -> None:
-    people._t_env.create_temporary_view(name, people)
-    assert people._t_env.from_path(name).get_resolved_schema() == people.get_resolved_schema()
+def test_from_path_accepts_keywords_as_table_names(t_env: StreamTableEnvironment, people: Table, name: str) -> None:
+    t_env.create_temporary_view(name, people)
+    assert t_env.from_path(name).get_resolved_schema() == people.get_resolved_schema()
 
 
 @pytest.mark.parametrize("name", ["1a", "a-b", "a b", "a.", "", "a..b"])
-def test_from_path_rejects_invalid_identifiers(people: Table, name: str) -> None:
+def test_from_path_rejects_invalid_identifiers(t_env: StreamTableEnvironment, name: str) -> None:
     with pytest.raises(SqlParserException, match=f"Invalid SQL identifier {name}"):
-        people._t_env.from_path(name)
+        t_env.from_path(name)
 
 
 def test_to_changelog_and_from_changelog_functions(t_env: StreamTableEnvironment) -> None:
@@ -865,7 +866,7 @@ def test_user_aggregates_name_columns_as_flink_does(t_env: StreamTableEnvironmen
     windows = t.window(Tumble.over(lit(10).seconds).on(col("ts")).alias("w")).group_by(col("w"), col("id"))
 
     def columns(table: Table) -> list[str]:
-        return [f"{f.name} {f.type}" for f in table._node.fields.fields]
+        return [f"{f.name} {f.type}" for f in node_of(table).fields.fields]
 
     whole = udaf(lambda v: v.sum(), result_type=DataTypes.BIGINT(), func_type="pandas")
     assert columns(windows.select(col("w").start, whole(col("v")), col("v").sum)) == [

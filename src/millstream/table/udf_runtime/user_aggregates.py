@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -15,8 +15,10 @@ from millstream.sql.columns.value_conversion import to_column
 from millstream.sql.errors import TableException
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.types import DataType, RowType
-from millstream.table.udf import UserDefinedAggregateFunctionWrapper
 from millstream.table.udf_runtime.user_calls import UserCallable, result_column
+
+if TYPE_CHECKING:
+    from millstream.table.udf import UserDefinedAggregateFunctionWrapper
 
 # Immutable types, which need no copy.
 _PLAIN = (int, float, str, bytes, bool, type(None))
@@ -106,7 +108,7 @@ class PandasAggregateCall(AggregateCall):
         return _of_pandas(result)
 
     def _whole(self, arguments: list[Any]) -> Any:
-        if self._opened:
+        if self._is_function_object:
             accumulator = self._user.create_accumulator()
             self._user.accumulate(accumulator, *arguments)
             return self._user.get_value(accumulator)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -18,13 +18,9 @@ from millstream.sql.columns.value_conversion import to_column, to_python
 from millstream.sql.errors import TableException
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.types import DataType, RowType
-from millstream.table.udf import (
-    FunctionContext,
-    UserDefinedAsyncScalarFunctionWrapper,
-    UserDefinedFunction,
-    UserDefinedFunctionWrapper,
-    UserDefinedTableFunctionWrapper,
-)
+
+if TYPE_CHECKING:
+    from millstream.table.udf import UserDefinedFunctionWrapper, UserDefinedTableFunctionWrapper
 
 
 class UserCallable:
@@ -39,9 +35,8 @@ class UserCallable:
         self._takes_row = function.takes_row
         self._names = tuple(function.row_names)
         self._user = function.function
-        self._opened = isinstance(self._user, UserDefinedFunction)
-        if self._opened:
-            self._user.open(_function_context(context.runtime_context))
+        self._is_function_object = function.is_function_object
+        function.open_function(context.runtime_context)
         self._call = self._called(self._user)
 
     @staticmethod
@@ -52,7 +47,7 @@ class UserCallable:
 
     def close(self) -> None:
         """The subtask has ended."""
-        if self._opened:
+        if self._is_function_object:
             self._user.close()
 
     def _python(self, columns: Sequence[pa.Array]) -> list[list[Any]]:
@@ -215,34 +210,6 @@ class TableCall(UserCallable):
             yield members
 
 
-def _function_context(runtime: Any) -> FunctionContext:
-    if runtime is None:
-        return FunctionContext(None, {})
-    name = runtime.get_task_name()
-    index, width = runtime.get_index_of_this_subtask(), runtime.get_number_of_parallel_subtasks()
-    return FunctionContext(
-        runtime.get_metrics_group(),
-        _Parameters(runtime),
-        name,
-        f"{name} ({index + 1}/{width})",
-        width,
-        runtime.get_max_number_of_parallel_subtasks(),
-        index,
-        runtime.get_attempt_number(),
-    )
-
-
-class _Parameters(dict[str, str]):
-    """The job's parameters, which only their context knows."""
-
-    def __init__(self, runtime: Any) -> None:
-        super().__init__()
-        self._runtime = runtime
-
-    def get(self, key: str, default: Any = None) -> Any:
-        return self._runtime.get_job_parameter(key, default)
-
-
 _KEYS = "table.exec.async-scalar."
 _CAPACITY, _TIMEOUT, _DELAY = f"{_KEYS}max-concurrent-operations", f"{_KEYS}timeout", f"{_KEYS}retry-delay"
 _OLD_CAPACITY = f"{_KEYS}buffer-capacity"
@@ -351,13 +318,3 @@ class AsyncScalarCall(ScalarCall):
             f"The async function {self.name} has not answered within {self._policy.timeout:g} s ('{_TIMEOUT}') for the "
             f"row ({', '.join(map(repr, arguments))}). Async function call has timed out for input: {list(arguments)!r}"
         )
-
-
-def opened_scalar(
-    function: UserDefinedFunctionWrapper, types: Sequence[DataType], result: DataType, context: EvaluationContext
-) -> ScalarCall:
-    """Return a scalar function that can be called with columns."""
-    if isinstance(function, UserDefinedAsyncScalarFunctionWrapper):
-        return AsyncScalarCall(function, types, result, context)
-    make = PandasCall if function.func_type == "pandas" else ScalarCall
-    return make(function, types, result, context)

@@ -8,6 +8,7 @@ from millstream.common.configuration import Configuration
 from millstream.table import EnvironmentSettings, Table, TableEnvironment
 from millstream.table.expressions import col, row_interval
 from millstream.table.result_display import as_html
+from millstream.table.table import node_of
 from millstream.table.window import Tumble
 
 
@@ -248,5 +249,5 @@ def test_notebook_waits_a_limited_time_for_rows() -> None:
         "CREATE TABLE slow (n BIGINT) WITH ('connector'='datagen', 'rows-per-second'='1', 'number-of-rows'='1000000')"
     )
     table = t_env.sql_query("SELECT COUNT(*) AS c FROM slow")
-    html = as_html(table, table._node.fields, 0.5)
+    html = as_html(table, node_of(table), "UTC", 0.5)
     assert "have not come within 0.5 s" in html and "<td>c</td><td>BIGINT NOT NULL</td>" in html
