@@ -209,9 +209,9 @@ class Session:
                 raise ValidationException(
                     "No Statement Set to submit. 'END' statement should be used after 'BEGIN STATEMENT SET'."
                 )
-            case s.Show(what="JOBS"):
+            case s.Show(kind="JOBS"):
                 return self._jobs.shown(zone)
-            case s.Describe(what="JOB"):
+            case s.Describe(kind="JOB"):
                 return self._jobs.described(statement.name[0], zone)
             case s.StopJob():
                 return self._jobs.stopped(statement, self._configuration)

@@ -254,7 +254,7 @@ def resolved_declaration(binder: Binder, table: CatalogTable) -> CatalogTable:
         s.Column(
             c.name,
             None if c.kind is ColumnKind.COMPUTED else c.type,
-            None if c.expression is None else s.Written(read_expression(c.expression), c.expression),
+            None if c.expression is None else s.SourceExpression(read_expression(c.expression), c.expression),
             c.kind is ColumnKind.METADATA,
             c.metadata_key,
             c.virtual,
@@ -265,7 +265,7 @@ def resolved_declaration(binder: Binder, table: CatalogTable) -> CatalogTable:
     watermarks: tuple[s.Watermark, ...] = ()
     if table.watermark is not None:
         name, text = table.watermark
-        watermarks = (s.Watermark((name,), s.Written(read_expression(text), text)),)
+        watermarks = (s.Watermark((name,), s.SourceExpression(read_expression(text), text)),)
     key = s.PrimaryKey(table.primary_key, table.primary_key_name) if table.primary_key else None
     statement = s.CreateTable(
         ("described",),

@@ -83,7 +83,7 @@ ERRORS: list[tuple[str, type[Exception], str]] = [
     ("SELECT * FROM t AS x CROSS JOIN t AS y ON TRUE", ValidationException, "Cannot specify condition (NATURAL"),
     ("SELECT 1 FROM t, t", ValidationException, "Duplicate relation name 't' in FROM clause"),
     ("SELECT * FROM t AS x(a, a)", ValidationException, "Duplicate name 'a' in column alias list"),
-    ("SELECT * FROM t TABLESAMPLE BERNOULLI(10)", SqlParserException, "WHERE RAND() < 0.1 keeps a tenth of the rows"),
+    ("SELECT * FROM t TABLESAMPLE BERNOULLI(10)", SqlParserException, "WHERE RAND() < 0.1 samples a tenth of the rows"),
     # streaming
     ("SELECT * FROM t ORDER BY a", TableException, "Sort on a non-time-attribute field is not supported"),
     (

@@ -168,7 +168,7 @@ class Running:
 
 
 def _is_text(statement: s.Statement) -> bool:
-    return isinstance(statement, s.Explain) or (isinstance(statement, s.Show) and statement.what.startswith("CREATE "))
+    return isinstance(statement, s.Explain) or (isinstance(statement, s.Show) and statement.kind.startswith("CREATE "))
 
 
 def _rows(count: int) -> str:

@@ -45,22 +45,22 @@ class AggregateBinder:
             # The exact count is a valid approximation.
             e = replace(e, name="COUNT", distinct=True)
         if self._inside_aggregate:
-            raise Refused("Aggregate expressions cannot be nested", e.at)
+            raise Refused("Aggregate expressions cannot be nested", e.position)
         self._inside_aggregate = e.over is None
         try:
             stars = len(e.arguments) == 1 and isinstance(e.arguments[0], syntax.Star)
             if stars and e.name.upper() != "COUNT":
-                raise Refused(f"Unknown identifier '*': only COUNT takes it, {e.name} does not", e.at)
+                raise Refused(f"Unknown identifier '*': only COUNT takes it, {e.name} does not", e.position)
             words = tuple(a.word for a in e.arguments if isinstance(a, syntax.Symbol))
             given = [] if stars else [self.bind(a) for a in e.arguments if not isinstance(a, syntax.Symbol)]
             try:
                 is_full = (self._grouped or e.over is not None) and e.condition is None
                 resolved = self._binder.functions.aggregate(e.name, given, is_full)
             except ValidationException as error:
-                raise Refused(str(error), e.at) from None
+                raise Refused(str(error), e.position) from None
             arguments = tuple(cast(a, t) for a, t in zip(given, resolved.arguments, strict=True))
             if e.over is None and self._binder.functions.needs_over(e.name):
-                raise Refused("OVER clause is necessary for window functions", e.at)
+                raise Refused("OVER clause is necessary for window functions", e.position)
             if e.name.upper() == "COUNT" and len(arguments) == 1 and not arguments[0].type.is_nullable:
                 arguments = arguments if e.distinct else ()
             return self._aggregated(e, arguments, resolved.type, None, options + words)
@@ -89,7 +89,7 @@ class AggregateBinder:
         return self.raw(key.value), key.descending, nulls_first
 
     def _frame(self, e: syntax.Call) -> Frame:
-        window = self._window(e.over, e.at)
+        window = self._window(e.over, e.position)
         partition = tuple(self.bind(p) for p in window.partition)
         order = tuple(self._sort_key(k) for k in window.order)
         rows = window.unit == "ROWS"
@@ -102,15 +102,17 @@ class AggregateBinder:
             rows, start, end = e.name.upper() == "ROW_NUMBER", None, 0
         return Frame(partition, order, rows, start, end)
 
-    def _window(self, over: syntax.Window | str | None, at: int, within: frozenset[str] = frozenset()) -> syntax.Window:
+    def _window(
+        self, over: syntax.Window | str | None, position: int, within: frozenset[str] = frozenset()
+    ) -> syntax.Window:
         if isinstance(over, str):
             if over not in self._windows or over in within:
-                raise Refused(f"Window '{over}' not found", at)
-            return self._window(self._windows[over], at, within | {over})
+                raise Refused(f"Window '{over}' not found", position)
+            return self._window(self._windows[over], position, within | {over})
         assert over is not None
         if over.base is None:
             return over
-        base = self._window(over.base, at, within)
+        base = self._window(over.base, position, within)
         return replace(
             base,
             order=base.order or over.order,
@@ -126,10 +128,10 @@ class AggregateBinder:
             return None
         distance = self._binder.folded(self.bind(bound.distance))
         if not isinstance(distance, Constant) or not isinstance(distance.value, int):
-            raise Refused("A bound of a window must be a constant", bound.at)
+            raise Refused("A bound of a window must be a constant", bound.position)
         if (by_time and not rows) != type_rules.is_interval(distance.type):
             what = "a number of rows" if rows else "an interval" if by_time else "a number"
-            raise Refused(f"Data Type mismatch between ORDER BY and RANGE clause: expected {what}", bound.at)
+            raise Refused(f"Data Type mismatch between ORDER BY and RANGE clause: expected {what}", bound.position)
         return bound.side * distance.value
 
     # --- groups
@@ -140,7 +142,7 @@ class AggregateBinder:
         if name in GROUP_FUNCTIONS:
             return GroupProperty(BigIntType(False), name, arguments)
         if not arguments:
-            raise Refused(f"No match found for function signature {name}()", e.at)
+            raise Refused(f"No match found for function signature {name}()", e.position)
         kind = _window_property_type(name, arguments[0].type)
         return GroupProperty(kind, name, arguments)
 

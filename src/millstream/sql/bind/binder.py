@@ -92,7 +92,7 @@ class Binder(TableSteps):
             return self.table(query.table)[0]
         if isinstance(query, syntax.SetOperation):
             left, right = self._query(query.left, outer), self._query(query.right, outer)
-            return relation_builder.set_operation(query.operator, query.all, left, right, query.at)
+            return relation_builder.set_operation(query.operator, query.all, left, right, query.position)
         if isinstance(query, syntax.Ordered):
             return self._ordered(query, outer)
         assert isinstance(query, syntax.With)
@@ -102,7 +102,7 @@ class Binder(TableSteps):
             for name, columns, inner in query.tables:
                 node = self._query(unordered(inner), outer)
                 if columns and len(columns) != len(node.fields):
-                    raise Refused(f"Number of columns must match number of query columns of '{name}'", inner.at)
+                    raise Refused(f"Number of columns must match number of query columns of '{name}'", inner.position)
                 self._named[name] = relation_builder.renamed(node, columns) if columns else node
             return self._query(query.query, outer)
         finally:
@@ -111,7 +111,7 @@ class Binder(TableSteps):
     def _values(self, query: syntax.Values, outer: Scope | None) -> Node:
         binder = ExpressionBinder(self, Scope(outer=outer))
         rows = [[self.folded(binder.bind(e)) for e in row] for row in query.rows]
-        return relation_builder.rows_of(rows, at=query.at)
+        return relation_builder.rows_of(rows, position=query.position)
 
     def _ordered(self, query: syntax.Ordered, outer: Scope | None) -> Node:
         offset = whole_number(self, query.offset, "OFFSET") or 0
@@ -138,7 +138,7 @@ class Binder(TableSteps):
             else:
                 bound = ExpressionBinder(self, Scope.of(node.fields)).raw(key.value)
                 if not isinstance(bound, Column):
-                    raise Refused("ORDER BY of a set operation takes its columns alone", key.at)
+                    raise Refused("ORDER BY of a set operation takes its columns alone", key.position)
                 place = bound.index
             result.append((place, key.descending, first))
         return result
@@ -163,7 +163,7 @@ class Binder(TableSteps):
         path = self.catalogs.full_path(name.parts)
         result = self.catalogs.find(path)
         if result is None:
-            raise Refused(f"Object '{name.parts[-1]}' not found{self.catalogs.alike(path)}", name.at)
+            raise Refused(f"Object '{name.parts[-1]}' not found{self.catalogs.alike(path)}", name.position)
         if isinstance(result, InlineView):
             return result.node, path
         if result.is_view:
@@ -215,9 +215,9 @@ class Binder(TableSteps):
         """Return a table function, its arguments and its result columns."""
         user = self.user_function(call.name)
         if user is None or user.kind != "table":
-            raise Refused(str(unknown(call.name, [binder.bind(a).type for a in call.arguments])), call.at)
+            raise Refused(str(unknown(call.name, [binder.bind(a).type for a in call.arguments])), call.position)
         arguments_bound = [binder.bind(a) for a in call.arguments]
-        resolved = resolved_user_call(call.name, user, [a.type for a in arguments_bound], call.at)
+        resolved = resolved_user_call(call.name, user, [a.type for a in arguments_bound], call.position)
         given = tuple(cast(a, t) for a, t in zip(arguments_bound, resolved.arguments, strict=True))
         return user, given, resolved.fields
 

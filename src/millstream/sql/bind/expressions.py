@@ -70,7 +70,7 @@ class ExpressionBinder(AggregateBinder):
         """Return the typed expression; a processing time attribute stays one."""
         handler = _HANDLERS.get(type(e))
         if handler is None:
-            raise Refused(f"{type(e).__name__} cannot stand here", e.at)
+            raise Refused(f"{type(e).__name__} cannot stand here", e.position)
         return handler(self, e)
 
     def boolean(self, e: syntax.Expression, clause: str) -> Expression:
@@ -79,7 +79,7 @@ class ExpressionBinder(AggregateBinder):
         if isinstance(result.type, NullType):
             return Constant(BOOLEAN, None)
         if not isinstance(result.type, BooleanType):
-            raise Refused(f"{clause} clause must be a condition, but it is of type {result.type}", e.at)
+            raise Refused(f"{clause} clause must be a condition, but it is of type {result.type}", e.position)
         return result
 
     def time_of(self, e: Expression) -> TimeAttribute | None:
@@ -96,28 +96,28 @@ class ExpressionBinder(AggregateBinder):
     def _name(self, e: syntax.Name) -> Expression:
         if len(e.parts) == 1 and e.parts[0] in self._aliases:
             return self._aliases[e.parts[0]]
-        result = self._scope.find(e.parts, e.at)
+        result = self._scope.find(e.parts, e.position)
         column: Expression = (
             Column(result.field.type, result.index)
             if result.level == 0
             else Outer(result.field.type, result.index, result.level)
         )
         for name in result.rest:
-            column = self._member(column, name, e.at)
+            column = self._member(column, name, e.position)
         return column
 
-    def _member(self, value: Expression, name: str, at: int) -> Expression:
+    def _member(self, value: Expression, name: str, position: int) -> Expression:
         kind = value.type
         if not isinstance(kind, RowType):
-            raise Refused(f"Column '{name}' not found: a value of type {kind} has no fields", at)
+            raise Refused(f"Column '{name}' not found: a value of type {kind} has no fields", position)
         for field in kind:
             if field.name == name:
                 nullable = field.data_type.is_nullable or kind.is_nullable
                 return Call(field.data_type.with_nullability(nullable), "FIELD", (value,), (name,))
-        raise Refused(f"Column '{name}' not found in the fields {', '.join(kind.names)}", at)
+        raise Refused(f"Column '{name}' not found in the fields {', '.join(kind.names)}", position)
 
     def _field(self, e: syntax.Field) -> Expression:
-        return self._member(self.bind(e.value), e.name, e.at)
+        return self._member(self.bind(e.value), e.name, e.position)
 
     def _literal(self, e: syntax.Literal) -> Expression:
         return literals.constant(e)
@@ -126,7 +126,7 @@ class ExpressionBinder(AggregateBinder):
         return literals.interval(e)
 
     def _star(self, e: syntax.Star) -> Expression:
-        raise Refused("'*' can stand only as an item of SELECT, or in COUNT(*)", e.at)
+        raise Refused("'*' can stand only as an item of SELECT, or in COUNT(*)", e.position)
 
     def _typed(self, e: TypedExpression) -> Expression:
         return e.value
@@ -137,27 +137,27 @@ class ExpressionBinder(AggregateBinder):
         try:
             return self._binder.functions.cast(self.bind(e.value), e.type, e.lenient)
         except ValidationException as error:
-            raise Refused(str(error), e.at) from None
+            raise Refused(str(error), e.position) from None
 
     def _case(self, e: syntax.Case) -> Expression:
         conditions: list[Expression] = []
         for when, _ in e.branches:
-            test = when if e.value is None else syntax.Call("=", (e.value, when), at=when.at)
+            test = when if e.value is None else syntax.Call("=", (e.value, when), position=when.position)
             conditions.append(self.boolean(test, "WHEN"))
         values = [self.bind(then) for _, then in e.branches]
         values.append(Constant(NullType(), None) if e.otherwise is None else self.bind(e.otherwise))
         kind = type_rules.least_restrictive([v.type for v in values])
         if kind is None:
-            raise Refused("Illegal mixing of types in CASE or COALESCE statement", e.at)
+            raise Refused("Illegal mixing of types in CASE or COALESCE statement", e.position)
         if isinstance(kind, NullType):
-            raise Refused("ELSE clause or at least one THEN clause must be non-NULL", e.at)
+            raise Refused("ELSE clause or at least one THEN clause must be non-NULL", e.position)
         values = [cast(v, kind) for v in values]
         arguments = [x for pair in zip(conditions, values, strict=False) for x in pair]
         return Call(kind, "CASE", (*arguments, values[-1]))
 
     def _call(self, e: syntax.Call) -> Expression:
         if e.names:
-            raise Refused(f"Arguments of {e.name} are given by place, not by name", e.at)
+            raise Refused(f"Arguments of {e.name} are given by place, not by name", e.position)
         special = _CALLS.get(e.name.upper())
         if special is not None:
             return special(self, e)
@@ -168,32 +168,34 @@ class ExpressionBinder(AggregateBinder):
         if kind == "aggregate":
             return self._aggregate(e)
         if e.over is not None and kind is not None:
-            raise Refused(f"OVER must be applied to aggregate function, {e.name} is none", e.at)
+            raise Refused(f"OVER must be applied to aggregate function, {e.name} is none", e.position)
         return self._plain(e)
 
     def _plain(self, e: syntax.Call) -> Expression:
         if e.distinct or e.condition is not None or e.order:
-            raise Refused(f"DISTINCT, FILTER and ORDER BY are for aggregates, and {e.name} is none", e.at)
+            raise Refused(f"DISTINCT, FILTER and ORDER BY are for aggregates, and {e.name} is none", e.position)
         options = tuple(a.word for a in e.arguments if isinstance(a, syntax.Symbol))
         # A comparison of times may bound a processing-time join, which needs the columns themselves.
         bind = self.raw if e.name in _ABOUT_TIME else self.bind
         arguments = [bind(a) for a in e.arguments if not isinstance(a, syntax.Symbol)]
-        return self.call(e.name, arguments, options, e.at)
+        return self.call(e.name, arguments, options, e.position)
 
     def call(
-        self, name: str, arguments: Sequence[Expression], options: tuple[Any, ...] = (), at: int | None = None
+        self, name: str, arguments: Sequence[Expression], options: tuple[Any, ...] = (), position: int | None = None
     ) -> Expression:
         """Return a call of a built-in function with typed arguments."""
         try:
             return self._binder.functions.call(name, arguments, options)
         except ValidationException as e:
-            raise Refused(str(e), at) from None
+            raise Refused(str(e), position) from None
 
     def _user_call(self, e: syntax.Call, user: Any) -> Expression:
         if user.kind not in ("scalar", "aggregate"):
-            raise Refused(f"'{e.name}' is a table function; it stands in FROM, as LATERAL TABLE({e.name}(..))", e.at)
+            raise Refused(
+                f"'{e.name}' is a table function; it stands in FROM, as LATERAL TABLE({e.name}(..))", e.position
+            )
         arguments = [self.bind(a) for a in e.arguments]
-        resolved = resolved_user_call(e.name, user, [a.type for a in arguments], e.at)
+        resolved = resolved_user_call(e.name, user, [a.type for a in arguments], e.position)
         assert resolved.type is not None
         given = tuple(cast(a, t) for a, t in zip(arguments, resolved.arguments, strict=True))
         if user.kind == "aggregate":
@@ -202,17 +204,17 @@ class ExpressionBinder(AggregateBinder):
 
     def _between(self, e: syntax.Call) -> Expression:
         value, low, high = e.arguments
-        within = _both(_binary(">=", value, low, e.at), _binary("<=", value, high, e.at))
+        within = _both(_binary(">=", value, low, e.position), _binary("<=", value, high, e.position))
         if e.name == "BETWEEN SYMMETRIC":
-            turned = _both(_binary(">=", value, high, e.at), _binary("<=", value, low, e.at))
-            within = syntax.Call("OR", (within, turned), at=e.at)
+            turned = _both(_binary(">=", value, high, e.position), _binary("<=", value, low, e.position))
+            within = syntax.Call("OR", (within, turned), position=e.position)
         return self.raw(within)
 
     def _item(self, e: syntax.Call) -> Expression:
         if len(e.arguments) == 2 and isinstance(e.arguments[1], syntax.Literal) and e.arguments[1].kind == "STRING":
             value = self.bind(e.arguments[0])
             if isinstance(value.type, RowType):
-                return self._member(value, e.arguments[1].text, e.at)
+                return self._member(value, e.arguments[1].text, e.position)
         return self._plain(e)
 
     def _negative(self, e: syntax.Call) -> Expression:
@@ -231,38 +233,38 @@ class ExpressionBinder(AggregateBinder):
 
     def _row(self, e: syntax.Call) -> Expression:
         if not e.arguments:
-            raise Refused("ROW takes at least one value", e.at)
+            raise Refused("ROW takes at least one value", e.position)
         members = [self.bind(a) for a in e.arguments]
         fields = [RowField(f"EXPR${i}", m.type) for i, m in enumerate(members)]
         return Call(RowType(fields, False), "ROW", tuple(members))
 
     def _array(self, e: syntax.Call) -> Expression:
         if len(e.arguments) == 1 and isinstance(e.arguments[0], syntax.Subquery):
-            raise Refused("ARRAY(query) is not supported; use ARRAY_AGG", e.at)
+            raise Refused("ARRAY(query) is not supported; use ARRAY_AGG", e.position)
         members = [self.bind(a) for a in e.arguments]
-        kind = self._common(members, "ARRAY", e.at)
+        kind = self._common(members, "ARRAY", e.position)
         return Call(ArrayType(kind, False), "ARRAY", tuple(cast(m, kind) for m in members))
 
     def _map(self, e: syntax.Call) -> Expression:
         if any(isinstance(a, syntax.Subquery) for a in e.arguments):
-            raise Refused("MAP(query) is not supported; use MAP[..] or JSON_OBJECTAGG", e.at)
+            raise Refused("MAP(query) is not supported; use MAP[..] or JSON_OBJECTAGG", e.position)
         members = [self.bind(a) for a in e.arguments]
         if len(members) % 2:
-            raise Refused("Map requires an even number of arguments", e.at)
+            raise Refused("Map requires an even number of arguments", e.position)
         keys, values = members[::2], members[1::2]
         if any(isinstance(k.type, NullType) for k in keys):
-            raise Refused("A key of a MAP cannot be NULL", e.at)
-        kind = MapType(self._common(keys, "MAP", e.at), self._common(values, "MAP", e.at), False)
+            raise Refused("A key of a MAP cannot be NULL", e.position)
+        kind = MapType(self._common(keys, "MAP", e.position), self._common(values, "MAP", e.position), False)
         pairs = zip(keys, values, strict=True)
         given = [x for k, v in pairs for x in (cast(k, kind.key_type), cast(v, kind.value_type))]
         return Call(kind, "MAP", tuple(given))
 
-    def _common(self, members: Sequence[Expression], what: str, at: int) -> DataType:
+    def _common(self, members: Sequence[Expression], what: str, position: int) -> DataType:
         if not members:
-            raise Refused(f"Require at least 1 argument in {what}[..]", at)
+            raise Refused(f"Require at least 1 argument in {what}[..]", position)
         kind = type_rules.least_restrictive([m.type for m in members])
         if kind is None:
-            raise Refused("Parameters must be of the same type", at)
+            raise Refused("Parameters must be of the same type", position)
         return kind
 
     def _units(self, e: syntax.Call) -> Expression:
@@ -275,21 +277,21 @@ class ExpressionBinder(AggregateBinder):
             if bound.value is None:
                 return Constant(kind, None)
             if not isinstance(bound.value, (int, float, Decimal)) or isinstance(bound.value, bool):
-                raise Refused(f"INTERVAL takes a number, not a {bound.type}", e.at)
+                raise Refused(f"INTERVAL takes a number, not a {bound.type}", e.position)
             return Constant(kind, int(bound.value * literals.unit_value(unit.word)))
         one = Constant(kind.with_nullability(False), literals.unit_value(unit.word))
-        return self.call("*", [one, bound], (), e.at)
+        return self.call("*", [one, bound], (), e.position)
 
     def _json(self, e: syntax.Json) -> Expression:
         words = [self._json_default(x) for x in (e.empty, e.error)]
         options = (e.returning, *words, e.wrapper, e.null)
         if e.name.endswith("AGG"):
             *key, value = e.arguments
-            shown = value if _is_json(value) else syntax.Call("JSON_STRING", (value,), at=value.at)
-            call = syntax.Call(e.name, (*key, shown), condition=e.condition, at=e.at)
+            shown = value if _is_json(value) else syntax.Call("JSON_STRING", (value,), position=value.position)
+            call = syntax.Call(e.name, (*key, shown), condition=e.condition, position=e.position)
             return self._aggregate(call, options)
         arguments = [self.bind(a) for a in e.arguments]
-        return self.call(e.name, arguments, options, e.at)
+        return self.call(e.name, arguments, options, e.position)
 
     def _json_default(self, given: str | syntax.Expression | None) -> Any:
         return self.bind(given) if isinstance(given, syntax.Expression) else given
@@ -298,38 +300,38 @@ class ExpressionBinder(AggregateBinder):
 
     def _in(self, e: syntax.In) -> Expression:
         if isinstance(e.among, syntax.Query):
-            result = self._in_query(e.value, e.among, e.at)
+            result = self._in_query(e.value, e.among, e.position)
         else:
-            result = self._in_list(e.value, e.among, e.at)
+            result = self._in_list(e.value, e.among, e.position)
         return Call(result.type, "NOT", (result,)) if e.negated else result
 
-    def _in_list(self, value: syntax.Expression, among: Sequence[syntax.Expression], at: int) -> Expression:
+    def _in_list(self, value: syntax.Expression, among: Sequence[syntax.Expression], position: int) -> Expression:
         bound = [self.bind(value), *map(self.bind, among)]
         types = [b.type for b in bound]
-        kind = self._in_type(types, at)
+        kind = self._in_type(types, position)
         nullable = any(t.is_nullable for t in types)
         given = [cast(b, kind) for b in bound]
         if not all(isinstance(b, Constant) for b in bound[1:]) or isinstance(kind, RowType):
-            tests = [self.raw(_binary("=", TypedExpression(given[0]), TypedExpression(g), at)) for g in given[1:]]
+            tests = [self.raw(_binary("=", TypedExpression(given[0]), TypedExpression(g), position)) for g in given[1:]]
             return disjunction(tests)
         return Call(BooleanType(nullable), "IN", tuple(given))
 
-    def _in_type(self, types: list[DataType], at: int) -> DataType:
+    def _in_type(self, types: list[DataType], position: int) -> DataType:
         kind = types[0]
         for other in types[1:]:
             common = comparison_type(kind, other)
             if common is None:
-                raise Refused("Values passed to IN operator must have compatible types", at)
+                raise Refused("Values passed to IN operator must have compatible types", position)
             kind = common
         return kind
 
-    def _in_query(self, value: syntax.Expression, query: syntax.Query, at: int) -> Expression:
+    def _in_query(self, value: syntax.Expression, query: syntax.Query, position: int) -> Expression:
         is_row = isinstance(value, syntax.Call) and value.name == "ROW"
         values = [self.bind(v) for v in (value.arguments if is_row and isinstance(value, syntax.Call) else [value])]
         node = self._binder.query(query, outer=self._scope)
         if len(node.fields) != len(values):
-            raise Refused("Values passed to IN operator must have compatible types", at)
-        kinds = [self._in_type([v.type, f.type], at) for v, f in zip(values, node.fields.fields, strict=True)]
+            raise Refused("Values passed to IN operator must have compatible types", position)
+        kinds = [self._in_type([v.type, f.type], position) for v, f in zip(values, node.fields.fields, strict=True)]
         node = self._binder.cast_to(node, kinds)
         nullable = any(v.type.is_nullable for v in values) or any(f.type.is_nullable for f in node.fields.fields)
         given = tuple(cast(v, k) for v, k in zip(values, kinds, strict=True))
@@ -342,19 +344,21 @@ class ExpressionBinder(AggregateBinder):
     def _subquery(self, e: syntax.Subquery) -> Expression:
         node = self._binder.query(e.query, outer=self._scope)
         if len(node.fields) != 1:
-            raise Refused("A subquery that is a value must have one column", e.at)
+            raise Refused("A subquery that is a value must have one column", e.position)
         return Subquery(node.fields[0].type.nullable(), SubqueryKind.SCALAR, node)
 
     def _quantified(self, e: syntax.Quantified) -> Expression:
         some = e.quantifier in ("SOME", "ANY")
         if isinstance(e.among, syntax.Query):
             if some and e.operator == "=":
-                return self._in_query(e.value, e.among, e.at)
+                return self._in_query(e.value, e.among, e.position)
             if not some and e.operator == "<>":
-                result = self._in_query(e.value, e.among, e.at)
+                result = self._in_query(e.value, e.among, e.position)
                 return Call(result.type, "NOT", (result,))
-            raise Refused(f"{e.operator} {e.quantifier} (query) is not supported; compare with MIN or MAX of it", e.at)
-        tests = [self.raw(_binary(e.operator, e.value, x, e.at)) for x in e.among]
+            raise Refused(
+                f"{e.operator} {e.quantifier} (query) is not supported; compare with MIN or MAX of it", e.position
+            )
+        tests = [self.raw(_binary(e.operator, e.value, x, e.position)) for x in e.among]
         return disjunction(tests) if some else conjunction(tests)
 
 
@@ -370,12 +374,12 @@ def _number_written(e: syntax.Expression) -> tuple[syntax.Literal | None, bool]:
 _ABOUT_TIME = frozenset(["=", "<", "<=", ">", ">=", "+", "-"])
 
 
-def _binary(operator: str, left: syntax.Expression, right: syntax.Expression, at: int) -> syntax.Call:
-    return syntax.Call(operator, (left, right), at=at)
+def _binary(operator: str, left: syntax.Expression, right: syntax.Expression, position: int) -> syntax.Call:
+    return syntax.Call(operator, (left, right), position=position)
 
 
 def _both(left: syntax.Expression, right: syntax.Expression) -> syntax.Call:
-    return syntax.Call("AND", (left, right), at=left.at)
+    return syntax.Call("AND", (left, right), position=left.position)
 
 
 def _is_json(e: syntax.Expression) -> bool:

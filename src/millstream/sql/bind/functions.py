@@ -78,14 +78,14 @@ class UserResolved:
     arguments: tuple[DataType, ...]
 
 
-def resolved_user_call(name: str, user: Any, types: Sequence[DataType], at: int | None) -> UserResolved:
+def resolved_user_call(name: str, user: Any, types: Sequence[DataType], position: int | None) -> UserResolved:
     """Return a user function resolved for argument types."""
     required = list(types) if user.input_types is None else list(user.input_types)
     fits = len(required) == len(types) and all(type_rules.can_cast(a, b) for a, b in zip(types, required, strict=True))
     if not fits:
         given = ", ".join(str(t) for t in types)
         takes = ", ".join(str(t) for t in required)
-        raise Refused(f"Invalid input arguments. {name}({given}) is called, but it takes {name}({takes})", at)
+        raise Refused(f"Invalid input arguments. {name}({given}) is called, but it takes {name}({takes})", position)
     if user.kind != "table":
         return UserResolved(user.result_type, (), tuple(required))
     names = list(user.alias_names) or user.result_names or [f"f{i}" for i in range(len(user.result_types))]

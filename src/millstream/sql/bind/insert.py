@@ -32,7 +32,7 @@ def bound(binder: Binder, statement: statements.Insert) -> Sink:
     for name, value in statement.partition:
         constant = binder.folded(ExpressionBinder(binder, Scope()).bind(value))
         if not isinstance(constant, Constant):
-            raise Refused(f"The value of the partition '{name}' must be a constant", value.at)
+            raise Refused(f"The value of the partition '{name}' must be a constant", value.position)
         partition[name] = constant
     return written(
         binder,
@@ -43,7 +43,7 @@ def bound(binder: Binder, statement: statements.Insert) -> Sink:
         overwrite=statement.overwrite,
         options=statement.options,
         conflict=statement.conflict,
-        at=statement.at,
+        position=statement.position,
     )
 
 
@@ -57,7 +57,7 @@ def written(
     overwrite: bool = False,
     options: tuple[tuple[str, str], ...] = (),
     conflict: str | None = None,
-    at: int | None = None,
+    position: int | None = None,
 ) -> Sink:
     """Return the sink node of a relation."""
     path = binder.catalogs.full_path(name)
@@ -67,10 +67,10 @@ def written(
             f"Cannot find table '`{'`.`'.join(path)}`' in any of the catalogs "
             f"[{', '.join(sorted(binder.catalogs.catalog_names()))}], nor as a temporary table"
             f"{binder.catalogs.alike(path) or '.'}",
-            at,
+            position,
         )
     if isinstance(table, InlineView) or table.is_view:
-        raise Refused(f"'{'.'.join(path)}' is a view; only tables can be written to", at)
+        raise Refused(f"'{'.'.join(path)}' is a view; only tables can be written to", position)
     if binder.connectors is None:
         raise Refused(f"The table '{'.'.join(path)}' cannot be written: there are no connectors")
     table = with_options(binder, table, options)

@@ -48,7 +48,7 @@ def constant(literal: syntax.Literal) -> Constant:
     try:
         return _READERS[literal.kind](literal.text)
     except (ValueError, ArithmeticError) as e:
-        raise Refused(f"Illegal {literal.kind} literal '{literal.text}': {e}", literal.at) from e
+        raise Refused(f"Illegal {literal.kind} literal '{literal.text}': {e}", literal.position) from e
 
 
 def _integer(text: str) -> Constant:
@@ -68,7 +68,7 @@ def signed_integer(literal: syntax.Literal, is_negative: bool) -> Constant:
     for kind, most in ((IntType(False), _MOST_INT), (BigIntType(False), _MOST_BIGINT)):
         if value >= -most - 1:
             return Constant(kind, value)
-    raise Refused(f"Numeric literal '-{literal.text}' out of range", literal.at)
+    raise Refused(f"Numeric literal '-{literal.text}' out of range", literal.position)
 
 
 def negated(found: Constant) -> Constant:
@@ -156,7 +156,7 @@ def interval(written: syntax.Interval) -> Constant:
         value = _interval_value(written)
     except ValueError as e:
         units = written.first if written.first == written.last else f"{written.first} TO {written.last}"
-        raise Refused(f"Illegal interval literal format '{written.text}' for INTERVAL {units}", written.at) from e
+        raise Refused(f"Illegal interval literal format '{written.text}' for INTERVAL {units}", written.position) from e
     return Constant(kind, -value if written.negative else value)
 
 

@@ -13,7 +13,7 @@ from millstream.sql.bind.unbound_calls import PROCTIME, TypedExpression, cast
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import AggregateCall, Column, Constant, Expression
 from millstream.sql.language import syntax
-from millstream.sql.language.unparser import written
+from millstream.sql.language.unparser import to_sql
 from millstream.sql.plan.nodes import Definition, Match, MatchStep, Node, Reference
 from millstream.sql.schema import Field, Fields, TimeAttribute
 from millstream.sql.types import DataType, DayTimeIntervalType
@@ -39,7 +39,7 @@ def matched(binder: Binder, relation: syntax.Matched, node: Node, scope: Scope) 
         names.append(f"$f{len(columns) - 1}")
         return len(columns) - 1
 
-    partition = tuple(_column(about_rows.raw(e), "PARTITION BY", e.at) for e in relation.partition)
+    partition = tuple(_column(about_rows.raw(e), "PARTITION BY", e.position) for e in relation.partition)
     order = _order(relation, about_rows, node)
     variables = [s.variable for s in relation.pattern]
     measured = _References(binder, scope, about_rows, variables, place, order[0][0], node)
@@ -60,7 +60,7 @@ def matched(binder: Binder, relation: syntax.Matched, node: Node, scope: Scope) 
         partition,
         order,
         node.fields[order[0][0]].time is not TimeAttribute.PROCTIME,
-        tuple(MatchStep(s.variable, s.least, s.most, s.reluctant) for s in relation.pattern),
+        tuple(MatchStep(s.variable, s.min_count, s.max_count, s.reluctant) for s in relation.pattern),
         relation.skip,
         _within(binder, about_rows, relation),
         tuple(definitions),
@@ -78,29 +78,29 @@ def _check(relation: syntax.Matched) -> None:
     if relation.rows == "ALL":
         raise TableException("All rows per match mode is not supported yet.")
     if relation.subsets:
-        raise Refused("SUBSET is not supported yet", relation.at)
+        raise Refused("SUBSET is not supported yet", relation.position)
     last = relation.pattern[-1]
-    if last.most != last.least and not last.reluctant and not (last.least == 0 and last.most == 1):
+    if last.max_count != last.min_count and not last.reluctant and not (last.min_count == 0 and last.max_count == 1):
         raise TableException(
             "Greedy quantifiers are not allowed as the last element of a Pattern yet. Finish your pattern with either "
             "a simple variable or reluctant quantifier."
         )
     for step in relation.pattern:
-        if step.reluctant and step.least == 0 and step.most == 1:
+        if step.reluctant and step.min_count == 0 and step.max_count == 1:
             raise TableException("Reluctant optional variables are not supported yet.")
-    if all(s.least == 0 for s in relation.pattern):
+    if all(s.min_count == 0 for s in relation.pattern):
         raise TableException(
             "Patterns that can produce empty matches are not supported. There must be at least one non-optional state."
         )
     known = {s.variable for s in relation.pattern}
     for variable, _ in relation.define:
         if variable not in known:
-            raise Refused(f"Pattern variable '{variable}' has no occurrence in the pattern", relation.at)
+            raise Refused(f"Pattern variable '{variable}' has no occurrence in the pattern", relation.position)
 
 
-def _column(e: Expression, clause: str, at: int) -> int:
+def _column(e: Expression, clause: str, position: int) -> int:
     if not isinstance(e, Column):
-        raise Refused(f"{clause} of MATCH_RECOGNIZE takes columns alone", at)
+        raise Refused(f"{clause} of MATCH_RECOGNIZE takes columns alone", position)
     return e.index
 
 
@@ -108,7 +108,7 @@ def _order(relation: syntax.Matched, binder: ExpressionBinder, node: Node) -> tu
     result = []
     for key in relation.order:
         nulls_first = not key.descending if key.nulls_first is None else key.nulls_first
-        result.append((_column(binder.raw(key.value), "ORDER BY", key.at), key.descending, nulls_first))
+        result.append((_column(binder.raw(key.value), "ORDER BY", key.position), key.descending, nulls_first))
     if not result or node.fields[result[0][0]].time is None:
         raise ValidationException("You must specify either rowtime or proctime for order by.")
     if result[0][1]:
@@ -128,17 +128,17 @@ def _within(binder: Binder, about_rows: ExpressionBinder, relation: syntax.Match
 def _text(relation: syntax.Matched) -> str:
     """Return the pattern and its conditions as text, for the operator's name."""
     pattern = " ".join(f"{s.variable}{_quantified(s)}" for s in relation.pattern)
-    define = ", ".join(f"{name} AS {written(e)}" for name, e in relation.define)
-    measures = ", ".join(f"{written(e)} AS {name}" for e, name in relation.measures)
+    define = ", ".join(f"{name} AS {to_sql(e)}" for name, e in relation.define)
+    measures = ", ".join(f"{to_sql(e)} AS {name}" for e, name in relation.measures)
     skip = f", after=[SKIP {' '.join(relation.skip)}]" if relation.skip else ""
     return f"measures=[{measures}]{skip}, pattern=[({pattern})], define=[{define}]"
 
 
 def _quantified(step: syntax.PatternStep) -> str:
-    if step.least == step.most == 1:
+    if step.min_count == step.max_count == 1:
         return ""
-    most = "" if step.most is None else str(step.most)
-    return f"{{{step.least},{most}}}{'?' if step.reluctant else ''}"
+    most = "" if step.max_count is None else str(step.max_count)
+    return f"{{{step.min_count},{most}}}{'?' if step.reluctant else ''}"
 
 
 @dataclass
@@ -190,7 +190,7 @@ class _References:
                 return self._aggregate(tree)
         if not isinstance(tree, syntax.Node):
             return tree
-        parts = {f.name: getattr(tree, f.name) for f in fields(tree) if f.name != "at"}
+        parts = {f.name: getattr(tree, f.name) for f in fields(tree) if f.name != "position"}
         return replace(tree, **{n: self._asked(p) for n, p in parts.items()})
 
     def _column(self, reference: Reference) -> TypedExpression:
@@ -203,7 +203,7 @@ class _References:
             return 0
         number = self.binder.folded(self.about_rows.bind(call.arguments[1]))
         if not isinstance(number, Constant) or not isinstance(number.value, int):
-            raise Refused(f"The offset of {call.name} must be a constant", call.at)
+            raise Refused(f"The offset of {call.name} must be a constant", call.position)
         return number.value
 
     def _shifted(self, function: str, value: syntax.Expression, offset: int) -> TypedExpression:
@@ -218,7 +218,7 @@ class _References:
         try:
             resolved = self.binder.functions.aggregate(call.name, given, False)
         except ValidationException as error:
-            raise Refused(str(error), call.at) from None
+            raise Refused(str(error), call.position) from None
         columns = tuple(self.place(cast(a, t)) for a, t in zip(given, resolved.arguments, strict=True))
         kind: DataType = resolved.type
         result = AggregateCall(self.binder.functions.canonical(call.name), columns, kind, call.distinct)
@@ -237,7 +237,7 @@ class _References:
                 return replace(part, parts=part.parts[1:]) if is_variable else part
             if not isinstance(part, syntax.Node):
                 return part
-            return replace(part, **{f.name: strip(getattr(part, f.name)) for f in fields(part) if f.name != "at"})
+            return replace(part, **{f.name: strip(getattr(part, f.name)) for f in fields(part) if f.name != "position"})
 
         stripped = strip(tree)
         if len(result) > 1:

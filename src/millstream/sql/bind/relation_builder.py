@@ -65,23 +65,23 @@ def cast_to(node: Node, kinds: Sequence[DataType]) -> Node:
     return project(node, casted, node.fields.names)
 
 
-def common_fields(parts: Sequence[Fields], what: str, at: int | None = None) -> list[DataType]:
+def common_fields(parts: Sequence[Fields], what: str, position: int | None = None) -> list[DataType]:
     """Return the common types of the columns of several relations."""
     if len({len(p) for p in parts}) > 1:
-        raise Refused(f"Column count mismatch in {what}", at)
+        raise Refused(f"Column count mismatch in {what}", position)
     kinds: list[DataType] = []
     for i, names in enumerate(zip(*(p.fields for p in parts), strict=True)):
         kind = type_rules.least_restrictive([f.type for f in names])
         if kind is None:
-            raise Refused(f"Type mismatch in column {i + 1} of {what}", at)
+            raise Refused(f"Type mismatch in column {i + 1} of {what}", position)
         kinds.append(kind)
     return kinds
 
 
-def set_operation(operator: str, all_: bool, left: Node, right: Node, at: int | None = None) -> Node:
+def set_operation(operator: str, all_: bool, left: Node, right: Node, position: int | None = None) -> Node:
     """Return UNION, INTERSECT or EXCEPT of two relations, with their common types."""
     what = f"{operator} ALL" if all_ else operator
-    kinds = common_fields([left.fields, right.fields], what, at)
+    kinds = common_fields([left.fields, right.fields], what, position)
     left, right = cast_to(left, kinds), cast_to(right, kinds)
     pairs = zip(left.fields.fields, right.fields.fields, kinds, strict=True)
     fields = tuple(Field(a.name, k, a.time if a.time is b.time else None) for a, b, k in pairs)
@@ -102,15 +102,17 @@ def sorted_by(node: Node, order: Sequence[tuple[int, bool, bool]], offset: int =
     return Sort(node.fields, node, tuple(order), offset, limit)
 
 
-def rows_of(rows: Sequence[Sequence[Expression]], names: Sequence[str] | None = None, at: int | None = None) -> Node:
+def rows_of(
+    rows: Sequence[Sequence[Expression]], names: Sequence[str] | None = None, position: int | None = None
+) -> Node:
     """Return literal rows; expressions that are not constant are computed above them."""
     if len({len(r) for r in rows}) > 1:
-        raise Refused("Values passed to VALUES operator must have compatible types: rows differ in length", at)
+        raise Refused("Values passed to VALUES operator must have compatible types: rows differ in length", position)
     kinds: list[DataType] = []
     for i, members in enumerate(zip(*rows, strict=True)):
         kind = type_rules.least_restrictive([m.type for m in members])
         if kind is None:
-            raise Refused(f"Values passed to VALUES operator must have compatible types: column {i + 1}", at)
+            raise Refused(f"Values passed to VALUES operator must have compatible types: column {i + 1}", position)
         kinds.append(kind)
     called = list(names) if names is not None else [f"EXPR${i}" for i in range(len(kinds))]
     fields = Fields(tuple(Field(n, k) for n, k in zip(called, kinds, strict=True)))

@@ -30,12 +30,12 @@ def temporal_join(join: Node, time: Expression, left: Node, right: Node, table: 
     if not isinstance(time, Column) or left.fields[time.index].time is None:
         raise Refused(
             "Temporal table join currently only supports 'FOR SYSTEM_TIME AS OF' left table's time attribute field",
-            table.at,
+            table.position,
         )
     if join.kind not in (JoinKind.INNER, JoinKind.LEFT):
         raise Refused(
             f"Temporal table join currently only support INNER JOIN and LEFT JOIN, but was {join.kind.name} JOIN",
-            table.at,
+            table.position,
         )
     event = left.fields[time.index].time is TimeAttribute.ROWTIME
     times = [i for i, f in enumerate(right.fields.fields) if f.time is TimeAttribute.ROWTIME]
@@ -43,7 +43,7 @@ def temporal_join(join: Node, time: Expression, left: Node, right: Node, table: 
         raise Refused(
             "Event-Time Temporal Table Join requires both primary key and row time attribute in versioned table, but "
             "no row time attribute can be found.",
-            table.at,
+            table.position,
         )
     return TemporalJoin(
         join.fields,
@@ -145,12 +145,12 @@ class RelationBinder:
                     raise Refused(
                         f"Invalid hint: {hint.name}, expecting at least one table or view specified in hint "
                         f"{hint.name}.",
-                        hint.at,
+                        hint.position,
                     )
                 _check_called(hint, hint.words, scope)
             elif hint.name not in _OTHER_HINTS:
                 known = ", ".join(sorted((*_JOIN_HINTS, *_OTHER_HINTS)))
-                raise Refused(f"There is no hint {hint.name}, only {known}", hint.at)
+                raise Refused(f"There is no hint {hint.name}, only {known}", hint.position)
 
     def _join_hints(self, join: syntax.Join, left: Scope, right: Scope) -> tuple[str, ...]:
         """Return the hints that name a side of a join; tables of a nested join are not a side."""
@@ -178,7 +178,7 @@ class RelationBinder:
             return self._aliased(relation)
         if isinstance(relation, syntax.TableName):
             if relation.as_of is not None:
-                raise Refused("FOR SYSTEM_TIME AS OF stands at the right side of a join", relation.at)
+                raise Refused("FOR SYSTEM_TIME AS OF stands at the right side of a join", relation.position)
             return self._table(relation)
         if isinstance(relation, syntax.Derived):
             node = self._binder.query(unordered(relation.query), outer=self._outer)
@@ -195,7 +195,7 @@ class RelationBinder:
             below, scope = self.bind(relation.relation)
             result = matched(self._binder, relation, below, scope)
             return result, self._scope(result, ())
-        raise Refused(f"{type(relation).__name__} cannot stand in FROM", relation.at)
+        raise Refused(f"{type(relation).__name__} cannot stand in FROM", relation.position)
 
     def _scope(self, node: Node, path: tuple[str, ...]) -> Scope:
         return Scope.of(node.fields, path, self._outer)
@@ -211,9 +211,9 @@ class RelationBinder:
                 raise Refused(
                     f"List of column aliases must have same degree as table; table has {len(node.fields)} columns "
                     f"({', '.join(node.fields.names)}), whereas alias list has {len(relation.columns)} columns",
-                    relation.at,
+                    relation.position,
                 )
-            _refuse_twice(relation.columns, relation.at)
+            _refuse_twice(relation.columns, relation.position)
             node = relation_builder.renamed(node, relation.columns)
         return node, self._scope(node, (relation.name,))
 
@@ -247,7 +247,7 @@ class RelationBinder:
         self, left: Node, left_scope: Scope, right: Node, right_scope: Scope, kind: JoinKind, join: syntax.Join
     ) -> tuple[Node, Scope]:
         fields = joined_fields(kind, left.fields, right.fields)
-        scope = _beside(left_scope, right_scope, join.right.at)
+        scope = _beside(left_scope, right_scope, join.right.position)
         condition: Expression | None = None
         if join.condition is not None:
             condition = ExpressionBinder(self._binder, scope).boolean(join.condition, "ON")
@@ -256,7 +256,7 @@ class RelationBinder:
             names = tuple(n for n in left.fields.names if n in right.fields.names)
         merged: list[tuple[str, int, int]] = []
         for name in names:
-            a, b = left_scope.find((name,), join.at), right_scope.find((name,), join.at)
+            a, b = left_scope.find((name,), join.position), right_scope.find((name,), join.position)
             merged.append((name, a.index, b.index + len(left.fields)))
         if merged:
             binder = ExpressionBinder(self._binder, scope)
@@ -303,7 +303,7 @@ class RelationBinder:
         right = relation_builder.renamed(right, columns) if columns else right
         kind = _KINDS[join.kind]
         right_scope = self._scope(right, (name,) if name else ())
-        scope = _beside(left_scope, right_scope, derived.at)
+        scope = _beside(left_scope, right_scope, derived.position)
         condition = None
         if join.condition is not None:
             condition = ExpressionBinder(self._binder, scope).boolean(join.condition, "ON")
@@ -334,7 +334,7 @@ class RelationBinder:
         condition: syntax.Expression | None,
     ) -> tuple[Node, Scope]:
         if kind not in (JoinKind.INNER, JoinKind.LEFT):
-            raise Refused(f"A table function cannot be at the right of a {kind.name} JOIN", relation.at)
+            raise Refused(f"A table function cannot be at the right of a {kind.name} JOIN", relation.position)
         binder = ExpressionBinder(self._binder, left_scope)
         ordinality = False
         if isinstance(relation, syntax.Unnest):
@@ -350,15 +350,15 @@ class RelationBinder:
                 raise Refused(
                     f"List of column aliases must have same degree as table; table has {len(fields)} columns "
                     f"({', '.join(f.name for f in fields)}), whereas alias list has {len(columns)} columns",
-                    relation.at,
+                    relation.position,
                 )
-            _refuse_twice(columns, relation.at)
+            _refuse_twice(columns, relation.position)
             fields = tuple(replace(f, name=c) for f, c in zip(fields, columns, strict=True))
         elif isinstance(relation, syntax.Unnest) and name and len(fields) == 1:
             fields = (replace(fields[0], name=name),)
         right = Fields(fields)
         together = joined_fields(kind, left.fields, right)
-        scope = _beside(left_scope, Scope.of(right, (name,) if name else ()), relation.at)
+        scope = _beside(left_scope, Scope.of(right, (name,) if name else ()), relation.position)
         bound = None
         if condition is not None:
             bound = ExpressionBinder(self._binder, scope).boolean(condition, "ON")
@@ -377,36 +377,37 @@ def _check_called(hint: syntax.Hint, tables: Sequence[str], scope: Scope) -> Non
             raise Refused(
                 "The options of following hints cannot match the name of input tables or views: \n"
                 f"`{table}` in `{hint.name}`",
-                hint.at,
+                hint.position,
             )
 
 
-def _refuse_twice(columns: Sequence[str], at: int | None) -> None:
+def _refuse_twice(columns: Sequence[str], position: int | None) -> None:
     for place, name in enumerate(columns):
         if name in columns[:place]:
-            raise Refused(f"Duplicate name '{name}' in column alias list", at)
+            raise Refused(f"Duplicate name '{name}' in column alias list", position)
 
 
 def _check_condition(join: syntax.Join) -> None:
     has_one = join.natural or bool(join.using) or join.condition is not None
     if join.kind == "CROSS" and has_one:
         raise Refused(
-            "Cannot specify condition (NATURAL keyword, or ON or USING clause) following CROSS JOIN", join.right.at
+            "Cannot specify condition (NATURAL keyword, or ON or USING clause) following CROSS JOIN",
+            join.right.position,
         )
     if join.kind != "CROSS" and not has_one:
         raise Refused(
             "INNER, LEFT, RIGHT or FULL join requires a condition (NATURAL keyword or ON or USING clause); CROSS JOIN "
             "gives all pairs of rows",
-            join.right.at,
+            join.right.position,
         )
 
 
-def _beside(left: Scope, right: Scope, at: int | None) -> Scope:
+def _beside(left: Scope, right: Scope, position: int | None) -> Scope:
     """Return the scope of two relations side by side, with distinct names."""
     taken = {s.path[-1] for s in left.sources if s.path and s.path != _USING}
     for source in right.sources:
         if source.path and source.path[-1] in taken:
-            raise Refused(f"Duplicate relation name '{source.path[-1]}' in FROM clause", at)
+            raise Refused(f"Duplicate relation name '{source.path[-1]}' in FROM clause", position)
     return left.beside(right)
 
 
@@ -429,7 +430,7 @@ def _unnested(arguments: tuple[Expression, ...], relation: syntax.Unnest) -> tup
             else:
                 fields.append(Field(f"EXPR${number}" if number else "EXPR$0", element))
         else:
-            raise Refused(f"UNNEST takes an array, map or multiset, not {kind}", relation.at)
+            raise Refused(f"UNNEST takes an array, map or multiset, not {kind}", relation.position)
     if relation.ordinality:
         fields.append(Field("ORDINALITY", IntType(False)))
     return tuple(fields)

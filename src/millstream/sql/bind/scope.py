@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from millstream.common.display_text import did_you_mean
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.errors import ValidationException
-from millstream.sql.language.errors import place_of, pointed_at
+from millstream.sql.language.errors import line_and_column, line_with_caret
 from millstream.sql.schema import Field, Fields
 
 
@@ -20,18 +20,20 @@ class Refused(ValidationException):
         at: the offset in the text.
     """
 
-    def __init__(self, what: str, at: int | None = None) -> None:
+    def __init__(self, what: str, position: int | None = None) -> None:
         super().__init__(what)
         self.what = what
-        self.at = at
+        self.position = position
 
 
 def located(error: Refused, text: str) -> ValidationException:
     """Return the error with line, column and caret."""
-    if error.at is None or not text or error.at > len(text):
+    if error.position is None or not text or error.position > len(text):
         return ValidationException(f"SQL validation failed. {error.what}" if text else error.what)
-    line, column = place_of(text, error.at)
-    message = f"SQL validation failed. At line {line}, column {column}: {error.what}\n{pointed_at(text, error.at)}"
+    line, column = line_and_column(text, error.position)
+    message = (
+        f"SQL validation failed. At line {line}, column {column}: {error.what}\n{line_with_caret(text, error.position)}"
+    )
     return ValidationException(message)
 
 
@@ -99,18 +101,18 @@ class Scope:
         merged = {**self.merged, **{n: i + self.width for n, i in other.merged.items()}}
         return Scope(self.sources + moved, merged, self.outer)
 
-    def find(self, parts: tuple[str, ...], at: int | None) -> Found:
+    def find(self, parts: tuple[str, ...], position: int | None) -> Found:
         """Resolve a name here or in an enclosing query."""
         scope: Scope | None = self
         level = 0
         while scope is not None:
-            result = scope._here(parts, at)
+            result = scope._here(parts, position)
             if result is not None:
                 return replace(result, level=level)
             scope, level = scope.outer, level + 1
-        raise self._unknown(parts, at)
+        raise self._unknown(parts, position)
 
-    def _here(self, parts: tuple[str, ...], at: int | None) -> Found | None:
+    def _here(self, parts: tuple[str, ...], position: int | None) -> Found | None:
         for length in range(len(parts) - 1, -1, -1):
             qualifier, name, rest = parts[:length], parts[length], parts[length + 1 :]
             if not qualifier and name in self.merged:
@@ -124,22 +126,22 @@ class Scope:
                 if f.name == name
             ]
             if len(matches) > 1:
-                raise Refused(f"Column '{name}' is ambiguous", at)
+                raise Refused(f"Column '{name}' is ambiguous", position)
             if matches:
                 return matches[0]
         return None
 
-    def _unknown(self, parts: tuple[str, ...], at: int | None) -> Refused:
+    def _unknown(self, parts: tuple[str, ...], position: int | None) -> Refused:
         if len(parts) > 1:
             sources = [s for s in self._all_sources() if s.is_called(parts[:-1])]
             if not sources:
                 table = ".".join(parts[:-1])
-                return Refused(f"Table '{table}' not found{did_you_mean(table, self._source_names())}", at)
+                return Refused(f"Table '{table}' not found{did_you_mean(table, self._source_names())}", position)
             where = f"table '{'.'.join(parts[:-1])}'"
         else:
             sources, where = list(self._all_sources()), "any table"
         names = [f.name for s in sources for f in s.fields.fields]
-        return Refused(f"Column '{parts[-1]}' not found in {where}{did_you_mean(parts[-1], names)}", at)
+        return Refused(f"Column '{parts[-1]}' not found in {where}{did_you_mean(parts[-1], names)}", position)
 
     def _source_names(self) -> list[str]:
         return [s.path[-1] for s in self._all_sources() if s.path]
@@ -150,13 +152,13 @@ class Scope:
             yield from scope.sources
             scope = scope.outer
 
-    def star(self, parts: tuple[str, ...], at: int | None) -> list[tuple[int, Field]]:
+    def star(self, parts: tuple[str, ...], position: int | None) -> list[tuple[int, Field]]:
         """Return the columns of `*` or `t.*`."""
         if parts:
             for source in self.sources:
                 if source.is_called(parts):
                     return [(source.start + i, f) for i, f in enumerate(source.fields.fields)]
-            raise Refused(f"Unknown identifier '{'.'.join(parts)}'", at)
+            raise Refused(f"Unknown identifier '{'.'.join(parts)}'", position)
         twice = set(self.merged)
         columns = [(i, self.fields[i]) for i in self.merged.values()]
         for source in self.sources:

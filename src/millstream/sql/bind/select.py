@@ -55,9 +55,9 @@ class SelectBinder:
         self._items = expanded(select.items, scope)
 
     @staticmethod
-    def _refuse_aggregate(e: Expression, clause: str, at: syntax.Expression) -> None:
+    def _refuse_aggregate(e: Expression, clause: str, source: syntax.Expression) -> None:
         if has_aggregate(e):
-            raise Refused(f"Aggregate expression is illegal in {clause} clause", at.at)
+            raise Refused(f"Aggregate expression is illegal in {clause} clause", source.position)
 
     def bound(self, order: Sequence[syntax.SortKey] = ()) -> tuple[Node, list[tuple[int, bool, bool]], int]:
         """Return the relation with sort keys appended, and the number of its own columns."""
@@ -70,7 +70,7 @@ class SelectBinder:
             names += _hidden_names(computed[len(values) :], node.fields.names, names)
             return relation_builder.project(node, computed, names), _placed(keys, len(values)), len(values)
         if hidden:
-            raise Refused("Expression in ORDER BY of SELECT DISTINCT must be in the select list", order[0].at)
+            raise Refused("Expression in ORDER BY of SELECT DISTINCT must be in the select list", order[0].position)
         return (
             relation_builder.distinct(relation_builder.project(node, computed, names)),
             _placed(keys, len(values)),
@@ -149,12 +149,14 @@ class SelectBinder:
         for name in syntax.walk(places):
             if isinstance(name, syntax.Name):
                 try:
-                    result = self._scope.find(name.parts, name.at)
+                    result = self._scope.find(name.parts, name.position)
                 except Refused:
                     continue
                 if result.level == 0 and result.index == column.index:
-                    return Refused(f"Expression '{'.'.join(name.parts)}' is not being grouped", name.at)
-        return Refused(f"Expression '{self._scope.fields[column.index].name}' is not being grouped", self._select.at)
+                    return Refused(f"Expression '{'.'.join(name.parts)}' is not being grouped", name.position)
+        return Refused(
+            f"Expression '{self._scope.fields[column.index].name}' is not being grouped", self._select.position
+        )
 
     def _groups(self) -> Groups:
         keys: list[Expression] = []
@@ -167,7 +169,7 @@ class SelectBinder:
             bound = binder.raw(e)
             self._refuse_aggregate(bound, "GROUP BY", e)
             if not is_over_free(bound):
-                raise Refused("Windowed aggregate expression is illegal in GROUP BY clause", e.at)
+                raise Refused("Windowed aggregate expression is illegal in GROUP BY clause", e.position)
             if bound not in keys:
                 keys.append(bound)
                 names.append(self._key_name(bound, names))
@@ -177,7 +179,7 @@ class SelectBinder:
             result = self._binder.group_window(element, binder)
             if result is not None:
                 if window is not None:
-                    raise Refused("Only one window can be in a GROUP BY", element.at)
+                    raise Refused("Only one window can be in a GROUP BY", element.position)
                 window = result
             elif isinstance(element, syntax.GroupingSets):
                 elements.append(self._sets(element, key))
@@ -237,7 +239,7 @@ def _said_ttls(select: syntax.Select, scope: Scope) -> list[tuple[Source, int]]:
             called = [s for s in scope.sources if s.is_called(tuple(table.split(".")))]
             if not called:
                 raise Refused(
-                    f"The options of following hints cannot match the name of input tables: `{table}`", hint.at
+                    f"The options of following hints cannot match the name of input tables: `{table}`", hint.position
                 )
             said.append((called[0], parse_duration_ms(length)))
     return said
@@ -269,22 +271,22 @@ def expanded(items: Sequence[syntax.SelectItem], scope: Scope) -> list[Item]:
 
 def _star(star: syntax.Star, scope: Scope) -> list[Item]:
     try:
-        columns = scope.star(star.parts, star.at)
+        columns = scope.star(star.parts, star.position)
     except Refused:
         row = _row_of(star, scope)
         if row is None:
             raise
         parts = star.parts
-        return [Item(syntax.Name((*parts, f.name), at=star.at), f.name, True) for f in row]
+        return [Item(syntax.Name((*parts, f.name), position=star.position), f.name, True) for f in row]
     if not columns:
-        raise Refused("SELECT * requires a FROM clause", star.at)
-    return [Item(TypedExpression(Column(f.type, i), at=star.at), f.name, True) for i, f in columns]
+        raise Refused("SELECT * requires a FROM clause", star.position)
+    return [Item(TypedExpression(Column(f.type, i), position=star.position), f.name, True) for i, f in columns]
 
 
 def _row_of(star: syntax.Star, scope: Scope) -> RowType | None:
     """Return the row type whose fields `r.*` expands."""
     try:
-        result = scope.find(star.parts, star.at)
+        result = scope.find(star.parts, star.position)
     except Refused:
         return None
     kind = result.field.type
@@ -323,7 +325,7 @@ def ordinal(key: syntax.Literal, count: int) -> int:
     """Return the index that an ordinal in ORDER BY refers to."""
     number = int(key.text)
     if not 1 <= number <= count:
-        raise Refused("Ordinal out of range", key.at)
+        raise Refused("Ordinal out of range", key.position)
     return number - 1
 
 
@@ -333,6 +335,6 @@ def whole_number(binder: Binder, e: syntax.Expression | None, what: str) -> int 
         return None
     value = binder.folded(ExpressionBinder(binder, Scope()).bind(e))
     if not isinstance(value, Constant) or not isinstance(value.type, IntegralType) or value.value < 0:
-        raise Refused(f"{what} takes a whole number that is not negative", e.at)
+        raise Refused(f"{what} takes a whole number that is not negative", e.position)
     assert isinstance(value.value, int)
     return value.value

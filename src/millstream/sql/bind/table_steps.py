@@ -67,7 +67,7 @@ class TableSteps:
             raise Refused(f"flat_aggregate() takes a table aggregate function, and {call.name} is none")
         keyed = [binder.bind(k.value) for k in keys]
         given = [binder.bind(a) for a in call.arguments]
-        resolved = resolved_user_call(call.name, user, [a.type for a in given], call.at)
+        resolved = resolved_user_call(call.name, user, [a.type for a in given], call.position)
         assert resolved.type is not None
         given = [cast(a, t) for a, t in zip(given, resolved.arguments, strict=True)]
         width = len(keyed)

@@ -58,7 +58,7 @@ def _star(item: syntax.SelectItem, scope: Scope) -> list[syntax.SelectItem]:
         value = column.value
         if isinstance(value, TypedExpression) and isinstance(value.value, Column):
             value = _of_place(value.value.index, column.name, scope)
-        result.append(syntax.SelectItem(value, at=item.at))
+        result.append(syntax.SelectItem(value, position=item.position))
     return result
 
 
@@ -81,13 +81,13 @@ def _expression(binder: Binder, value: Any, scope: Scope) -> Any:
         return tuple(_expression(binder, v, scope) for v in value)
     if not isinstance(value, syntax.Node):
         return value
-    parts = {f.name: getattr(value, f.name) for f in fields(value) if f.name != "at"}
+    parts = {f.name: getattr(value, f.name) for f in fields(value) if f.name != "position"}
     new = {name: _expression(binder, part, scope) for name, part in parts.items()}
     return replace(value, **new)
 
 
 def _name(name: syntax.Name, scope: Scope) -> syntax.Name:
-    result = scope.find(name.parts, name.at)
+    result = scope.find(name.parts, name.position)
     if len(name.parts) > 1 + len(result.rest):
         return name
     around: Scope | None = scope
@@ -96,12 +96,12 @@ def _name(name: syntax.Name, scope: Scope) -> syntax.Name:
         around = around.outer
     assert around is not None
     column = _of_place(result.index, name.parts[0], around)
-    return syntax.Name((*column.parts, *result.rest), at=name.at)
+    return syntax.Name((*column.parts, *result.rest), position=name.position)
 
 
 def _relation(binder: Binder, relation: syntax.Relation, outer: Scope | None) -> syntax.Relation:
     if isinstance(relation, syntax.TableName):
-        return syntax.Aliased(relation, relation.parts[-1], at=relation.at)
+        return syntax.Aliased(relation, relation.parts[-1], position=relation.position)
     if isinstance(relation, syntax.Aliased):
         if isinstance(relation.relation, syntax.TableName):
             return relation

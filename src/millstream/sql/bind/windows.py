@@ -46,12 +46,12 @@ def window_table(binder: Binder, call: syntax.Call, outer: Scope | None) -> Node
     step = _milliseconds(binder, step_given) if step_given is not None else 0
     offset = _milliseconds(binder, given["OFFSET"]) if "OFFSET" in given else 0
     if size <= 0 or (step_given is not None and step <= 0):
-        raise Refused(f"{kind} table function based aggregate requires size and step to be positive", call.at)
+        raise Refused(f"{kind} table function based aggregate requires size and step to be positive", call.position)
     if kind == "CUMULATE" and size % step:
         raise Refused(
             f"CUMULATE table function based aggregate requires maxSize must be an integral multiple of step, but got "
             f"maxSize {size} ms and step {step} ms",
-            call.at,
+            call.position,
         )
     places = tuple(_column(node, e) for e in partition)
     spec = WindowSpec(WindowKind(kind), time, field.time is not TimeAttribute.PROCTIME, size, step, offset, places)
@@ -67,7 +67,7 @@ def _by_name(kind: str, call: syntax.Call) -> dict[str, syntax.Expression]:
         given = {n.upper(): a for n, a in zip(call.names, call.arguments, strict=True)}
         unknown = [n for n in given if n not in names]
         if unknown:
-            raise Refused(f"{kind} has no argument {unknown[0]}; it has {', '.join(names)}", call.at)
+            raise Refused(f"{kind} has no argument {unknown[0]}; it has {', '.join(names)}", call.position)
     else:
         given = dict(zip(names, call.arguments, strict=False))
     missing = [n for n in names[:least] if n not in given]
@@ -75,7 +75,7 @@ def _by_name(kind: str, call: syntax.Call) -> dict[str, syntax.Expression]:
         forms = ", ".join(names[:least])
         optional = f"[, {names[-1]}]" if len(names) > least else ""
         raise Refused(
-            f"Invalid number of arguments to function '{kind}'. Was expecting {kind}({forms}{optional})", call.at
+            f"Invalid number of arguments to function '{kind}'. Was expecting {kind}({forms}{optional})", call.position
         )
     return given
 
@@ -86,8 +86,8 @@ def _table(binder: Binder, data: syntax.Expression, outer: Scope | None) -> tupl
     if isinstance(data, syntax.Subquery):
         return binder.query(data.query, outer), ()
     if isinstance(data, syntax.Name):
-        return binder.table(syntax.TableName(data.parts, at=data.at))[0], ()
-    raise Refused("The first argument of a window function is a table: TABLE t", data.at)
+        return binder.table(syntax.TableName(data.parts, position=data.position))[0], ()
+    raise Refused("The first argument of a window function is a table: TABLE t", data.position)
 
 
 def _is_time(binder: Binder, kind: DataType, attribute: TimeAttribute | None) -> bool:
@@ -97,14 +97,14 @@ def _is_time(binder: Binder, kind: DataType, attribute: TimeAttribute | None) ->
 
 def _time_column(binder: Binder, node: Node, descriptor: syntax.Expression) -> int:
     if not (isinstance(descriptor, syntax.Call) and descriptor.name == "DESCRIPTOR" and len(descriptor.arguments) == 1):
-        raise Refused("The time column of a window function is named by DESCRIPTOR(column)", descriptor.at)
+        raise Refused("The time column of a window function is named by DESCRIPTOR(column)", descriptor.position)
     place = _column(node, descriptor.arguments[0])
     field = node.fields[place]
     if not _is_time(binder, field.type, field.time):
         raise Refused(
             "The window function requires the timecol is a time attribute type, but is "
             f"{field.type}: declare WATERMARK FOR {field.name}, or use a column AS PROCTIME()",
-            descriptor.at,
+            descriptor.position,
         )
     return place
 
@@ -113,14 +113,14 @@ def _column(node: Node, e: syntax.Expression) -> int:
     assert isinstance(e, syntax.Name)
     name = e.parts[-1]
     if name not in node.fields.names:
-        raise Refused(f"Column '{name}' not found in any table", e.at)
+        raise Refused(f"Column '{name}' not found in any table", e.position)
     return node.fields.names.index(name)
 
 
 def _milliseconds(binder: Binder, e: syntax.Expression) -> int:
     value = binder.folded(ExpressionBinder(binder, Scope()).bind(e))
     if not isinstance(value, Constant) or not isinstance(value.type, DayTimeIntervalType):
-        raise Refused("A window is as long as a constant interval of days to seconds", e.at)
+        raise Refused("A window is as long as a constant interval of days to seconds", e.position)
     assert isinstance(value.value, int)
     return value.value
 
@@ -134,13 +134,13 @@ def group_window(binder: Binder, element: syntax.Expression, expressions: Expres
         return None
     kind = element.name.upper()
     if len(element.arguments) != (3 if kind == "HOP" else 2):
-        raise Refused(f"Invalid number of arguments to function '{kind}'", element.at)
+        raise Refused(f"Invalid number of arguments to function '{kind}'", element.position)
     time = expressions.raw(element.arguments[0])
     attribute = expressions.time_of(time)
     if not isinstance(time, Column) or not _is_time(binder, time.type, attribute):
         raise Refused(
             f"Window aggregate can only be defined over a time attribute column, but {time.type} encountered.",
-            element.at,
+            element.position,
         )
     counts = [_rows(a) for a in element.arguments[1:]]
     is_event_time = attribute is not TimeAttribute.PROCTIME
@@ -167,7 +167,7 @@ def _of_rows(
     element: syntax.Call, kind: WindowKind, time: Column, is_event_time: bool, counts: list[int]
 ) -> GroupWindow:
     if is_event_time:
-        raise Refused("Event-time grouping windows on row intervals are currently not supported.", element.at)
+        raise Refused("Event-time grouping windows on row intervals are currently not supported.", element.position)
     size, slide = (counts[1], counts[0]) if kind is WindowKind.HOP else (counts[0], counts[0])
     spec = WindowSpec(kind, time.index, False, size, slide if kind is WindowKind.HOP else 0)
     return GroupWindow(spec, time, (size, slide))

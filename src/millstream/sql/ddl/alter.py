@@ -12,7 +12,7 @@ from millstream.sql.ddl.declarations import checked, column_of, key_name
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import statements as s
 from millstream.sql.language import syntax
-from millstream.sql.language.unparser import written
+from millstream.sql.language.unparser import to_sql
 
 if TYPE_CHECKING:
     from millstream.sql.bind.binder import Binder
@@ -67,7 +67,7 @@ def _added(path: Sequence[str], table: CatalogTable, placed: s.Placed) -> Catalo
                 f"The current table has already defined the watermark strategy `{table.watermark[0]}` AS "
                 f"{table.watermark[1]}. You might want to drop it before adding a new one.",
             )
-        return replace(table, watermark=(".".join(part.column), written(part.strategy.value)))
+        return replace(table, watermark=(".".join(part.column), to_sql(part.strategy.value)))
     if isinstance(part, s.PrimaryKey):
         if table.primary_key:
             raise failed(
@@ -97,7 +97,7 @@ def _modified(path: Sequence[str], table: CatalogTable, placed: s.Placed) -> Cat
     if isinstance(part, s.Watermark):
         if table.watermark is None:
             raise failed(path, "The current table does not define any watermark. You might want to add a new one.")
-        return replace(table, watermark=(".".join(part.column), written(part.strategy.value)))
+        return replace(table, watermark=(".".join(part.column), to_sql(part.strategy.value)))
     if isinstance(part, s.PrimaryKey):
         if not table.primary_key:
             raise failed(

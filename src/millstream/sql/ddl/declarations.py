@@ -12,7 +12,7 @@ from millstream.sql.bind.tables import is_source_watermark, read_expression
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import statements
-from millstream.sql.language.unparser import written
+from millstream.sql.language.unparser import to_sql
 from millstream.sql.schema import Field, Fields
 from millstream.sql.types import DataType, LocalZonedTimestampType, NullType, TimestampType
 
@@ -119,7 +119,7 @@ def _watermark(
             "There already exists a watermark spec for column "
             f"'{taken[0]}' in the base table. You might want to specify EXCLUDING WATERMARKS or OVERWRITING WATERMARKS."
         )
-    return ".".join(own.column), written(own.strategy.value)
+    return ".".join(own.column), to_sql(own.strategy.value)
 
 
 def _primary_key(
@@ -159,7 +159,7 @@ def _options(statement: statements.CreateTable, base: CatalogTable | None, rules
 def column_of(column: statements.Column) -> TableColumn:
     """Return a declared column; the check derives the type of a computed one."""
     if column.computed is not None:
-        text = written(column.computed.value)
+        text = to_sql(column.computed.value)
         return TableColumn(column.name, _UNKNOWN, ColumnKind.COMPUTED, text, comment=column.comment)
     assert column.type is not None
     if column.metadata:

@@ -17,7 +17,7 @@ from millstream.sql.ddl import alter, show
 from millstream.sql.ddl.declarations import declared
 from millstream.sql.errors import CatalogException, ValidationException
 from millstream.sql.language import statements as s
-from millstream.sql.language.unparser import written_query
+from millstream.sql.language.unparser import query_to_sql
 from millstream.sql.plan.nodes import Node
 from millstream.sql.schema import Field, Fields
 from millstream.sql.types import DataTypes
@@ -168,14 +168,14 @@ class Ddl:
         self._catalogs.catalog(path[0]).rename_table(path[1], path[2], new[2])
 
     def _drop(self, d: s.Drop) -> Result:
-        if d.what in ("TABLE", "VIEW"):
+        if d.kind in ("TABLE", "VIEW"):
             path = self._catalogs.full_path(d.name)
-            self._catalogs.drop(path, d.what == "VIEW", d.temporary, d.if_exists)
-        elif d.what == "MODEL":
+            self._catalogs.drop(path, d.kind == "VIEW", d.temporary, d.if_exists)
+        elif d.kind == "MODEL":
             self._catalogs.models.drop(self._catalogs.full_path(d.name), d.temporary, d.if_exists)
-        elif d.what == "DATABASE":
+        elif d.kind == "DATABASE":
             self._catalogs.drop_database(d.name, d.if_exists, bool(d.cascade))
-        elif d.what == "CATALOG":
+        elif d.kind == "CATALOG":
             self._catalogs.drop_catalog(d.name[-1], d.if_exists)
         else:
             self._catalogs.drop_function(d.name, d.temporary, d.system, d.if_exists)
@@ -200,7 +200,7 @@ class Ddl:
             )
         called = names or node.fields.names
         columns = tuple(TableColumn(n, f.type) for n, f in zip(called, node.fields.fields, strict=True))
-        full = written_query(qualified(self._binder, query), self._catalogs.full_path)
+        full = query_to_sql(qualified(self._binder, query), self._catalogs.full_path)
         return CatalogTable(columns, comment=comment, query=full, original_query=text)
 
     def _alter_view(self, a: s.AlterView) -> Result:
@@ -281,7 +281,7 @@ class Ddl:
         return OK
 
     def _alter_options(self, a: s.AlterOptions) -> Result:
-        if a.what == "DATABASE":
+        if a.kind == "DATABASE":
             catalog, name = self._catalogs.database_path(a.name)
             kept = self._catalogs.catalog(catalog).databases().get(name)
             if kept is None:
@@ -297,7 +297,7 @@ class Ddl:
         return OK
 
     def _use(self, u: s.Use) -> Result:
-        if u.what == "CATALOG":
+        if u.kind == "CATALOG":
             self._catalogs.use_catalog(u.name[-1])
         else:
             self._catalogs.use_database(u.name)

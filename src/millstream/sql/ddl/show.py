@@ -55,48 +55,48 @@ _LISTS = {
 def shown(binder: Binder, w: s.Show) -> tuple[Fields, Rows]:
     """Return the rows of a SHOW, and their columns."""
     catalogs = binder.catalogs
-    if w.what == "COLUMNS":
+    if w.kind == "COLUMNS":
         kept = matching(w)
         fields, rows = _described_table(binder, w.within, "SHOW COLUMNS")
         return fields, [r for r in rows if kept(r[0])]
-    if w.what == "FULL MODULES":
+    if w.kind == "FULL MODULES":
         unused = [m for m in catalogs.modules if m not in catalogs.used_modules]
         return MODULES, [*((m, True) for m in catalogs.used_modules), *((m, False) for m in unused)]
-    if w.what not in _LISTS:
-        raise ValidationException(f"SHOW {w.what} is not supported here")
-    fields = Fields((Field(_LISTS[w.what], DataTypes.STRING()),))
+    if w.kind not in _LISTS:
+        raise ValidationException(f"SHOW {w.kind} is not supported here")
+    fields = Fields((Field(_LISTS[w.kind], DataTypes.STRING()),))
     return fields, [(one,) for one in _listed(binder, w)]
 
 
 def _listed(binder: Binder, w: s.Show) -> Iterable[str]:
     catalogs = binder.catalogs
     kept = matching(w)
-    if w.what in ("TABLES", "VIEWS"):
+    if w.kind in ("TABLES", "VIEWS"):
         catalog, database = catalogs.database_path(w.within)
         if catalog not in catalogs.catalogs or database not in catalogs.catalogs[catalog].databases():
             raise ValidationException(f"Database '{catalog}'.'{database}' doesn't exist.")
-        return filter(kept, catalogs.names(catalog, database, views=True if w.what == "VIEWS" else None))
-    if w.what == "MODELS":
+        return filter(kept, catalogs.names(catalog, database, views=True if w.kind == "VIEWS" else None))
+    if w.kind == "MODELS":
         return filter(kept, catalogs.models.names(*catalogs.database_path(w.within)))
-    if w.what == "DATABASES":
+    if w.kind == "DATABASES":
         return filter(
             kept, sorted(catalogs.catalog(w.within[-1] if w.within else catalogs.current_catalog).databases())
         )
-    if w.what == "CATALOGS":
+    if w.kind == "CATALOGS":
         return filter(kept, catalogs.catalog_names())
-    if w.what in ("FUNCTIONS", "USER FUNCTIONS"):
+    if w.kind in ("FUNCTIONS", "USER FUNCTIONS"):
         users = catalogs.user_functions()
-        own = [] if w.what == "USER FUNCTIONS" else [f.lower() for f in binder.functions.names()]
+        own = [] if w.kind == "USER FUNCTIONS" else [f.lower() for f in binder.functions.names()]
         return filter(kept, sorted({*users, *own}))
-    if w.what == "MODULES":
+    if w.kind == "MODULES":
         return catalogs.used_modules
-    if w.what == "CURRENT CATALOG":
+    if w.kind == "CURRENT CATALOG":
         return [catalogs.current_catalog]
-    if w.what == "CURRENT DATABASE":
+    if w.kind == "CURRENT DATABASE":
         return [catalogs.current_database]
-    if w.what.startswith("CREATE"):
+    if w.kind.startswith("CREATE"):
         return [_create(catalogs, w)]
-    if w.what == "PARTITIONS":
+    if w.kind == "PARTITIONS":
         return _partitions(binder, w)
     return []
 
@@ -128,20 +128,20 @@ def matching(w: s.Show) -> Callable[[str], bool]:
 
 
 def _create(catalogs: CatalogManager, w: s.Show) -> str:
-    if w.what == "CREATE CATALOG":
+    if w.kind == "CREATE CATALOG":
         return _create_catalog(catalogs, w.within[-1])
     full = catalogs.full_path(w.within)
-    if w.what == "CREATE MODEL":
+    if w.kind == "CREATE MODEL":
         return _create_model(catalogs, full)
     result = catalogs.find(full)
-    view = w.what == "CREATE VIEW"
+    view = w.kind == "CREATE VIEW"
     if result is None:
         what = "View" if view else "Table"
         raise ValidationException(
-            f"Could not execute SHOW {w.what}. {what} with identifier {path(full)} does not exist."
+            f"Could not execute SHOW {w.kind}. {what} with identifier {path(full)} does not exist."
         )
     if isinstance(result, InlineView):
-        raise ValidationException(f"SHOW {w.what} is not supported for views that a program has made: {path(full)}")
+        raise ValidationException(f"SHOW {w.kind} is not supported for views that a program has made: {path(full)}")
     if result.is_view and not view:
         raise ValidationException(
             f"SHOW CREATE TABLE is only supported for tables, but {path(full)} is a view. Please use SHOW CREATE VIEW "
@@ -235,14 +235,14 @@ def _view(full: Path, view: CatalogTable, temporary: bool) -> str:
 def described(binder: Binder, d: s.Describe) -> tuple[Fields, Rows]:
     """Return the rows of a DESCRIBE."""
     catalogs = binder.catalogs
-    if d.what == "CATALOG":
+    if d.kind == "CATALOG":
         result = catalogs.catalog(d.name[-1])
         options, comment = catalogs.catalog_options.get(d.name[-1], (result.options(), None))
         rows: Rows = [("name", d.name[-1]), ("type", options.get("type")), ("comment", comment)]
         if d.extended:
             rows += [(f"option:{k}", options[k]) for k in sorted(options) if k != "type"]
         return INFO, rows
-    if d.what == "DATABASE":
+    if d.kind == "DATABASE":
         catalog, called = catalogs.database_path(d.name)
         kept = catalogs.catalog(catalog).databases().get(called)
         if kept is None:
@@ -251,10 +251,10 @@ def described(binder: Binder, d: s.Describe) -> tuple[Fields, Rows]:
         if d.extended:
             rows += [(f"option:{k}", kept.options[k]) for k in sorted(kept.options)]
         return INFO, rows
-    if d.what == "MODEL":
+    if d.kind == "MODEL":
         return _described_model(_model(catalogs, catalogs.full_path(d.name)))
-    if d.what != "TABLE":
-        raise ValidationException(f"DESCRIBE {d.what} is not supported")
+    if d.kind != "TABLE":
+        raise ValidationException(f"DESCRIBE {d.kind} is not supported")
     return _described_table(binder, d.name, "DESCRIBE")
 
 

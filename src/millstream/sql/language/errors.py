@@ -20,23 +20,23 @@ class SqlParserException(MillstreamError):
         self.column = column
 
 
-def place_of(text: str, at: int) -> tuple[int, int]:
+def line_and_column(text: str, position: int) -> tuple[int, int]:
     """Return line and column of an offset in a text, from 1."""
-    line = text.count("\n", 0, at) + 1
-    return line, at - (text.rfind("\n", 0, at) + 1) + 1
+    line = text.count("\n", 0, position) + 1
+    return line, position - (text.rfind("\n", 0, position) + 1) + 1
 
 
-def pointed_at(text: str, at: int) -> str:
+def line_with_caret(text: str, position: int) -> str:
     """Return the line of an offset, with a caret below it."""
-    line, column = place_of(text, at)
-    # Tabs are kept, so that the caret is aligned.
+    line, column = line_and_column(text, position)
+    # Copy tabs, so that the caret is aligned.
     shown = text.split("\n")[line - 1]
     blanks = "".join("\t" if c == "\t" else " " for c in shown[: column - 1])
     return f"    {shown}\n    {blanks}^"
 
 
-def refused(text: str, at: int, what: str) -> SqlParserException:
-    """Return an error with its location."""
-    line, column = place_of(text, at)
-    message = f"SQL parse failed. {what} at line {line}, column {column}.\n{pointed_at(text, at)}"
-    return SqlParserException(message, line, column)
+def syntax_error(text: str, position: int, message: str) -> SqlParserException:
+    """Return an exception with the line and column of an offset in a text."""
+    line, column = line_and_column(text, position)
+    full = f"SQL parse failed. {message} at line {line}, column {column}.\n{line_with_caret(text, position)}"
+    return SqlParserException(full, line, column)

@@ -23,39 +23,39 @@ def read(g: ExpressionGrammar) -> Expression:
     g.need("(")
     name = token.upper
     if name in ("JSON_VALUE", "JSON_QUERY", "JSON_EXISTS"):
-        result = _looked_up(g, name, token.at)
+        result = _path_function(g, name, token.position)
     elif name == "JSON_OBJECT":
-        result = _object(g, token.at)
+        result = _object(g, token.position)
     elif name == "JSON_ARRAY":
         values = () if g.one_of(")", "NULL", "ABSENT") and _ends(g) else tuple(g.list_of(g.expression))
-        result = Json(name, values, null=_on_null(g), at=token.at)
+        result = Json(name, values, null=_on_null(g), position=token.position)
     elif name == "JSON_OBJECTAGG":
         g.take("KEY")
-        result = Json(name, _pair(g), null=_on_null(g), at=token.at)
+        result = Json(name, _pair(g), null=_on_null(g), position=token.position)
     else:
-        result = Json(name, (g.expression(),), null=_on_null(g), at=token.at)
+        result = Json(name, (g.expression(),), null=_on_null(g), position=token.position)
     g.need(")")
     if not name.endswith("AGG") or not g.take("FILTER"):
         return result
     condition = g.in_parentheses(lambda: (g.need("WHERE"), g.expression())[1])
-    return Json(name, result.arguments, null=result.null, condition=condition, at=token.at)
+    return Json(name, result.arguments, null=result.null, condition=condition, position=token.position)
 
 
 def _ends(g: ExpressionGrammar) -> bool:
     """Return whether the arguments end or a null clause follows."""
-    return g.stands(")") or g.ahead(1).upper == "ON"
+    return g.next_is(")") or g.ahead(1).upper == "ON"
 
 
-def _object(g: ExpressionGrammar, at: int) -> Json:
+def _object(g: ExpressionGrammar, position: int) -> Json:
     members: list[Expression] = []
     if not (g.one_of(")", "NULL", "ABSENT") and _ends(g)):
         while True:
-            if g.stands("KEY") and g.ahead(1).upper not in (",", ")", "VALUE", ":"):
+            if g.next_is("KEY") and g.ahead(1).upper not in (",", ")", "VALUE", ":"):
                 g.skip()
             members += _pair(g)
             if not g.take(","):
                 break
-    return Json("JSON_OBJECT", tuple(members), null=_on_null(g), at=at)
+    return Json("JSON_OBJECT", tuple(members), null=_on_null(g), position=position)
 
 
 def _pair(g: ExpressionGrammar) -> tuple[Expression, ...]:
@@ -72,7 +72,7 @@ def _on_null(g: ExpressionGrammar) -> str | None:
     return word
 
 
-def _looked_up(g: ExpressionGrammar, name: str, at: int) -> Json:
+def _path_function(g: ExpressionGrammar, name: str, position: int) -> Json:
     document = g.expression()
     g.need(",")
     path = g.expression()
@@ -82,10 +82,16 @@ def _looked_up(g: ExpressionGrammar, name: str, at: int) -> Json:
     while (result := _behaviour(g)) is not None:
         when = g.need_one_of("EMPTY", "ERROR")
         if when in behaviours:
-            g.refuse_at(at, f"{name} says twice what is done ON {when}")
+            g.refuse_at(position, f"{name} has two ON {when} clauses")
         behaviours[when] = result
     return Json(
-        name, (document, path), returning, behaviours.get("EMPTY"), behaviours.get("ERROR"), wrapper=wrapper, at=at
+        name,
+        (document, path),
+        returning,
+        behaviours.get("EMPTY"),
+        behaviours.get("ERROR"),
+        wrapper=wrapper,
+        position=position,
     )
 
 

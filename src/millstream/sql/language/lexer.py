@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from millstream.sql.language.errors import refused
+from millstream.sql.language.errors import syntax_error
 
 
 class Kind(Enum):
@@ -33,13 +33,13 @@ class Token:
         kind: its kind.
         text: a word or symbol as written; for names and strings the text between the quotes.
         upper: a word or symbol in upper case, for comparison with keywords; empty for quoted tokens.
-        at, end: its start and end offset in the text.
+        position, end: its start and end offset in the text.
     """
 
     kind: Kind
     text: str
     upper: str
-    at: int
+    position: int
     end: int
 
 
@@ -71,47 +71,49 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def _tokens(text: str) -> Iterator[Token]:
-    at = 0
-    while at < len(text):
-        match = _PATTERN.match(text, at)
+    position = 0
+    while position < len(text):
+        match = _PATTERN.match(text, position)
         if match is None:
-            raise _unknown(text, at)
+            raise _unknown(text, position)
         end = match.end()
         if match.lastgroup != "blank":
-            yield _token(text, str(match.lastgroup), match.group(), at, end)
-        at = end
+            yield _token(text, str(match.lastgroup), match.group(), position, end)
+        position = end
 
 
-def _unknown(text: str, at: int) -> Exception:
-    opened = {"'": "A string is not closed", "`": "A quoted name is not closed", "/": "A comment is not closed"}
-    if text[at] == '"':
-        return refused(text, at, "Names are quoted with backquotes (`), strings with single quotes: Encountered '\"'")
-    return refused(text, at, opened.get(text[at], f"Encountered {text[at]!r}"))
+def _unknown(text: str, position: int) -> Exception:
+    unclosed = {"'": "A string is not closed", "`": "A quoted name is not closed", "/": "A comment is not closed"}
+    if text[position] == '"':
+        return syntax_error(
+            text, position, "Names are quoted with backquotes (`), strings with single quotes: Encountered '\"'"
+        )
+    return syntax_error(text, position, unclosed.get(text[position], f"Encountered {text[position]!r}"))
 
 
-def _token(text: str, group: str, found: str, at: int, end: int) -> Token:
+def _token(text: str, group: str, lexeme: str, position: int, end: int) -> Token:
     if group == "word":
-        return Token(Kind.WORD, found, found.upper(), at, end)
+        return Token(Kind.WORD, lexeme, lexeme.upper(), position, end)
     if group == "symbol":
-        return Token(Kind.SYMBOL, found, found, at, end)
+        return Token(Kind.SYMBOL, lexeme, lexeme, position, end)
     if group == "hint":
-        return Token(Kind.HINT, found, found, at, end)
+        return Token(Kind.HINT, lexeme, lexeme, position, end)
     if group == "quoted":
-        name = found[1:-1].replace("``", "`")
+        name = lexeme[1:-1].replace("``", "`")
         if not name:
-            raise refused(text, at, "A name cannot be empty: Encountered '``'")
-        return Token(Kind.QUOTED, name, "", at, end)
+            raise syntax_error(text, position, "A name cannot be empty: Encountered '``'")
+        return Token(Kind.QUOTED, name, "", position, end)
     if group in ("string", "charset"):
-        return Token(Kind.STRING, _unquoted(found), "", at, end)
+        return Token(Kind.STRING, _unquoted(lexeme), "", position, end)
     if group == "unicode":
-        return Token(Kind.STRING, _ESCAPE.sub(_character, _unquoted(found)), "", at, end)
+        return Token(Kind.STRING, _ESCAPE.sub(_character, _unquoted(lexeme)), "", position, end)
     if group == "binary":
-        return Token(Kind.BINARY, _hexadecimal(text, found[2:-1], at), "", at, end)
-    return Token(Kind[group.upper()], found, "", at, end)
+        return Token(Kind.BINARY, _hexadecimal(text, lexeme[2:-1], position), "", position, end)
+    return Token(Kind[group.upper()], lexeme, "", position, end)
 
 
-def _unquoted(found: str) -> str:
-    return found[found.index("'") + 1 : -1].replace("''", "'")
+def _unquoted(lexeme: str) -> str:
+    return lexeme[lexeme.index("'") + 1 : -1].replace("''", "'")
 
 
 def _character(match: re.Match[str]) -> str:
@@ -119,9 +121,9 @@ def _character(match: re.Match[str]) -> str:
     return "\\" if code is None else chr(int(code, 16))
 
 
-def _hexadecimal(text: str, digits: str, at: int) -> str:
+def _hexadecimal(text: str, digits: str, position: int) -> str:
     if len(digits) % 2 or not re.fullmatch("[0-9a-fA-F]*", digits):
-        raise refused(text, at, "Binary literal string must contain an even number of hexits")
+        raise syntax_error(text, position, "Binary literal string must contain an even number of hexits")
     return digits
 
 
@@ -159,7 +161,7 @@ UPDATE UPPER UPSERT USE USER USING VALUE VALUES VALUE_OF VARBINARY VARCHAR VARIA
 VIEWS WATERMARK WATERMARKS WEDNESDAY WEEKS WHEN WHENEVER WHERE WIDTH_BUCKET WINDOW WITH WITHIN WITHOUT YEAR
 """
 # Reserved keywords that may be function names in a call.
-_FUNCTIONS = """
+_RESERVED_FUNCTION_NAMES = """
 ABS AVG CARDINALITY CEILING CHAR CHARACTER_LENGTH CHAR_LENGTH COALESCE COLLECT COUNT COVAR_POP COVAR_SAMP CUME_DIST
 CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP DENSE_RANK ELEMENT EVERY EXP FIRST_VALUE FLOOR FUSION GROUPING HOUR
 INTERSECTION LAG LAST_VALUE LEAD LEFT LN LOCALTIME LOCALTIMESTAMP LOWER MAX MIN MINUTE MOD MONTH NTH_VALUE NTILE
@@ -168,4 +170,4 @@ ROW_NUMBER SECOND SOME SQRT STDDEV_POP STDDEV_SAMP SUM TRANSLATE TRUNCATE UPPER 
 """
 
 RESERVED = frozenset(_RESERVED.split())
-RESERVED_FUNCTIONS = frozenset(_FUNCTIONS.split())
+RESERVED_FUNCTIONS = frozenset(_RESERVED_FUNCTION_NAMES.split())

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def read_match(g: QueryGrammar, relation: Relation) -> Matched:
     """Parse MATCH_RECOGNIZE (..) over a relation."""
-    at = g.need("MATCH_RECOGNIZE", "(")
+    position = g.need("MATCH_RECOGNIZE", "(")
     partition = tuple(g.list_of(g.expression)) if g.take("PARTITION", "BY") else ()
     order = g.order_by()
     measures = tuple(g.list_of(lambda: _measure(g))) if g.take("MEASURES") else ()
@@ -24,7 +24,9 @@ def read_match(g: QueryGrammar, relation: Relation) -> Matched:
     subsets = tuple(g.list_of(lambda: _subset(g))) if g.take("SUBSET") else ()
     define = tuple(g.list_of(lambda: _definition(g))) if g.take("DEFINE") else ()
     g.need(")")
-    return Matched(relation, partition, order, measures, rows, skip, pattern, within, subsets, define, at=at)
+    return Matched(
+        relation, partition, order, measures, rows, skip, pattern, within, subsets, define, position=position
+    )
 
 
 def _measure(g: QueryGrammar) -> tuple[Expression, str]:
@@ -55,45 +57,45 @@ def _skip(g: QueryGrammar) -> tuple[str, ...]:
 
 def _pattern(g: QueryGrammar) -> tuple[PatternStep, ...]:
     steps = [_step(g)]
-    while not g.stands(")"):
+    while not g.next_is(")"):
         steps.append(_step(g))
     return tuple(steps)
 
 
 def _step(g: QueryGrammar) -> PatternStep:
-    at = g.at
+    position = g.position
     if g.one_of("(", "|", "PERMUTE", "^", "$", "{"):
-        g.refuse_at(at, "Groups, alternations, anchors and exclusions in patterns are not supported")
+        g.refuse_at(position, "Groups, alternations, anchors and exclusions in patterns are not supported")
     variable = g.name("a variable of the pattern")
-    least, most = 1, 1  # type: int, int | None
+    min_count, max_count = 1, 1  # type: int, int | None
     if g.take("*"):
-        least, most = 0, None
+        min_count, max_count = 0, None
     elif g.take("+"):
-        least, most = 1, None
+        min_count, max_count = 1, None
     elif g.take("?"):
-        least, most = 0, 1
-        return PatternStep(variable, least, most, g.take("?"), at=at)
+        min_count, max_count = 0, 1
+        return PatternStep(variable, min_count, max_count, g.take("?"), position=position)
     elif g.take("{"):
-        least, most = _counted(g)
+        min_count, max_count = _counted(g)
     else:
-        return PatternStep(variable, at=at)
-    return PatternStep(variable, least, most, g.take("?"), at=at)
+        return PatternStep(variable, position=position)
+    return PatternStep(variable, min_count, max_count, g.take("?"), position=position)
 
 
 def _counted(g: QueryGrammar) -> tuple[int, int | None]:
     if g.take(","):
-        most = g.whole_number()
+        max_count = g.whole_number()
         g.need("}")
-        return 0, most
-    least = g.whole_number()
+        return 0, max_count
+    min_count = g.whole_number()
     if g.take("}"):
-        return least, least
+        return min_count, min_count
     g.need(",")
     if g.take("}"):
-        return least, None
-    most = g.whole_number()
+        return min_count, None
+    max_count = g.whole_number()
     g.need("}")
-    return least, most
+    return min_count, max_count
 
 
 def _subset(g: QueryGrammar) -> tuple[str, tuple[str, ...]]:

@@ -40,7 +40,7 @@ class QueryGrammar(ExpressionGrammar):
     """Parses queries and expressions."""
 
     @property
-    def stands_query(self) -> bool:
+    def next_is_query(self) -> bool:
         """Return whether a query follows, in parentheses or not."""
         depth = 0
         while self.ahead(depth).upper == "(":
@@ -51,37 +51,37 @@ class QueryGrammar(ExpressionGrammar):
         if word == "VALUES" and depth == 0:
             return True
         is_table = word == "TABLE" and self.ahead(depth + 1).kind in (Kind.WORD, Kind.QUOTED)
-        return is_table and depth == 0 and not self.stands_table_argument
+        return is_table and depth == 0 and not self.next_is_table_argument
 
     def _closes_as_query(self, depth: int) -> bool:
         """Return whether parentheses around a SELECT hold a query, not an expression that begins with one."""
         if depth == 1 and self.ahead(1).upper in ("SELECT", "WITH", "VALUES"):
-            level, at = 0, 0
+            level, count = 0, 0
             while True:
-                token = self.ahead(at)
+                token = self.ahead(count)
                 level += (token.upper == "(") - (token.upper == ")")
-                at += 1
+                count += 1
                 if token.kind is Kind.END or level == 0:
                     break
-            return self.ahead(at).upper in ("UNION", "INTERSECT", "EXCEPT", "MINUS", ")", "ORDER", "LIMIT", ";", "")
+            return self.ahead(count).upper in ("UNION", "INTERSECT", "EXCEPT", "MINUS", ")", "ORDER", "LIMIT", ";", "")
         return True
 
     # --- queries
 
     def query(self) -> Query:
         """Parse a query with all its clauses."""
-        at = self.at
+        position = self.position
         tables = self._with() if self.take("WITH") else ()
         result = self._ordered(self._set_operation())
-        return With(tables, result, at=at) if tables else result
+        return With(tables, result, position=position) if tables else result
 
     def _with(self) -> tuple[tuple[str, tuple[str, ...], Query], ...]:
-        if self.stands("RECURSIVE"):
-            self.refuse_at(self.at, "Recursive queries are not supported: Encountered 'RECURSIVE'")
+        if self.next_is("RECURSIVE"):
+            self.refuse_at(self.position, "Recursive queries are not supported: Encountered 'RECURSIVE'")
 
         def table() -> tuple[str, tuple[str, ...], Query]:
             name = self.name()
-            columns = self.names_in_parentheses() if self.stands("(") else ()
+            columns = self.names_in_parentheses() if self.next_is("(") else ()
             self.need("AS")
             return name, columns, self.in_parentheses(self.query)
 
@@ -91,36 +91,36 @@ class QueryGrammar(ExpressionGrammar):
         left = self._intersection()
         while (operator := self.take_one_of("UNION", "EXCEPT", "MINUS")) is not None:
             operator = "EXCEPT" if operator == "MINUS" else operator
-            left = SetOperation(operator, self._all(), left, self._intersection(), at=left.at)
+            left = SetOperation(operator, self._all(), left, self._intersection(), position=left.position)
         return left
 
     def _intersection(self) -> Query:
         left = self._simple()
         while self.take("INTERSECT"):
-            left = SetOperation("INTERSECT", self._all(), left, self._simple(), at=left.at)
+            left = SetOperation("INTERSECT", self._all(), left, self._simple(), position=left.position)
         return left
 
     def _all(self) -> bool:
         return self.take_one_of("ALL", "DISTINCT") == "ALL"
 
     def _simple(self) -> Query:
-        at = self.at
+        position = self.position
         if self.take("("):
             result = self.query()
             self.need(")")
             return result
-        if self.stands("SELECT"):
+        if self.next_is("SELECT"):
             return self._select()
         if self.take("VALUES"):
-            return Values(tuple(self.list_of(self._row_of_values)), at=at)
+            return Values(tuple(self.list_of(self._row_of_values)), position=position)
         if not self.take("TABLE"):
             self.one_of(*_QUERY_WORDS)
             self.refuse()
-        return TableQuery(TableName(self.path(), at=at), at=at)
+        return TableQuery(TableName(self.path(), position=position), position=position)
 
     def _row_of_values(self) -> tuple[Expression, ...]:
         self.take("ROW")
-        if not self.stands("("):
+        if not self.next_is("("):
             return (self.expression(),)
         mark = self.mark()
         self.need("(")
@@ -153,12 +153,12 @@ class QueryGrammar(ExpressionGrammar):
                 break
         if not order and limit is None and offset is None:
             return query
-        return Ordered(query, order, limit, offset, at=query.at)
+        return Ordered(query, order, limit, offset, position=query.position)
 
     # --- SELECT
 
     def _select(self) -> Query:
-        at = self.need("SELECT")
+        position = self.need("SELECT")
         hints = self.hints()
         distinct = self.take_one_of("ALL", "DISTINCT", "STREAM") == "DISTINCT"
         items = tuple(self.list_of(self._item))
@@ -172,29 +172,33 @@ class QueryGrammar(ExpressionGrammar):
             having = self.expression() if self.take("HAVING") else None
             windows = tuple(self.list_of(self._named_window)) if self.take("WINDOW") else ()
             qualify = self.expression() if self.take("QUALIFY") else None
-        return Select(items, relation, where, group, having, windows, distinct, hints, qualify, at=at)
+        return Select(items, relation, where, group, having, windows, distinct, hints, qualify, position=position)
 
     def _item(self) -> SelectItem:
-        at = self.at
-        value = Star(at=at) if self.take("*") else self.expression()
-        alias = self.name("an alias") if self.take("AS") or self.stands_name else None
-        return SelectItem(value, alias, at=at)
+        position = self.position
+        value = Star(position=position) if self.take("*") else self.expression()
+        alias = self.name("an alias") if self.take("AS") or self.next_is_name else None
+        return SelectItem(value, alias, position=position)
 
     def _group_by(self) -> tuple[Expression, ...]:
         self.take_one_of("ALL", "DISTINCT")
         return tuple(self.list_of(self._grouping_element))
 
     def _grouping_element(self) -> Expression:
-        at = self.at
+        position = self.position
         if self.take("GROUPING", "SETS"):
-            return GroupingSets("SETS", tuple(self.in_parentheses(lambda: self.list_of(self._grouping_set))), at=at)
+            return GroupingSets(
+                "SETS", tuple(self.in_parentheses(lambda: self.list_of(self._grouping_set))), position=position
+            )
         kind = self.one_of("CUBE", "ROLLUP")
         if kind is not None:
             self.skip()
-            return GroupingSets(kind, tuple(self.in_parentheses(lambda: self.list_of(self._grouping_set))), at=at)
-        if self.stands("(", ")"):
+            return GroupingSets(
+                kind, tuple(self.in_parentheses(lambda: self.list_of(self._grouping_set))), position=position
+            )
+        if self.next_is("(", ")"):
             self.need("(", ")")
-            return GroupingSets("SETS", ((),), at=at)
+            return GroupingSets("SETS", ((),), position=position)
         return self.expression()
 
     def _grouping_set(self) -> tuple[Expression, ...] | GroupingSets:
@@ -225,16 +229,16 @@ class QueryGrammar(ExpressionGrammar):
         return tuple(hints)
 
     def _hint(self) -> Hint:
-        at, name = self.at, self.name("the name of a hint").upper()
+        position, name = self.position, self.name("the name of a hint").upper()
         options: list[tuple[str, str]] = []
         words: list[str] = []
         if self.take("("):
-            if not self.stands(")"):
+            if not self.next_is(")"):
                 self.list_of(lambda: self._hint_option(options, words))
             self.need(")")
         if options and words:
-            self.refuse_at(at, f"The hint {name} has options by key or words, not both")
-        return Hint(name, tuple(options), tuple(words), at=at)
+            self.refuse_at(position, f"The hint {name} must have either key-value options or words")
+        return Hint(name, tuple(options), tuple(words), position=position)
 
     def _hint_option(self, options: list[tuple[str, str]], words: list[str]) -> None:
         is_string = self.token.kind is Kind.STRING
@@ -249,18 +253,18 @@ class QueryGrammar(ExpressionGrammar):
     def _relations(self) -> Relation:
         left = self._joined()
         while self.take(","):
-            left = Join("CROSS", left, self._joined(), at=left.at)
+            left = Join("CROSS", left, self._joined(), position=left.position)
         return left
 
     def _joined(self) -> Relation:
         left = self._relation()
         while (word := self.one_of(*_JOIN_WORDS)) is not None:
-            if word in ("LEFT", "RIGHT", "FULL", "NATURAL") and not self._stands_join():
+            if word in ("LEFT", "RIGHT", "FULL", "NATURAL") and not self._next_is_join():
                 break
             left = self._join(left)
         return left
 
-    def _stands_join(self) -> bool:
+    def _next_is_join(self) -> bool:
         return any(self.ahead(i).upper == "JOIN" for i in range(1, 4))
 
     def _join(self, left: Relation) -> Relation:
@@ -276,11 +280,11 @@ class QueryGrammar(ExpressionGrammar):
             condition = self.expression()
         elif self.take("USING"):
             using = self.names_in_parentheses()
-        return Join(kind, left, right, condition, using, natural, at=left.at)
+        return Join(kind, left, right, condition, using, natural, position=left.position)
 
     def _relation(self) -> Relation:
         result = self._base_relation()
-        if self.stands("MATCH_RECOGNIZE"):
+        if self.next_is("MATCH_RECOGNIZE"):
             result = read_match(self, result)
         elif self.take("FOR", "SYSTEM_TIME"):
             result = self._as_of(result)
@@ -290,61 +294,62 @@ class QueryGrammar(ExpressionGrammar):
         return result
 
     def _refuse_samples(self) -> None:
-        if self.stands("TABLESAMPLE"):
+        if self.next_is("TABLESAMPLE"):
             self.refuse_at(
-                self.at, "TABLESAMPLE cannot be planned, in Flink neither; WHERE RAND() < 0.1 keeps a tenth of the rows"
+                self.position,
+                "TABLESAMPLE is not supported, as in Flink; WHERE RAND() < 0.1 samples a tenth of the rows",
             )
 
-    def _as_of(self, found: Relation) -> Relation:
+    def _as_of(self, relation: Relation) -> Relation:
         self.need("AS", "OF")
         time = self.expression()
-        if not isinstance(found, TableName):
-            self.refuse_at(found.at, "FOR SYSTEM_TIME AS OF stands behind the name of a table")
-        return replace(found, as_of=time)
+        if not isinstance(relation, TableName):
+            self.refuse_at(relation.position, "FOR SYSTEM_TIME AS OF must follow the name of a table")
+        return replace(relation, as_of=time)
 
     def _base_relation(self) -> Relation:
-        at = self.at
+        position = self.position
         if self.take("LATERAL"):
             if self.take("TABLE"):
-                return TableFunction(self.in_parentheses(self._function), True, at=at)
-            if self.stands("UNNEST"):
+                return TableFunction(self.in_parentheses(self._function), True, position=position)
+            if self.next_is("UNNEST"):
                 return self._unnest()
-            if self.stands("("):
-                return Derived(self.in_parentheses(self.query), True, at=at)
-            return TableFunction(self._function(), True, at=at)
-        if self.stands("UNNEST"):
+            if self.next_is("("):
+                return Derived(self.in_parentheses(self.query), True, position=position)
+            return TableFunction(self._function(), True, position=position)
+        if self.next_is("UNNEST"):
             return self._unnest()
         if self.take("TABLE", "("):
             call = self._function()
             self.need(")")
-            return TableFunction(call, at=at)
-        if self.stands("("):
+            return TableFunction(call, position=position)
+        if self.next_is("("):
             return self._in_parentheses()
         if self.take("VALUES"):
-            return Derived(Values(tuple(self.list_of(self._row_of_values)), at=at), at=at)
+            return Derived(Values(tuple(self.list_of(self._row_of_values)), position=position), position=position)
         if self.take("TABLE"):
-            return TableName(self.path("the name of a table"), self.hints(), at=at)
+            return TableName(self.path("the name of a table"), self.hints(), position=position)
         parts = self.path("a table")
-        if self.stands("("):
-            return TableFunction(self.call(".".join(parts), at), at=at)
-        return TableName(parts, self.hints(), at=at)
+        if self.next_is("("):
+            return TableFunction(self.call(".".join(parts), position), position=position)
+        return TableName(parts, self.hints(), position=position)
 
     def _function(self) -> Call:
-        at = self.at
-        return self.call(".".join(self.path("the name of a function")), at)
+        position = self.position
+        return self.call(".".join(self.path("the name of a function")), position)
 
     def _unnest(self) -> Relation:
-        at = self.need("UNNEST")
+        position = self.need("UNNEST")
         values = tuple(self.in_parentheses(lambda: self.list_of(self.expression)))
-        return Unnest(values, self.take("WITH", "ORDINALITY"), at=at)
+        return Unnest(values, self.take("WITH", "ORDINALITY"), position=position)
 
     def _in_parentheses(self) -> Relation:
-        at = self.at
-        if self.stands_query or self._closes_around_query():
-            return Derived(self.in_parentheses(self.query), at=at)
+        position = self.position
+        if self.next_is_query or self._closes_around_query():
+            return Derived(self.in_parentheses(self.query), position=position)
         result = self.in_parentheses(self._relations)
         if isinstance(result, (TableFunction, Unnest)):
-            self.refuse_at(at, "Expected a query or a join in parentheses")
+            self.refuse_at(position, "Expected a query or a join in parentheses")
         return result
 
     def _closes_around_query(self) -> bool:
@@ -353,28 +358,28 @@ class QueryGrammar(ExpressionGrammar):
             depth += 1
         return depth > 0 and self.ahead(depth).upper in _QUERY_WORDS
 
-    def _aliased(self, found: Relation) -> Relation:
-        if not (self.take("AS") or self.stands_name):
-            return found
+    def _aliased(self, relation: Relation) -> Relation:
+        if not (self.take("AS") or self.next_is_name):
+            return relation
         name = self.name("an alias")
-        columns = self.names_in_parentheses() if self.stands("(") else ()
-        return Aliased(found, name, columns, at=found.at)
+        columns = self.names_in_parentheses() if self.next_is("(") else ()
+        return Aliased(relation, name, columns, position=relation.position)
 
     def table_argument(self) -> Expression:
         """Parse `TABLE t PARTITION BY .. ORDER BY ..`, an argument of a function."""
-        at = self.at
+        position = self.position
         self.take("TABLE")
-        if self.stands("("):
-            table: Relation = Derived(self.in_parentheses(self.query), at=at)
+        if self.next_is("("):
+            table: Relation = Derived(self.in_parentheses(self.query), position=position)
         else:
-            table = TableName(self.path("the name of a table"), self.hints(), at=at)
+            table = TableName(self.path("the name of a table"), self.hints(), position=position)
         partition: tuple[Expression, ...] = ()
         if self.take("PARTITION", "BY"):
-            many = self.stands("(")
+            many = self.next_is("(")
             partition = tuple(
                 self.in_parentheses(lambda: self.list_of(self.expression)) if many else [self.expression()]
             )
-            while not many and self.stands(",") and self.ahead(1).upper != "DESCRIPTOR" and self.ahead(2).upper == ",":
+            while not many and self.next_is(",") and self.ahead(1).upper != "DESCRIPTOR" and self.ahead(2).upper == ",":
                 self.skip()
                 partition += (self.expression(),)
-        return TableArgument(table, partition, self.order_by(), at=at)
+        return TableArgument(table, partition, self.order_by(), position=position)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
-from millstream.sql.language.errors import refused
+from millstream.sql.language.errors import syntax_error
 from millstream.sql.language.lexer import RESERVED, Kind, Token, tokens_of
 
-_Found = TypeVar("_Found")
+_Parsed = TypeVar("_Parsed")
 
-_NAMES = {
+_KIND_NAMES = {
     Kind.WORD: "a word",
     Kind.QUOTED: "a name",
     Kind.STRING: "a string",
@@ -28,7 +28,7 @@ class Reader:
         self._next = 0
         # Expectations at the farthest token reached, for the error message.
         self._farthest = 0
-        self._wanted: list[str] = []
+        self._expected: list[str] = []
 
     # --- lookahead
 
@@ -47,11 +47,11 @@ class Reader:
         return self._tokens[max(self._next - 1, 0)]
 
     @property
-    def at(self) -> int:
+    def position(self) -> int:
         """The offset of the next token."""
-        return self.token.at
+        return self.token.position
 
-    def stands(self, *words: str) -> bool:
+    def next_is(self, *words: str) -> bool:
         """Return whether these words or symbols follow in sequence."""
         for i, word in enumerate(words):
             if self.ahead(i).upper != word:
@@ -59,17 +59,17 @@ class Reader:
                 return False
         return True
 
-    def _miss(self, count: int, *wanted: str) -> None:
+    def _miss(self, count: int, *expected: str) -> None:
         """Record an unmet expectation `count` tokens after the next."""
-        place = self._next + count
-        if place > self._farthest:
-            self._farthest = place
-            self._wanted.clear()
-        if place == self._farthest:
-            self._wanted.extend(wanted)
+        index = self._next + count
+        if index > self._farthest:
+            self._farthest = index
+            self._expected.clear()
+        if index == self._farthest:
+            self._expected.extend(expected)
 
     def one_of(self, *words: str) -> str | None:
-        """Return which of these words or symbols follows, or None."""
+        """Return the one of these words or symbols that follows, or None."""
         if self.token.upper in words:
             return self.token.upper
         self._miss(0, *words)
@@ -91,7 +91,7 @@ class Reader:
 
     def take(self, *words: str) -> bool:
         """Read these words or symbols if they follow; return whether they did."""
-        if not self.stands(*words):
+        if not self.next_is(*words):
             return False
         for _ in words:
             self.skip()
@@ -106,11 +106,11 @@ class Reader:
 
     def need(self, *words: str) -> int:
         """Read these words or symbols or raise; return their offset."""
-        at = self.at
+        position = self.position
         for word in words:
             if not self.take(word):
                 self.refuse()
-        return at
+        return position
 
     def need_one_of(self, *words: str) -> str:
         """Read one of these words or symbols or raise."""
@@ -120,7 +120,7 @@ class Reader:
     def need_kind(self, kind: Kind) -> Token:
         """Read a token of a kind or raise."""
         if self.token.kind is not kind:
-            self._miss(0, _NAMES.get(kind, kind.name.lower()))
+            self._miss(0, _KIND_NAMES.get(kind, kind.name.lower()))
             self.refuse()
         return self.skip()
 
@@ -138,33 +138,33 @@ class Reader:
         return int(self.need_kind(Kind.INTEGER).text)
 
     @property
-    def stands_name(self) -> bool:
+    def next_is_name(self) -> bool:
         """Return whether a name follows."""
         token = self.token
         return token.kind is Kind.QUOTED or (token.kind is Kind.WORD and token.upper not in RESERVED)
 
-    def name(self, what: str = "a name") -> str:
-        """Read a name."""
-        if not self.stands_name:
-            self._miss(0, what)
+    def name(self, expected: str = "a name") -> str:
+        """Read a name; an error says that `expected` is missing."""
+        if not self.next_is_name:
+            self._miss(0, expected)
             self.refuse()
         return self.skip().text
 
-    def path(self, what: str = "a name") -> tuple[str, ...]:
+    def path(self, expected: str = "a name") -> tuple[str, ...]:
         """Read a name with up to three dotted parts."""
-        parts = [self.name(what)]
+        parts = [self.name(expected)]
         while self.take("."):
-            parts.append(self.name(what))
+            parts.append(self.name(expected))
         return tuple(parts)
 
-    def list_of(self, read: Callable[[], _Found]) -> list[_Found]:
+    def list_of(self, read: Callable[[], _Parsed]) -> list[_Parsed]:
         """Read a comma-separated list."""
         result = [read()]
         while self.take(","):
             result.append(read())
         return result
 
-    def in_parentheses(self, read: Callable[[], _Found]) -> _Found:
+    def in_parentheses(self, read: Callable[[], _Parsed]) -> _Parsed:
         """Read something in parentheses."""
         self.need("(")
         result = read()
@@ -185,25 +185,27 @@ class Reader:
 
     # --- errors
 
-    def refuse(self, wanted: str = "") -> NoReturn:
+    def refuse(self, expected: str = "") -> NoReturn:
         """Raise an error with the unexpected token and the expected ones."""
-        if wanted:
-            self._farthest, self._wanted = self._next, [wanted]
+        if expected:
+            self._farthest, self._expected = self._next, [expected]
         elif self._farthest < self._next:
-            self._farthest, self._wanted = self._next, []
+            self._farthest, self._expected = self._next, []
         token = self._tokens[min(self._farthest, len(self._tokens) - 1)]
-        result = "the end of the statement" if token.kind is Kind.END else repr(self.text[token.at : token.end])
-        expected = f", expected {_or(list(dict.fromkeys(self._wanted)))}" if self._wanted else ""
-        is_word = token.kind is Kind.WORD and token.upper in RESERVED
-        hint = f" (as a name, it is `{token.text}`)" if is_word and self._wants_a_name() else ""
-        self.refuse_at(token.at, f"Encountered {result}{hint}{expected}")
+        encountered = (
+            "the end of the statement" if token.kind is Kind.END else repr(self.text[token.position : token.end])
+        )
+        alternatives = f", expected {_or(list(dict.fromkeys(self._expected)))}" if self._expected else ""
+        is_reserved = token.kind is Kind.WORD and token.upper in RESERVED
+        hint = f" (as a name, it is `{token.text}`)" if is_reserved and self._expects_name() else ""
+        self.refuse_at(token.position, f"Encountered {encountered}{hint}{alternatives}")
 
-    def _wants_a_name(self) -> bool:
-        return any(required.startswith(("a ", "an ", "the ")) for required in self._wanted)
+    def _expects_name(self) -> bool:
+        return any(expected.startswith(("a ", "an ", "the ")) for expected in self._expected)
 
-    def refuse_at(self, at: int, what: str) -> NoReturn:
+    def refuse_at(self, position: int, message: str) -> NoReturn:
         """Raise an error with its own message."""
-        raise refused(self.text, at, what)
+        raise syntax_error(self.text, position, message)
 
 
 def _or(words: list[str]) -> str:

@@ -25,7 +25,7 @@ class QueryStatement(Statement):
 
 
 @fast_dataclass
-class Written(Node):
+class SourceExpression(Node):
     """An expression and its source text."""
 
     value: Expression
@@ -47,7 +47,7 @@ class Column(Node):
 
     name: str
     type: DataType | None = None
-    computed: Written | None = None
+    computed: SourceExpression | None = None
     metadata: bool = False
     key: str | None = None
     virtual: bool = False
@@ -59,7 +59,7 @@ class Watermark(Node):
     """WATERMARK FOR a column AS an expression."""
 
     column: Path
-    strategy: Written
+    strategy: SourceExpression
 
 
 @fast_dataclass
@@ -138,7 +138,7 @@ class AlterTable(Statement):
 class Drop(Statement):
     """DROP of a TABLE, VIEW, DATABASE, CATALOG, FUNCTION."""
 
-    what: str
+    kind: str
     name: Path
     if_exists: bool = False
     temporary: bool = False
@@ -246,7 +246,7 @@ class CreateDatabase(Statement):
 class AlterOptions(Statement):
     """ALTER CATALOG or ALTER DATABASE."""
 
-    what: str
+    kind: str
     name: Path
     set: Options | None = None
     reset: tuple[str, ...] | None = None
@@ -257,7 +257,7 @@ class AlterOptions(Statement):
 class Use(Statement):
     """USE a CATALOG or a DATABASE."""
 
-    what: str
+    kind: str
     name: Path
 
 
@@ -291,14 +291,14 @@ class Show(Statement):
     """SHOW.
 
     Attributes:
-        what: such as TABLES, CREATE TABLE, CURRENT CATALOG, FULL MODULES.
+        kind: such as TABLES, CREATE TABLE, CURRENT CATALOG, FULL MODULES.
         within: the catalog, database or table.
         pattern: the pattern of a LIKE or ILIKE.
         preposition: FROM or IN, as written.
         partition: the partition of SHOW PARTITIONS.
     """
 
-    what: str
+    kind: str
     within: Path = ()
     pattern: str | None = None
     ignores_case: bool = False
@@ -313,7 +313,7 @@ class Describe(Statement):
 
     name: Path
     extended: bool = False
-    what: str = "TABLE"
+    kind: str = "TABLE"
 
 
 @fast_dataclass
@@ -378,8 +378,8 @@ class CompilePlan(Statement):
     Attributes:
         file: the plan file.
         statement: an INSERT or a StatementSet.
-        if_not_exists: whether an existing file is kept.
-        execute: whether to run it; an existing file is then run unchanged.
+        if_not_exists: whether an existing file is left unchanged.
+        execute: whether to run it; an existing plan file is run unchanged.
     """
 
     file: str
@@ -451,7 +451,7 @@ class ResetOption(Statement):
 class Jar(Statement):
     """ADD JAR or REMOVE JAR, which have no effect."""
 
-    what: str
+    action: str
     path: str
 
 

@@ -20,7 +20,7 @@ class Node:
         at: its offset in the text.
     """
 
-    at: int = field(default=0, compare=False, kw_only=True, repr=False)
+    position: int = field(default=0, compare=False, kw_only=True, repr=False)
 
 
 # --- expressions
@@ -337,11 +337,11 @@ class Matched(Relation):
 
 @fast_dataclass
 class PatternStep(Node):
-    """A pattern variable with its quantifier; `most` None is unbounded."""
+    """A pattern variable with its quantifier; `max_count` None is unbounded."""
 
     variable: str
-    least: int = 1
-    most: int | None = 1
+    min_count: int = 1
+    max_count: int | None = 1
     reluctant: bool = False
 
 

@@ -13,8 +13,8 @@ from millstream.sql.language.statements import (
     Options,
     Placed,
     PrimaryKey,
+    SourceExpression,
     Watermark,
-    Written,
 )
 from millstream.sql.language.type_grammar import read_type
 
@@ -41,7 +41,7 @@ class TableGrammar(QueryGrammar):
     def options(self) -> Options:
         """Parse options in parentheses: 'k' = 'v', .."""
         self.need("(")
-        result = () if self.stands(")") else tuple(self.list_of(self._option))
+        result = () if self.next_is(")") else tuple(self.list_of(self._option))
         self.need(")")
         return result
 
@@ -52,29 +52,29 @@ class TableGrammar(QueryGrammar):
 
     def keys(self) -> tuple[str, ...]:
         """Parse option keys in parentheses."""
-        return tuple(self.in_parentheses(lambda: [] if self.stands(")") else self.list_of(self.string)))
+        return tuple(self.in_parentheses(lambda: [] if self.next_is(")") else self.list_of(self.string)))
 
-    def written(self) -> Written:
+    def source_expression(self) -> SourceExpression:
         """Parse an expression with its source text."""
-        at = self.at
+        position = self.position
         value = self.expression()
         end = self.before.end
-        return Written(value, self.text[at:end], at=at)
+        return SourceExpression(value, self.text[position:end], position=position)
 
     # --- CREATE TABLE
 
-    def create_table(self, temporary: bool, replace: bool, at: int) -> CreateTable:
+    def create_table(self, temporary: bool, replace: bool, position: int) -> CreateTable:
         """Parse CREATE TABLE after its keywords."""
         if_not_exists, name = self.if_not_exists(), self.path("the name of a table")
         columns: list[Column] = []
         watermarks: list[Watermark] = []
         keys: list[PrimaryKey] = []
         names: tuple[str, ...] = ()
-        if self.stands("("):
+        if self.next_is("("):
             names = self._names_alone()
             if not names:
                 self.need("(")
-                if not self.stands(")"):
+                if not self.next_is(")"):
                     for part in self.list_of(self._part):
                         self._sort(part, columns, watermarks, keys)
                 self.need(")")
@@ -85,7 +85,7 @@ class TableGrammar(QueryGrammar):
         like = self._like_table() if self.take("LIKE") else None
         query = self.query() if self.take("AS") else None
         if query is not None and like is not None:
-            self.refuse_at(at, "CREATE TABLE takes LIKE or AS, not both")
+            self.refuse_at(position, "CREATE TABLE takes LIKE or AS, not both")
         return CreateTable(
             name,
             tuple(columns),
@@ -101,7 +101,7 @@ class TableGrammar(QueryGrammar):
             temporary,
             if_not_exists,
             replace,
-            at=at,
+            position=position,
         )
 
     def _names_alone(self) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ class TableGrammar(QueryGrammar):
         mark = self.mark()
         self.need("(")
         names = []
-        while self.stands_name and self.ahead(1).upper in (",", ")"):
+        while self.next_is_name and self.ahead(1).upper in (",", ")"):
             names.append(self.name())
             if self.take(")"):
                 return tuple(names)
@@ -126,11 +126,11 @@ class TableGrammar(QueryGrammar):
     ) -> None:
         if isinstance(part, Watermark):
             if watermarks:
-                self.refuse_at(part.at, "Multiple WATERMARK declarations are not supported yet")
+                self.refuse_at(part.position, "Multiple WATERMARK declarations are not supported yet")
             watermarks.append(part)
         elif isinstance(part, PrimaryKey):
             if keys:
-                self.refuse_at(part.at, "Duplicate primary key definition")
+                self.refuse_at(part.position, "Duplicate primary key definition")
             keys.append(part)
         else:
             columns.append(part)
@@ -142,69 +142,71 @@ class TableGrammar(QueryGrammar):
     _key_of_column: PrimaryKey | None = None
 
     def _part(self) -> Column | Watermark | PrimaryKey:
-        if self.stands("WATERMARK"):
+        if self.next_is("WATERMARK"):
             return self._watermark()
         if self.one_of("CONSTRAINT", "PRIMARY", "UNIQUE"):
             return self._constraint()
         return self._column()
 
     def _watermark(self) -> Watermark:
-        at = self.need("WATERMARK", "FOR")
+        position = self.need("WATERMARK", "FOR")
         column = self.path("a column")
         self.need("AS")
-        return Watermark(column, self.written(), at=at)
+        return Watermark(column, self.source_expression(), position=position)
 
     def _constraint(self) -> PrimaryKey:
-        at = self.at
+        position = self.position
         name = self.name("the name of a constraint") if self.take("CONSTRAINT") else None
-        if self.stands("UNIQUE"):
-            self.refuse_at(self.at, "UNIQUE constraint is not supported yet: Encountered 'UNIQUE'")
+        if self.next_is("UNIQUE"):
+            self.refuse_at(self.position, "UNIQUE constraint is not supported yet: Encountered 'UNIQUE'")
         self.need("PRIMARY", "KEY")
         columns = self.names_in_parentheses()
         self._not_enforced()
-        return PrimaryKey(columns, name, at=at)
+        return PrimaryKey(columns, name, position=position)
 
     def _not_enforced(self) -> None:
-        at = self.at
+        position = self.position
         if not self.take("NOT", "ENFORCED"):
             self.take("ENFORCED")
             self.refuse_at(
-                at,
+                position,
                 "Flink doesn't support ENFORCED mode for PRIMARY KEY constraint. ENFORCED/NOT ENFORCED controls if the "
                 "constraint checks are performed on the incoming/outgoing data. Flink does not own the data therefore "
                 "the only supported mode is the NOT ENFORCED mode",
             )
 
     def _column(self) -> Column:
-        at, name = self.at, self.name("a column")
+        position, name = self.position, self.name("a column")
         if self.take("AS"):
-            return Column(name, computed=self.written(), comment=self.comment(), at=at)
+            return Column(name, computed=self.source_expression(), comment=self.comment(), position=position)
         kind = read_type(self)
         if self.take("METADATA"):
             key = self.string() if self.take("FROM") else None
             virtual = self.take("VIRTUAL")
-            return Column(name, kind, metadata=True, key=key, virtual=virtual, comment=self.comment(), at=at)
+            return Column(
+                name, kind, metadata=True, key=key, virtual=virtual, comment=self.comment(), position=position
+            )
         if self.one_of("CONSTRAINT", "PRIMARY"):
-            key_at = self.at
+            key_at = self.position
             constraint = self.name() if self.take("CONSTRAINT") else None
             self.need("PRIMARY", "KEY")
             self._not_enforced()
-            self._key_of_column = PrimaryKey((name,), constraint, at=key_at)
+            self._key_of_column = PrimaryKey((name,), constraint, position=key_at)
             kind = kind.not_null()
-        return Column(name, kind, comment=self.comment(), at=at)
+        return Column(name, kind, comment=self.comment(), position=position)
 
     def columns_in_parentheses(self) -> tuple[Column, ...]:
         """Parse the columns of a model."""
         return tuple(self.in_parentheses(lambda: self.list_of(self._column)))
 
     def _distribution(self) -> Distribution:
-        at = self.at
+        position = self.position
         if self.take("INTO"):
-            return Distribution(None, (), self._buckets(), at=at)
+            return Distribution(None, (), self._buckets(), position=position)
         self.need("BY")
         kind = self.take_one_of("HASH", "RANGE")
         columns = self.names_in_parentheses()
-        return Distribution(kind, columns, self._buckets() if self.take("INTO") else None, at=at)
+        return Distribution(kind, columns, self._buckets() if self.take("INTO") else None, position=position)
 
     def _buckets(self) -> int:
         count = self.whole_number()
@@ -212,60 +214,60 @@ class TableGrammar(QueryGrammar):
         return count
 
     def _like_table(self) -> Like:
-        at, table = self.at, self.path("the name of a table")
+        position, table = self.position, self.path("the name of a table")
         rules: list[tuple[str, str]] = []
         if self.take("("):
             while (how := self.take_one_of("INCLUDING", "EXCLUDING", "OVERWRITING")) is not None:
                 rules.append((how, self.need_one_of(*_LIKE_RULES)))
             self.need(")")
-        return Like(table, tuple(rules), at=at)
+        return Like(table, tuple(rules), position=position)
 
     # --- ALTER TABLE
 
-    def alter_table(self, at: int) -> AlterTable:
+    def alter_table(self, position: int) -> AlterTable:
         """Parse ALTER TABLE after its keywords."""
         if_exists, name = self.if_exists(), self.path("the name of a table")
         if self.take("RENAME", "TO"):
-            return AlterTable(name, if_exists, rename=self.path(), at=at)
+            return AlterTable(name, if_exists, rename=self.path(), position=position)
         word = self.need_one_of("RENAME", "SET", "RESET", "ADD", "MODIFY", "DROP")
         if word == "RENAME":
             column = self.path("a column")
             self.need("TO")
-            return AlterTable(name, if_exists, rename_column=(column, self.name()), at=at)
+            return AlterTable(name, if_exists, rename_column=(column, self.name()), position=position)
         if word == "SET":
-            return AlterTable(name, if_exists, set=self.options(), at=at)
+            return AlterTable(name, if_exists, set=self.options(), position=position)
         if word == "RESET":
-            return AlterTable(name, if_exists, reset=self.keys(), at=at)
+            return AlterTable(name, if_exists, reset=self.keys(), position=position)
         if word == "ADD":
-            return AlterTable(name, if_exists, add=self._placed_parts(), at=at)
+            return AlterTable(name, if_exists, add=self._placed_parts(), position=position)
         if word == "MODIFY":
-            return AlterTable(name, if_exists, modify=self._placed_parts(), at=at)
-        return self._drop_part(name, if_exists, at)
+            return AlterTable(name, if_exists, modify=self._placed_parts(), position=position)
+        return self._drop_part(name, if_exists, position)
 
     def _placed_parts(self) -> tuple[Placed, ...]:
-        if self.stands("("):
+        if self.next_is("("):
             return tuple(self.in_parentheses(lambda: self.list_of(self._placed)))
         return (self._placed(),)
 
     def _placed(self) -> Placed:
-        at = self.at
+        position = self.position
         if self.take("DISTRIBUTION"):
-            return Placed(self._distribution(), at=at)
+            return Placed(self._distribution(), position=position)
         if self.token.kind is Kind.WORD and self.token.upper == "COLUMN":
             self.skip()
         part = self._part()
         first = self.take("FIRST")
         after = self.name("a column") if not first and self.take("AFTER") else None
-        return Placed(part, first, after, at=at)
+        return Placed(part, first, after, position=position)
 
-    def _drop_part(self, name: tuple[str, ...], if_exists: bool, at: int) -> AlterTable:
+    def _drop_part(self, name: tuple[str, ...], if_exists: bool, position: int) -> AlterTable:
         if self.take("PRIMARY", "KEY"):
-            return AlterTable(name, if_exists, drop="PRIMARY KEY", at=at)
+            return AlterTable(name, if_exists, drop="PRIMARY KEY", position=position)
         if self.take("CONSTRAINT"):
-            return AlterTable(name, if_exists, drop_constraint=self.name(), at=at)
+            return AlterTable(name, if_exists, drop_constraint=self.name(), position=position)
         word = self.take_one_of("WATERMARK", "DISTRIBUTION")
         if word is not None:
-            return AlterTable(name, if_exists, drop=word, at=at)
-        if self.stands("("):
-            return AlterTable(name, if_exists, drop_columns=self.names_in_parentheses(), at=at)
-        return AlterTable(name, if_exists, drop_columns=(self.name("a column"),), at=at)
+            return AlterTable(name, if_exists, drop=word, position=position)
+        if self.next_is("("):
+            return AlterTable(name, if_exists, drop_columns=self.names_in_parentheses(), position=position)
+        return AlterTable(name, if_exists, drop_columns=(self.name("a column"),), position=position)

@@ -66,26 +66,26 @@ def read_type(r: Reader, intervals: bool = False) -> DataType:
         r: the reader.
         intervals: whether INTERVAL types are allowed: in a CAST, not in a column.
     """
-    at = r.at
-    if not intervals and r.stands("INTERVAL"):
-        r.refuse_at(at, "An INTERVAL cannot be stored: Encountered 'INTERVAL'")
+    position = r.position
+    if not intervals and r.next_is("INTERVAL"):
+        r.refuse_at(position, "An INTERVAL cannot be stored: Encountered 'INTERVAL'")
     try:
         result = _nullability(r, _bare(r))
     except ValueError as e:
-        r.refuse_at(at, str(e).rstrip("."))
+        r.refuse_at(position, str(e).rstrip("."))
     # `INT ARRAY`, the standard's form.
     while (word := r.take_one_of("ARRAY", "MULTISET")) is not None:
         result = _nullability(r, ArrayType(result) if word == "ARRAY" else MultisetType(result))
     return result
 
 
-def _nullability(r: Reader, found: DataType) -> DataType:
+def _nullability(r: Reader, type_: DataType) -> DataType:
     if r.take("NOT", "NULL"):
-        return found.not_null()
+        return type_.not_null()
     # `RETURNING INT NULL ON ERROR`: NULL does not belong to the type.
     if r.ahead(1).upper != "ON":
         r.take("NULL")
-    return found
+    return type_
 
 
 def _bare(r: Reader) -> DataType:
@@ -95,14 +95,14 @@ def _bare(r: Reader) -> DataType:
         return _PLAIN[word]()
     if word in _SIZED or word == "CHARACTER":
         return _sized(r, r.skip().upper)
-    reads = _OTHERS.get(word)
-    if reads is None:
+    parse = _PARAMETERIZED.get(word)
+    if parse is None:
         if r.token.kind in (Kind.WORD, Kind.QUOTED):
-            r.refuse_at(r.at, f"Encountered {r.token.text!r}, which is not a type")
+            r.refuse_at(r.position, f"Encountered {r.token.text!r}, which is not a type")
         r.need_one_of("a type")
     r.skip()
-    assert reads is not None
-    return reads(r)
+    assert parse is not None
+    return parse(r)
 
 
 def _sized(r: Reader, word: str) -> DataType:
@@ -153,8 +153,8 @@ def _timestamp(r: Reader) -> DataType:
     precision = _precision(r, 6)
     if r.take("WITH", "LOCAL", "TIME", "ZONE"):
         return LocalZonedTimestampType(precision)
-    if r.stands("WITH", "TIME", "ZONE"):
-        r.refuse_at(r.at, "TIMESTAMP WITH TIME ZONE is not supported, use TIMESTAMP_LTZ: Encountered 'WITH'")
+    if r.next_is("WITH", "TIME", "ZONE"):
+        r.refuse_at(r.position, "TIMESTAMP WITH TIME ZONE is not supported, use TIMESTAMP_LTZ: Encountered 'WITH'")
     r.take("WITHOUT", "TIME", "ZONE")
     return TimestampType(precision)
 
@@ -224,7 +224,7 @@ def _raw(r: Reader) -> DataType:
     return RawType()
 
 
-_OTHERS: dict[str, Callable[[Reader], DataType]] = {
+_PARAMETERIZED: dict[str, Callable[[Reader], DataType]] = {
     "DECIMAL": _decimal,
     "DEC": _decimal,
     "NUMERIC": _decimal,

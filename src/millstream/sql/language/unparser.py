@@ -7,7 +7,7 @@ from collections.abc import Callable
 from millstream.sql.language import syntax as s
 
 _OR, _AND, _NOT, _IS, _COMPARISON, _MATCHING, _SUM, _PRODUCT, _SIGN = 22, 24, 26, 28, 30, 32, 40, 60, 80
-_BINDS = {
+_PRECEDENCES = {
     "OR": _OR,
     "AND": _AND,
     **dict.fromkeys(["=", "<>", "<", "<=", ">", ">="], _COMPARISON),
@@ -35,26 +35,26 @@ def string(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def written(e: s.Expression) -> str:
+def to_sql(e: s.Expression) -> str:
     """Return an expression as SQL."""
-    return _Writer(lambda parts: parts).expression(e, 0)
+    return _Unparser(lambda parts: parts).expression(e, 0)
 
 
-def written_query(query: s.Query, full: Callable[[tuple[str, ...]], tuple[str, ...]]) -> str:
+def query_to_sql(query: s.Query, full: Callable[[tuple[str, ...]], tuple[str, ...]]) -> str:
     """Return a query as SQL; `full` qualifies table names."""
-    return _Writer(full).query(query)
+    return _Unparser(full).query(query)
 
 
-class _Writer:
+class _Unparser:
     def __init__(self, full: Callable[[tuple[str, ...]], tuple[str, ...]]) -> None:
         self._full = full
         self._named: set[str] = set()
 
     # --- expressions
 
-    def expression(self, e: s.Expression, least: int) -> str:
-        text, binds = self._bound(e)
-        return f"({text})" if binds < least else text
+    def expression(self, e: s.Expression, min_precedence: int) -> str:
+        text, precedence = self._bound(e)
+        return f"({text})" if precedence < min_precedence else text
 
     def _bound(self, e: s.Expression) -> tuple[str, int]:
         if isinstance(e, s.Call):
@@ -102,10 +102,10 @@ class _Writer:
         return ", ".join(self.expression(m, 0) for m in members)
 
     def _call(self, e: s.Call) -> tuple[str, int]:
-        binds = _BINDS.get(e.name)
-        if binds is not None and len(e.arguments) == 2:
+        precedence = _PRECEDENCES.get(e.name)
+        if precedence is not None and len(e.arguments) == 2:
             left, right = e.arguments
-            return f"{self.expression(left, binds)} {e.name} {self.expression(right, binds + 1)}", binds
+            return f"{self.expression(left, precedence)} {e.name} {self.expression(right, precedence + 1)}", precedence
         if e.name == "NOT":
             return self._not(e)
         if e.name in ("UNARY -", "UNARY +"):
@@ -125,42 +125,42 @@ class _Writer:
         return f"NOT {self.expression(inner, _NOT)}", _NOT
 
     def _matched(self, e: s.Call, negated: str) -> str:
-        given = [self.expression(a, _SUM) for a in e.arguments]
+        arguments = [self.expression(a, _SUM) for a in e.arguments]
         if e.name.startswith("BETWEEN"):
             kind = "SYMMETRIC" if e.name.endswith("SYMMETRIC") else "ASYMMETRIC"
-            return f"{given[0]} {negated}BETWEEN {kind} {given[1]} AND {given[2]}"
-        escape = f" ESCAPE {given[2]}" if len(given) > 2 else ""
-        return f"{given[0]} {negated}{e.name} {given[1]}{escape}"
+            return f"{arguments[0]} {negated}BETWEEN {kind} {arguments[1]} AND {arguments[2]}"
+        escape = f" ESCAPE {arguments[2]}" if len(arguments) > 2 else ""
+        return f"{arguments[0]} {negated}{e.name} {arguments[1]}{escape}"
 
     def _special(self, e: s.Call) -> str:
         if e.name == "ITEM":
             return f"{self.expression(e.arguments[0], 99)}[{self.expression(e.arguments[1], 0)}]"
-        given = [self.expression(a, 0) for a in e.arguments]
+        arguments = [self.expression(a, 0) for a in e.arguments]
         if e.name in ("ARRAY", "MAP") and not (e.arguments and isinstance(e.arguments[0], s.Subquery)):
-            return f"{e.name}[{', '.join(given)}]"
+            return f"{e.name}[{', '.join(arguments)}]"
         if e.name == "INTERVAL":
-            return f"INTERVAL {given[0]} {given[1]}"
+            return f"INTERVAL {arguments[0]} {arguments[1]}"
         if e.name == "EXTRACT":
-            return f"EXTRACT({given[0]} FROM {given[1]})"
+            return f"EXTRACT({arguments[0]} FROM {arguments[1]})"
         if e.name == "POSITION":
-            return f"POSITION({given[0]} IN {given[1]})"
+            return f"POSITION({arguments[0]} IN {arguments[1]})"
         if e.name == "TRIM":
-            return f"TRIM({given[0]} {given[1]} FROM {given[2]})"
-        if e.name in ("FLOOR", "CEIL") and len(given) == 2 and isinstance(e.arguments[1], s.Symbol):
-            return f"{e.name}({given[0]} TO {given[1]})"
-        if e.name in _WITHOUT_PARENTHESES and not given:
+            return f"TRIM({arguments[0]} {arguments[1]} FROM {arguments[2]})"
+        if e.name in ("FLOOR", "CEIL") and len(arguments) == 2 and isinstance(e.arguments[1], s.Symbol):
+            return f"{e.name}({arguments[0]} TO {arguments[1]})"
+        if e.name in _WITHOUT_PARENTHESES and not arguments:
             return e.name
         if e.names:
-            given = [f"{n} => {g}" for n, g in zip(e.names, given, strict=True)]
-        return self._function(e, given)
+            arguments = [f"{n} => {g}" for n, g in zip(e.names, arguments, strict=True)]
+        return self._function(e, arguments)
 
-    def _function(self, e: s.Call, given: list[str]) -> str:
+    def _function(self, e: s.Call, arguments: list[str]) -> str:
         called = (
             e.name.upper() if e.name.isascii() and e.name.replace("_", "").isalnum() else path(tuple(e.name.split(".")))
         )
         order = f" ORDER BY {self._order(e.order)}" if e.order else ""
         nulls = {None: "", True: " IGNORE NULLS", False: " RESPECT NULLS"}[e.nulls]
-        text = f"{called}({'DISTINCT ' if e.distinct else ''}{', '.join(given)}{order}){nulls}"
+        text = f"{called}({'DISTINCT ' if e.distinct else ''}{', '.join(arguments)}{order}){nulls}"
         if e.condition is not None:
             text += f" FILTER (WHERE {self.expression(e.condition, 0)})"
         if e.over is not None:
@@ -207,10 +207,10 @@ class _Writer:
         return f"TABLE {self.relation(e.table)}{partition}{order}"
 
     def _json(self, e: s.Json) -> str:
-        given = [self.expression(a, 0) for a in e.arguments]
+        arguments = [self.expression(a, 0) for a in e.arguments]
         if e.name in ("JSON_OBJECT", "JSON_OBJECTAGG"):
-            given = [f"KEY {k} VALUE {v}" for k, v in zip(given[::2], given[1::2], strict=True)]
-        text = ", ".join(given)
+            arguments = [f"KEY {k} VALUE {v}" for k, v in zip(arguments[::2], arguments[1::2], strict=True)]
+        text = ", ".join(arguments)
         if e.returning is not None:
             text += f" RETURNING {e.returning}"
         if e.wrapper is not None:
@@ -365,8 +365,8 @@ def _literal(e: s.Literal) -> str:
 
 
 def _step(step: s.PatternStep) -> str:
-    if step.least == step.most == 1:
+    if step.min_count == step.max_count == 1:
         return name(step.variable)
-    most = "" if step.most is None else str(step.most)
-    simple = {(0, None): "*", (1, None): "+", (0, 1): "?"}.get((step.least, step.most))
-    return f"{name(step.variable)}{simple or f'{{{step.least},{most}}}'}{'?' if step.reluctant else ''}"
+    upper = "" if step.max_count is None else str(step.max_count)
+    simple = {(0, None): "*", (1, None): "+", (0, 1): "?"}.get((step.min_count, step.max_count))
+    return f"{name(step.variable)}{simple or f'{{{step.min_count},{upper}}}'}{'?' if step.reluctant else ''}"

@@ -190,5 +190,5 @@ def test_parser_splits_several_statements() -> None:
 
 def test_parser_nodes_have_positions() -> None:
     text = "SELECT a, f(b.c) FROM t JOIN u ON t.x = u.y WHERE EXISTS (SELECT 1 FROM v)"
-    names = {".".join(n.parts): n.at for n in walk(read_statement(text)) if isinstance(n, Name)}
+    names = {".".join(n.parts): n.position for n in walk(read_statement(text)) if isinstance(n, Name)}
     assert names == {n: text.index(n) for n in ("a", "b.c", "t.x", "u.y")}
