@@ -15,7 +15,7 @@ from millstream.cli.program import load_plan, run_program
 from millstream.cli.progress_line import LiveLine
 from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings, asks_for_leaders, start_settings
 from millstream.common import pyflink_names
-from millstream.common.error_rendering import tell_any
+from millstream.common.error_rendering import render_program_error
 from millstream.common.pipeline_options import ENGINE, EngineChoice
 from millstream.datastream.launch_context import end_on_signals, watch_jobs
 from millstream.graph.plan import draw
@@ -191,7 +191,7 @@ def main() -> None:
     except click.Abort:
         sys.exit(INTERRUPTED)
     except Exception as e:
-        told = tell_any(e)
+        told = render_program_error(e)
         if told is None:
             raise
         click.echo(told + _advice(e), err=True, nl=False)

@@ -20,7 +20,7 @@ from millstream.common.serialization import (
     SerializationSchema,
     SimpleStringEncoder,
     SimpleStringSchema,
-    old_place,
+    moved_schema,
 )
 from millstream.common.serializer import TypeSerializer
 from millstream.common.time import Duration, Instant, Time
@@ -73,4 +73,4 @@ __all__ = [
 
 # Resolved on access: these schemas belong to the formats, and PyFlink exports them here too.
 if not TYPE_CHECKING:
-    __getattr__ = old_place
+    __getattr__ = moved_schema

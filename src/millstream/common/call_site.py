@@ -8,7 +8,6 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from types import FrameType
-from typing import Any
 
 __all__ = ["labelled", "old_names", "program_line", "users_frame", "warn_deprecated", "warn_user"]
 
@@ -65,7 +64,7 @@ def _users_level() -> int:
     return level
 
 
-def old_names(module: str, names: Mapping[str, Any]) -> Callable[[str], Any]:
+def old_names(module: str, names: Mapping[str, type]) -> Callable[[str], type]:
     """Return a module's `__getattr__` that resolves deprecated names.
 
     Args:
@@ -73,7 +72,7 @@ def old_names(module: str, names: Mapping[str, Any]) -> Callable[[str], Any]:
         names: objects by deprecated name.
     """
 
-    def find(name: str) -> Any:
+    def find(name: str) -> type:
         if name not in names:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         warn_deprecated(name, f"use {names[name].__name__}")

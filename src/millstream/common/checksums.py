@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import TYPE_CHECKING
 
 try:
     # Eight times as fast as zlib, with the same results; not built for every platform.
     from isal.isal_zlib import crc32
 except ImportError:
     from zlib import crc32
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 __all__ = ["Checksum", "Summing", "checksum_of", "crc32", "is_digest", "matches"]
 
@@ -32,7 +35,7 @@ class Summing:
         self._crc = 0
         self._sha = hashlib.sha256() if digest else None
 
-    def add(self, piece: Any) -> None:
+    def add(self, piece: ReadableBuffer) -> None:
         if self._sha is None:
             self._crc = crc32(piece, self._crc)
         else:
@@ -42,7 +45,7 @@ class Summing:
         return self._crc if self._sha is None else self._sha.hexdigest()
 
 
-def checksum_of(data: Any, digest: bool) -> Checksum:
+def checksum_of(data: ReadableBuffer, digest: bool) -> Checksum:
     """Return the checksum of bytes: a SHA-256 if `digest`, else a CRC-32."""
     return hashlib.sha256(data).hexdigest() if digest else crc32(data)
 
@@ -52,6 +55,6 @@ def is_digest(checksum: Checksum | None) -> bool:
     return isinstance(checksum, str)
 
 
-def matches(data: Any, expected: Checksum) -> bool:
+def matches(data: ReadableBuffer, expected: Checksum) -> bool:
     """Return whether bytes have a checksum of either kind."""
     return checksum_of(data, is_digest(expected)) == expected

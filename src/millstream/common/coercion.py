@@ -5,25 +5,26 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NoReturn
 
+from millstream.common.aliases import Value
 from millstream.common.errors import TypeMismatchError
 from millstream.common.immutability import ATOMS
-from millstream.common.inferred_types import Real, Shape, Some, Whole
+from millstream.common.inferred_types import InferredType, Real, Some, Whole
 from millstream.common.time import Instant
 
 if TYPE_CHECKING:
     from millstream.common.typeinfo import TypeInformation
 
-Converter = Callable[[Any], Any]
+Converter = Callable[[Value], Value]
 
 
-def misfit(value: Any, wanted: str) -> TypeMismatchError:
+def misfit(value: Value, type_name: str) -> TypeMismatchError:
     """Return the error for a value that does not fit a type."""
     shown = repr(value)
     if len(shown) > 200:
         shown = shown[:200] + "..."
-    return TypeMismatchError(f"the value {shown} ({type(value).__name__}) does not fit the type {wanted}")
+    return TypeMismatchError(f"the value {shown} ({type(value).__name__}) does not fit the type {type_name}")
 
 
 def _nullable(convert: Converter) -> Converter:
@@ -33,7 +34,7 @@ def _nullable(convert: Converter) -> Converter:
 def instance_of(name: str, *classes: type) -> Converter:
     """Return a converter that accepts None and instances of the given classes."""
 
-    def convert(value: Any) -> Any:
+    def convert(value: Value) -> Value:
         if value is None or isinstance(value, classes):
             return value
         raise misfit(value, name)
@@ -41,7 +42,7 @@ def instance_of(name: str, *classes: type) -> Converter:
     return convert
 
 
-def plain(value: Any) -> Any:
+def plain(value: Value) -> Value:
     """Return the Python value of a numpy scalar; other values unchanged."""
     kind = type(value)
     return value.item() if kind.__module__ == "numpy" and hasattr(kind, "item") and not value.shape else value
@@ -51,7 +52,7 @@ def _whole(name: str, bits: int | None) -> Converter:
     """Return a converter to ints of `bits` bits: fractions are truncated, values out of range refused."""
     high = None if bits is None else 1 << (bits - 1)
 
-    def convert(value: Any) -> Any:
+    def convert(value: Value) -> Value:
         if value is None:
             return None
         scalar = plain(value)
@@ -73,7 +74,7 @@ def _whole(name: str, bits: int | None) -> Converter:
 def _floating(name: str, narrow: bool) -> Converter:
     single = struct.Struct("f")
 
-    def convert(value: Any) -> Any:
+    def convert(value: Value) -> Value:
         if value is None:
             return None
         value = plain(value)
@@ -93,19 +94,19 @@ def _floating(name: str, narrow: bool) -> Converter:
     return convert
 
 
-def _text(value: Any) -> Any:
+def _text(value: Value) -> Value:
     if value is None or isinstance(value, str):
         return plain(value)
     raise misfit(value, "String")
 
 
-def _char(value: Any) -> Any:
+def _char(value: Value) -> Value:
     if value is None or (isinstance(value, str) and len(value) == 1):
         return plain(value)
     raise misfit(value, "Char")
 
 
-def _decimal(value: Any) -> Any:
+def _decimal(value: Value) -> Value:
     value = plain(value)
     if value is None or isinstance(value, Decimal):
         return value
@@ -136,7 +137,7 @@ def _bits(bits: int) -> Whole:
 
 
 # Inferred types of converted values by type name; a one-character string has none.
-BASIC_SHAPES: dict[str, Shape] = {
+BASIC_INFERRED_TYPES: dict[str, InferredType] = {
     "String": Some(str, exact=False, null=True),
     "Boolean": Some(bool, exact=True, null=True),
     "Byte": _bits(8),
@@ -151,7 +152,7 @@ BASIC_SHAPES: dict[str, Shape] = {
 }
 
 
-def _raise(error: Exception) -> Any:
+def _raise(error: Exception) -> NoReturn:
     raise error
 
 
@@ -161,17 +162,17 @@ QUICK = (1 << 30) - 1
 
 def plain_class(type_info: TypeInformation | None) -> type | None:
     """Return the immutable class whose values need no coercion to a type; of ints, those up to QUICK."""
-    shape = type_info.shape() if type_info is not None else None
-    if isinstance(shape, Whole):
-        small = (shape.low is None or shape.low <= -QUICK) and (shape.high is None or shape.high >= QUICK)
+    inferred = type_info.inferred_type() if type_info is not None else None
+    if isinstance(inferred, Whole):
+        small = (inferred.low is None or inferred.low <= -QUICK) and (inferred.high is None or inferred.high >= QUICK)
         return int if small else None
-    if isinstance(shape, Real):
+    if isinstance(inferred, Real):
         # FLOAT too: as in PyFlink, state returns the number that was put in; it is rounded where it is encoded.
         return float
-    return shape.kind if isinstance(shape, Some) and shape.kind in ATOMS else None
+    return inferred.kind if isinstance(inferred, Some) and inferred.kind in ATOMS else None
 
 
-def fitter(type_info: TypeInformation | None, what: str) -> Converter | None:
+def fitter(type_info: TypeInformation | None, label: str) -> Converter | None:
     """Return a function that coerces a value to a type or raises TypeMismatchError; None if any value fits.
 
     It tests for the most common values inline; the type's converter handles the others.
@@ -188,17 +189,17 @@ def fitter(type_info: TypeInformation | None, what: str) -> Converter | None:
     if type_info is None or convert is None:
         return None
 
-    def fit(value: Any) -> Any:
+    def fit(value: Value) -> Value:
         try:
             return convert(value)
         except TypeMismatchError as e:
-            raise TypeMismatchError(f"{what}: {e}") from None
+            raise TypeMismatchError(f"{label}: {e}") from None
 
-    shape = type_info.shape()
-    if isinstance(shape, Whole) and shape.low is not None and shape.high is not None:
-        low, high = shape.low, shape.high
+    inferred = type_info.inferred_type()
+    if isinstance(inferred, Whole) and inferred.low is not None and inferred.high is not None:
+        low, high = inferred.low, inferred.high
         return lambda value: value if value.__class__ is int and low <= value <= high else fit(value)
-    if isinstance(shape, (Whole, Some, Real)):
-        kind = shape.kind if isinstance(shape, Some) else int if isinstance(shape, Whole) else float
+    if isinstance(inferred, (Whole, Some, Real)):
+        kind = inferred.kind if isinstance(inferred, Some) else int if isinstance(inferred, Whole) else float
         return lambda value: value if value.__class__ is kind else fit(value)
     return fit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 __all__ = ["CompletableFuture"]
 
@@ -44,11 +44,11 @@ class CompletableFuture(Generic[T]):
         """Return the error, or None."""
         return self._future.exception()
 
-    def add_done_callback(self, fn: Callable[[Future[T]], Any]) -> None:
+    def add_done_callback(self, fn: Callable[[Future[T]], object]) -> None:
         """Call a function when the future is done."""
         self._future.add_done_callback(fn)
 
-    def __await__(self) -> Generator[Any, None, T]:
+    def __await__(self) -> Generator[object, None, T]:
         import asyncio
 
         return asyncio.wrap_future(self._future).__await__()

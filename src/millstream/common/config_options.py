@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from millstream.common.fast_dataclass import fast_dataclass
 
@@ -39,7 +39,7 @@ class ConfigOptions:
         def __init__(self, key: str) -> None:
             self._key = key
 
-        def _typed(self, kind: Callable[[Any], T]) -> ConfigOptions.TypedConfigOptionBuilder[T]:
+        def _typed(self, kind: Callable[[T], T]) -> ConfigOptions.TypedConfigOptionBuilder[T]:
             return ConfigOptions.TypedConfigOptionBuilder(self._key, kind)
 
         def boolean_type(self) -> ConfigOptions.TypedConfigOptionBuilder[bool]:
@@ -69,7 +69,7 @@ class ConfigOptions:
     class TypedConfigOptionBuilder(Generic[T]):
         """An option with key and type, and no default yet."""
 
-        def __init__(self, key: str, kind: Callable[[Any], T]) -> None:
+        def __init__(self, key: str, kind: Callable[[T], T]) -> None:
             self._key = key
             self._kind = kind
 

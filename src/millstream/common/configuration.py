@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from millstream.common.errors import InvalidProgramError
 
@@ -13,6 +13,8 @@ __all__ = ["Configuration", "parse_duration_ms", "read_list"]
 
 
 T = TypeVar("T")
+# A scalar of a YAML list.
+Scalar = str | float | bool | None
 
 _UNITS = {
     "ms": 1, "milli": 1, "millis": 1, "millisecond": 1, "milliseconds": 1,
@@ -30,11 +32,11 @@ def parse_duration_ms(text: str) -> int:
         >>> parse_duration_ms("10 s"), parse_duration_ms("250")
         (10000, 250)
     """
-    found = re.fullmatch(r"\s*(\d+)\s*([a-zA-Z]*)\s*", text)
-    unit = (found.group(2) or "ms").lower() if found else ""
-    if found is None or unit not in _UNITS:
+    match = re.fullmatch(r"\s*(\d+)\s*([a-zA-Z]*)\s*", text)
+    unit = (match.group(2) or "ms").lower() if match else ""
+    if match is None or unit not in _UNITS:
         raise InvalidProgramError(f"{text!r} is not a duration; write for example '500 ms', '10 s' or '1 min'.")
-    return int(found.group(1)) * _UNITS[unit]
+    return int(match.group(1)) * _UNITS[unit]
 
 
 class Configuration:
@@ -47,16 +49,16 @@ class Configuration:
     """
 
     def __init__(self, other: Configuration | None = None) -> None:
-        self._values: dict[str, Any] = dict(other._values) if other else {}
+        self._values: dict[str, object] = dict(other._values) if other else {}
 
     @classmethod
-    def from_dict(cls, map: Mapping[str, Any]) -> Configuration:
+    def from_dict(cls, map: Mapping[str, object]) -> Configuration:
         """Return a configuration with the given values."""
         config = cls()
         config._values.update(map)
         return config
 
-    def _set(self, key: str, value: Any) -> Configuration:
+    def _set(self, key: str, value: object) -> Configuration:
         self._values[key] = value
         return self
 
@@ -135,7 +137,7 @@ class Configuration:
         for key, value in other._values.items():
             self._values[f"{prefix}{key}" if prefix else key] = value
 
-    def add_all_to_dict(self, target_dict: dict[str, Any]) -> None:
+    def add_all_to_dict(self, target_dict: dict[str, object]) -> None:
         """Copy all values to a dict, with their types."""
         target_dict.update({k: bytes(v) if isinstance(v, bytearray) else v for k, v in self._values.items()})
 
@@ -152,7 +154,7 @@ class Configuration:
         return {k: _text(v) for k, v in self._values.items()}
 
     @staticmethod
-    def parse_list_value(value: str) -> list[Any]:
+    def parse_list_value(value: str) -> list[Scalar]:
         """Parse a YAML list (flow or block style), or items separated by semicolons.
 
         Example:
@@ -162,12 +164,12 @@ class Configuration:
         if not value:
             return []
         elements = read_list(value)
-        return value.split(";") if elements is None else elements
+        return [*value.split(";")] if elements is None else elements
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Configuration) and self._typed() == other._typed()
 
-    def _typed(self) -> dict[str, tuple[type, Any]]:
+    def _typed(self) -> dict[str, tuple[type, object]]:
         return {k: (type(v), v) for k, v in self._values.items()}
 
     def __hash__(self) -> int:
@@ -177,7 +179,7 @@ class Configuration:
         return "{" + ", ".join(f"{k}={v}" for k, v in self.to_dict().items()) + "}"
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (bytes, bytearray)):
@@ -185,12 +187,12 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-_PLAIN: dict[str, Any] = {"true": True, "false": False, "null": None, "~": None, "": None}
+_PLAIN: dict[str, bool | None] = {"true": True, "false": False, "null": None, "~": None, "": None}
 _NUMBER = re.compile(r"[-+]?(\d+|\d*\.\d+|\d+\.\d*)([eE][-+]?\d+)?")
 _ELEMENT = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^,\[\]]*?)\s*(,|$)""", re.DOTALL)
 
 
-def read_list(text: str) -> list[Any] | None:
+def read_list(text: str) -> list[Scalar] | None:
     """Parse a YAML list of numbers, strings, booleans and nulls; None if the text is not a list.
 
     Example:
@@ -206,19 +208,19 @@ def read_list(text: str) -> list[Any] | None:
     return None
 
 
-def _in_one_line(text: str) -> list[Any] | None:
-    elements: list[Any] = []
-    at = 0
-    while text[at:].strip():
-        found = _ELEMENT.match(text, at)
-        if found is None:
+def _in_one_line(text: str) -> list[Scalar] | None:
+    elements: list[Scalar] = []
+    position = 0
+    while text[position:].strip():
+        match = _ELEMENT.match(text, position)
+        if match is None:
             return None
-        elements.append(_scalar(found.group(1)))
-        at = found.end()
+        elements.append(_scalar(match.group(1)))
+        position = match.end()
     return elements
 
 
-def _scalar(text: str) -> Any:
+def _scalar(text: str) -> Scalar:
     if text[:1] == text[-1:] == "'" and len(text) > 1:
         return text[1:-1].replace("''", "'")
     if text[:1] == text[-1:] == '"' and len(text) > 1:

@@ -14,7 +14,7 @@ from types import TracebackType
 
 from millstream.common.errors import MillstreamError
 
-__all__ = ["show_errors_our_way", "suggestion", "tell", "tell_any", "with_source_lines"]
+__all__ = ["install_excepthook", "render_error", "render_program_error", "suggestion", "with_source_lines"]
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _PYTHON = os.path.dirname(os.__file__) + os.sep
@@ -24,7 +24,7 @@ _SUGGESTED = re.compile(r"\. Did you mean: .*\?\s*\Z")
 _FRAME = re.compile(r'  File "(.*)", line (\d+)(, in .*)?')
 
 
-def tell(error: MillstreamError) -> str:
+def render_error(error: MillstreamError) -> str:
     """Return the text of a millstream error: the user's lines that led to it, then the message."""
     lines: list[str] = []
     if error.is_of_program:
@@ -39,13 +39,13 @@ def _is_of_program(file: str) -> bool:
     return not file.startswith(_PACKAGE) and not is_of_python
 
 
-def tell_any(error: Exception) -> str | None:
+def render_program_error(error: Exception) -> str | None:
     """Return the text of any error of a program run as a file; None if the error is not the program's."""
     inner = _inside_program(error)
     if inner is error.__traceback__:
         return f"{error}\n" if isinstance(error, MillstreamError) else None
     if isinstance(error, MillstreamError):
-        return tell(error)
+        return render_error(error)
     return _as_python_shows_it(error.with_traceback(inner))
 
 
@@ -69,8 +69,8 @@ def suggestion(error: BaseException) -> str:
     """
     if not isinstance(error, (NameError, AttributeError, ImportError)):
         return ""
-    found = _SUGGESTED.search(_as_python_shows_it(error))
-    return found.group().rstrip() if found else ""
+    match = _SUGGESTED.search(_as_python_shows_it(error))
+    return match.group().rstrip() if match else ""
 
 
 def _inside_program(error: Exception) -> TracebackType | None:
@@ -88,15 +88,15 @@ def _frames(tb: TracebackType | None) -> Iterator[TracebackType]:
         tb = tb.tb_next
 
 
-def show_errors_our_way() -> None:
-    """Render uncaught millstream errors with `tell`, unless the program has set its own excepthook."""
+def install_excepthook() -> None:
+    """Render uncaught millstream errors with `render_error`, unless the program has set its own excepthook."""
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _hook
 
 
 def _hook(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> None:
     if isinstance(error, MillstreamError):
-        sys.stderr.write(tell(error.with_traceback(tb)))
+        sys.stderr.write(render_error(error.with_traceback(tb)))
     else:
         sys.__excepthook__(kind, error, tb)
 
@@ -112,8 +112,8 @@ def with_source_lines(text: str) -> str:
     completed: list[str] = []
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         completed.append(line)
-        found = _FRAME.fullmatch(line)
-        if found and not following.startswith("    "):
-            source = linecache.getline(found.group(1), int(found.group(2))).strip()
+        match = _FRAME.fullmatch(line)
+        if match and not following.startswith("    "):
+            source = linecache.getline(match.group(1), int(match.group(2))).strip()
             completed += [f"    {source}"] if source else []
     return "\n".join(completed)

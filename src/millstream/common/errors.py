@@ -16,9 +16,9 @@ class MillstreamError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """Show the user's lines and the message in notebooks, without millstream's frames."""
-        from millstream.common.error_rendering import tell
+        from millstream.common.error_rendering import render_error
 
-        return tell(self).splitlines()
+        return render_error(self).splitlines()
 
 
 class InvalidProgramError(MillstreamError, ValueError):

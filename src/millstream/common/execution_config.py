@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from millstream.common.configuration import Configuration
 from millstream.common.pipeline_options import (
     CANCELLATION_INTERVAL,
@@ -46,7 +44,7 @@ class ExecutionConfig:
     def __hash__(self) -> int:
         return hash(self._config)
 
-    def _set(self, key: str, value: Any) -> ExecutionConfig:
+    def _set(self, key: str, value: bool | int | str) -> ExecutionConfig:
         self._config.set_string(key, str(value).lower() if isinstance(value, bool) else str(value))
         return self
 

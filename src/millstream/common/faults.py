@@ -75,10 +75,10 @@ def arm(setting: str | None) -> None:
     if setting is None:
         _reached = None
         return
-    step, what, time, marker = setting.split("|")
-    pid = what.removeprefix("kill-")
-    act = partial(_kill, int(pid)) if pid.isdigit() else _ACTIONS[what]
-    _reached = partial(_reach, step, act, [int(time)], marker)
+    step, action, count, marker = setting.split("|")
+    pid = action.removeprefix("kill-")
+    act = partial(_kill, int(pid)) if pid.isdigit() else _ACTIONS[action]
+    _reached = partial(_reach, step, act, [int(count)], marker)
 
 
 def _reach(step: str, act: Callable[[str], None], left: list[int], marker: str, name: str) -> None:

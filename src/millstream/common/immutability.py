@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
 
 import cloudpickle
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.types import Row, field_names
 
@@ -14,7 +14,7 @@ from millstream.common.types import Row, field_names
 ATOMS = frozenset({int, str, float, bool, type(None), bytes, complex})
 
 
-def detach(value: Any) -> Any:
+def detach(value: Value) -> Value:
     """Return a value that shares no mutable object with the given one; immutable values are returned unchanged."""
     kind = value.__class__
     if kind in ATOMS:
@@ -45,7 +45,7 @@ def _is_named_tuple(kind: type) -> bool:
     return issubclass(kind, tuple) and hasattr(kind, "_fields") and kind.__dictoffset__ == 0
 
 
-def _pickled(value: Any) -> bytes:
+def _pickled(value: Value) -> bytes:
     """Pickle a value, plainly if possible: with the code of a script's class it takes a hundred times as long."""
     try:
         return pickle.dumps(value, 5)

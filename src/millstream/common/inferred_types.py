@@ -1,4 +1,4 @@
-"""Inferred types: what is known of a value before the program runs.
+"""Inferred types: knowledge about a value before the program runs.
 
 An inferred type is a set of values: ints from 0 to 9, pairs of a string and an int. With `null` it includes None. There
 is none for mutable values, which may change after the inference.
@@ -7,8 +7,8 @@ is none for mutable values, which may change after the inference.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.fast_dataclass import fast_dataclass
 
 
@@ -36,14 +36,14 @@ class Moved(Whole):
     """An `int` that is another one plus a bounded number.
 
     Attributes:
-        place: identifies the other one, by a number of the caller's choice.
-        least: the minimum that was added to it.
-        most: the maximum.
+        base: identifies the other one, by a number of the caller's choice.
+        min_step: the minimum that was added to it.
+        max_step: the maximum.
     """
 
-    place: int = 0
-    least: int = 0
-    most: int = 0
+    base: int = 0
+    min_step: int = 0
+    max_step: int = 0
 
 
 @fast_dataclass
@@ -67,50 +67,50 @@ class Some:
 class Fixed:
     """A `tuple` (no subclass) with inferred types of its members."""
 
-    members: tuple[Shape, ...]
+    members: tuple[InferredType, ...]
     null: bool = False
 
 
-Shape = Anything | Whole | Real | Some | Fixed
+InferredType = Anything | Whole | Real | Some | Fixed
 
 ANYTHING = Anything()
 TRUTH = Some(bool, exact=True)
 TEXT = Some(str, exact=True)
 
 
-def within(shape: Shape, other: Shape) -> bool:
+def within(inferred: InferredType, other: InferredType) -> bool:
     """Return whether every value of a type belongs to another."""
     if isinstance(other, Anything):
         return True
-    if isinstance(shape, Anything) or (shape.null and not other.null):
+    if isinstance(inferred, Anything) or (inferred.null and not other.null):
         return False
-    if isinstance(shape, Whole) and isinstance(other, Whole):
-        low = other.low is None or (shape.low is not None and shape.low >= other.low)
-        return low and (other.high is None or (shape.high is not None and shape.high <= other.high))
-    if isinstance(shape, Real) and isinstance(other, Real):
-        return shape.single or not other.single
-    if isinstance(shape, Some) and isinstance(other, Some):
-        return _covers(other, shape)
-    if isinstance(shape, Fixed) and isinstance(other, Fixed):
-        return _same_width(shape, other) and all(map(within, shape.members, other.members))
+    if isinstance(inferred, Whole) and isinstance(other, Whole):
+        low = other.low is None or (inferred.low is not None and inferred.low >= other.low)
+        return low and (other.high is None or (inferred.high is not None and inferred.high <= other.high))
+    if isinstance(inferred, Real) and isinstance(other, Real):
+        return inferred.single or not other.single
+    if isinstance(inferred, Some) and isinstance(other, Some):
+        return _covers(other, inferred)
+    if isinstance(inferred, Fixed) and isinstance(other, Fixed):
+        return _same_width(inferred, other) and all(map(within, inferred.members, other.members))
     return False
 
 
-def either(shape: Shape, other: Shape) -> Shape:
+def either(inferred: InferredType, other: InferredType) -> InferredType:
     """Return a type that includes both."""
-    if isinstance(shape, Anything) or isinstance(other, Anything):
+    if isinstance(inferred, Anything) or isinstance(other, Anything):
         return ANYTHING
-    null = shape.null or other.null
-    if isinstance(shape, Whole) and isinstance(other, Whole):
-        low = None if shape.low is None or other.low is None else min(shape.low, other.low)
-        return Whole(low, None if shape.high is None or other.high is None else max(shape.high, other.high), null)
-    if isinstance(shape, Fixed) and isinstance(other, Fixed) and _same_width(shape, other):
-        return Fixed(tuple(map(either, shape.members, other.members)), null)
-    if isinstance(shape, Real) and isinstance(other, Real):
-        return Real(shape.single and other.single, null)
-    if isinstance(shape, Some) and isinstance(other, Some):
-        wider = other if _covers(other, shape) else shape
-        return Some(wider.kind, wider.exact, null) if _covers(wider, shape) and _covers(wider, other) else ANYTHING
+    null = inferred.null or other.null
+    if isinstance(inferred, Whole) and isinstance(other, Whole):
+        low = None if inferred.low is None or other.low is None else min(inferred.low, other.low)
+        return Whole(low, None if inferred.high is None or other.high is None else max(inferred.high, other.high), null)
+    if isinstance(inferred, Fixed) and isinstance(other, Fixed) and _same_width(inferred, other):
+        return Fixed(tuple(map(either, inferred.members, other.members)), null)
+    if isinstance(inferred, Real) and isinstance(other, Real):
+        return Real(inferred.single and other.single, null)
+    if isinstance(inferred, Some) and isinstance(other, Some):
+        wider = other if _covers(other, inferred) else inferred
+        return Some(wider.kind, wider.exact, null) if _covers(wider, inferred) and _covers(wider, other) else ANYTHING
     return ANYTHING
 
 
@@ -120,44 +120,48 @@ def _covers(wider: Some, other: Some) -> bool:
     return issubclass(other.kind, wider.kind)
 
 
-def _same_width(shape: Fixed, other: Fixed) -> bool:
-    return len(shape.members) == len(other.members)
+def _same_width(inferred: Fixed, other: Fixed) -> bool:
+    return len(inferred.members) == len(other.members)
 
 
-def widened(shape: Shape, other: Shape) -> Shape:
+def widened(inferred: InferredType, other: InferredType) -> InferredType:
     """Return a type that includes both, without the bounds that the second one would move."""
-    if isinstance(shape, Whole) and isinstance(other, Whole):
-        both = either(shape, other)
+    if isinstance(inferred, Whole) and isinstance(other, Whole):
+        both = either(inferred, other)
         assert isinstance(both, Whole)
         return Whole(
-            shape.low if both.low == shape.low else None, shape.high if both.high == shape.high else None, both.null
+            inferred.low if both.low == inferred.low else None,
+            inferred.high if both.high == inferred.high else None,
+            both.null,
         )
-    if isinstance(shape, Fixed) and isinstance(other, Fixed) and _same_width(shape, other):
-        return Fixed(tuple(map(widened, shape.members, other.members)), shape.null or other.null)
-    return either(shape, other)
+    if isinstance(inferred, Fixed) and isinstance(other, Fixed) and _same_width(inferred, other):
+        return Fixed(tuple(map(widened, inferred.members, other.members)), inferred.null or other.null)
+    return either(inferred, other)
 
 
-def constant(shape: Shape) -> int | None:
+def constant(inferred: InferredType) -> int | None:
     """Return the only value of a type if that is an int."""
-    if isinstance(shape, Whole) and not shape.null and shape.low == shape.high:
-        return shape.low
+    if isinstance(inferred, Whole) and not inferred.null and inferred.low == inferred.high:
+        return inferred.low
     return None
 
 
-def null_as_in(shape: Shape, other: Shape) -> Shape:
+def null_as_in(inferred: InferredType, other: InferredType) -> InferredType:
     """Return a type without None where another one excludes it, also within tuples."""
-    if isinstance(shape, Anything):
-        return shape
-    null = shape.null and (isinstance(other, Anything) or other.null)
-    if not isinstance(shape, Fixed):
-        return replace(shape, null=null)
+    if isinstance(inferred, Anything):
+        return inferred
+    null = inferred.null and (isinstance(other, Anything) or other.null)
+    if not isinstance(inferred, Fixed):
+        return replace(inferred, null=null)
     others = (
-        other.members if isinstance(other, Fixed) and _same_width(shape, other) else (ANYTHING,) * len(shape.members)
+        other.members
+        if isinstance(other, Fixed) and _same_width(inferred, other)
+        else (ANYTHING,) * len(inferred.members)
     )
-    return Fixed(tuple(map(null_as_in, shape.members, others)), null)
+    return Fixed(tuple(map(null_as_in, inferred.members, others)), null)
 
 
-def shape_of(value: Any) -> Shape:
+def inferred_type_of(value: Value) -> InferredType:
     """Return the narrowest type of a value."""
     kind = value.__class__
     if kind is int:
@@ -165,5 +169,5 @@ def shape_of(value: Any) -> Shape:
     if kind is float:
         return Real()
     if kind is tuple:
-        return Fixed(tuple(map(shape_of, value)))
+        return Fixed(tuple(map(inferred_type_of, value)))
     return Some(kind, exact=True) if kind in (bool, str, bytes) else ANYTHING

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.watermark_strategy import TimestampAssigner
 
 __all__ = ["IngestionTimeAssigner"]
@@ -13,5 +13,5 @@ __all__ = ["IngestionTimeAssigner"]
 class IngestionTimeAssigner(TimestampAssigner):
     """Assigns the wall-clock time at which a record enters."""
 
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+    def extract_timestamp(self, value: Value, record_timestamp: int) -> int:
         return int(time.time() * 1000)

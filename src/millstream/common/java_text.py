@@ -6,8 +6,9 @@ import datetime
 import math
 import struct
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from millstream.common.aliases import Value
 from millstream.common.time import Instant
 
 _INT = 0xFFFFFFFF
@@ -118,7 +119,7 @@ def _bits_of(value: float, whole: str, part: str) -> int:
 
 
 # Java's hash codes by type name.
-_HASHES: dict[str, Callable[[Any], int]] = {
+_HASHES: dict[str, Callable[[Value], int]] = {
     "String": _text_hash,
     "Char": ord,
     "Byte": lambda v: v & _INT,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
 
+from millstream.common.aliases import Json, Value
 from millstream.common.completable_future import CompletableFuture
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_id import JobID
@@ -56,7 +56,7 @@ class JobClient(ABC):
         """Take a checkpoint now; the future holds its location."""
 
     @abstractmethod
-    def get_checkpoint_statistics(self) -> dict[str, Any]:
+    def get_checkpoint_statistics(self) -> dict[str, Json]:
         """Return checkpoint counts, and status, duration, size and location of the latest checkpoints."""
 
     @abstractmethod
@@ -67,7 +67,7 @@ class JobClient(ABC):
         """
 
     @abstractmethod
-    def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
+    def get_accumulators(self) -> CompletableFuture[dict[str, Value]]:
         """Return the accumulators as of the last completed epoch."""
 
     @abstractmethod

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.fast_dataclass import fast_dataclass
 
 __all__ = ["JobExecutionResult"]
@@ -19,7 +19,7 @@ class JobExecutionResult:
     net_runtime_ms: int
     records_in: int
     epochs: int
-    accumulators: dict[str, Any] = field(default_factory=dict)
+    accumulators: dict[str, Value] = field(default_factory=dict)
 
     def get_job_id(self) -> str:
         """Return the job's id."""
@@ -29,11 +29,11 @@ class JobExecutionResult:
         """Return the job's run time in milliseconds."""
         return self.net_runtime_ms
 
-    def get_accumulator_result(self, accumulator_name: str) -> Any:
+    def get_accumulator_result(self, accumulator_name: str) -> Value:
         """Return one accumulator."""
         return self.accumulators.get(accumulator_name)
 
-    def get_all_accumulator_results(self) -> dict[str, Any]:
+    def get_all_accumulator_results(self) -> dict[str, Value]:
         """Return all accumulators, summed over subtasks."""
         return dict(self.accumulators)
 

@@ -55,4 +55,4 @@ def masked_text(text: str) -> str:
     lower = text.lower()
     if not any(hint in lower for hint in _HINTS):
         return text
-    return _IN_TEXT.sub(lambda found: f"{found[1] or found[2] or found[3]}{HIDDEN}", text)
+    return _IN_TEXT.sub(lambda match: f"{match[1] or match[2] or match[3]}{HIDDEN}", text)

@@ -32,11 +32,11 @@ def parse_size(text: str, key: str) -> int:
         >>> parse_size("64 mb", "key"), parse_size("1g", "key"), parse_size("42", "key")
         (67108864, 1073741824, 42)
     """
-    found = _SIZE.fullmatch(text.strip().lower())
-    factor = _FACTORS.get(found.group(2) or "b") if found else None
-    if found is None or factor is None or int(found.group(1)) * factor > _LARGEST:
+    match = _SIZE.fullmatch(text.strip().lower())
+    factor = _FACTORS.get(match.group(2) or "b") if match else None
+    if match is None or factor is None or int(match.group(1)) * factor > _LARGEST:
         raise InvalidProgramError(f"{key} is {text!r}: it must be a size such as 512 mb or 2g.")
-    return int(found.group(1)) * factor
+    return int(match.group(1)) * factor
 
 
 def readable(size: int) -> str:
@@ -55,8 +55,8 @@ class Share:
     """A fraction of a larger part, within bounds."""
 
     name: str
-    least: int
-    most: int
+    min_size: int
+    max_size: int
     fraction: float
 
     def of(self, whole: int) -> int:
@@ -69,14 +69,14 @@ class Share:
 
     def check(self, size: int) -> None:
         """Refuse a size that is out of bounds."""
-        if not self.least <= size <= self.most:
+        if not self.min_size <= size <= self.max_size:
             raise InvalidProgramError(
                 f"Derived {self.name} size ({readable(size)}) is not in configured {self.name} range "
-                f"[{readable(self.least)}, {readable(self.most)}]."
+                f"[{readable(self.min_size)}, {readable(self.max_size)}]."
             )
 
     def _bounded(self, size: int) -> int:
-        return min(max(size, self.least), self.most)
+        return min(max(size, self.min_size), self.max_size)
 
 
 def _times(size: int, factor: float) -> int:
@@ -161,29 +161,29 @@ class _Options:
     def unbounded(self, words: str, name: str) -> Share:
         return self._share(words, name, 0, _LARGEST)
 
-    def _share(self, words: str, name: str, least: int, most: int) -> Share:
+    def _share(self, words: str, name: str, min_size: int, max_size: int) -> Share:
         key, text = self.key(f"{name}.fraction"), self._text(f"{name}.fraction")
         try:
             # Flink reads single precision.
             fraction: float = struct.unpack("f", struct.pack("f", float(text)))[0]
         except (ValueError, OverflowError):
             raise InvalidProgramError(f"{key} is {text!r}: it must be a number from 0 to below 1.") from None
-        if not 0 <= fraction < 1 or least > most:
+        if not 0 <= fraction < 1 or min_size > max_size:
             raise InvalidProgramError(
-                f"Inconsistently configured {key} ({text}) and its min ({readable(least)}), max ({readable(most)}) "
-                "value: the fraction must be from 0 to below 1, and the min not above the max."
+                f"Inconsistently configured {key} ({text}) and its min ({readable(min_size)}), max "
+                f"({readable(max_size)}) value: the fraction must be from 0 to below 1, and the min not above the max."
             )
-        return Share(words, least, most, fraction)
+        return Share(words, min_size, max_size, fraction)
 
     def java_of_process(self, process: int) -> JavaMemory:
         """Return the JVM's part of Total Process Memory."""
-        found = JavaMemory(self.size("jvm-metaspace.size"), self._overhead().of(process))
-        if found.metaspace + found.overhead > process:
+        java = JavaMemory(self.size("jvm-metaspace.size"), self._overhead().of(process))
+        if java.metaspace + java.overhead > process:
             raise InvalidProgramError(
-                f"Sum of configured JVM Metaspace ({readable(found.metaspace)}) and JVM Overhead "
-                f"({readable(found.overhead)}) exceed configured Total Process Memory ({readable(process)})."
+                f"Sum of configured JVM Metaspace ({readable(java.metaspace)}) and JVM Overhead "
+                f"({readable(java.overhead)}) exceed configured Total Process Memory ({readable(process)})."
             )
-        return found
+        return java
 
     def java_beside(self, flink: int) -> JavaMemory:
         """Return the JVM's part beside Total Flink Memory."""
@@ -203,7 +203,7 @@ class _Options:
     def _overhead(self) -> Share:
         return self.share("JVM Overhead", "jvm-overhead")
 
-    def refuse_nothing(self) -> InvalidProgramError:
+    def missing_size_error(self) -> InvalidProgramError:
         parts = " and ".join(map(self.key, self.required))
         return InvalidProgramError(
             f"Either required fine-grained memory ({parts}), or Total Flink Memory size ({self.key('flink.size')}), or "
@@ -253,7 +253,7 @@ def task_manager_memory(config: Configuration) -> TaskManagerMemory:
         java = options.java_of_process(options.size("process.size"))
         return _with_java(_from_flink(options, options.size("process.size") - java.metaspace - java.overhead), java)
     else:
-        raise options.refuse_nothing()
+        raise options.missing_size_error()
     return _with_java(parts, options.java_beside(sum(parts.values())))
 
 
@@ -271,7 +271,7 @@ _WORDS = {
 }
 
 
-def _given(options: _Options) -> dict[str, int]:
+def _fixed_parts(options: _Options) -> dict[str, int]:
     return {
         "framework_heap": options.size("framework.heap.size"),
         "framework_off_heap": options.size("framework.off-heap.size"),
@@ -280,14 +280,18 @@ def _given(options: _Options) -> dict[str, int]:
 
 
 def _from_parts(options: _Options) -> dict[str, int]:
-    parts = {**_given(options), "task_heap": options.size("task.heap.size"), "managed": options.size("managed.size")}
+    parts = {
+        **_fixed_parts(options),
+        "task_heap": options.size("task.heap.size"),
+        "managed": options.size("managed.size"),
+    }
     if options.has("flink.size"):
         return {**parts, "network": _network_left(options, parts, options.size("flink.size"))}
     return {**parts, "network": options.share("Network Memory", "network").beside(sum(parts.values()))}
 
 
 def _from_flink(options: _Options, flink: int) -> dict[str, int]:
-    parts = {**_given(options), "managed": _managed(options, flink)}
+    parts = {**_fixed_parts(options), "managed": _managed(options, flink)}
     if options.has("task.heap.size"):
         parts["task_heap"] = options.size("task.heap.size")
         return {**parts, "network": _network_left(options, parts, flink)}
@@ -309,15 +313,17 @@ def _network_left(options: _Options, parts: dict[str, int], flink: int) -> int:
     except InvalidProgramError as e:
         raise InvalidProgramError(
             "If Total Flink, Task Heap and (or) Managed Memory sizes are explicitly configured then the Network Memory "
-            f"is what the others leave of the Total Flink Memory, and that does not fit: {e}"
+            f"is the rest of the Total Flink Memory, which is out of bounds: {e}"
         ) from None
     return left
 
 
 def _left(parts: dict[str, int], flink: int) -> int:
     if sum(parts.values()) > flink:
-        told = ", ".join(f"{words} ({readable(parts[name])})" for name, words in _WORDS.items() if name in parts)
-        raise InvalidProgramError(f"Sum of configured {told} exceed configured Total Flink Memory ({readable(flink)}).")
+        listed = ", ".join(f"{words} ({readable(parts[name])})" for name, words in _WORDS.items() if name in parts)
+        raise InvalidProgramError(
+            f"Sum of configured {listed} exceed configured Total Flink Memory ({readable(flink)})."
+        )
     return flink - sum(parts.values())
 
 
@@ -340,7 +346,7 @@ def job_manager_memory(config: Configuration) -> JobManagerMemory:
         process = options.size("process.size")
         java = options.java_of_process(process)
         return JobManagerMemory(_heap(process - java.metaspace - java.overhead, off_heap), off_heap, java)
-    raise options.refuse_nothing()
+    raise options.missing_size_error()
 
 
 def _off_heap(options: _Options, heap: int, off_heap: int) -> int:

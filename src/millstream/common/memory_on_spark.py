@@ -71,7 +71,7 @@ class DriverMemory:
 
 def executor_memory(config: Configuration) -> ExecutorMemory | None:
     """Return the division of a task manager's memory; None if no option sets it."""
-    if not _is_told(config, "taskmanager.memory"):
+    if not _is_configured(config, "taskmanager.memory"):
         return None
     parts, slots = task_manager_memory(config), SLOTS.read(config)
     heap = max(parts.framework_heap + parts.framework_off_heap + parts.network, _MIN_HEAP)
@@ -97,7 +97,7 @@ def batch_memory(config: Configuration) -> int:
 
 def driver_memory(config: Configuration) -> DriverMemory | None:
     """Return the division of the job manager's memory; None if no option sets it."""
-    if not _is_told(config, "jobmanager.memory"):
+    if not _is_configured(config, "jobmanager.memory"):
         return None
     parts = job_manager_memory(config)
     heap = max(parts.heap, _MIN_HEAP)
@@ -111,14 +111,14 @@ def driver_memory(config: Configuration) -> DriverMemory | None:
 
 def spark_settings(config: Configuration) -> dict[str, str]:
     """Return Spark's settings for Flink's memory options."""
-    found = [memory.settings() for memory in (executor_memory(config), driver_memory(config)) if memory is not None]
-    settings = {key: value for part in found for key, value in part.items()}
+    parts = [memory.settings() for memory in (executor_memory(config), driver_memory(config)) if memory is not None]
+    settings = {key: value for part in parts for key, value in part.items()}
     if SLOTS.is_set(config):
         settings["spark.executor.cores"] = str(SLOTS.read(config))
     return settings
 
 
-def _is_told(config: Configuration, prefix: str) -> bool:
+def _is_configured(config: Configuration, prefix: str) -> bool:
     return any(config.contains_key(f"{prefix}.{name}") for name in _TOTALS)
 
 

@@ -8,14 +8,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import cloudpickle
 
+from millstream.common.aliases import Value
 from millstream.common.errors import MissingClassError
 
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
-def dump(value: Any) -> bytes:
+
+def dump(value: Value) -> bytes:
     """Pickle a value, plainly if possible, else with the code of classes that only the driver's script defines.
 
     Pickle's fast mode has no memo, which saves half the time. It also writes an object each time it occurs: two records
@@ -38,13 +42,13 @@ class TooLargeError(ValueError):
     """A pickle would exceed its maximum size."""
 
 
-def dump_at_most(value: Any, most: int) -> bytes:
+def dump_at_most(value: Value, max_size: int) -> bytes:
     """Pickle a value with the code of classes that only a script defines, up to a number of bytes.
 
     Raises:
         TooLargeError: the pickle is larger.
     """
-    out = _Bounded(most)
+    out = _Bounded(max_size)
     cloudpickle.Pickler(out, 5).dump(value)
     return b"".join(out.parts)
 
@@ -52,11 +56,11 @@ def dump_at_most(value: Any, most: int) -> bytes:
 class _Bounded:
     """A file with a maximum size."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, max_size: int) -> None:
         self.parts: list[bytes] = []
-        self._left = most
+        self._left = max_size
 
-    def write(self, data: Any) -> int:
+    def write(self, data: ReadableBuffer) -> int:
         part = bytes(data)
         self._left -= len(part)
         if self._left < 0:
@@ -65,7 +69,7 @@ class _Bounded:
         return len(part)
 
 
-def load(data: Any) -> Any:
+def load(data: ReadableBuffer) -> Value:
     """Read a trusted pickle outside its program; raise MissingClassError for a class that cannot be imported."""
     try:
         return pickle.loads(data)
@@ -102,22 +106,22 @@ def adopt_main_classes() -> None:
 class StandIn:
     """Represents an object whose class is unavailable or untrusted; equal to others of the same content."""
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> StandIn:
-        made = super().__new__(cls)
-        made._made_of = [args, kwargs, None, []]
-        return made
+    def __new__(cls, *args: object, **kwargs: object) -> StandIn:
+        stand_in = super().__new__(cls)
+        stand_in._made_of = [args, kwargs, None, []]
+        return stand_in
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._made_of: list[Any]
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        self._made_of: list[Value]
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         self._made_of[2] = state
 
-    def append(self, element: Any) -> None:
+    def append(self, element: object) -> None:
         """Add an element of a list subclass."""
         self._made_of[3].append(element)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         self._made_of[3].append((key, value))
 
     def __eq__(self, other: object) -> bool:

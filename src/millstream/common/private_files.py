@@ -1,7 +1,7 @@
 """Files and directories private to this user.
 
 In a shared temporary directory any user can create a name first. A file there is trusted only if this user owns it and
-nobody else may write to it.
+no other user may write to it.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ _LONGEST_PATH = 103
 
 def scratch() -> str | None:
     """Return the directory for temporary files of this process; None for the system's."""
-    given = os.environ.get(SCRATCH_VARIABLE)
-    return given if given and os.path.isdir(given) else None
+    directory = os.environ.get(SCRATCH_VARIABLE)
+    return directory if directory and os.path.isdir(directory) else None
 
 
 def socket_directory(prefix: str, name_length: int = 23) -> str:
@@ -123,7 +123,7 @@ def cache_directory(name: str) -> str:
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     directory = os.path.join(cache, "millstream", name)
     os.makedirs(directory, mode=0o700, exist_ok=True)
-    found = os.stat(directory)
-    if found.st_uid != os.geteuid() or found.st_mode & 0o022:
+    status = os.stat(directory)
+    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise PermissionError(f"{directory} is not this user's alone")
     return directory

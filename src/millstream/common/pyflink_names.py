@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
 
 __all__ = ["install", "is_installed"]
 
@@ -65,10 +64,10 @@ class _Finder(MetaPathFinder):
     ) -> ModuleSpec | None:
         if fullname.partition(".")[0] != "pyflink":
             return None
-        found = importlib.util.find_spec(_target(fullname))
-        if found is None:
+        spec = importlib.util.find_spec(_target(fullname))
+        if spec is None:
             raise ModuleNotFoundError(_sentence(fullname), name=fullname)
-        return ModuleSpec(fullname, _Loader(), is_package=found.submodule_search_locations is not None)
+        return ModuleSpec(fullname, _Loader(), is_package=spec.submodule_search_locations is not None)
 
 
 class _Loader(Loader):
@@ -91,7 +90,7 @@ def _explain_missing(module: ModuleType) -> None:
     if getattr(known, "explains", False):
         return
 
-    def find(name: str) -> Any:
+    def find(name: str) -> object:
         if known is not None:
             try:
                 return known(name)

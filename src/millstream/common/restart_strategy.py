@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Union
+from typing import Union
 
+from millstream.common.aliases import Value
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.setting import (
@@ -78,18 +79,18 @@ def strategy_type(config: Configuration) -> str | None:
     return _SPELLINGS[name.lower()]
 
 
-def check_backoffs(initial: int, most: int) -> None:
-    if initial > most:
+def check_backoffs(initial: int, max_backoff: int) -> None:
+    if initial > max_backoff:
         raise InvalidProgramError(
             f"{INITIAL_BACKOFF.key} is {in_words(initial)}: "
-            f"it must not be longer than {MAX_BACKOFF.key}, which is {in_words(most)}."
+            f"it must not be longer than {MAX_BACKOFF.key}, which is {in_words(max_backoff)}."
         )
 
 
 class RestartStrategyConfiguration:
     """A restart strategy with its parameters; equal if type and parameters are."""
 
-    def __init__(self, *values: tuple[Setting[Any], Any]) -> None:
+    def __init__(self, *values: tuple[Setting[Value], Value]) -> None:
         self._values = values
         self._config = Configuration()
         for setting, value in values:
@@ -303,7 +304,7 @@ def _millis(length: Length) -> int:
     return to_millis(length)
 
 
-def _words(setting: Setting[Any], value: Any) -> str:
+def _words(setting: Setting[Value], value: Value) -> str:
     if isinstance(setting, DurationSetting):
         return in_words(value)
     return "unlimited" if value == UNLIMITED else str(value)

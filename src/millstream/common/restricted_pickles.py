@@ -14,13 +14,24 @@ import fractions
 import io
 import pickle
 import uuid
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
 
+from millstream.common.aliases import Value
 from millstream.common.errors import DamagedStateError
 from millstream.common.pickles import stand_in_for
 from millstream.common.tags import NAMESPACE, reader_of
 
-_PLAIN: dict[tuple[str, str], Any] = {
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+    from numpy import dtype, generic, ndarray
+
+    _Dtype = dtype[generic]
+    _Array = ndarray[tuple[int, ...], _Dtype]
+
+_Global = Callable[..., object]
+
+_PLAIN: dict[tuple[str, str], _Global] = {
     (kind.__module__, kind.__qualname__): kind
     for kind in (
         *(set, frozenset, bytearray, complex, range, slice, object, int, float, str, bytes, bool, list, tuple, dict),
@@ -32,7 +43,7 @@ _PLAIN: dict[tuple[str, str], Any] = {
 _NUMPY = ("numpy.core.", "numpy._core.")
 
 
-def load_restricted(data: Any) -> Any:
+def load_restricted(data: ReadableBuffer) -> Value:
     """Read a pickle without running what it names; objects of other classes become stand-ins.
 
     Example:
@@ -52,7 +63,7 @@ def load_restricted(data: Any) -> Any:
 
 
 class _Restricted(pickle.Unpickler):
-    def find_class(self, module_name: str, global_name: str, /) -> Any:
+    def find_class(self, module_name: str, global_name: str, /) -> _Global:
         if module_name == NAMESPACE:
             return reader_of(global_name)
         plain = _PLAIN.get((module_name, global_name))
@@ -61,11 +72,11 @@ class _Restricted(pickle.Unpickler):
         return stand_in_for(module_name, global_name) if plain is None else plain
 
 
-def _of_numpy(name: str) -> Any:
+def _of_numpy(name: str) -> _Global | None:
     import numpy as np
 
     if name in ("ndarray", "dtype"):
-        return getattr(np, name)
+        return np.ndarray if name == "ndarray" else np.dtype
     if name == "_frombuffer":
         return _array_from_buffer
     if name == "_reconstruct":
@@ -73,23 +84,31 @@ def _of_numpy(name: str) -> Any:
     return _numpy_scalar if name == "scalar" else None
 
 
-def _array_from_buffer(buffer: Any, dtype: Any, shape: Any, order: Any, axis_order: Any = None) -> Any:
+def _array_from_buffer(
+    buffer: bytes | bytearray,
+    dtype: _Dtype,
+    shape: tuple[int, ...],
+    order: Literal["K", "A", "C", "F"],
+    axis_order: tuple[int, ...] | None = None,
+) -> _Array:
     import numpy as np
 
-    array = np.frombuffer(buffer, dtype=dtype)
+    array: _Array = np.frombuffer(buffer, dtype=dtype)
     if order == "K" and axis_order is not None:
-        return array.reshape(shape, order="C").transpose(axis_order)
-    return array.reshape(shape, order=order)
+        array = array.reshape(shape, order="C").transpose(axis_order)
+    else:
+        array = array.reshape(shape, order=order)  # type: ignore[arg-type]
+    return array
 
 
-def _empty_array(_: Any, shape: Any, __: Any) -> Any:
+def _empty_array(_: object, shape: tuple[int, ...], __: object) -> _Array:
     """Return the empty array of numpy's `_reconstruct`, of no subclass; `__setstate__` fills it."""
     import numpy as np
 
     return np.ndarray(shape, "b")
 
 
-def _numpy_scalar(dtype: Any, data: Any = b"") -> Any:
+def _numpy_scalar(dtype: _Dtype, data: bytes | bytearray = b"") -> Value:
     """Return a scalar; numpy's own function would unpickle object scalars."""
     import numpy as np
 

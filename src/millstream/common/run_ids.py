@@ -40,7 +40,7 @@ def new_run_id(former: Iterable[str] = ()) -> str:
 
 
 def is_earlier(run: str, than: str) -> bool | None:
-    """Return whether a run started before another; None if their ids do not tell.
+    """Return whether a run started before another; None if their ids do not determine it.
 
     Example:
         >>> is_earlier(run_id("ab" * 16, 3), run_id("ab" * 16, 4))

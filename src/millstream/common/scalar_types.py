@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime
 from enum import Enum
-from typing import Any
 
-from millstream.common.coercion import BASIC, BASIC_SHAPES, Converter, instance_of
+from millstream.common.aliases import Value
+from millstream.common.coercion import BASIC, BASIC_INFERRED_TYPES, Converter, instance_of
 from millstream.common.errors import WrongTypeError
-from millstream.common.inferred_types import ANYTHING, Shape, Some
+from millstream.common.inferred_types import ANYTHING, InferredType, Some
 from millstream.common.java_text import java_instant, java_number, java_timestamp
 from millstream.common.time import Instant
 from millstream.common.unsupported import JAVA, missing_function
@@ -21,7 +21,7 @@ class TypeInformation:
         """Return a function that coerces a value or raises TypeMismatchError; None if any value fits."""
         raise NotImplementedError(f"{type(self).__name__} must implement converter()")
 
-    def shape(self) -> Shape | None:
+    def inferred_type(self) -> InferredType | None:
         """Return the inferred type of values that the converter leaves unchanged; None if there is none."""
         return None
 
@@ -34,7 +34,7 @@ class TypeInformation:
         """Return whether values of this type can have a field."""
         return True
 
-    def format(self, value: Any) -> str:
+    def format(self, value: Value) -> str:
         """Format a value as Flink prints it."""
         return "null" if value is None else str(value)
 
@@ -44,11 +44,11 @@ class TypeInformation:
         """Return whether `to_internal_type` changes values of this type."""
         return False
 
-    def to_internal_type(self, obj: Any) -> Any:
+    def to_internal_type(self, obj: Value) -> Value:
         """Return a value in Flink's internal form: days, microseconds, tuples. Unused here."""
         return obj
 
-    def from_internal_type(self, obj: Any) -> Any:
+    def from_internal_type(self, obj: Value) -> Value:
         """Return the value of an internal form."""
         return obj
 
@@ -59,7 +59,7 @@ class TypeInformation:
         """
         return self
 
-    def _identity(self) -> tuple[Any, ...]:
+    def _identity(self) -> tuple[object, ...]:
         return ()
 
     def __eq__(self, other: object) -> bool:
@@ -108,13 +108,13 @@ class BasicTypeInfo(TypeInformation):
     def converter(self) -> Converter | None:
         return BASIC[self._name]
 
-    def shape(self) -> Shape | None:
-        return BASIC_SHAPES.get(self._name)
+    def inferred_type(self) -> InferredType | None:
+        return BASIC_INFERRED_TYPES.get(self._name)
 
     def has_field(self, field: int | str) -> bool:
         return field == 0
 
-    def format(self, value: Any) -> str:
+    def format(self, value: Value) -> str:
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, float):
@@ -123,7 +123,7 @@ class BasicTypeInfo(TypeInformation):
             return java_instant(value)
         return "null" if value is None else str(value)
 
-    def _identity(self) -> tuple[Any, ...]:
+    def _identity(self) -> tuple[object, ...]:
         return (self._name,)
 
     def __str__(self) -> str:
@@ -196,10 +196,10 @@ class InstantTypeInfo(BasicTypeInfo):
     def need_conversion(self) -> bool:
         return True
 
-    def to_internal_type(self, obj: Any) -> Any:
+    def to_internal_type(self, obj: Value) -> Value:
         return None if obj is None else obj.to_epoch_milli() * 1000
 
-    def from_internal_type(self, obj: Any) -> Any:
+    def from_internal_type(self, obj: Value) -> Value:
         return None if obj is None else Instant.of_epoch_milli(obj // 1000)
 
 
@@ -234,7 +234,7 @@ class SqlTimeTypeInfo(TypeInformation):
     def converter(self) -> Converter | None:
         return instance_of(self._name, self._class)
 
-    def shape(self) -> Shape | None:
+    def inferred_type(self) -> InferredType | None:
         return Some(self._class, exact=False, null=True)
 
     def __str__(self) -> str:
@@ -249,10 +249,10 @@ class DateTypeInfo(SqlTimeTypeInfo):
     _name = "Date"
     _class = datetime.date
 
-    def to_internal_type(self, d: Any) -> Any:
+    def to_internal_type(self, d: Value) -> Value:
         return None if d is None else d.toordinal() - self.EPOCH_ORDINAL
 
-    def from_internal_type(self, v: Any) -> Any:
+    def from_internal_type(self, v: Value) -> Value:
         return None if v is None else datetime.date.fromordinal(v + self.EPOCH_ORDINAL)
 
 
@@ -264,13 +264,13 @@ class TimeTypeInfo(SqlTimeTypeInfo):
     _name = "Time"
     _class = datetime.time
 
-    def to_internal_type(self, t: Any) -> Any:
+    def to_internal_type(self, t: Value) -> Value:
         return None if t is None else (datetime.datetime.combine(_EPOCH, t) - _EPOCH) // _MICROSECOND
 
-    def from_internal_type(self, t: Any) -> Any:
+    def from_internal_type(self, t: Value) -> Value:
         return None if t is None else (_EPOCH + t * _MICROSECOND).time()
 
-    def format(self, value: Any) -> str:
+    def format(self, value: Value) -> str:
         return "null" if value is None else value.isoformat("seconds")
 
 
@@ -280,13 +280,13 @@ class TimestampTypeInfo(SqlTimeTypeInfo):
     _name = "Timestamp"
     _class = datetime.datetime
 
-    def to_internal_type(self, dt: Any) -> Any:
+    def to_internal_type(self, dt: Value) -> Value:
         return None if dt is None else int(dt.replace(microsecond=0).timestamp()) * 10**6 + dt.microsecond
 
-    def from_internal_type(self, ts: Any) -> Any:
+    def from_internal_type(self, ts: Value) -> Value:
         return None if ts is None else datetime.datetime.fromtimestamp(ts // 10**6).replace(microsecond=ts % 10**6)
 
-    def format(self, value: Any) -> str:
+    def format(self, value: Value) -> str:
         return "null" if value is None else java_timestamp(value)
 
 
@@ -306,7 +306,7 @@ class LocalTimeTypeInfo(TypeInformation):
     def converter(self) -> Converter | None:
         return instance_of(str(self), (datetime.date, datetime.time, datetime.datetime)[self._time_type.value])
 
-    def _identity(self) -> tuple[Any, ...]:
+    def _identity(self) -> tuple[object, ...]:
         return (self._time_type,)
 
     def __str__(self) -> str:
@@ -322,8 +322,8 @@ class ExternalTypeInfo(TypeInformation):
     def converter(self) -> Converter | None:
         return self._type_info.converter()
 
-    def shape(self) -> Shape | None:
-        return self._type_info.shape()
+    def inferred_type(self) -> InferredType | None:
+        return self._type_info.inferred_type()
 
     @property
     def copies(self) -> bool:
@@ -332,10 +332,10 @@ class ExternalTypeInfo(TypeInformation):
     def has_field(self, field: int | str) -> bool:
         return self._type_info.has_field(field)
 
-    def format(self, value: Any) -> str:
+    def format(self, value: Value) -> str:
         return self._type_info.format(value)
 
-    def _identity(self) -> tuple[Any, ...]:
+    def _identity(self) -> tuple[object, ...]:
         return (self._type_info,)
 
     def named(self) -> ExternalTypeInfo:
@@ -351,7 +351,7 @@ class PickledBytesTypeInfo(TypeInformation):
     def converter(self) -> Converter | None:
         return None
 
-    def shape(self) -> Shape | None:
+    def inferred_type(self) -> InferredType | None:
         return ANYTHING
 
     @property

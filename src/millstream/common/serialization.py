@@ -5,8 +5,9 @@ from __future__ import annotations
 import codecs
 import importlib
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
+from millstream.common.aliases import Value
 from millstream.common.call_site import warn_deprecated
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.typeinfo import TypeInformation, Types
@@ -29,7 +30,7 @@ class SerializationSchema(ABC):
     """Serializes records to messages."""
 
     @abstractmethod
-    def serialize(self, element: Any) -> bytes:
+    def serialize(self, element: Value) -> bytes:
         """Return a record as bytes."""
 
 
@@ -37,7 +38,7 @@ class DeserializationSchema(ABC):
     """Deserializes messages to records."""
 
     @abstractmethod
-    def deserialize(self, message: bytes) -> Any:
+    def deserialize(self, message: bytes) -> Value:
         """Return the record of a message, None if it has none."""
 
     def get_produced_type(self) -> TypeInformation | None:
@@ -56,7 +57,7 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
     def __init__(self, charset: str = "UTF-8") -> None:
         self._charset = _charset(charset, "SimpleStringSchema")
 
-    def serialize(self, element: Any) -> bytes:
+    def serialize(self, element: Value) -> bytes:
         return str(element).encode(self._charset)
 
     def deserialize(self, message: bytes) -> str:
@@ -69,7 +70,7 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
 class ByteArraySchema(SerializationSchema, DeserializationSchema):
     """Passes bytes through."""
 
-    def serialize(self, element: Any) -> bytes:
+    def serialize(self, element: Value) -> bytes:
         return bytes(element)
 
     def deserialize(self, message: bytes) -> bytes:
@@ -93,13 +94,13 @@ class RowFieldExtractorSchema(SerializationSchema):
             raise InvalidProgramError(f"Field index must be non-negative, got: {field_index}")
         self._index = field_index
 
-    def serialize(self, element: Any) -> bytes:
-        found = element[self._index]
-        if not isinstance(found, (bytes, bytearray)):
+    def serialize(self, element: Value) -> bytes:
+        value = element[self._index]
+        if not isinstance(value, (bytes, bytearray)):
             raise MillstreamError(
-                f"RowFieldExtractorSchema: field {self._index} is {found!r} ({type(found).__name__}): it must be bytes."
+                f"RowFieldExtractorSchema: field {self._index} is {value!r} ({type(value).__name__}): it must be bytes."
             )
-        return bytes(found)
+        return bytes(value)
 
 
 class Encoder(ABC):
@@ -124,7 +125,7 @@ class Encoder(ABC):
         return _SchemaEncoder(schema)
 
     @abstractmethod
-    def encode(self, element: Any, stream: BinaryIO) -> None:
+    def encode(self, element: Value, stream: BinaryIO) -> None:
         """Write a record; only `stream.write` may be called."""
 
 
@@ -137,7 +138,7 @@ class SimpleStringEncoder(Encoder):
             # Each record would begin with it.
             raise InvalidProgramError(f"Encoder: {charset_name!r} writes a byte order mark; use UTF-8 or UTF-16LE.")
 
-    def encode(self, element: Any, stream: BinaryIO) -> None:
+    def encode(self, element: Value, stream: BinaryIO) -> None:
         stream.write(f"{element}\n".encode(self.charset))
 
 
@@ -145,7 +146,7 @@ class _SchemaEncoder(Encoder):
     def __init__(self, schema: SerializationSchema) -> None:
         self._serialize = schema.serialize
 
-    def encode(self, element: Any, stream: BinaryIO) -> None:
+    def encode(self, element: Value, stream: BinaryIO) -> None:
         message = self._serialize(element)
         stream.write(message if message.endswith(b"\n") else message + b"\n")
 
@@ -153,7 +154,7 @@ class _SchemaEncoder(Encoder):
 class BulkWriter(Protocol):
     """Writes one file."""
 
-    def add_element(self, value: Any) -> None:
+    def add_element(self, value: Value) -> None:
         """Add a record."""
 
     def finish(self) -> None:
@@ -176,15 +177,16 @@ class RowDataBulkWriterFactory(BulkWriterFactory):
         """Return the type of the rows."""
 
 
-def _charset(name: str, what: str) -> str:
+def _charset(name: str, user: str) -> str:
     try:
-        found = codecs.lookup(name).name
-        "".encode(found)
+        codec = codecs.lookup(name).name
+        "".encode(codec)
     except LookupError:
-        raise InvalidProgramError(f"{what}: there is no charset {name!r} for text.") from None
-    return found
+        raise InvalidProgramError(f"{user}: there is no charset {name!r} for text.") from None
+    return codec
 
 
+# Where the schemas of formats are; PyFlink also exports them here.
 _MOVED = {
     "CsvRowDeserializationSchema": "csv",
     "CsvRowSerializationSchema": "csv",
@@ -195,8 +197,8 @@ _MOVED = {
 }
 
 
-def old_place(name: str) -> Any:
-    """Return a class that PyFlink also exports here, though it belongs to the formats."""
+def moved_schema(name: str) -> Value:
+    """Return a schema class of a format, under the name that PyFlink deprecates."""
     if name not in _MOVED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     # By name: this package must not import the API.
@@ -207,4 +209,4 @@ def old_place(name: str) -> Any:
 
 # Type checkers would accept any name.
 if not TYPE_CHECKING:
-    __getattr__ = old_place
+    __getattr__ = moved_schema

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pickle
 from abc import ABC, abstractmethod
-from typing import Any, BinaryIO, Generic, TypeVar
+from typing import BinaryIO, Generic, TypeVar
+
+from millstream.common.aliases import Value
 
 __all__ = ["PickleSerializer", "TypeSerializer", "VoidNamespaceSerializer"]
 
@@ -42,11 +44,11 @@ class VoidNamespaceSerializer(TypeSerializer[None]):
         stream.read(1)
 
 
-class PickleSerializer(TypeSerializer[Any]):
+class PickleSerializer(TypeSerializer[Value]):
     """Serializes any value as a pickle."""
 
-    def serialize(self, element: Any, stream: BinaryIO) -> None:
+    def serialize(self, element: Value, stream: BinaryIO) -> None:
         pickle.dump(element, stream, 5)
 
-    def deserialize(self, stream: BinaryIO) -> Any:
+    def deserialize(self, stream: BinaryIO) -> Value:
         return pickle.load(stream)

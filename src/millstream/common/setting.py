@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
@@ -51,9 +51,9 @@ class Limit(Generic[T]):
     holds: Callable[[T], bool]
 
 
-def at_least(least: int, words: Callable[[int], str] = str) -> Limit[int]:
+def at_least(min_value: int, words: Callable[[int], str] = str) -> Limit[int]:
     """Return a lower limit."""
-    return Limit(f"at least {words(least)}", lambda value: value >= least)
+    return Limit(f"at least {words(min_value)}", lambda value: value >= min_value)
 
 
 @fast_dataclass
@@ -72,11 +72,11 @@ class Setting(ABC, Generic[T]):
     limit: Limit[T] | None = None
 
     def is_set(self, config: Configuration) -> bool:
-        return self._found(config) is not None
+        return self._present_key(config) is not None
 
     def read(self, config: Configuration) -> T:
         """Return the configured value, else the default."""
-        key = self._found(config)
+        key = self._present_key(config)
         return self.default if key is None else self._checked(key, self._parse(config, key))
 
     def write(self, config: Configuration, value: T) -> None:
@@ -92,7 +92,7 @@ class Setting(ABC, Generic[T]):
         """Return a value in its configuration form."""
         return str(value)
 
-    def _found(self, config: Configuration) -> str | None:
+    def _present_key(self, config: Configuration) -> str | None:
         return next((key for key in (self.key, *self.old) if config.contains_key(key)), None)
 
     def _checked(self, key: str, value: T) -> T:
@@ -106,7 +106,7 @@ class Setting(ABC, Generic[T]):
     def _parse(self, config: Configuration, key: str) -> T: ...
 
     @abstractmethod
-    def _is_kind(self, value: Any) -> bool: ...
+    def _is_kind(self, value: object) -> bool: ...
 
     @abstractmethod
     def _kind(self) -> str: ...
@@ -119,7 +119,7 @@ class IntegerSetting(Setting[int]):
     def _parse(self, config: Configuration, key: str) -> int:
         return config.get_integer(key, self.default)
 
-    def _is_kind(self, value: Any) -> bool:
+    def _is_kind(self, value: object) -> bool:
         return isinstance(value, int) and not isinstance(value, bool)
 
     def _kind(self) -> str:
@@ -148,7 +148,7 @@ class FloatSetting(Setting[float]):
     def _parse(self, config: Configuration, key: str) -> float:
         return config.get_float(key, self.default)
 
-    def _is_kind(self, value: Any) -> bool:
+    def _is_kind(self, value: object) -> bool:
         return isinstance(value, (int, float)) and not isinstance(value, bool)
 
     def _kind(self) -> str:
@@ -165,7 +165,7 @@ class FlagSetting(Setting[bool]):
     def _parse(self, config: Configuration, key: str) -> bool:
         return config.get_boolean(key, self.default)
 
-    def _is_kind(self, value: Any) -> bool:
+    def _is_kind(self, value: object) -> bool:
         return isinstance(value, bool)
 
     def _kind(self) -> str:
@@ -179,7 +179,7 @@ class TextSetting(Setting[str | None]):
     def _parse(self, config: Configuration, key: str) -> str | None:
         return config.get_string(key, self.default or "").strip()
 
-    def _is_kind(self, value: Any) -> bool:
+    def _is_kind(self, value: object) -> bool:
         return isinstance(value, str) and bool(value.strip())
 
     def _kind(self) -> str:
@@ -195,12 +195,12 @@ class ChoiceSetting(Setting[E]):
 
     def _parse(self, config: Configuration, key: str) -> E:
         name = config.get_string(key, self.default.name)
-        found: E | None = type(self.default).__members__.get(name.strip().upper().replace("-", "_"))
-        if found is None:
+        member: E | None = type(self.default).__members__.get(name.strip().upper().replace("-", "_"))
+        if member is None:
             raise InvalidProgramError(f"{key} is {name!r}: it must be {self._kind()}.")
-        return found
+        return member
 
-    def _is_kind(self, value: Any) -> bool:
+    def _is_kind(self, value: object) -> bool:
         return isinstance(value, type(self.default))
 
     def _kind(self) -> str:

@@ -16,8 +16,9 @@ import importlib
 from collections.abc import Callable
 from enum import Enum
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import SupportsIndex, TypeVar
 
+from millstream.common.aliases import Value
 from millstream.common.errors import DamagedStateError
 
 # The module that pickles name. Pickles of every version hold it: it is never renamed.
@@ -96,12 +97,13 @@ MODULES: dict[str, str] = {
 }
 
 _Class = TypeVar("_Class", bound=type)
-_Write = Callable[[Any], tuple[Any, ...]]
-_READERS: dict[str, Callable[..., Any]] = {}
+_Write = Callable[[Value], tuple[Value, ...]]
+_Read = Callable[..., Value]
+_READERS: dict[str, _Read] = {}
 
 
 def tagged(
-    tag: str, *, version: int = 1, write: _Write | None = None, read: Callable[..., Any] | None = None
+    tag: str, *, version: int = 1, write: _Write | None = None, read: _Read | None = None
 ) -> Callable[[_Class], _Class]:
     """Pickle objects of a class under a tag.
 
@@ -117,9 +119,9 @@ def tagged(
     def decorate(cls: _Class) -> _Class:
         reader = reads(tag, version)(read or cls)
         values = write or _fields_of(cls)
-        inherited: Any = cls.__reduce_ex__
+        inherited: Callable[..., str | tuple[object, ...]] = cls.__reduce_ex__
 
-        def __reduce_ex__(self: Any, protocol: Any) -> Any:
+        def __reduce_ex__(self: object, protocol: SupportsIndex) -> str | tuple[object, ...]:
             return (reader, values(self)) if self.__class__ is cls else inherited(self, protocol)
 
         type.__setattr__(cls, "__reduce_ex__", __reduce_ex__)
@@ -128,15 +130,15 @@ def tagged(
     return decorate
 
 
-def reads(tag: str, version: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def reads(tag: str, version: int) -> Callable[[_Read], _Read]:
     """Register the reader of a version of a tag; return the function that pickles name."""
 
-    def register(read: Callable[..., Any]) -> Callable[..., Any]:
+    def register(read: _Read) -> _Read:
         name = f"{tag}:{version}"
         if tag not in MODULES or name in _READERS:
             raise ValueError(f"Tag {name!r} is not in MODULES, or it is registered twice.")
 
-        def reader(*values: Any) -> Any:
+        def reader(*values: Value) -> Value:
             return read(*values)
 
         reader.__module__, reader.__name__, reader.__qualname__ = NAMESPACE, name, name
@@ -146,7 +148,7 @@ def reads(tag: str, version: int) -> Callable[[Callable[..., Any]], Callable[...
     return register
 
 
-def reader_of(name: str) -> Callable[..., Any]:
+def reader_of(name: str) -> _Read:
     """Return the reader of `tag:version`.
 
     Raises:
@@ -173,13 +175,13 @@ def registered() -> list[str]:
     return sorted(_READERS)
 
 
-def _fields_of(cls: Any) -> _Write:
+def _fields_of(cls: type) -> _Write:
     """Return a function that returns the fields of a named tuple, a dataclass or an enum member."""
     if issubclass(cls, Enum):
         return lambda member: (member.value,)
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return tuple
-    names = [f.name for f in dataclasses.fields(cls)]
+    names = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
     if len(names) == 1:
         one = attrgetter(names[0])
         return lambda record: (one(record),)

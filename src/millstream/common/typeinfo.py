@@ -7,11 +7,12 @@ encoded: floats narrow as between Flink's operators, and a value that does not f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
+from millstream.common.aliases import Value
 from millstream.common.coercion import Converter, misfit
 from millstream.common.errors import TypeMismatchError
-from millstream.common.inferred_types import Fixed, Shape
+from millstream.common.inferred_types import Fixed, InferredType
 from millstream.common.java_text import as_hash_map
 from millstream.common.scalar_types import (
     BasicType,
@@ -70,7 +71,7 @@ class _ElementTypeInfo(TypeInformation):
         element = self._element_type.converter()
         name = str(self)
 
-        def convert(value: Any) -> Any:
+        def convert(value: Value) -> Value:
             if value is None:
                 return None
             if isinstance(value, (str, dict)) or not isinstance(value, Iterable):
@@ -79,12 +80,12 @@ class _ElementTypeInfo(TypeInformation):
 
         return convert
 
-    def format(self, value: Any) -> str:
+    def format(self, value: Value) -> str:
         if value is None:
             return "null"
         return f"[{', '.join(map(self._element_type.format, value))}]"
 
-    def _identity(self) -> tuple[Any, ...]:
+    def _identity(self) -> tuple[object, ...]:
         return (self._element_type,)
 
     def named(self) -> TypeInformation:
@@ -113,7 +114,7 @@ class PrimitiveArrayTypeInfo(_ElementTypeInfo):
         if self._element_type != BasicTypeInfo("Byte"):
             return super().converter()
 
-        def convert(value: Any) -> Any:
+        def convert(value: Value) -> Value:
             if value is None or isinstance(value, bytes):
                 return value
             if isinstance(value, (bytearray, memoryview)):
@@ -155,7 +156,7 @@ class MapTypeInfo(TypeInformation):
         val = self._value_type.converter() or (lambda v: v)
         name = str(self)
 
-        def convert(value: Any) -> Any:
+        def convert(value: Value) -> Value:
             if value is None:
                 return None
             if not isinstance(value, dict):
@@ -164,14 +165,14 @@ class MapTypeInfo(TypeInformation):
 
         return convert
 
-    def format(self, value: Any) -> str:
+    def format(self, value: Value) -> str:
         if value is None:
             return "null"
         key, val = self._key_type.format, self._value_type.format
         items = as_hash_map(value.items(), str(self._key_type))
         return "{" + ", ".join(f"{key(k)}={val(v)}" for k, v in items) + "}"
 
-    def _identity(self) -> tuple[Any, ...]:
+    def _identity(self) -> tuple[object, ...]:
         return (self._key_type, self._value_type)
 
     def named(self) -> MapTypeInfo:
@@ -195,22 +196,22 @@ class _FieldsTypeInfo(TypeInformation):
     def need_conversion(self) -> bool:
         return True
 
-    def _plain(self, values: Iterable[Any]) -> tuple[Any, ...]:
+    def _plain(self, values: Iterable[Value]) -> tuple[Value, ...]:
         return tuple(t.to_internal_type(v) for t, v in zip(self._field_types, values, strict=True))
 
-    def _real(self, values: Iterable[Any]) -> tuple[Any, ...]:
+    def _real(self, values: Iterable[Value]) -> tuple[Value, ...]:
         return tuple(t.from_internal_type(v) for t, v in zip(self._field_types, values, strict=True))
 
     @property
     def copies(self) -> bool:
         return all(t.copies for t in self._field_types)
 
-    def _field_converter(self, names: tuple[str, ...] | None) -> Callable[[Any], list[Any]]:
+    def _field_converter(self, names: tuple[str, ...] | None) -> Callable[[Value], list[Value]]:
         """Return a function that converts a record to the list of its converted fields."""
         converters = [(i, c) for i, t in enumerate(self._field_types) if (c := t.converter()) is not None]
         width, described = len(self._field_types), str(self)
 
-        def convert(value: Any) -> list[Any]:
+        def convert(value: Value) -> list[Value]:
             if isinstance(value, dict) and names is not None:
                 if unknown := [k for k in value if k not in names]:
                     raise TypeMismatchError(f"{described} has no field {unknown[0]!r}; the value was {value!r}")
@@ -230,7 +231,7 @@ class _FieldsTypeInfo(TypeInformation):
         return convert
 
 
-def _in_order(row: Row, names: tuple[str, ...], described: str) -> list[Any]:
+def _in_order(row: Row, names: tuple[str, ...], described: str) -> list[Value]:
     """Return the values of a row in the order of a type's fields: by name if the row has names, else by position."""
     own = field_names(row)
     if own is None or own == names:
@@ -264,7 +265,7 @@ class RowTypeInfo(_FieldsTypeInfo):
         """Return the index of a field, -1 if there is none."""
         return self._field_names.index(field_name) if field_name in self._field_names else -1
 
-    def to_internal_type(self, obj: Any) -> Any:
+    def to_internal_type(self, obj: Value) -> Value:
         """Return the number of the row kind, then the fields."""
         if obj is None:
             return None
@@ -272,7 +273,7 @@ class RowTypeInfo(_FieldsTypeInfo):
         values = [obj.get(n) for n in self._field_names] if isinstance(obj, dict) else obj
         return (kind, *self._plain(values))
 
-    def from_internal_type(self, obj: Any) -> Any:
+    def from_internal_type(self, obj: Value) -> Value:
         if obj is None:
             return None
         kind, *values = obj
@@ -286,7 +287,7 @@ class RowTypeInfo(_FieldsTypeInfo):
         fields = self._field_converter(names)
         make = Row.of
 
-        def convert(value: Any) -> Any:
+        def convert(value: Value) -> Value:
             if value is None:
                 return None
             if isinstance(value, Row):
@@ -295,20 +296,20 @@ class RowTypeInfo(_FieldsTypeInfo):
 
         return convert
 
-    def format(self, value: Any) -> str:
+    def format(self, value: Value) -> str:
         if value is None:
             return "null"
         inner = ", ".join(t.format(v) for t, v in zip(self._field_types, value, strict=True))
         kind = value.get_row_kind() if isinstance(value, Row) else "+I"
         return f"{kind}[{inner}]"
 
-    def python_text(self) -> Callable[[Any], str]:
+    def python_text(self) -> Callable[[Value], str]:
         """Return a function that formats a row as PyFlink's print() does, with Python's text of each value."""
         convert = self.converter()
         assert convert is not None
         names = tuple(self._field_names)
 
-        def written(value: Any) -> str:
+        def written(value: Value) -> str:
             if value is None:
                 return "null"
             # Unchanged, unless it must be converted to a row of these fields.
@@ -317,7 +318,7 @@ class RowTypeInfo(_FieldsTypeInfo):
 
         return written
 
-    def _identity(self) -> tuple[Any, ...]:
+    def _identity(self) -> tuple[object, ...]:
         return (tuple(self._field_types), tuple(self._field_names))
 
     def named(self) -> RowTypeInfo:
@@ -338,26 +339,26 @@ class TupleTypeInfo(_FieldsTypeInfo):
             check_type(field_type, f"Field {i} of a tuple")
         self._field_types = list(field_types)
 
-    def to_internal_type(self, obj: Any) -> Any:
+    def to_internal_type(self, obj: Value) -> Value:
         return None if obj is None else self._plain(obj)
 
-    def from_internal_type(self, obj: Any) -> Any:
+    def from_internal_type(self, obj: Value) -> Value:
         return None if obj is None else self._real(obj)
 
     def converter(self) -> Converter | None:
         fields = self._field_converter(None)
         return lambda value: None if value is None else tuple(fields(value))
 
-    def shape(self) -> Shape | None:
-        members = [t.shape() for t in self._field_types]
+    def inferred_type(self) -> InferredType | None:
+        members = [t.inferred_type() for t in self._field_types]
         return None if None in members else Fixed(tuple(m for m in members if m is not None), null=True)
 
-    def format(self, value: Any) -> str:
+    def format(self, value: Value) -> str:
         if value is None:
             return "null"
         return f"({','.join(t.format(v) for t, v in zip(self._field_types, value, strict=True))})"
 
-    def _identity(self) -> tuple[Any, ...]:
+    def _identity(self) -> tuple[object, ...]:
         return (tuple(self._field_types),)
 
     def named(self) -> TupleTypeInfo:
@@ -502,6 +503,6 @@ class _DataType(Protocol):
     def type_information(self) -> TypeInformation: ...
 
 
-def as_type_information(given: TypeInformation | _DataType) -> TypeInformation:
+def as_type_information(type_info: TypeInformation | _DataType) -> TypeInformation:
     """Return the stream type of a type of Types or DataTypes."""
-    return given if isinstance(given, TypeInformation) else given.type_information()
+    return type_info if isinstance(type_info, TypeInformation) else type_info.type_information()

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, nonmember
 from itertools import repeat
 from operator import attrgetter
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.tags import tagged
 from millstream.common.unsupported import JAVA, missing_function
 
@@ -39,7 +39,7 @@ _SHORT = {
 }
 
 
-def _read_row(fields: tuple[str, ...] | None, values: list[Any], kind: int) -> Row:
+def _read_row(fields: tuple[str, ...] | None, values: list[Value], kind: int) -> Row:
     return Row.of(fields, values, _KINDS[kind])
 
 
@@ -58,10 +58,10 @@ class Row:
     __slots__ = ("_fields", "_kind", "_values")
 
     _fields: tuple[str, ...] | None
-    _values: list[Any]
+    _values: list[Value]
     _kind: RowKind
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Value, **kwargs: Value) -> None:
         if args and kwargs:
             raise ValueError("A Row takes either positional or named fields, not both.")
         set_slot = object.__setattr__
@@ -74,7 +74,7 @@ class Row:
             set_slot(self, "_values", list(args))
 
     @classmethod
-    def of(cls, fields: tuple[str, ...] | None, values: list[Any], kind: RowKind = RowKind.INSERT) -> Row:
+    def of(cls, fields: tuple[str, ...] | None, values: list[Value], kind: RowKind = RowKind.INSERT) -> Row:
         """Create a row that owns `values`; the fast path of converters."""
         row = cls.__new__(cls)
         set_slot = object.__setattr__
@@ -84,7 +84,7 @@ class Row:
         return row
 
     @classmethod
-    def many(cls, fields: tuple[str, ...] | None, records: Iterable[Iterable[Any]]) -> list[Row]:
+    def many(cls, fields: tuple[str, ...] | None, records: Iterable[Iterable[Value]]) -> list[Row]:
         """Create rows with the same names from records; faster than one by one.
 
         Example:
@@ -94,18 +94,18 @@ class Row:
         values = list(map(list, records))
         rows = list(map(cls.__new__, repeat(cls, len(values))))
         # Each is one loop in C.
-        for slot, given in (("_values", values), ("_fields", repeat(fields)), ("_kind", repeat(RowKind.INSERT))):
-            deque(map(cls.__dict__[slot].__set__, rows, given), maxlen=0)
+        for slot, slot_values in (("_values", values), ("_fields", repeat(fields)), ("_kind", repeat(RowKind.INSERT))):
+            deque(map(cls.__dict__[slot].__set__, rows, slot_values), maxlen=0)
         return rows
 
     @staticmethod
-    def of_kind(row_kind: RowKind, *args: Any, **kwargs: Any) -> Row:
+    def of_kind(row_kind: RowKind, *args: Value, **kwargs: Value) -> Row:
         """Return a row of a kind."""
         row = Row(*args, **kwargs)
         row.set_row_kind(row_kind)
         return row
 
-    def __call__(self, *args: Any) -> Row:
+    def __call__(self, *args: Value) -> Row:
         """Return a row with the values of this one as its field names: `Row("name", "age")("Alice", 11)`."""
         if len(args) > len(self._values):
             raise ValueError(
@@ -121,7 +121,7 @@ class Row:
         """Set the kind of change."""
         object.__setattr__(self, "_kind", row_kind)
 
-    def get_fields_by_names(self, names: list[str]) -> list[Any]:
+    def get_fields_by_names(self, names: list[str]) -> list[Value]:
         """Return the values of some fields."""
         return [self[name] for name in names]
 
@@ -131,7 +131,7 @@ class Row:
             raise ValueError(f"{len(field_names)} names do not fit a row of {len(self._values)} fields.")
         object.__setattr__(self, "_fields", tuple(field_names))
 
-    def as_dict(self, recursive: bool = False) -> dict[str, Any]:
+    def as_dict(self, recursive: bool = False) -> dict[str, Value]:
         """Return the fields by name.
 
         Example:
@@ -153,15 +153,15 @@ class Row:
             known = ", ".join(self._fields) if self._fields else "none, it is positional"
             raise ValueError(f"Row has no field {key!r} (its fields: {known})") from None
 
-    def __getitem__(self, key: int | str | slice) -> Any:
+    def __getitem__(self, key: int | str | slice) -> Value:
         if isinstance(key, slice):
             return self._values[key]
         return self._values[self._index(key)]
 
-    def __setitem__(self, key: int | str, value: Any) -> None:
+    def __setitem__(self, key: int | str, value: Value) -> None:
         self._values[self._index(key)] = value
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Value:
         if name.startswith("__"):
             raise AttributeError(name)
         try:
@@ -169,16 +169,16 @@ class Row:
         except ValueError as e:
             raise AttributeError(e.args[0]) from None
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: Value) -> None:
         try:
             self._values[self._index(name)] = value
         except ValueError as e:
             raise AttributeError(e.args[0]) from None
 
-    def __contains__(self, item: Any) -> bool:
+    def __contains__(self, item: Value) -> bool:
         return item in (self._values if self._fields is None else self._fields)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Value]:
         return iter(self._values)
 
     def __len__(self) -> int:
@@ -212,7 +212,7 @@ class Row:
 field_names: Callable[[Row], tuple[str, ...] | None] = attrgetter("_fields")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Value) -> Value:
     if isinstance(value, Row):
         return value.as_dict(recursive=True)
     if isinstance(value, (list, tuple)):

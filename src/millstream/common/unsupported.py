@@ -1,10 +1,10 @@
-"""Flink's names that millstream does not support: using one raises an error that says why."""
+"""Flink's names that millstream does not support: using one raises an error that states the reason."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import NoReturn
 
 from millstream.common.errors import MillstreamError
 
@@ -19,64 +19,64 @@ class NotSupportedError(MillstreamError, NotImplementedError, AttributeError):
     is_of_program = True
 
 
-def _refuse(name: str, why: str) -> NotSupportedError:
-    return NotSupportedError(f"millstream has no {name}: {why} (see docs/parity.md).")
+def _refuse(name: str, reason: str) -> NotSupportedError:
+    return NotSupportedError(f"millstream has no {name}: {reason} (see docs/parity.md).")
 
 
 class _Missing(type):
     """The metaclass of unsupported classes; they can be imported, used in annotations and subclassed."""
 
-    why: str
+    reason: str
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        raise _refuse(cls.__name__, cls.why)
+    def __call__(cls, *args: object, **kwargs: object) -> NoReturn:
+        raise _refuse(cls.__name__, cls.reason)
 
-    def __getattr__(cls, name: str) -> Any:
+    def __getattr__(cls, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise _refuse(f"{cls.__name__}.{name}", cls.why)
+        raise _refuse(f"{cls.__name__}.{name}", cls.reason)
 
-    def __getitem__(cls, item: Any) -> Any:
+    def __getitem__(cls, item: object) -> _Missing:
         return cls
 
 
-def missing_class(module: str, name: str, why: str) -> Any:
+def missing_class(module: str, name: str, reason: str) -> type:
     """Return a class whose use raises NotSupportedError."""
-    return _Missing(name, (), {"__module__": module, "__doc__": f"Not supported: {why}.", "why": why})
+    return _Missing(name, (), {"__module__": module, "__doc__": f"Not supported: {reason}.", "reason": reason})
 
 
-def missing_function(name: str, why: str) -> Callable[..., Any]:
+def missing_function(name: str, reason: str) -> Callable[..., NoReturn]:
     """Return a function or method that raises NotSupportedError."""
 
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise _refuse(f"{name}()", why)
+    def refuse(*args: object, **kwargs: object) -> NoReturn:
+        raise _refuse(f"{name}()", reason)
 
     refuse.__name__ = refuse.__qualname__ = name
-    refuse.__doc__ = f"Not supported: {why}."
+    refuse.__doc__ = f"Not supported: {reason}."
     refuse.is_missing = True  # type: ignore[attr-defined]
     return refuse
 
 
-def is_missing(thing: Any) -> bool:
+def is_missing(thing: object) -> bool:
     """Return whether an object is an unsupported name."""
     return isinstance(thing, _Missing) or getattr(thing, "is_missing", False) is True
 
 
-def missing_names(module: str, why: str, names: str) -> Callable[[str], Any]:
+def missing_names(module: str, reason: str, names: str) -> Callable[[str], object]:
     """Return a module's `__getattr__` for unsupported names.
 
     Args:
         module: the module's name.
-        why: the end of the sentence "millstream has no X: ...".
+        reason: the end of the sentence "millstream has no X: ...".
         names: the names, separated by spaces; lower-case names are functions.
     """
     known: Mapping[str, None] = dict.fromkeys(names.split())
 
-    def find(name: str) -> Any:
+    def find(name: str) -> object:
         if name not in known:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        made = missing_function(name, why) if name.islower() else missing_class(module, name, why)
-        setattr(sys.modules[module], name, made)
-        return made
+        missing = missing_function(name, reason) if name.islower() else missing_class(module, name, reason)
+        setattr(sys.modules[module], name, missing)
+        return missing
 
     return find

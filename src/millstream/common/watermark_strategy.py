@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError, WrongTypeError
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.time import Duration, to_millis
@@ -31,7 +31,7 @@ class TimestampAssigner(ABC):
     """Extracts a record's event time."""
 
     @abstractmethod
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+    def extract_timestamp(self, value: Value, record_timestamp: int) -> int:
         """Return the event time of `value` in milliseconds since 1970."""
 
 
@@ -62,7 +62,7 @@ class WatermarkGenerator(ABC):
     """Generates watermarks from the records of one split."""
 
     @abstractmethod
-    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+    def on_event(self, event: Value, event_timestamp: int, output: WatermarkOutput) -> None:
         """Process a record; a punctuated generator emits its watermarks here."""
 
     @abstractmethod
@@ -81,7 +81,7 @@ class WatermarkStrategy:
     """
 
     out_of_orderness: Duration | None = None
-    assigner: Callable[[Any, int], int] | None = None
+    assigner: Callable[[Value, int], int] | None = None
     idleness: Duration | None = None
     alignment: tuple[str, Duration, Duration] | None = None
     generator: Callable[[], WatermarkGenerator] | None = None
@@ -113,7 +113,7 @@ class WatermarkStrategy:
         return WatermarkStrategy()
 
     def with_timestamp_assigner(
-        self, timestamp_assigner: TimestampAssigner | Callable[[Any, int], int]
+        self, timestamp_assigner: TimestampAssigner | Callable[[Value, int], int]
     ) -> WatermarkStrategy:
         """Extract timestamps with an assigner."""
         if isinstance(timestamp_assigner, type):

@@ -13,7 +13,7 @@ from millstream.checkpoint.storage import storage_options
 from millstream.common.aliases import T
 from millstream.common.call_site import warn_deprecated
 from millstream.common.configuration import Configuration
-from millstream.common.error_rendering import show_errors_our_way
+from millstream.common.error_rendering import install_excepthook
 from millstream.common.errors import InvalidProgramError, JobCancelledError, TypeMismatchError, WrongTypeError
 from millstream.common.io import InputFormat
 from millstream.common.job_client import JobClient
@@ -99,7 +99,7 @@ class StreamExecutionEnvironment(ExecutionSettings):
     """
 
     def __init__(self, configuration: Configuration | None = None) -> None:
-        show_errors_our_way()
+        install_excepthook()
         self._config = Configuration(configuration)
         self._program = Program()
         self._sinks: list[Transformation] = []

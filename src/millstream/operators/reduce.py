@@ -10,7 +10,7 @@ from typing import Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.fast_dataclass import fast_dataclass
-from millstream.common.inferred_types import ANYTHING, Fixed, Shape, either, null_as_in, widened, within
+from millstream.common.inferred_types import ANYTHING, Fixed, InferredType, either, null_as_in, widened, within
 from millstream.common.types import Row
 from millstream.operators.base import Downstream, FunctionOperator, OperatorSetup, make_hashable
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
@@ -37,7 +37,7 @@ class _Known:
         sure: the variable that is true while none of them can have left it.
     """
 
-    shape: Shape
+    shape: InferredType
     held: str | None = None
     room: Room | None = None
     sure: str | None = None
@@ -63,7 +63,7 @@ class ReduceOperator(FunctionOperator):
     keeps_shape = True
     # Whether there may be values of other shapes: left by an earlier program, or by a loop over other records.
     has_read = False
-    _shape: Shape | None = None
+    _shape: InferredType | None = None
     _table: StateTable
 
     def __init__(self, function: UserFunction) -> None:
@@ -172,7 +172,7 @@ class ReduceOperator(FunctionOperator):
             self._cells.clear()
         self._meter.begin_anew()
 
-    def _state_shape(self, w: CodeWriter, value: Var) -> Shape:
+    def _state_shape(self, w: CodeWriter, value: Var) -> InferredType:
         """Return what a key's value is after any number of records, if it was that when the epoch began."""
         if self.declared_type is None:
             return ANYTHING
@@ -199,7 +199,9 @@ class ReduceOperator(FunctionOperator):
         # Where most keys are new, looking at each value that was read costs more than it saves.
         unread = f" and not {reduce}.has_read" if w.many_new_keys else ""
         w.before(f"{held} = {counts_on}{unread}")
-        room = room_of(state, self.declared_type.shape(), lambda s: w.result(self.function.call, s, value.shape))
+        room = room_of(
+            state, self.declared_type.inferred_type(), lambda s: w.result(self.function.call, s, value.shape)
+        )
         if room is not None and w.many_new_keys and test_of_record(w, value, room.begin):
             room = None
         sure = None if room is None else w.var("sure")
@@ -209,7 +211,7 @@ class ReduceOperator(FunctionOperator):
         w.before(stays if sure is None else f"{sure} = {stays} and {held}")
         return _Known(state, held, room, sure)
 
-    def counts_on(self, shape: Shape) -> bool:
+    def counts_on(self, shape: InferredType) -> bool:
         """Return whether all values so far have the shape that a loop counts on, as far as they were looked at."""
         if self._shape != shape:
             # Loops over records of several kinds leave values of several shapes.

@@ -11,7 +11,7 @@ from typing import Any, Generic, Self
 from millstream.common.aliases import T_co
 from millstream.common.errors import InvalidProgramError
 from millstream.common.fast_dataclass import fast_dataclass
-from millstream.common.inferred_types import ANYTHING, Shape, Whole
+from millstream.common.inferred_types import ANYTHING, InferredType, Whole
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Downstream, Operator
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
@@ -135,7 +135,7 @@ class Source(ABC, Generic[T_co]):
     # The declared type of its records; they conform to it.
     produced_type: TypeInformation | None = None
     # The inferred type of its records.
-    shape: Shape = ANYTHING
+    shape: InferredType = ANYTHING
     # Whether its readers yield (record, timestamp) pairs.
     timestamped = False
     # Whether its enumerator can pause single splits; else alignment pauses the whole source.

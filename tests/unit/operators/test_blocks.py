@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.common.inferred_types import ANYTHING, TEXT, Fixed, Shape, shape_of
+from millstream.common.inferred_types import ANYTHING, TEXT, Fixed, InferredType, inferred_type_of
 from millstream.operators.codegen.code_writer import CodeWriter
 from millstream.operators.runtime.blocks import IDLE, WATERMARK, Block, Layout, Pieces, Record
 from millstream.operators.runtime.input_gate import Queue
@@ -139,12 +139,12 @@ def test_block_generated_loop_rebuilds_tuples_from_members(layout: Layout, whole
         (Fixed(()), None),
         (Fixed((TEXT,) * 9), None),
         (Fixed((TEXT, TEXT), null=True), None),
-        (Fixed((TEXT, shape_of(1))), (None, 1)),
-        (shape_of((1, 2)), (None, 2)),
-        (Fixed((TEXT, shape_of(True), shape_of(1.5))), (None, None, None)),
+        (Fixed((TEXT, inferred_type_of(1))), (None, 1)),
+        (inferred_type_of((1, 2)), (None, 2)),
+        (Fixed((TEXT, inferred_type_of(True), inferred_type_of(1.5))), (None, None, None)),
     ],
 )
-def test_pieces_split_inferred_tuples(shape: Shape, constants: tuple[int | None, ...] | None) -> None:
+def test_pieces_split_inferred_tuples(shape: InferredType, constants: tuple[int | None, ...] | None) -> None:
     pieces = Pieces.of(shape, None)
     assert (pieces and pieces.constants) == constants
 

@@ -21,13 +21,13 @@ from millstream.common.errors import TypeMismatchError
 from millstream.common.inferred_types import (
     ANYTHING,
     Fixed,
+    InferredType,
     Moved,
     Real,
-    Shape,
     Some,
     Whole,
     either,
-    shape_of,
+    inferred_type_of,
     widened,
     within,
 )
@@ -142,7 +142,7 @@ def converted(type_info: TypeInformation, value: Any) -> Any:
     return value if convert is None else convert(value)
 
 
-def written(type_info: TypeInformation, known: Shape = ANYTHING) -> Callable[[Any], Any]:
+def written(type_info: TypeInformation, known: InferredType = ANYTHING) -> Callable[[Any], Any]:
     """Return the lines that a loop has for a type, as a function."""
     w, out = CodeWriter("test"), []
     with w.block("for x in batch:"):
@@ -169,9 +169,9 @@ def test_coercion_codegen_equals_the_converter(data: st.DataObject) -> None:
 def test_coercion_codegen_equals_the_converter_with_inferred_types(data: st.DataObject) -> None:
     type_info = data.draw(TYPES)
     value = data.draw(fitting_values(type_info))
-    known = either(shape_of(value), shape_of(data.draw(fitting_values(type_info))))
+    known = either(inferred_type_of(value), inferred_type_of(data.draw(fitting_values(type_info))))
     if data.draw(st.booleans()):
-        known = widened(shape_of(value), known)
+        known = widened(inferred_type_of(value), known)
     assert told(lambda: written(type_info, known)(value)) == told(lambda: converted(type_info, value))
 
 
@@ -183,14 +183,14 @@ def test_coercion_codegen_equals_the_converter_between_types(
         value = converted(first, data.draw(fitting_values(first)))
     except TypeMismatchError:
         return
-    fit = written(second, first.shape() or ANYTHING)
+    fit = written(second, first.inferred_type() or ANYTHING)
     assert told(lambda: fit(value)) == told(lambda: converted(second, value))
 
 
 @given(st.data())
 def test_coercion_result_has_the_inferred_type_and_is_idempotent(data: st.DataObject) -> None:
     type_info = data.draw(TYPES)
-    shape = type_info.shape()
+    shape = type_info.inferred_type()
     try:
         value = converted(type_info, data.draw(fitting_values(type_info)))
     except TypeMismatchError:
@@ -200,7 +200,7 @@ def test_coercion_result_has_the_inferred_type_and_is_idempotent(data: st.DataOb
         assert described(converted(type_info, value)) == described(value)
 
 
-def is_in(value: Any, shape: Shape) -> bool:
+def is_in(value: Any, shape: InferredType) -> bool:
     """Return whether a value has an inferred type, by definition; the generated checks are compared with it."""
     if shape == ANYTHING or (value is None and shape.null):  # type: ignore[union-attr]
         return True
@@ -218,11 +218,11 @@ def is_in(value: Any, shape: Shape) -> bool:
 WIDE = st.one_of(NUMBERS, st.booleans(), st.floats(), st.text(max_size=2), st.tuples(NUMBERS, st.text(max_size=2)))
 
 
-def drawn_shape(data: st.DataObject, value: Any) -> Shape:
+def drawn_shape(data: st.DataObject, value: Any) -> InferredType:
     """Return some shape that a value has."""
     other = next((v for v in data.draw(st.lists(WIDE, max_size=8)) if type(v) is type(value)), value)
-    shape = either(shape_of(value), shape_of(other))
-    return widened(shape_of(value), shape) if data.draw(st.booleans()) else shape
+    shape = either(inferred_type_of(value), inferred_type_of(other))
+    return widened(inferred_type_of(value), shape) if data.draw(st.booleans()) else shape
 
 
 @given(st.data(), st.sampled_from(sorted(BINARY_OPERATORS)))
@@ -279,7 +279,7 @@ LONG = Whole(-(2**63), 2**63 - 1, null=True)
     ],
 )
 def test_return_type_inference_of_functions(
-    function: Callable[..., Any], arguments: list[Shape], result: Shape
+    function: Callable[..., Any], arguments: list[InferredType], result: InferredType
 ) -> None:
     assert result_of(function, arguments) == result
 
@@ -318,7 +318,7 @@ def returns_twice(text: str) -> Any:
         (str.split, ANYTHING),
     ],
 )
-def test_element_type_inference_of_generators(function: Callable[..., Any], shape: Shape) -> None:
+def test_element_type_inference_of_generators(function: Callable[..., Any], shape: InferredType) -> None:
     assert elements_of(function) == shape
 
 
@@ -342,10 +342,10 @@ def test_return_type_inference_ignores_mutable_closure_variables() -> None:
 
 @given(WIDE, WIDE)
 def test_inferred_type_union_contains_both(a: Any, b: Any) -> None:
-    for both in (either(shape_of(a), shape_of(b)), widened(shape_of(a), shape_of(b))):
+    for both in (either(inferred_type_of(a), inferred_type_of(b)), widened(inferred_type_of(a), inferred_type_of(b))):
         assert is_in(a, both)
         assert is_in(b, both)
-        assert within(shape_of(a), both)
+        assert within(inferred_type_of(a), both)
 
 
 # --- how far sums can have moved
@@ -370,12 +370,12 @@ SMALL = st.tuples(st.integers(-9, 9), st.integers(-9, 9)).map(sorted)
 
 @given(st.sampled_from(MOVES), SMALL, st.data())
 def test_inferred_step_bounds_the_change_of_a_sum(move: Callable[[int, int], Any], by: list[int], data: Any) -> None:
-    made = result_of(move, [Moved(place=1), Whole(*by)])
+    made = result_of(move, [Moved(base=1), Whole(*by)])
     old, step = data.draw(NUMBERS), data.draw(st.integers(*by))
     assert isinstance(made, Moved) == (MOVES.index(move) in (0, 1, 2, 5, 6, 11))
     if isinstance(made, Moved):
-        assert made.place == 1
-        assert made.least <= move(old, step) - old <= made.most
+        assert made.base == 1
+        assert made.min_step <= move(old, step) - old <= made.max_step
 
 
 @settings(deadline=None)
@@ -383,7 +383,7 @@ def test_inferred_step_bounds_the_change_of_a_sum(move: Callable[[int, int], Any
 def test_sum_headroom_keeps_sums_within_their_type(
     move: Callable[[int, int], int], by: list[int], type_info: TypeInformation, data: Any
 ) -> None:
-    wanted = type_info.shape()
+    wanted = type_info.inferred_type()
     room = room_of(Whole(), wanted, lambda state: result_of(move, [state, Whole(*by)]))
     assert isinstance(wanted, Whole) and room is not None and isinstance(room.begin, Whole)
     assert room.begin.low is not None and room.begin.high is not None

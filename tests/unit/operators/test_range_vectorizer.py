@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.common import Configuration, Types, WatermarkStrategy
-from millstream.common.inferred_types import ANYTHING, Fixed, Shape, Whole
+from millstream.common.inferred_types import ANYTHING, Fixed, InferredType, Whole
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream import DataStream, StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
@@ -97,7 +97,7 @@ class Doubler:
     ],
 )
 def test_works_on_columns_for_functions_and_argument_ranges(
-    function: Callable[..., Any], argument: Shape, works: bool
+    function: Callable[..., Any], argument: InferredType, works: bool
 ) -> None:
     assert works_on_columns(function, argument) == works
 

@@ -12,7 +12,7 @@ import click
 
 from millstream.cli.program import load_plan
 from millstream.common import pyflink_names
-from millstream.common.error_rendering import tell_any
+from millstream.common.error_rendering import render_program_error
 from millstream.service.responses.jobs import plan_of
 
 
@@ -30,7 +30,7 @@ def main(path: str) -> int:
         click.echo(f"The program ended with code {e.code} before a call of execute(): there is no plan.", err=True)
         return 1
     except Exception as e:
-        click.echo(tell_any(e) or repr(e), err=True, nl=False)
+        click.echo(render_program_error(e) or repr(e), err=True, nl=False)
         return 1
     with open(spec["plan"], "w") as file:
         json.dump(plan, file)

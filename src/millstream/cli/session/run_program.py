@@ -13,7 +13,7 @@ import click
 from millstream.cli.program import run_program
 from millstream.common import pyflink_names
 from millstream.common.configuration import Configuration
-from millstream.common.error_rendering import tell_any
+from millstream.common.error_rendering import render_program_error
 from millstream.common.pipeline_options import ENGINE, EngineChoice
 from millstream.datastream.launch_context import end_program, set_command_line, watch_jobs
 from millstream.leader.leadership import Leadership, lead
@@ -72,7 +72,7 @@ def _run(spec: dict[str, Any], settings: dict[str, str], last_word: dict[str, st
             click.echo(e.code, err=True)
         return e.code if isinstance(e.code, int) else 0 if e.code is None else _FAILED
     except Exception as e:
-        click.echo(tell_any(e) or repr(e), err=True, nl=False)
+        click.echo(render_program_error(e) or repr(e), err=True, nl=False)
         return _FAILED
     return 0
 

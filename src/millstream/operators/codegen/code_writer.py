@@ -19,7 +19,7 @@ from typing import Any
 
 from millstream.common.display_text import printable
 from millstream.common.fast_dataclass import fast_dataclass
-from millstream.common.inferred_types import ANYTHING, Fixed, Shape, constant
+from millstream.common.inferred_types import ANYTHING, Fixed, InferredType, constant
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.codegen.inline import Expression, inline
 from millstream.operators.codegen.return_types import elements_of, result_of
@@ -60,12 +60,12 @@ class Var:
     name: str
     timestamp: str | None
     detached: bool
-    shape: Shape = ANYTHING
+    shape: InferredType = ANYTHING
     condition: str | None = None
     sure: str | None = None
     fitted: TypeInformation | None = None
 
-    def renamed(self, name: str, detached: bool, shape: Shape = ANYTHING) -> Var:
+    def renamed(self, name: str, detached: bool, shape: InferredType = ANYTHING) -> Var:
         """Return another variable with the same timestamp."""
         return Var(name, self.timestamp, detached, shape)
 
@@ -170,7 +170,7 @@ class CodeWriter:
         if made:
             self._made[-1].add(name)
 
-    def take_apart(self, name: str, shape: Shape) -> None:
+    def take_apart(self, name: str, shape: InferredType) -> None:
         """Declare the members of a tuple variable if one of them is a constant."""
         if isinstance(shape, Fixed) and not shape.null and any(constant(m) is not None for m in shape.members):
             texts = [f"{name}[{i}]" if (c := constant(m)) is None else f"({c})" for i, m in enumerate(shape.members)]
@@ -250,11 +250,11 @@ class CodeWriter:
     def _has_inlined(self, function: Callable[..., Any], *arguments: str) -> None:
         self._inlined.append((function, list(map(self.written_out, arguments))))
 
-    def result(self, function: Callable[..., Any], *arguments: Shape) -> Shape:
+    def result(self, function: Callable[..., Any], *arguments: InferredType) -> InferredType:
         """Return the inferred result type of a user function for argument types."""
         return result_of(function, list(arguments)) if self._inlining else ANYTHING
 
-    def elements(self, function: Callable[..., Any]) -> Shape:
+    def elements(self, function: Callable[..., Any]) -> InferredType:
         """Return the inferred type of the elements that a user function returns."""
         return elements_of(function) if self._inlining else ANYTHING
 

@@ -10,7 +10,17 @@ from dataclasses import replace
 from typing import Any
 
 from millstream.common.coercion import Converter
-from millstream.common.inferred_types import ANYTHING, Anything, Fixed, Real, Shape, Some, Whole, constant, within
+from millstream.common.inferred_types import (
+    ANYTHING,
+    Anything,
+    Fixed,
+    InferredType,
+    Real,
+    Some,
+    Whole,
+    constant,
+    within,
+)
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.codegen.code_writer import CodeWriter, Var
 
@@ -24,7 +34,7 @@ def made_to_fit(w: CodeWriter, operator: Any, type_info: TypeInformation | None,
     if type_info is None or convert is None:
         # An inferred type with a condition is of no use downstream.
         return value if value.condition is None else replace(value, shape=ANYTHING, condition=None, sure=None)
-    wanted = type_info.shape()
+    wanted = type_info.inferred_type()
     known = wanted is not None and within(value.shape, wanted)
     # Where a condition does not hold, only the converter knows the type.
     shape = wanted or ANYTHING if value.condition is not None else _made_of(value.shape, wanted)
@@ -41,7 +51,7 @@ def made_to_fit(w: CodeWriter, operator: Any, type_info: TypeInformation | None,
     return Var(out, value.timestamp, detached, shape, fitted=type_info)
 
 
-def _made_of(shape: Shape, wanted: Shape | None) -> Shape:
+def _made_of(shape: InferredType, wanted: InferredType | None) -> InferredType:
     """Return the inferred type after coercion: of each member the one before, or the declared one."""
     if wanted is None:
         return ANYTHING
@@ -51,7 +61,7 @@ def _made_of(shape: Shape, wanted: Shape | None) -> Shape:
     return replace(wanted, members=members, null=shape.null and wanted.null)
 
 
-def _write(w: CodeWriter, operator: Any, convert: Converter, value: Var, wanted: Shape | None, out: str) -> None:
+def _write(w: CodeWriter, operator: Any, convert: Converter, value: Var, wanted: InferredType | None, out: str) -> None:
     name, fit = value.name, w.bind(convert, "fit")
     if isinstance(wanted, Fixed) and _members_written(w, operator, value, wanted, fit, out):
         return
@@ -78,7 +88,7 @@ def _write(w: CodeWriter, operator: Any, convert: Converter, value: Var, wanted:
 def _members_written(w: CodeWriter, operator: Any, value: Var, wanted: Fixed, fit: str, out: str) -> bool:
     """Write the lines for a tuple with known members, built only for conversion. Return whether that suffices."""
     members, known = w.members(value.name) or (), value.shape
-    shapes: tuple[Shape, ...] = known.members if isinstance(known, Fixed) else (ANYTHING,) * len(members)
+    shapes: tuple[InferredType, ...] = known.members if isinstance(known, Fixed) else (ANYTHING,) * len(members)
     if not members or not len(members) == len(shapes) == len(wanted.members):
         return False
     made = [w.var("m") for _ in members]
@@ -124,12 +134,12 @@ def _chosen(out: str, name: str, test: str, fit: str) -> str:
     return f"{out} = {name} if {test} else {fit}({name})" if test else f"{out} = {name}"
 
 
-def test_of(w: CodeWriter, name: str, shape: Shape) -> str:
+def test_of(w: CodeWriter, name: str, shape: InferredType) -> str:
     """Return an expression that is true only if a variable has a type; empty if none can be written."""
     return " and ".join(_tests(w, name, shape, ANYTHING) or [])
 
 
-def test_of_record(w: CodeWriter, value: Var, shape: Shape) -> str:
+def test_of_record(w: CodeWriter, value: Var, shape: InferredType) -> str:
     """Return an expression that is true only if a record has a type; empty if it always has."""
     members = w.members(value.name)
     if members is not None and isinstance(shape, Fixed) and isinstance(value.shape, Fixed):
@@ -139,7 +149,7 @@ def test_of_record(w: CodeWriter, value: Var, shape: Shape) -> str:
     return " and ".join(tests or [])
 
 
-def _tests(w: CodeWriter, place: str, wanted: Shape, known: Shape) -> list[str] | None:
+def _tests(w: CodeWriter, place: str, wanted: InferredType, known: InferredType) -> list[str] | None:
     """Return expressions that are all true only if a value has the expected type; None if none can decide.
 
     They may be false for None and for values of subclasses, for which the converter decides.
@@ -156,9 +166,9 @@ def _tests(w: CodeWriter, place: str, wanted: Shape, known: Shape) -> list[str] 
     return [f"{place}.__class__ is {w.bind(wanted.kind, 'kind')}"]
 
 
-def _tests_of_tuple(w: CodeWriter, place: str, wanted: Fixed, known: Shape) -> list[str] | None:
+def _tests_of_tuple(w: CodeWriter, place: str, wanted: Fixed, known: InferredType) -> list[str] | None:
     width = len(wanted.members)
-    members: tuple[Shape, ...] = (ANYTHING,) * width
+    members: tuple[InferredType, ...] = (ANYTHING,) * width
     tests = [f"{place}.__class__ is {w.bind(tuple, 'tuple')}", f"len({place}) == {width}"]
     if isinstance(known, Fixed) and len(known.members) == width:
         members, tests = known.members, tests[:1] if known.null else []
@@ -166,7 +176,7 @@ def _tests_of_tuple(w: CodeWriter, place: str, wanted: Fixed, known: Shape) -> l
     return None if inner is None else tests + inner
 
 
-def _all(w: CodeWriter, places: list[tuple[str, Shape, Shape]]) -> list[str] | None:
+def _all(w: CodeWriter, places: list[tuple[str, InferredType, InferredType]]) -> list[str] | None:
     tests: list[str] = []
     for place, wanted, known in places:
         more = _tests(w, place, wanted, known)
@@ -176,7 +186,7 @@ def _all(w: CodeWriter, places: list[tuple[str, Shape, Shape]]) -> list[str] | N
     return tests
 
 
-def _tests_of_int(w: CodeWriter, place: str, wanted: Whole, known: Shape) -> list[str]:
+def _tests_of_int(w: CodeWriter, place: str, wanted: Whole, known: InferredType) -> list[str]:
     tests = []
     number = place
     if "[" in place:

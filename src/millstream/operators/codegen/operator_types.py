@@ -7,12 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from millstream.common.inferred_types import ANYTHING, TEXT, TRUTH, Anything, Fixed, Moved, Real, Shape, Some, Whole
+from millstream.common.inferred_types import (
+    ANYTHING,
+    TEXT,
+    TRUTH,
+    Anything,
+    Fixed,
+    InferredType,
+    Moved,
+    Real,
+    Some,
+    Whole,
+)
 
 _Bounds = tuple[int | None, int | None]
 
 
-def unary(operation: str, operand: Shape) -> Shape:
+def unary(operation: str, operand: InferredType) -> InferredType:
     """Return the type of `-x`, `~x` or `not x`, by the name of the bytecode operation."""
     if operation == "UNARY_NOT":
         return TRUTH
@@ -28,16 +39,16 @@ def unary(operation: str, operand: Shape) -> Shape:
     return Whole(None if low is None else low - 1, None if high is None else high - 1)
 
 
-def compared(left: Shape, right: Shape) -> Shape:
+def compared(left: InferredType, right: InferredType) -> InferredType:
     """Return the type of a comparison; unknown objects may return anything."""
     return TRUTH if _compares_plainly(left) and _compares_plainly(right) else ANYTHING
 
 
-def _compares_plainly(shape: Shape) -> bool:
+def _compares_plainly(shape: InferredType) -> bool:
     return isinstance(shape, (Whole, Real)) or (isinstance(shape, Some) and shape.exact)
 
 
-def subscript(container: Shape, index: Shape) -> Shape:
+def subscript(container: InferredType, index: InferredType) -> InferredType:
     """Return the type of `container[index]`."""
     if isinstance(container, Fixed) and isinstance(index, Whole) and index.low is not None and index.low == index.high:
         width = len(container.members)
@@ -45,11 +56,11 @@ def subscript(container: Shape, index: Shape) -> Shape:
     return TEXT if _is(container, str) and isinstance(index, Whole) else ANYTHING
 
 
-def _is(shape: Shape, kind: type) -> bool:
+def _is(shape: InferredType, kind: type) -> bool:
     return isinstance(shape, Some) and shape.exact and shape.kind is kind
 
 
-def binary(operator: str, left: Shape, right: Shape) -> Shape:
+def binary(operator: str, left: InferredType, right: InferredType) -> InferredType:
     """Return the type of `left operator right`."""
     if operator == "+" and _is(left, str) and _is(right, str):
         return TEXT
@@ -69,7 +80,7 @@ def binary(operator: str, left: Shape, right: Shape) -> Shape:
     return Real() if operator in ("+", "-", "*", "/", "//", "%") else ANYTHING
 
 
-def _number(shape: Shape) -> Whole | Real | Anything:
+def _number(shape: InferredType) -> Whole | Real | Anything:
     if _is(shape, bool):
         return Whole(0, 1)
     return shape if isinstance(shape, (Whole, Real)) else ANYTHING
@@ -88,7 +99,9 @@ def _moved(operator: str, a: Whole, b: Whole) -> Moved | None:
     if b.low is None or b.high is None:
         return None
     low, high = (b.low, b.high) if operator == "+" else (-b.high, -b.low)
-    return Moved(_plus(a.low, low), _plus(a.high, high), place=a.place, least=a.least + low, most=a.most + high)
+    return Moved(
+        _plus(a.low, low), _plus(a.high, high), base=a.base, min_step=a.min_step + low, max_step=a.max_step + high
+    )
 
 
 def _difference(a: Whole, b: Whole) -> _Bounds:

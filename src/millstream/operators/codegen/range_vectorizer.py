@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from types import FunctionType, MethodType
 from typing import Any
 
-from millstream.common.inferred_types import ANYTHING, Fixed, Shape, Some, Whole, within
+from millstream.common.inferred_types import ANYTHING, Fixed, InferredType, Some, Whole, within
 from millstream.operators.codegen.code_writer import CodeWriter, Var
 from millstream.operators.codegen.inline import inline, is_expression
 from millstream.operators.codegen.return_types import Inference
@@ -33,7 +33,7 @@ Loop = Callable[[Iterable[Any]], None]
 class _Proof(Inference):
     """Interprets a function's bytecode on types, and proves that it means the same for arrays."""
 
-    def __init__(self, function: FunctionType, arguments: list[Shape]) -> None:
+    def __init__(self, function: FunctionType, arguments: list[InferredType]) -> None:
         super().__init__(function, arguments)
         self.holds = True
 
@@ -57,15 +57,15 @@ class _Proof(Inference):
         return operator in ("//", "%") and within(Whole(0, 0), self.stack[-1])
 
 
-def _is_long(shape: Shape) -> bool:
+def _is_long(shape: InferredType) -> bool:
     return isinstance(shape, Whole) and within(shape, _LONG)
 
 
-def _is_truth(shape: Shape) -> bool:
+def _is_truth(shape: InferredType) -> bool:
     return isinstance(shape, Some) and shape.kind is bool
 
 
-def works_on_columns(function: Any, argument: Shape) -> bool:
+def works_on_columns(function: Any, argument: InferredType) -> bool:
     """Return whether a function's expression means the same for arrays as the function for their elements.
 
     Args:

@@ -13,12 +13,12 @@ from functools import reduce
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
-from millstream.common.inferred_types import ANYTHING, TRUTH, Fixed, Shape, either, shape_of
+from millstream.common.inferred_types import ANYTHING, TRUTH, Fixed, InferredType, either, inferred_type_of
 from millstream.operators.codegen.inline import REFERENCES_OF_ONE_OWNER, SILENT, is_expression
 from millstream.operators.codegen.operator_types import binary, compared, subscript, unary
 
 
-def result_of(function: Any, arguments: list[Shape]) -> Shape:
+def result_of(function: Any, arguments: list[InferredType]) -> InferredType:
     """Return the result type of a function for argument types."""
     if isinstance(function, MethodType):
         return result_of(function.__func__, [ANYTHING, *arguments])
@@ -27,7 +27,7 @@ def result_of(function: Any, arguments: list[Shape]) -> Shape:
     return Inference(function, arguments).run()
 
 
-def elements_of(function: Any) -> Shape:
+def elements_of(function: Any) -> InferredType:
     """Return the type of the elements that a function yields, or returns in a list comprehension.
 
     Only tuples are inferred, as in `yield word, 1` and `[(w, 1) for w in words]`, with their constants.
@@ -53,7 +53,7 @@ def _comprehension(steps: list[dis.Instruction]) -> CodeType | None:
     return codes[0] if ends == ["GET_ITER", "PRECALL", "CALL", "RETURN_VALUE"] else None
 
 
-def _handed_over(steps: list[dis.Instruction], operation: str) -> Shape:
+def _handed_over(steps: list[dis.Instruction], operation: str) -> InferredType:
     """Return the common type of all operands of an operation."""
     if any(i.opname == "GET_YIELD_FROM_ITER" for i in steps):
         return ANYTHING
@@ -61,7 +61,7 @@ def _handed_over(steps: list[dis.Instruction], operation: str) -> Shape:
     return reduce(either, found) if found else ANYTHING
 
 
-def _tuple_before(steps: list[dis.Instruction], at: int) -> Shape:
+def _tuple_before(steps: list[dis.Instruction], at: int) -> InferredType:
     build = steps[at - 1]
     if build.opname != "BUILD_TUPLE":
         return ANYTHING
@@ -71,21 +71,21 @@ def _tuple_before(steps: list[dis.Instruction], at: int) -> Shape:
     straight = start >= 0 and not any(i.is_jump_target for i in steps[start + 1 : at + 1])
     if not straight or any(i.opname not in ("LOAD_FAST", "LOAD_CONST") for i in members):
         return ANYTHING
-    return Fixed(tuple(shape_of(i.argval) if i.opname == "LOAD_CONST" else ANYTHING for i in members))
+    return Fixed(tuple(inferred_type_of(i.argval) if i.opname == "LOAD_CONST" else ANYTHING for i in members))
 
 
 class Inference:
     """Interprets the bytecode of a function on types instead of values."""
 
-    def __init__(self, function: FunctionType, arguments: list[Shape]) -> None:
+    def __init__(self, function: FunctionType, arguments: list[InferredType]) -> None:
         self._function = function
         self._variables = dict(zip(function.__code__.co_varnames, arguments, strict=False))
-        self.stack: list[Shape] = []
+        self.stack: list[InferredType] = []
 
-    def run(self) -> Shape:
+    def run(self) -> InferredType:
         for instruction in dis.get_instructions(self._function.__code__):
             if instruction.opname == "RETURN_CONST":
-                return shape_of(instruction.argval)
+                return inferred_type_of(instruction.argval)
             if instruction.opname == "RETURN_VALUE":
                 return self.stack.pop()
             if instruction.opname not in SILENT:
@@ -99,7 +99,7 @@ class Inference:
         elif name == "LOAD_FAST_LOAD_FAST":
             self.stack += [self._variables[v] for v in i.argval]
         elif name == "LOAD_CONST":
-            push(shape_of(i.argval))
+            push(inferred_type_of(i.argval))
         elif name == "LOAD_DEREF":
             push(self._free_variable(i.argval))
         elif name == "LOAD_GLOBAL":
@@ -128,13 +128,13 @@ class Inference:
         else:
             self.stack.append(compared(left, right) if i.opname == "COMPARE_OP" else TRUTH)
 
-    def _take(self, count: int) -> tuple[Shape, ...]:
+    def _take(self, count: int) -> tuple[InferredType, ...]:
         at = len(self.stack) - count
         taken = tuple(self.stack[at:])
         del self.stack[at:]
         return taken
 
-    def _free_variable(self, name: str) -> Shape:
+    def _free_variable(self, name: str) -> InferredType:
         free, closure = self._function.__code__.co_freevars, self._function.__closure__
         if name not in free or closure is None:
             return ANYTHING
@@ -143,6 +143,6 @@ class Inference:
         if sys.getrefcount(cell) != REFERENCES_OF_ONE_OWNER:
             return ANYTHING
         try:
-            return shape_of(cell.cell_contents)
+            return inferred_type_of(cell.cell_contents)
         except ValueError:  # not set
             return ANYTHING

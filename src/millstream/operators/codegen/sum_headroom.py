@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from millstream.common.fast_dataclass import fast_dataclass
-from millstream.common.inferred_types import Fixed, Moved, Shape, Whole, within
+from millstream.common.inferred_types import Fixed, InferredType, Moved, Whole, within
 
 # The full range of a value, from its initial bounds to those of its type. Headroom is a fraction of it, so that
 # records that move values by different amounts can be counted together.
@@ -25,7 +25,7 @@ class Room:
         share: the fraction of ALL that one record may use.
     """
 
-    begin: Shape
+    begin: InferredType
     share: int
 
 
@@ -63,7 +63,9 @@ class Meter:
             self._used = 0
 
 
-def room_of(state: Shape, wanted: Shape | None, reduced: Callable[[Shape], Shape]) -> Room | None:
+def room_of(
+    state: InferredType, wanted: InferredType | None, reduced: Callable[[InferredType], InferredType]
+) -> Room | None:
     """Return the headroom of values of a type within the expected one, None if it is unknown.
 
     Args:
@@ -87,24 +89,24 @@ def room_of(state: Shape, wanted: Shape | None, reduced: Callable[[Shape], Shape
     return None if wanted is None else _room(state, wanted, reduced(_numbered(state, 0)), 0)
 
 
-def _numbered(shape: Shape, place: int) -> Shape:
+def _numbered(shape: InferredType, place: int) -> InferredType:
     """Return the type of a value whose changes are tracked."""
     return Moved(shape.low, shape.high, shape.null, place) if isinstance(shape, Whole) else shape
 
 
-def _room(state: Shape, wanted: Shape, made: Shape, place: int) -> Room | None:
+def _room(state: InferredType, wanted: InferredType, made: InferredType, place: int) -> Room | None:
     if within(state, wanted):
         return Room(state, 0)
     if not (isinstance(state, Whole) and isinstance(wanted, Whole) and isinstance(made, Moved)):
         return None
-    if made.place != place or (state.null and not wanted.null) or wanted.low is None or wanted.high is None:
+    if made.base != place or (state.null and not wanted.null) or wanted.low is None or wanted.high is None:
         return None
     low, high = wanted.low // 2, wanted.high // 2
     low = low if state.low is None else max(state.low, low)
     high = high if state.high is None else min(state.high, high)
     if low > high:
         return None
-    ways = [(wanted.high - high, made.most), (low - wanted.low, -made.least)]
+    ways = [(wanted.high - high, made.max_step), (low - wanted.low, -made.min_step)]
     records = [room // step for room, step in ways if step > 0]
     if 0 in records:
         return None

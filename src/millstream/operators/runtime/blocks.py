@@ -17,7 +17,7 @@ from functools import cache, cached_property
 from typing import Any, Protocol
 
 from millstream.common.fast_dataclass import fast_dataclass
-from millstream.common.inferred_types import ANYTHING, Anything, Fixed, Shape, constant, shape_of
+from millstream.common.inferred_types import ANYTHING, Anything, Fixed, InferredType, constant, inferred_type_of
 from millstream.common.pickles import dump
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
 
@@ -50,7 +50,7 @@ class Pieces:
     timestamp: int | None = None
 
     @classmethod
-    def of(cls, shape: Shape, timestamp: int | None) -> Pieces | None:
+    def of(cls, shape: InferredType, timestamp: int | None) -> Pieces | None:
         """Return how records of an inferred type are split, None if they are no such tuples."""
         if not isinstance(shape, Fixed) or shape.null or not 0 < len(shape.members) <= _MAX_MEMBERS:
             return None
@@ -65,9 +65,9 @@ class Pieces:
         """The members that are sent."""
         return [i for i, value in enumerate(self.constants) if value is None]
 
-    def shape(self, known: Shape) -> Shape:
+    def shape(self, known: InferredType) -> InferredType:
         """Return the inferred type of received records."""
-        members = [ANYTHING if c is None else shape_of(c) for c in self.constants]
+        members = [ANYTHING if c is None else inferred_type_of(c) for c in self.constants]
         if isinstance(known, Fixed) and len(known.members) == len(members):
             members = [k if isinstance(m, Anything) else m for m, k in zip(members, known.members, strict=True)]
         return Fixed(tuple(members))

@@ -136,7 +136,7 @@ class ChainCompiler:
         if len(node.outputs) != 1 or node.outputs[0].node is None or node.outputs[0].tag is not None:
             return None
         behind = self._nodes[node.outputs[0].node]
-        wanted = node.type_info.shape() if node.type_info is not None else ANYTHING
+        wanted = node.type_info.inferred_type() if node.type_info is not None else ANYTHING
         fits = not is_encoded(node, [behind]) or (wanted is not None and within(value.shape, wanted))
         return behind if fits else None
 
@@ -161,7 +161,7 @@ class ChainCompiler:
         head = self._nodes[place]
         w = CodeWriter(head.name, many_new_keys, self._inlining)
         with layout.loop(w) as (key, value):
-            shape = (edge.type_info.shape() if edge.type_info is not None else None) or ANYTHING
+            shape = (edge.type_info.inferred_type() if edge.type_info is not None else None) or ANYTHING
             value = replace(value, shape=shape if layout.pieces is None else layout.pieces.shape(shape))
             self._node(w, head, edge.input_index, value, _key(w, edge, head.operator, key, value))
         return w

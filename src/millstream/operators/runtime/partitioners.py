@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.common.coercion import Converter
 from millstream.common.errors import MillstreamError, TypeMismatchError
-from millstream.common.inferred_types import ANYTHING, Shape, within
+from millstream.common.inferred_types import ANYTHING, InferredType, within
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.codegen.code_writer import CodeWriter
 from millstream.operators.codegen.coercion_codegen import test_of
@@ -60,7 +60,7 @@ class Partitioner:
         operator: Any,
         appends: list[Append],
         place: PartitionerContext,
-        shape: Shape = ANYTHING,
+        shape: InferredType = ANYTHING,
     ) -> tuple[str, str | None]:
         """Write how the bucket is chosen; return the variable with its `append` and the variable with the key.
 
@@ -165,7 +165,7 @@ class RebalancePartitioner(Partitioner):
         operator: Any,
         appends: list[Append],
         place: PartitionerContext,
-        shape: Shape = ANYTHING,
+        shape: InferredType = ANYTHING,
     ) -> tuple[str, str | None]:
         start = place.subtask % len(appends)
         turn = cycle(appends[start:] + appends[:start]).__next__
@@ -187,7 +187,7 @@ class RescalePartitioner(Partitioner):
         operator: Any,
         appends: list[Append],
         place: PartitionerContext,
-        shape: Shape = ANYTHING,
+        shape: InferredType = ANYTHING,
     ) -> tuple[str, str | None]:
         out = w.var("e")
         w.line(f"{out} = {w.bind(cycle(appends).__next__, 'turn')}()")
@@ -206,7 +206,7 @@ class ShufflePartitioner(Partitioner):
         operator: Any,
         appends: list[Append],
         place: PartitionerContext,
-        shape: Shape = ANYTHING,
+        shape: InferredType = ANYTHING,
     ) -> tuple[str, str | None]:
         choice = Random(place.subtask).choice
         out = w.var("e")
@@ -256,12 +256,12 @@ class KeyPartitioner(Partitioner):
         keys, values, _ = block.columns()
         return keys if block.layout.has_key else list(map(self.select, values))
 
-    def key_code(self, w: CodeWriter, value: str, key: str, operator: Any, shape: Shape) -> None:
+    def key_code(self, w: CodeWriter, value: str, key: str, operator: Any, shape: InferredType) -> None:
         """Write how the key of a record is extracted."""
         w.line(f"{key} = {w.call(self.selector.call, value)}", operator, value)
         fit = _fit_of(self.key_type)
         if fit is not None and self.key_type is not None:
-            wanted = self.key_type.shape()
+            wanted = self.key_type.inferred_type()
             if wanted is not None and within(result_of(self.selector.call, [shape]), wanted):
                 return
             test = test_of(w, key, wanted) if wanted is not None else ""
@@ -275,7 +275,7 @@ class KeyPartitioner(Partitioner):
         operator: Any,
         appends: list[Append],
         place: PartitionerContext,
-        shape: Shape = ANYTHING,
+        shape: InferredType = ANYTHING,
     ) -> tuple[str, str | None]:
         key, out = w.var("k"), w.var("e")
         routes = _Routes(appends, place)
@@ -326,7 +326,7 @@ class CustomPartitioner(Partitioner):
         operator: Any,
         appends: list[Append],
         place: PartitionerContext,
-        shape: Shape = ANYTHING,
+        shape: InferredType = ANYTHING,
     ) -> tuple[str, str | None]:
         partition, count, described = self.partitioner.call, len(appends), str(self.partitioner)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from millstream.common.errors import RecordTooLargeError
 from millstream.common.fast_dataclass import fast_dataclass
-from millstream.common.inferred_types import ANYTHING, Shape, either, within
+from millstream.common.inferred_types import ANYTHING, InferredType, either, within
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.codegen.code_writer import CodeWriter, Var
 from millstream.operators.codegen.object_reuse import detached
@@ -41,7 +41,7 @@ class Edge:
     type_info: TypeInformation | None = None
 
 
-def _known(w: CodeWriter, value: Var) -> tuple[Shape, int | None]:
+def _known(w: CodeWriter, value: Var) -> tuple[InferredType, int | None]:
     """Return the inferred type of a record, and which of its members is its timestamp."""
     members, origin = w.members(value.name) or (), w.origin(value.timestamp)
     shape = value.shape if value.condition is None else ANYTHING
@@ -62,7 +62,7 @@ class EdgeWriter:
         self._buckets: list[Block] = []
         self._block_records = _FIRST_BLOCK_RECORDS
         # The inferred type of all records sent, and the member that is their timestamp; None before the first.
-        self._known: tuple[Shape, int | None] | None = None
+        self._known: tuple[InferredType, int | None] | None = None
         self.settle()
 
     def learn(self, w: CodeWriter, value: Var) -> None:
