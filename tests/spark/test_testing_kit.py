@@ -89,7 +89,7 @@ def test_testing_source_fails_job_without_restart(config: Configuration) -> None
     config.set_string("restart-strategy.type", "disable")
     env = Env.get_execution_environment(config)
     env.from_source(TestingSource([1, ABORT, 2])).set_parallelism(1).sink_to(CollectSink())
-    with pytest.raises(Exception, match="ABORT stands at element 1"):
+    with pytest.raises(Exception, match="ABORT is element 1"):
         env.execute()
     env.from_source(TestingSource([1, KILL, 2])).set_parallelism(1).sink_to(CollectSink())
     with pytest.raises(Exception, match="worker process died"):

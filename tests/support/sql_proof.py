@@ -176,7 +176,7 @@ class Played:
                 if before is None:
                     raise
                 restarts -= 1
-                job.go_on_from(before)
+                job.restore(before)
 
 
 def told(case: Case, *sinks: Sink) -> Counter[str]:

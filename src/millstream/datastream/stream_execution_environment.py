@@ -401,3 +401,12 @@ def _served(config: Configuration) -> Callable[[JobMaster], object]:
         return lambda job: None
     settings = config.to_dict()
     return lambda job: JOBS.add(job, settings)
+
+
+def pending_job_graph(
+    environment: StreamExecutionEnvironment, job_name: str | None, sinks: list[Transformation] | None
+) -> tuple[JobGraph, bool]:
+    """Return the job graph of sinks, by default of those pending for `execute()`, and whether it runs in batch mode."""
+    graph = environment._stream_graph(job_name, environment._take_sinks() if sinks is None else sinks)
+    batch = environment._is_batch(graph)
+    return build_job_graph(graph, batch), batch

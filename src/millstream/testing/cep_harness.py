@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Unpack
+from collections.abc import Callable, Iterable
+from typing import Unpack
 
 from millstream.cep.automaton import Automaton
 from millstream.cep.compiler import compile_pattern
-from millstream.cep.functions import PatternProcessFunction
+from millstream.cep.functions import MatchContext, PatternProcessFunction
 from millstream.cep.pattern import Pattern
 from millstream.cep.stream import CEP
 from millstream.cep.trace import Ended, Tracer
+from millstream.common.aliases import Key, Value
 from millstream.common.errors import InvalidProgramError
 from millstream.datastream.data_stream import DataStream
+from millstream.datastream.functions import KeySelector
 from millstream.operators.functions.output_tag import OutputTag
 from millstream.testing.stream_harness import HarnessSettings, StreamHarness
 
 
 class _Matches(PatternProcessFunction):
-    """Hands matches on as they are."""
+    """Emits matches unchanged."""
 
-    def process_match(self, match: Any, ctx: Any) -> Iterable[Any]:
+    def process_match(self, match: Value, ctx: MatchContext) -> Iterable[Value]:
         return (match,)
 
 
@@ -51,10 +53,10 @@ class CepHarness(StreamHarness):
     def __init__(
         self,
         pattern: Pattern,
-        function: Any = None,
-        key_selector: Any = None,
+        function: PatternProcessFunction[Value, Value] | Callable[..., Iterable[Value] | None] | None = None,
+        key_selector: KeySelector[Value, Key] | Callable[[Value], Key] | int | str | None = None,
         *,
-        comparator: Any = None,
+        comparator: Callable[[Value, Value], int] | None = None,
         late_data: OutputTag | None = None,
         processing_time: bool = False,
         **settings: Unpack[HarnessSettings],
@@ -63,7 +65,7 @@ class CepHarness(StreamHarness):
         self._key = key_selector
         self._comparator = comparator
         self._by_clock = processing_time
-        self._seen: list[tuple[int, Any]] = []
+        self._seen: list[tuple[int, Value]] = []
         self._now = -(2**63)
 
         def build(stream: DataStream) -> DataStream:
@@ -77,7 +79,7 @@ class CepHarness(StreamHarness):
 
         super().__init__(build, **settings)
 
-    def process_elements(self, values: Iterable[Any], timestamp: int | None = None, input: int = 1) -> None:
+    def process_elements(self, values: Iterable[Value], timestamp: int | None = None, input: int = 1) -> None:
         """Process several records in one epoch."""
         events = list(values)
         super().process_elements(events, timestamp, input)
@@ -89,8 +91,8 @@ class CepHarness(StreamHarness):
         super().process_watermark(timestamp, input)
         self._now = max(self._now, timestamp)
 
-    def why_not(self, key: Any = None) -> list[Ended]:
-        """Return the partial matches of a key that ended without a match, and why; in event time.
+    def why_not(self, key: Key = None) -> list[Ended]:
+        """Return the partial matches of a key that ended without a match, and the reasons; in event time.
 
         Replays the harness's input up to the watermark.
 
@@ -98,16 +100,17 @@ class CepHarness(StreamHarness):
             key: the key; optional if all events have one key.
         """
         if self._by_clock:
-            raise InvalidProgramError("why_not() is for patterns in event time.")
+            raise InvalidProgramError("why_not() supports only patterns in event time.")
         tracer = Tracer(Automaton(compile_pattern(self._pattern)), self._comparator)
         events = [(t, e) for t, e in self._seen if t <= self._now and self._is_of(e, key)]
         tracer.fire(sorted(events, key=lambda seen: seen[0]), self._now)
         return tracer.ended
 
-    def _is_of(self, event: Any, key: Any) -> bool:
+    def _is_of(self, event: Value, key: Key) -> bool:
         if self._key is None:
             return True
         selector = self._key
         if isinstance(selector, (int, str)):
             return bool(event[selector] == key)
-        return bool(getattr(selector, "get_key", selector)(event) == key)
+        get_key = selector.get_key if hasattr(selector, "get_key") else selector
+        return bool(get_key(event) == key)

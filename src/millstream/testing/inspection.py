@@ -1,10 +1,11 @@
-"""Looks at the state of a job that runs in this process, without touching it: reading must not renew a lifetime."""
+"""Read-only views of the state of a job that runs in this process: a read does not renew the TTL."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from millstream.common.aliases import Key, Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.immutability import detach
 from millstream.operators.runtime.slot_runner import SlotRunner
@@ -19,7 +20,7 @@ _OPERATOR_ROW = "operator"
 
 
 class TimerView(NamedTuple):
-    """A timer that waits.
+    """A pending timer.
 
     Example:
         >>> TimerView(15, "a") == (15, "a")
@@ -27,7 +28,7 @@ class TimerView(NamedTuple):
     """
 
     timestamp: int
-    key: Any
+    key: Key
 
 
 class StateView:
@@ -43,13 +44,15 @@ class StateView:
                     yield state
 
     def _tables(self, name: str, keyed: bool = True) -> list[tuple[KeyedState, StateTable]]:
-        found = [(s, s.tables[name]) for s in self._states(keyed) if name in s.tables]
-        if not found:
+        tables = [(s, s.tables[name]) for s in self._states(keyed) if name in s.tables]
+        if not tables:
             known = sorted({n for s in self._states(keyed) for n in s.tables if not n.startswith("_")})
-            raise InvalidProgramError(f"There is no state {name!r}; there is: {', '.join(map(repr, known)) or 'none'}.")
-        return found
+            raise InvalidProgramError(
+                f"There is no state {name!r}; there are: {', '.join(map(repr, known)) or 'none'}."
+            )
+        return tables
 
-    def value(self, name: str, key: Any) -> Any:
+    def value(self, name: str, key: Key) -> Value:
         """Return the state of a key as a function sees it."""
         row = hashable(key)
         for state, table in self._tables(name):
@@ -60,7 +63,7 @@ class StateView:
                 return _shown(state, table, content)
         return self._tables(name)[0][1].kind.nothing()
 
-    def keys(self, name: str) -> list[Any]:
+    def keys(self, name: str) -> list[Key]:
         """Return the keys of a state."""
         rows = [_key(table, row) for s, table in self._tables(name) for row in _living_rows(s, table)]
         return [thaw(detach(k)) for k in dict.fromkeys(rows)]
@@ -69,38 +72,38 @@ class StateView:
         """Return the number of rows of all keyed states, without timers."""
         return sum(_size(s, t) for s in self._states(True) for t in s.tables.values() if t.address != BY_TIME)
 
-    def timers(self, table: str, key: Any = None) -> list[TimerView]:
+    def timers(self, table: str, key: Key = None) -> list[TimerView]:
         """Return timers in the order of time, of one key or of all."""
         rows = [row for s in self._states(True) for row, _ in s.rows(table)]
         selected = [r for r in rows if key is None or r[1] == hashable(key)]
         return [TimerView(r[0], thaw(r[1])) for r in sorted(selected, key=lambda r: r[0])]
 
-    def broadcast(self, name: str, subtask: int) -> dict[Any, Any]:
+    def broadcast(self, name: str, subtask: int) -> dict[Value, Value]:
         """Return a broadcast state as one subtask has it."""
         _, table = self._tables(name, keyed=False)[subtask]
-        entries: dict[Any, Any] = detach(table.get(_OPERATOR_ROW)) or {}
+        entries: dict[Value, Value] = detach(table.get(_OPERATOR_ROW)) or {}
         return entries
 
-    def listed(self, name: str) -> list[Any]:
+    def listed(self, name: str) -> list[Value]:
         """Return the elements of an operator's list state, subtask by subtask."""
         names = {n for s in self._states(False) for n in s.tables}
         full = next((n for n in (f"split.{name}", f"union.{name}") if n in names), name)
         return [e for _, table in self._tables(full, keyed=False) for e in detach(table.get(_OPERATOR_ROW) or [])]
 
 
-def _living(state: KeyedState, table: StateTable, row: Any) -> Any:
+def _living(state: KeyedState, table: StateTable, row: Key) -> Value:
     content = table.get(row)
     life = state.life_of(table.name)
     return content if content is None or life is None else table.kind.living(content, life.is_over)
 
 
-def _living_rows(state: KeyedState, table: StateTable) -> Iterator[Any]:
+def _living_rows(state: KeyedState, table: StateTable) -> Iterator[Key]:
     for row, _ in table.rows():
         if _living(state, table, row) is not None:
             yield row
 
 
-def _shown(state: KeyedState, table: StateTable, content: Any) -> Any:
+def _shown(state: KeyedState, table: StateTable, content: Value) -> Value:
     content = detach(content)
     if state.life_of(table.name) is not None:
         content = table.kind.without_stamps(content)
@@ -110,7 +113,7 @@ def _shown(state: KeyedState, table: StateTable, content: Any) -> Any:
     return content
 
 
-def _key(table: StateTable, row: Any) -> Any:
+def _key(table: StateTable, row: Key) -> Key:
     return row[0] if table.address == BY_NAMESPACE else row
 
 

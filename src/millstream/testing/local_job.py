@@ -8,14 +8,13 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from millstream.checkpoint.manifest import Manifest, decode_manifest, encode_manifest
 from millstream.checkpoint.restore import InitialState, restore
 from millstream.checkpoint.snapshot import Snapshot
+from millstream.common.aliases import Key, Value
 from millstream.common.configuration import Configuration
-from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
-from millstream.graph.job_graph import build_job_graph
+from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment, pending_job_graph
 from millstream.graph.transformations import Transformation
 from millstream.jobmaster.engine import QUICK
 from millstream.jobmaster.job import JobMaster
@@ -31,6 +30,7 @@ from millstream.jobmaster.source_coordinators import SourceCoordinators
 from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.operators.runtime.messages import JobPlan, LevelTask
 from millstream.operators.runtime.slot_runner import SlotRunner
+from millstream.operators.sink import Committable
 from millstream.testing.clock import ManualClock
 
 # How long to wait for requests in flight when nothing else is pending.
@@ -85,16 +85,14 @@ class LocalJob:
 
         Args:
             env: the environment; its pending sinks are taken.
-            clock: the wall clock in milliseconds; by default it stands at 0.
+            clock: the wall clock in milliseconds; by default it stays at 0.
             epoch_sizes: returns the maximum records per source subtask, called before every epoch.
             snapshot: the snapshot to restore, see `snapshot()`; the program may have another parallelism or operators.
             storage: the state files that belong to the snapshot.
             sinks: the sinks to run instead of the environment's pending ones.
             job_name: the job's name, in place of the configured one.
         """
-        graph = env._stream_graph(job_name, env._take_sinks() if sinks is None else sinks)
-        batch = env._is_batch(graph)
-        job_graph = build_job_graph(graph, batch)
+        job_graph, batch = pending_job_graph(env, job_name, sinks)
         settings = job_settings(env.get_configuration(), job_graph, "local", batch=batch)
         self.plan = JobPlan(settings=settings, vertices=job_graph.vertices)
         self._slice = configured_slice(env.get_configuration(), batch) or QUICK.longest
@@ -108,7 +106,7 @@ class LocalJob:
 
     def _begin(self, snapshot: Snapshot | None) -> None:
         # The latest snapshot, until an epoch completes.
-        self._given = snapshot
+        self._restored = snapshot
         start = InitialState() if snapshot is None else restore(snapshot, self.plan, "")
         self.execution = Execution(self.plan, start)
         self._sources = SourceCoordinators(self.plan, start.sources)
@@ -153,9 +151,9 @@ class LocalJob:
                 if before is None:
                     raise
                 restarts -= 1
-                self.go_on_from(before)
+                self.restore(before)
 
-    def go_on_from(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: Snapshot) -> None:
         """Restore an earlier snapshot of this job, as after a failure."""
         self._begin(snapshot)
 
@@ -167,11 +165,11 @@ class LocalJob:
         """
         execution = self.execution
         now = self._clock() / 1000
-        unread = execution.sources_with_pending_input()
+        with_pending_input = execution.sources_with_pending_input()
         budgets = dict.fromkeys(execution.readable_sources(), self._sizes())
         read = self._sources.poll(budgets, now, execution.running_sources(), execution.splits_ahead())
         self.run_tasks(execution.tasks(read.split_ranges, read.finished, keep, flush=flush, slice=self._slice))
-        return len(read.split_ranges) + len(unread - execution.held_sources())
+        return len(read.split_ranges) + len(with_pending_input - execution.held_sources())
 
     def finish_requests(self) -> None:
         """Run epochs without input until no async request is in flight."""
@@ -180,12 +178,12 @@ class LocalJob:
             self.run_tasks(self.execution.tasks({}, frozenset(), slice=0.0))
 
     def run_tasks(self, tasks: list[LevelTask]) -> None:
-        """Run an epoch of these tasks; all it did counts."""
+        """Run an epoch of these tasks and commit its output."""
         reports = merged(self._slots.run(tasks, "0"))
         self.execution.acknowledge(reports)
-        self._given = None
+        self._restored = None
         self.progress = self.progress.after(reports)
-        staged: dict[str, list[tuple[int, Any]]] = {}
+        staged: dict[str, list[tuple[int, Committable]]] = {}
         for report in (r for slot in reports for r in slot.subtasks):
             for operator, committable in report.committables.items():
                 staged.setdefault(operator, []).append((report.subtask, committable))
@@ -193,31 +191,33 @@ class LocalJob:
         if self.is_finished:
             self.output.finish()
 
-    def cut(self) -> Snapshot:
-        """Return the cut after the last epoch, as the job itself knows it."""
+    def live_snapshot(self) -> Snapshot:
+        """Return the snapshot after the last epoch, without encoding it."""
         return self.execution.snapshot(self._sources.positions())
 
     def savepoint(self) -> Snapshot:
-        """Return the cut after the last epoch, which was a savepoint's."""
+        """Return the snapshot after the last epoch, which took a savepoint."""
         return self.execution.savepoint(self._sources.positions())
 
     def snapshot(self) -> Snapshot:
         """Return the snapshot after the last epoch, as in a checkpoint; before one, the restored snapshot."""
-        if self._given is not None:
-            return self._given
-        return decode_manifest("local", encode_manifest(Manifest("checkpoint", 1, 0, self.cut(), ""))).snapshot
+        if self._restored is not None:
+            return self._restored
+        return decode_manifest(
+            "local", encode_manifest(Manifest("checkpoint", 1, 0, self.live_snapshot(), ""))
+        ).snapshot
 
     def close(self) -> None:
         """Close the functions that are still open."""
         self._slots.close()
 
-    def state_rows(self, table: str) -> list[tuple[Any, Any]]:
+    def state_rows(self, table: str) -> list[tuple[Key, Value]]:
         """Return the contents of a state table, over all operators and subtasks."""
         return [row for slot in self.slots for row in slot.state_rows(table)]
 
 
 def run_locally(env: StreamExecutionEnvironment, epoch_sizes: Sequence[int] = ()) -> LocalJob:
-    """Run a bounded program in this process; epochs read as many records as `epoch_sizes` says, then all.
+    """Run a bounded program in this process; `epoch_sizes` limits the records of the first epochs.
 
     Example:
         >>> from millstream.testing import CollectSink
@@ -237,7 +237,7 @@ _EVERYTHING = 1 << 30
 
 
 class LocalEnvironment(StreamExecutionEnvironment):
-    """Runs programs in a thread of this process: in milliseconds, as on Spark but for the processes.
+    """Runs programs in a thread of this process, in milliseconds; only the processes differ from a job on Spark.
 
     For tests of complete programs: `execute()` and `execute_and_collect()` work as usual, and so do configured
     checkpoints, savepoints and restarts.

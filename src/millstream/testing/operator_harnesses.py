@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Unpack
+from collections.abc import Callable, Sequence
+from typing import Unpack
 
+from millstream.common.aliases import Key, Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.time import Duration, Time
-from millstream.datastream.data_stream import DataStream
+from millstream.datastream.data_stream import AllWindowedStream, DataStream, WindowedStream
+from millstream.datastream.functions import (
+    BroadcastProcessFunction,
+    Function,
+    KeyedBroadcastProcessFunction,
+    KeySelector,
+)
 from millstream.datastream.window import Evictor, Trigger, WindowAssigner
 from millstream.operators.functions.output_tag import OutputTag
 from millstream.state.descriptors import MapStateDescriptor
 from millstream.testing.stream_harness import HarnessSettings, StreamHarness
+
+_Function = Function | Callable[..., object]
+_KeySelector = KeySelector[Value, Key] | Callable[[Value], Key] | int | str
 
 # The operation that a function's methods imply.
 _ONE_INPUT = {
@@ -25,17 +35,17 @@ _TWO_INPUTS = {"process_element1": "process", "flat_map1": "flat_map", "map1": "
 _WINDOW = {"create_accumulator": "aggregate", "reduce": "reduce", "process": "process", "apply": "apply"}
 
 
-def _operation(function: Any, operation: str | None, known: dict[str, str]) -> str:
+def _operation(function: object, operation: str | None, known: dict[str, str]) -> str:
     if operation is not None:
         return operation
     for method, candidate in known.items():
         if hasattr(function, method):
             return candidate
     choices = ", ".join(dict.fromkeys(known.values()))
-    raise InvalidProgramError(f"Say what {function!r} is for, with operation= one of: {choices}.")
+    raise InvalidProgramError(f"The operation of {function!r} is unknown: set operation= to one of {choices}.")
 
 
-def _apply(stream: Any, operation: str, function: Any) -> DataStream:
+def _apply(stream: object, operation: str, function: object) -> DataStream:
     method = getattr(stream, operation, None)
     if method is None:
         raise InvalidProgramError(f"{operation}() needs a keyed stream: use the harness of the same name with Keyed.")
@@ -55,7 +65,7 @@ class OneInputHarness(StreamHarness):
         [Record(value='to', timestamp=7), Record(value='be', timestamp=7)]
     """
 
-    def __init__(self, function: Any, operation: str | None = None, **settings: Unpack[HarnessSettings]) -> None:
+    def __init__(self, function: _Function, operation: str | None = None, **settings: Unpack[HarnessSettings]) -> None:
         chosen = _operation(function, operation, _ONE_INPUT)
         super().__init__(lambda stream: _apply(stream, chosen, function), **settings)
 
@@ -82,7 +92,11 @@ class KeyedOneInputHarness(StreamHarness):
     """
 
     def __init__(
-        self, function: Any, key_selector: Any, operation: str | None = None, **settings: Unpack[HarnessSettings]
+        self,
+        function: _Function,
+        key_selector: _KeySelector,
+        operation: str | None = None,
+        **settings: Unpack[HarnessSettings],
     ) -> None:
         chosen = _operation(function, operation, _ONE_INPUT)
         super().__init__(lambda stream: _apply(stream.key_by(key_selector), chosen, function), **settings)
@@ -91,11 +105,11 @@ class KeyedOneInputHarness(StreamHarness):
 class _TwoInputs(StreamHarness):
     """The base of harnesses with two inputs."""
 
-    def process_element1(self, value: Any, timestamp: int | None = None) -> None:
+    def process_element1(self, value: Value, timestamp: int | None = None) -> None:
         """Process one record of the first input."""
         self.process_element(value, timestamp, 1)
 
-    def process_element2(self, value: Any, timestamp: int | None = None) -> None:
+    def process_element2(self, value: Value, timestamp: int | None = None) -> None:
         """Process one record of the second input."""
         self.process_element(value, timestamp, 2)
 
@@ -127,7 +141,7 @@ class TwoInputHarness(_TwoInputs):
         ['left 1', 'right 2']
     """
 
-    def __init__(self, function: Any, operation: str | None = None, **settings: Unpack[HarnessSettings]) -> None:
+    def __init__(self, function: _Function, operation: str | None = None, **settings: Unpack[HarnessSettings]) -> None:
         chosen = _operation(function, operation, _TWO_INPUTS)
         super().__init__(lambda one, two: _apply(one.connect(two), chosen, function), 2, **settings)
 
@@ -156,9 +170,9 @@ class KeyedTwoInputHarness(_TwoInputs):
 
     def __init__(
         self,
-        function: Any,
-        key_selector1: Any,
-        key_selector2: Any,
+        function: _Function,
+        key_selector1: _KeySelector,
+        key_selector2: _KeySelector,
         operation: str | None = None,
         **settings: Unpack[HarnessSettings],
     ) -> None:
@@ -173,11 +187,11 @@ class KeyedTwoInputHarness(_TwoInputs):
 class _Broadcast(_TwoInputs):
     """The base of broadcast harnesses: the broadcast stream is the second input."""
 
-    def process_broadcast_element(self, value: Any, timestamp: int | None = None) -> None:
+    def process_broadcast_element(self, value: Value, timestamp: int | None = None) -> None:
         """Process one record of the broadcast stream, in every subtask."""
         self.process_element(value, timestamp, 2)
 
-    def broadcast_state(self, name: str, subtask: int = 0) -> dict[Any, Any]:
+    def broadcast_state(self, name: str, subtask: int = 0) -> dict[Value, Value]:
         """Return a broadcast state as one subtask has it."""
         return self._view.broadcast(name, subtask)
 
@@ -204,7 +218,10 @@ class BroadcastHarness(_Broadcast):
     """
 
     def __init__(
-        self, function: Any, descriptors: Sequence[MapStateDescriptor], **settings: Unpack[HarnessSettings]
+        self,
+        function: BroadcastProcessFunction[Value, Value, Value],
+        descriptors: Sequence[MapStateDescriptor],
+        **settings: Unpack[HarnessSettings],
     ) -> None:
         super().__init__(lambda one, two: one.connect(two.broadcast(*descriptors)).process(function), 2, **settings)
 
@@ -231,8 +248,8 @@ class KeyedBroadcastHarness(_Broadcast):
 
     def __init__(
         self,
-        function: Any,
-        key_selector: Any,
+        function: KeyedBroadcastProcessFunction[Key, Value, Value, Value],
+        key_selector: _KeySelector,
         descriptors: Sequence[MapStateDescriptor],
         **settings: Unpack[HarnessSettings],
     ) -> None:
@@ -267,12 +284,12 @@ class WindowHarness(StreamHarness):
 
     def __init__(
         self,
-        assigner: WindowAssigner[Any, Any],
-        function: Any,
-        key_selector: Any = None,
+        assigner: WindowAssigner[Value, Value],
+        function: _Function,
+        key_selector: _KeySelector | None = None,
         operation: str | None = None,
         *,
-        trigger: Trigger[Any, Any] | None = None,
+        trigger: Trigger[Value, Value] | None = None,
         evictor: Evictor | None = None,
         allowed_lateness: int | Time | Duration = 0,
         late_tag: OutputTag | None = None,
@@ -281,8 +298,10 @@ class WindowHarness(StreamHarness):
         chosen = _operation(function, operation, _WINDOW)
 
         def build(stream: DataStream) -> DataStream:
-            windowed: Any = stream.window_all(assigner)
-            if key_selector is not None:
+            windowed: AllWindowedStream | WindowedStream
+            if key_selector is None:
+                windowed = stream.window_all(assigner)
+            else:
                 windowed = stream.key_by(key_selector).window(assigner)
             if trigger is not None:
                 windowed = windowed.trigger(trigger)

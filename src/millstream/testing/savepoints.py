@@ -34,7 +34,7 @@ def save_checkpoint(job: LocalJob, directory: str | os.PathLike[str], number: in
         'chk-7'
     """
     _run_epoch(job, checkpoint=number)
-    snapshot = job.cut()
+    snapshot = job.live_snapshot()
     storage = open_storage(os.fspath(directory))
     for name in snapshot.files():
         storage.write(f"{SHARED}/{name}", [job.storage.read(name)])
@@ -93,13 +93,13 @@ def start_from(env: StreamExecutionEnvironment, location: str | os.PathLike[str]
     return LocalJob(env, snapshot=snapshot, storage=storage, **settings)
 
 
-def _run_epoch(job: LocalJob, **about: Any) -> None:
-    job.run_tasks(job.execution.tasks({}, frozenset(), flush=True, **about))
+def _run_epoch(job: LocalJob, **options: Any) -> None:
+    job.run_tasks(job.execution.tasks({}, frozenset(), flush=True, **options))
     job.output.finish()
 
 
 def _publish(location: str, kind: str, number: int, snapshot: Snapshot, state: str) -> str:
     storage = open_storage(location)
-    # A test's clock may stand still; epochs do not.
+    # The epoch stands for the time: a test's clock may not advance.
     storage.publish(NAME, encode_manifest(Manifest(kind, number, snapshot.epoch, snapshot, state)))
     return storage.url

@@ -5,9 +5,11 @@ from __future__ import annotations
 from threading import Lock
 from typing import Any, Literal
 
+from millstream.common.aliases import Value
 from millstream.connectors.base import CommitContext, Committer, Sink, SinkWriter
 from millstream.connectors.collection import DriverSink
 from millstream.operators.functions.context import RuntimeContext
+from millstream.operators.sink import Committable
 from millstream.testing.sources import Once
 
 __all__ = ["CollectSink", "FailingSink"]
@@ -16,7 +18,7 @@ __all__ = ["CollectSink", "FailingSink"]
 class CollectSink(DriverSink):
     """Collects records on the driver; for add_sink and sink_to.
 
-    It may be looked at while the job runs and afterwards, from any thread.
+    Any thread may read it, while the job runs and afterwards.
 
     Example:
         >>> sink = CollectSink()
@@ -28,15 +30,15 @@ class CollectSink(DriverSink):
     """
 
     def __init__(self) -> None:
-        self._results: list[Any] = []
+        self._results: list[Value] = []
         self._lock = Lock()
         super().__init__(self._add)
 
-    def _add(self, values: list[Any]) -> None:
+    def _add(self, values: list[Value]) -> None:
         with self._lock:
             self._results.extend(values)
 
-    def results(self) -> list[Any]:
+    def results(self) -> list[Value]:
         """Return the records in the order they arrived."""
         with self._lock:
             return list(self._results)
@@ -52,7 +54,7 @@ STEPS: tuple[Step, ...] = ("write", "prepare", "commit", "after_commit")
 
 
 class FailingSink(Sink):
-    """Passes everything on to another sink, but fails once.
+    """Wraps a sink and fails once.
 
     Steps, each counted from 1 (writes and prepares per subtask process, commits on the driver):
 
@@ -65,7 +67,7 @@ class FailingSink(Sink):
         sink: the wrapped sink.
         fail_at: at which call of that step it fails.
         on: the step.
-        directory: marks a failure that has happened; all workers must see it.
+        directory: records the failure, so that it happens once; all workers must share it.
 
     Example:
         >>> from millstream.testing import CollectSink, LocalJob
@@ -117,19 +119,19 @@ class _Writer(SinkWriter):
     def begin(self, transaction: str) -> None:
         self._inner.begin(transaction)
 
-    def write(self, value: Any) -> None:
+    def write(self, value: Value) -> None:
         self._failure.step("write")
         self._inner.write(value)
 
-    def prepare_commit(self, flush: bool) -> Any:
+    def prepare_commit(self, flush: bool) -> Committable | None:
         self._failure.step("prepare")
         return self._inner.prepare_commit(flush)
 
     def carry(self) -> Any:
         return self._inner.carry()
 
-    def restore(self, carried: Any) -> None:
-        self._inner.restore(carried)
+    def restore(self, snapshot: Any) -> None:
+        self._inner.restore(snapshot)
 
     def close(self) -> None:
         self._inner.close()
@@ -144,15 +146,15 @@ class _Committer(Committer):
     def begin(self) -> None:
         self._inner.begin()
 
-    def commit(self, committables: list[tuple[int, Any]]) -> None:
+    def commit(self, committables: list[tuple[int, Committable]]) -> None:
         self._failure.step("commit")
         self._inner.commit(committables)
         self._failure.step("after_commit")
 
-    def recover(self, committables: list[tuple[int, Any]], former_job_id: str) -> None:
+    def recover(self, committables: list[tuple[int, Committable]], former_job_id: str) -> None:
         self._inner.recover(committables, former_job_id)
 
-    def waiting(self) -> list[tuple[int, Any]]:
+    def waiting(self) -> list[tuple[int, Committable]]:
         return self._inner.waiting()
 
     @property

@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
+from millstream.common.aliases import Value
 from millstream.common.errors import MillstreamError
 from millstream.common.pickles import dump
 from millstream.common.tags import tagged
@@ -26,6 +27,7 @@ from millstream.connectors.datagen.source import IntervalEnumerator, IntervalRea
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.operators.diagnostics.failures import shorten
+from millstream.operators.source import SplitRange
 
 __all__ = ["ABORT", "KILL", "TestingSource"]
 
@@ -59,7 +61,7 @@ class TestingSource(Source):
     Args:
         elements: the elements, and among them ABORT (reading raises) and KILL (the worker process dies).
         batch_size: the maximum number of elements per subtask and epoch.
-        directory: marks failures that have happened; all workers must see it.
+        directory: records failures, so that each happens once; all workers must share it.
 
     Example:
         >>> from millstream.testing import CollectSink, LocalJob
@@ -74,7 +76,7 @@ class TestingSource(Source):
     # Stops pytest from collecting it as a test class.
     __test__ = False
 
-    def __init__(self, elements: Iterable[Any], batch_size: int = 1, directory: str | None = None) -> None:
+    def __init__(self, elements: Iterable[Value], batch_size: int = 1, directory: str | None = None) -> None:
         if batch_size < 1:
             raise ValueError(f"TestingSource: batch_size must be at least 1, it is {batch_size}.")
         self._elements = [dump(e) for e in elements]
@@ -106,20 +108,20 @@ class _Reader(IntervalReader):
         self._elements = elements
         self._once = once
 
-    def read(self, share: Any) -> Iterator[list[Any]]:
+    def read(self, share: SplitRange) -> Iterator[list[Value]]:
         _, start, end, _ = share
-        for at in range(start, end):
-            element = pickle.loads(self._elements[at])
+        for index in range(start, end):
+            element = pickle.loads(self._elements[index])
             if not isinstance(element, _Failure):
                 yield [element]
-            elif self._once.is_first(f"element-{at}"):
-                self._fail(element, at)
+            elif self._once.is_first(f"element-{index}"):
+                self._fail(element, index)
 
-    def _fail(self, failure: _Failure, at: int) -> None:
+    def _fail(self, failure: _Failure, index: int) -> None:
         if failure is not KILL:
-            raise RuntimeError(f"TestingSource: ABORT stands at element {at}.")
+            raise RuntimeError(f"TestingSource: ABORT is element {index}.")
         if os.getpid() == self._once.pid:
-            raise MillstreamError("TestingSource: KILL would end this very process: run the job on Spark.")
+            raise MillstreamError("TestingSource: KILL would kill the process of the test: run the job on Spark.")
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -127,7 +129,7 @@ class Item(NamedTuple):
     """A record, or a watermark."""
 
     is_record: bool
-    value: Any
+    value: Value
     # The minimum if a record has no timestamp, as everywhere.
     timestamp: int
 
@@ -138,7 +140,7 @@ class ScriptedInput(Source):
     name = "Input"
 
     def __init__(self) -> None:
-        self.waiting: list[bytes] = []
+        self.pending: list[bytes] = []
         self.ended = False
 
     @property
@@ -148,8 +150,8 @@ class ScriptedInput(Source):
     def put(self, items: list[Item]) -> None:
         """Add items, pickled at once: later changes of the test's objects do not reach the job."""
         if self.ended:
-            raise MillstreamError("This input has ended: nothing can follow end_input().")
-        self.waiting.append(_pickled(items))
+            raise MillstreamError("This input has ended: no record can follow end_input().")
+        self.pending.append(_pickled(items))
 
     def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
         return _ScriptedEnumerator(self)
@@ -157,8 +159,8 @@ class ScriptedInput(Source):
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
         return _ScriptedReader()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"waiting": [], "ended": False}
+    def __getstate__(self) -> dict[str, object]:
+        return {"pending": [], "ended": False}
 
 
 def _pickled(items: list[Item]) -> bytes:
@@ -174,11 +176,11 @@ class _ScriptedEnumerator(SplitEnumerator):
         self._source = source
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
-        shares, self._source.waiting = self._source.waiting, []
+        shares, self._source.pending = self._source.pending, []
         return SplitAssignment({0: shares} if shares else {})
 
     def is_finished(self) -> bool:
-        return self._source.ended and not self._source.waiting
+        return self._source.ended and not self._source.pending
 
     def snapshot(self) -> None:
         return None
@@ -210,7 +212,7 @@ def scripted_stream(env: StreamExecutionEnvironment, source: ScriptedInput, numb
     return records.map(lambda item: item.value).force_non_parallel().rebalance()
 
 
-def record(value: Any, timestamp: int | None) -> Item:
+def record(value: Value, timestamp: int | None) -> Item:
     return Item(True, value, MIN_WATERMARK if timestamp is None else timestamp)
 
 
@@ -229,7 +231,7 @@ class _PerElement(WatermarkGenerator):
     def __init__(self) -> None:
         self._highest = MIN_WATERMARK
 
-    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+    def on_event(self, event: Value, event_timestamp: int, output: WatermarkOutput) -> None:
         if event_timestamp > self._highest:
             self._highest = event_timestamp
             output.emit_watermark(Watermark(event_timestamp))
@@ -238,7 +240,7 @@ class _PerElement(WatermarkGenerator):
         pass
 
 
-def per_element_watermarks(timestamp_assigner: Callable[[Any, int], int] | None = None) -> WatermarkStrategy:
+def per_element_watermarks(timestamp_assigner: Callable[[Value, int], int] | None = None) -> WatermarkStrategy:
     """Return a strategy that emits the highest timestamp so far after every record.
 
     With it, results do not depend on epoch boundaries.

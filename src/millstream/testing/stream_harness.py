@@ -2,7 +2,8 @@
 
 The piece becomes a program, and the program a job: the same generated loops, state files, timers and errors as on
 Spark. Every call is one epoch, so after each of them the changes of state are pickled and written to a state file; a
-harness that starts from a snapshot reads these files. Async requests are waited for, with more epochs.
+harness that starts from a snapshot reads these files. If async requests are in flight, the harness runs further epochs
+until they are answered.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from millstream.checkpoint.snapshot import Snapshot
+from millstream.common.aliases import Key, Value
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError, JobExecutionError, MillstreamError
 from millstream.common.watermark_strategy import MIN_WATERMARK
@@ -40,7 +42,7 @@ class Record(NamedTuple):
         True
     """
 
-    value: Any
+    value: Value
     timestamp: int | None
 
 
@@ -78,10 +80,10 @@ class HarnessSnapshot:
     _millis: int
 
 
-class _Stamp(ProcessFunction[Any, Record]):
+class _Stamp(ProcessFunction[Value, Record]):
     """Pairs a record with its timestamp."""
 
-    def process_element(self, value: Any, ctx: ProcessContext) -> Iterable[Record]:
+    def process_element(self, value: Value, ctx: ProcessContext) -> Iterable[Record]:
         timestamp = ctx.timestamp()
         yield Record(value, None if timestamp == MIN_WATERMARK else timestamp)
 
@@ -131,11 +133,11 @@ class StreamHarness:
 
     # --- in
 
-    def process_element(self, value: Any, timestamp: int | None = None, input: int = 1) -> None:
+    def process_element(self, value: Value, timestamp: int | None = None, input: int = 1) -> None:
         """Process one record of an input."""
         self.process_elements([value], timestamp, input)
 
-    def process_elements(self, values: Iterable[Any], timestamp: int | None = None, input: int = 1) -> None:
+    def process_elements(self, values: Iterable[Value], timestamp: int | None = None, input: int = 1) -> None:
         """Process several records in one epoch."""
         self._inputs[input - 1].put([record(v, timestamp) for v in values])
         self._run()
@@ -179,18 +181,18 @@ class StreamHarness:
     def _start_over(self) -> None:
         """Recover from a failed call as after a restart: reopen functions, and restore the state before the call."""
         for source in self._inputs:
-            source.waiting.clear()
+            source.pending.clear()
         with suppress(SubtaskFailed):
             self._job.close()
         self._job.restart_slots()
 
     # --- out
 
-    def output(self) -> list[Any]:
+    def output(self) -> list[Value]:
         """Return the output values so far."""
         return [r.value for r in self._outputs[None]]
 
-    def extract_output_values(self) -> list[Any]:
+    def extract_output_values(self) -> list[Value]:
         """Return the same: Flink's name for `output()`."""
         return self.output()
 
@@ -198,20 +200,20 @@ class StreamHarness:
         """Return the output records so far, with timestamps."""
         return list(self._outputs[None])
 
-    def take_output(self) -> list[Any]:
+    def take_output(self) -> list[Value]:
         """Return and clear the output values since the last call."""
         values = self.output()
         self._outputs[None].clear()
         return values
 
-    def side_output(self, tag: OutputTag) -> list[Any]:
+    def side_output(self, tag: OutputTag) -> list[Value]:
         """Return the side output values of a tag."""
         return [r.value for r in self.side_records(tag)]
 
     def side_records(self, tag: OutputTag) -> list[Record]:
         """Return the side output records of a tag, with timestamps."""
         if tag.tag_id not in self._outputs:
-            raise InvalidProgramError(f"Give the harness side_outputs=[{tag!r}] to look at that side output.")
+            raise InvalidProgramError(f"Give the harness side_outputs=[{tag!r}] to read that side output.")
         return list(self._outputs[tag.tag_id])
 
     def clear_output(self) -> None:
@@ -221,11 +223,11 @@ class StreamHarness:
 
     # --- inside
 
-    def state(self, name: str, key: Any) -> Any:
+    def state(self, name: str, key: Key) -> Value:
         """Return a key's state as its function sees it: a value, a list, a dict; None, [] or {} if empty."""
         return self._view.value(name, key)
 
-    def state_keys(self, name: str) -> list[Any]:
+    def state_keys(self, name: str) -> list[Key]:
         """Return the keys of a state."""
         return self._view.keys(name)
 
@@ -233,16 +235,16 @@ class StreamHarness:
         """Return the number of keyed state entries, without timers; pending windows count."""
         return self._view.count()
 
-    def operator_state(self, name: str) -> list[Any]:
+    def operator_state(self, name: str) -> list[Value]:
         """Return the elements of a CheckpointedFunction's list state, subtask by subtask."""
         return self._view.listed(name)
 
-    def event_timers(self, key: Any = None) -> list[TimerView]:
-        """Return the timers of event time that wait, as (timestamp, key), of one key or of all."""
+    def event_timers(self, key: Key = None) -> list[TimerView]:
+        """Return the pending event-time timers, as (timestamp, key), of one key or of all."""
         return self._view.timers(EVENT_TIMERS, key)
 
-    def processing_timers(self, key: Any = None) -> list[TimerView]:
-        """Return the timers of processing time that wait, as (timestamp, key), of one key or of all."""
+    def processing_timers(self, key: Key = None) -> list[TimerView]:
+        """Return the pending processing-time timers, as (timestamp, key), of one key or of all."""
         return self._view.timers(PROCESSING_TIMERS, key)
 
     @property

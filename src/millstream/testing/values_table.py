@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from millstream.common.aliases import Value
 from millstream.common.types import Row, RowKind
 from millstream.connectors.base import SplitAssignment, SplitEnumerator
 from millstream.connectors.collection import DriverSink
@@ -64,7 +65,7 @@ class ValuesTable:
 
     def __init__(
         self,
-        rows: Iterable[Any] = (),
+        rows: Iterable[Sequence[Value]] = (),
         changelog_mode: ChangelogMode | None = None,
         batch_rows: int = 1,
         bounded: bool = True,
@@ -85,7 +86,7 @@ class ValuesTable:
         self.bounded = bounded
         self.subtasks = subtasks
         self._id = str(next(_numbers))
-        self._got: list[Row] = []
+        self._written: list[Row] = []
         self._lock = Lock()
         _tables[self._id] = self
 
@@ -97,16 +98,16 @@ class ValuesTable:
     def add(self, rows: Iterable[Row]) -> None:
         """Add written rows."""
         with self._lock:
-            self._got.extend(rows)
+            self._written.extend(rows)
 
     def results(self) -> list[Row]:
         """Return the written rows with their kinds, in arrival order."""
         with self._lock:
-            return list(self._got)
+            return list(self._written)
 
-    def final(self) -> list[tuple[Any, ...]]:
+    def final(self) -> list[tuple[Value, ...]]:
         """Return the rows that remain after all changes, sorted."""
-        left: list[tuple[Any, ...]] = []
+        left: list[tuple[Value, ...]] = []
         for row in self.results():
             values = tuple(row)
             if row.get_row_kind() in (RowKind.UPDATE_BEFORE, RowKind.DELETE):
@@ -118,10 +119,10 @@ class ValuesTable:
     def clear(self) -> None:
         """Discard the written rows."""
         with self._lock:
-            self._got.clear()
+            self._written.clear()
 
 
-def _row_kinds(rows: Sequence[Any]) -> frozenset[Changes]:
+def _row_kinds(rows: Sequence[Sequence[Value]]) -> frozenset[Changes]:
     kinds = {r.get_row_kind() for r in rows if isinstance(r, Row)}
     return frozenset({Changes.INSERT, *(Changes[k.name] for k in kinds)})
 
@@ -183,21 +184,21 @@ class _Lookup(LookupSource):
     def __init__(self, table_id: str, keys: Sequence[int], columns: Sequence[int], types: Sequence[DataType]) -> None:
         self._id, self._keys, self._columns, self._types = table_id, keys, columns, types
 
-    def find(self, keys: Sequence[tuple[Any, ...]]) -> Found:
-        by_key: dict[tuple[Any, ...], list[Any]] = {}
+    def find(self, keys: Sequence[tuple[Value, ...]]) -> Found:
+        by_key: dict[tuple[Value, ...], list[Sequence[Value]]] = {}
         for row in _tables[self._id].rows:
             by_key.setdefault(self._key(row), []).append(row)
-        found = [by_key.get(key, []) for key in keys]
-        return Found(self._batch([row for rows in found for row in rows]), np.array([len(rows) for rows in found]))
+        matches = [by_key.get(key, []) for key in keys]
+        return Found(self._batch([row for rows in matches for row in rows]), np.array([len(rows) for rows in matches]))
 
-    def all_rows(self) -> tuple[list[tuple[Any, ...]], Batch]:
+    def all_rows(self) -> tuple[list[tuple[Value, ...]], Batch]:
         rows = _tables[self._id].rows
         return [self._key(row) for row in rows], self._batch(rows)
 
-    def _key(self, row: Any) -> tuple[Any, ...]:
+    def _key(self, row: Sequence[Value]) -> tuple[Value, ...]:
         return tuple(row[i] for i in self._keys)
 
-    def _batch(self, rows: Sequence[Any]) -> Batch:
+    def _batch(self, rows: Sequence[Sequence[Value]]) -> Batch:
         columns = [to_column([r[i] for r in rows], kind) for i, kind in zip(self._columns, self._types, strict=True)]
         return Batch(columns, None, len(rows))
 
@@ -206,7 +207,7 @@ class _Source(TableSource):
     def __init__(self, values: ValuesTable, context: TableContext) -> None:
         self._values = values
         self._columns = _columns_of(values, context)
-        self._places = {name: i for i, name in enumerate(self._columns)}
+        self._indexes = {name: i for i, name in enumerate(self._columns)}
         self._metadata = _metadata_of(values, context)
         self._id = context.table.options[_ID]
         self.changes = values.changes
@@ -217,7 +218,7 @@ class _Source(TableSource):
 
     def lookup(self, keys: Sequence[str], columns: Sequence[str], at_once: int = 1) -> LookupSource:
         types = [self._columns[c].type for c in columns]
-        return _Lookup(self._id, [self._places[k] for k in keys], [self._places[c] for c in columns], types)
+        return _Lookup(self._id, [self._indexes[k] for k in keys], [self._indexes[c] for c in columns], types)
 
     @property
     def is_bounded(self) -> bool:
@@ -232,9 +233,11 @@ class _Source(TableSource):
         rows = self._values.rows
         for row in rows:
             if len(row) != len(self._columns):
-                raise ValidationException(f"The row {row!r} has not as many values as the table has columns.")
+                raise ValidationException(
+                    f"ValuesTable: the row {row!r} has {len(row)} values, and the table {len(self._columns)} columns."
+                )
         kinds = [r.get_row_kind().value if isinstance(r, Row) else 0 for r in rows]
-        arrays = [to_column([r[self._places[c]] for r in rows], self._columns[c].type) for c in columns]
+        arrays = [to_column([r[self._indexes[c]] for r in rows], self._columns[c].type) for c in columns]
         batch = Batch(arrays, np.array(kinds, np.int8) if any(kinds) else None, len(rows))
         if self._values.epochs:
             ends = list(accumulate(self._values.epochs))
@@ -262,15 +265,15 @@ class _Sink(TableSink):
 
     def sink(self, columns: Sequence[str]) -> Sink[Batch]:
         values, fields = self._values, self._fields
-        places = [columns.index(name) for name in fields.names]
+        indexes = [columns.index(name) for name in fields.names]
         if self._overwrites:
             values.clear()
 
-        def take(batches: list[Batch]) -> None:
+        def collect(batches: list[Batch]) -> None:
             for batch in batches:
-                values.add(rows_of(batch.with_columns([batch.columns[i] for i in places]), fields, "UTC"))
+                values.add(rows_of(batch.with_columns([batch.columns[i] for i in indexes]), fields, "UTC"))
 
-        return DriverSink(take)
+        return DriverSink(collect)
 
 
 @register_connector
@@ -281,10 +284,10 @@ class ValuesConnector(Connector):
     required = frozenset([_ID])
 
     def _values(self, context: TableContext) -> ValuesTable:
-        found = _tables.get(context.table.options[_ID])
-        if found is None:
+        values = _tables.get(context.table.options[_ID])
+        if values is None:
             raise ValidationException(f"There is no ValuesTable {context.table.options[_ID]} in this program.")
-        return found
+        return values
 
     def table_source(self, context: TableContext) -> TableSource:
         return _Source(self._values(context), context)

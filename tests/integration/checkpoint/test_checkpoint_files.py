@@ -44,7 +44,7 @@ class Written:
         self.job = LocalJob(env, epoch_sizes=lambda: 20, storage=files)
         for number in range(1, checkpoints + 1):
             self.job.run_epoch(flush=True)
-            self.store.write(Manifest("checkpoint", number, number, self.job.cut(), f"../{SHARED}"))
+            self.store.write(Manifest("checkpoint", number, number, self.job.live_snapshot(), f"../{SHARED}"))
         self.store.release()
 
     def location(self, number: int) -> str:
@@ -241,7 +241,7 @@ def test_manifest_round_trips_all_fields() -> None:
     process(env).sink_to(CollectSink())
     job = LocalJob(env, epoch_sizes=lambda: 20)
     job.run_epoch()
-    snapshot = job.cut()
+    snapshot = job.live_snapshot()
     snapshot.committables = {"sink": b"staged"}
     manifest = Manifest("savepoint", 7, 8, snapshot, "", {"a": 1})
     assert decode_manifest("m", encode_manifest(manifest)) == manifest

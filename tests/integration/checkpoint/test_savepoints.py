@@ -464,7 +464,7 @@ def test_savepoint_rename_moves_source_position_and_watermark(tmp_path: Path) ->
         start_from(env, written)
     env, sink = program(["numbers 2", "marks 2", "panes 2"])
     job = start_from(env, Savepoint.load(written).drop_operator("Reduce").write(tmp_path / "without"))
-    assert unpack(next(iter(job.cut().sources.values()))) == {0: (40, COUNT)}
+    assert unpack(next(iter(job.live_snapshot().sources.values()))) == {0: (40, COUNT)}
     job.run()
     before = counted(r for r in finished(savepoint.location, 1) if isinstance(r, tuple))
     assert counted(tagged(sink.results())) == before

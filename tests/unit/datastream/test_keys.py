@@ -154,7 +154,7 @@ def test_key_by_nan_finds_its_state_after_restart(selector: Callable[[Any], Any]
     sizes = iter([2])
     job = LocalJob(env, epoch_sizes=lambda: next(sizes, 9))
     job.run_epoch()
-    job.go_on_from(job.snapshot())
+    job.restore(job.snapshot())
     job.run()
     assert [n for _, n in sink.results()] == [0, 1, 3, 6]
 

@@ -39,7 +39,7 @@ def test_testing_source_abort_fails_the_job_once(batch_size: int) -> None:
     source = TestingSource([1, 2, ABORT, 3, ABORT, 4], batch_size)
     program.from_source(source).map(lambda x: x * 10).sink_to(sink)
     job = LocalJob(program)
-    with pytest.raises(SubtaskFailed, match="ABORT stands at element 2"):
+    with pytest.raises(SubtaskFailed, match="ABORT is element 2"):
         job.run()
     program.from_source(source).map(lambda x: x * 10).sink_to(sink)
     sink.clear()
@@ -67,7 +67,7 @@ def test_testing_source_abort_exceeds_the_restarts() -> None:
 def test_testing_source_kill_does_not_end_the_test_process() -> None:
     program = env()
     program.from_source(TestingSource([1, KILL])).sink_to(CollectSink())
-    with pytest.raises(SubtaskFailed, match="KILL would end this very process"):
+    with pytest.raises(SubtaskFailed, match="KILL would kill the process of the test"):
         run_locally(program)
 
 

@@ -311,7 +311,7 @@ def test_harness_state_of_list_keys() -> None:
 
 
 def test_harness_state_error_lists_known_states() -> None:
-    with KeyedOneInputHarness(Count(), first) as harness, pytest.raises(InvalidProgramError, match="there is: 'count'"):
+    with KeyedOneInputHarness(Count(), first) as harness, pytest.raises(InvalidProgramError, match="are: 'count'"):
         harness.state("counts", "a")
 
 
@@ -775,7 +775,7 @@ def test_harness_reports_a_function_that_fails_to_open() -> None:
 @pytest.mark.parametrize(
     ("build", "said"),
     [
-        (lambda: OneInputHarness(lambda x: x), "operation= one of: process, flat_map, map, filter, reduce"),
+        (lambda: OneInputHarness(lambda x: x), "operation= to one of process, flat_map, map, filter, reduce"),
         (lambda: OneInputHarness(Add()), r"reduce\(\) needs a keyed stream"),
         (lambda: TwoInputHarness(Double()), "operation="),
         (lambda: OneInputHarness(Double), "give it an instance"),

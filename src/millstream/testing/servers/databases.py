@@ -13,10 +13,14 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from itertools import count
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from millstream.common.errors import MillstreamError
 from millstream.spark.processes import ends_with_this_process
+
+if TYPE_CHECKING:
+    from pymysql.connections import Connection
+    from pymysql.cursors import Cursor
 
 __all__ = ["MariaDbServer", "PostgresServer", "RedisServer"]
 
@@ -25,11 +29,19 @@ _START_SECONDS = 60.0
 _FOLDERS = ("/usr/sbin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin")
 
 
+class _Owner(TypedDict, total=False):
+    """Arguments of Popen that set the user of a process."""
+
+    user: int
+    group: int
+    extra_groups: list[int]
+
+
 class LocalServer(ABC):
     """A server in its own process and directory."""
 
     name = ""
-    # Under which user it runs when we are root, which servers refuse to be; the first that is known.
+    # The users to run it as if the test runs as root, which servers refuse; the first that exists is used.
     users: tuple[str, ...] = ("nobody",)
 
     def __init__(self) -> None:
@@ -73,10 +85,15 @@ class LocalServer(ABC):
         """Start the server, or start it again with the data it has, and wait until it answers."""
         if not os.path.exists(os.path.join(self.directory, "log")):
             self._make()
-        about: dict[str, Any] = {"cwd": self.directory, "env": {**os.environ, **self._environment()}, **self._owner}
         with open(os.path.join(self.directory, "log"), "ab") as log:
             self._process = subprocess.Popen(
-                self._command(), stdout=log, stderr=log, preexec_fn=ends_with_this_process(), **about
+                self._command(),
+                stdout=log,
+                stderr=log,
+                cwd=self.directory,
+                env={**os.environ, **self._environment()},
+                preexec_fn=ends_with_this_process(),
+                **self._owner,
             )
         end = time.monotonic() + _START_SECONDS
         while not self._answers():
@@ -93,10 +110,10 @@ class LocalServer(ABC):
         self._end(signal.SIGINT)
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def _end(self, how: int) -> None:
+    def _end(self, signal_number: int) -> None:
         process, self._process = self._process, None
         if process is not None:
-            process.send_signal(how)
+            process.send_signal(signal_number)
             try:
                 process.wait(_START_SECONDS)
             except subprocess.TimeoutExpired:
@@ -106,19 +123,19 @@ class LocalServer(ABC):
     def _log(self) -> str:
         path = os.path.join(self.directory, "log")
         if not os.path.exists(path):
-            return "it has not said why"
+            return "its log is empty"
         with open(path, errors="replace") as file:
             return file.read()[-1000:]
 
     def _run(self, command: list[str]) -> None:
-        done = subprocess.run(command, capture_output=True, text=True, cwd=self.directory, **self._owner)
-        if done.returncode:
-            raise MillstreamError(f"{self.name} cannot be set up: {(done.stderr or done.stdout)[-500:]}")
+        result = subprocess.run(command, capture_output=True, text=True, cwd=self.directory, **self._owner)
+        if result.returncode:
+            raise MillstreamError(f"{self.name} cannot be set up: {(result.stderr or result.stdout)[-500:]}")
 
-    def _program(self, name: str, *more: str) -> str:
+    def _program(self, name: str, *folders: str) -> str:
         """Return the path of a program."""
-        folders = [os.path.dirname(shutil.which(name) or ""), *more, *_FOLDERS]
-        folder = next((f for f in folders if f and os.path.exists(os.path.join(f, name))), None)
+        candidates = [os.path.dirname(shutil.which(name) or ""), *folders, *_FOLDERS]
+        folder = next((f for f in candidates if f and os.path.exists(os.path.join(f, name))), None)
         if folder is None:
             raise MillstreamError(f"There is no {self.name} server on this machine ({name} is not found).")
         return os.path.join(folder, name)
@@ -138,7 +155,7 @@ class PostgresServer(LocalServer):
     users = ("postgres", "nobody")
     password = "secret"
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, **settings: object) -> None:
         """Set server settings."""
         super().__init__()
         self._settings = {
@@ -153,8 +170,8 @@ class PostgresServer(LocalServer):
             **settings,
         }
 
-    def change(self, **settings: Any) -> None:
-        """Change settings; they count from the next start on."""
+    def change(self, **settings: object) -> None:
+        """Change settings; they apply from the next start on."""
         self._settings |= settings
 
     def conninfo(self, database: str = "postgres") -> str:
@@ -211,7 +228,7 @@ class MariaDbServer(LocalServer):
     users = ("mysql", "nobody")
     user, password = "app", "secret"
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, **settings: object) -> None:
         """Set server settings, with `_` or `-` in their names."""
         super().__init__()
         self._settings = settings
@@ -221,11 +238,11 @@ class MariaDbServer(LocalServer):
         """The path of its socket."""
         return os.path.join(self.directory, "socket")
 
-    def connect(self, database: str | None = None, **more: Any) -> Any:
+    def connect(self, database: str | None = None, **options: Any) -> Connection[Cursor]:
         """Return a connection of pymysql, as root."""
         import pymysql
 
-        return pymysql.connect(unix_socket=self.socket, user="root", database=database, autocommit=True, **more)
+        return pymysql.connect(unix_socket=self.socket, user="root", database=database, autocommit=True, **options)
 
     def new_database(self) -> str:
         """Create an empty database; return its name."""
@@ -278,8 +295,8 @@ class MariaDbServer(LocalServer):
             return False
         return True
 
-    def _end(self, how: int) -> None:
-        super()._end(signal.SIGTERM if how == signal.SIGINT else how)
+    def _end(self, signal_number: int) -> None:
+        super()._end(signal.SIGTERM if signal_number == signal.SIGINT else signal_number)
 
 
 class RedisServer(LocalServer):
@@ -316,8 +333,8 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def _owner(users: tuple[str, ...]) -> dict[str, Any]:
-    """Return a function that drops root privileges in a process, if we are root."""
+def _owner(users: tuple[str, ...]) -> _Owner:
+    """Return the arguments of Popen that drop root privileges; none if the test does not run as root."""
     if os.geteuid() != 0:
         return {}
     known = {user.pw_name for user in pwd.getpwall()}

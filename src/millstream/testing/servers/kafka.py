@@ -9,12 +9,17 @@ import socket
 import subprocess
 import tempfile
 import time
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
+from millstream.common.aliases import Value
 from millstream.common.errors import MillstreamError
 from millstream.spark.jars import fetch_jars
 from millstream.spark.java import find_java
 from millstream.spark.processes import ends_with_this_process
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
 
 _VERSION = "4.1.0"
 _CLUSTER = "bWlsbHN0cmVhbS10ZXN0cw"
@@ -32,7 +37,7 @@ class KafkaBroker:
             source = KafkaSource.builder().set_bootstrap_servers(broker.bootstrap)...
     """
 
-    def __init__(self, secure: bool = False, quick_start: bool = True, **settings: Any) -> None:
+    def __init__(self, secure: bool = False, quick_start: bool = True, **settings: object) -> None:
         """Set broker settings, with `_` instead of dots in their names.
 
         Args:
@@ -66,7 +71,7 @@ class KafkaBroker:
             "sasl.password": password,
         }
 
-    def _secure(self) -> dict[str, Any]:
+    def _secure(self) -> dict[str, str]:
         """Return the settings of the listener with TLS and a password."""
         key, certificate, both = map(self._file, ("key.pem", "certificate.pem", "keys.pem"))
         command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 -subj /CN=kafka"
@@ -134,7 +139,7 @@ class KafkaBroker:
             "num.network.threads": 2,
             "num.io.threads": 2,
             "log.cleaner.enable": "false",
-            # Records of tests may be of any time.
+            # Tests may write records of any time.
             "log.retention.ms": -1,
             "auto.create.topics.enable": "false",
             **(self._secure() if self._is_secure else {}),
@@ -146,9 +151,9 @@ class KafkaBroker:
         command += ["-t", _CLUSTER, "-c", self._configuration]
         if self._is_secure:
             command += ["--add-scram", f"SCRAM-SHA-256=[name={_USER},password={_PASSWORD}]"]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise MillstreamError(f"Kafka's directory cannot be formatted: {done.stderr[-500:]}")
+        result = subprocess.run(command, capture_output=True, text=True)
+        if result.returncode:
+            raise MillstreamError(f"Kafka's directory cannot be formatted: {result.stderr[-500:]}")
 
     def _await(self) -> None:
         from confluent_kafka import KafkaException
@@ -170,12 +175,12 @@ class KafkaBroker:
         with open(os.path.join(self._directory, "log"), errors="replace") as file:
             return file.read()[-1000:]
 
-    def _admin(self) -> Any:
+    def _admin(self) -> AdminClient:
         from confluent_kafka.admin import AdminClient
 
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
-    def create_topic(self, name: str, partitions: int = 1, **settings: Any) -> None:
+    def create_topic(self, name: str, partitions: int = 1, **settings: object) -> None:
         """Create a topic; topic settings with `_` instead of dots."""
         from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
@@ -197,16 +202,17 @@ class KafkaBroker:
         target, admin = TopicPartition(topic, partition, before), self._admin()
         admin.delete_records([target])[target].result(30)
 
-    def send(self, topic: str, values: Any, partition: int | None = None, key: bytes | None = None) -> None:
+    def send(
+        self, topic: str, values: Iterable[bytes | str], partition: int | None = None, key: bytes | None = None
+    ) -> None:
         """Write values (bytes or str) to a topic, and wait for the acknowledgements."""
         from confluent_kafka import Producer
 
         producer = Producer({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        where: dict[str, Any] = {} if partition is None else {"partition": partition}
         for value in values:
             while True:
                 try:
-                    producer.produce(topic, value, key, **where)
+                    producer.produce(topic, value, key, -1 if partition is None else partition)
                     break
                 except BufferError:
                     producer.poll(0.1)
@@ -221,14 +227,14 @@ class KafkaBroker:
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
-                "group.id": "looking",
+                "group.id": "test-reader",
                 "isolation.level": level,
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "log_level": 0,
             }
         )
-        values: list[Any] = []
+        values: list[Value] = []
         try:
             for partition in sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions):
                 consumer.assign([TopicPartition(topic, partition, 0)])
@@ -274,9 +280,9 @@ class KafkaBroker:
         """Stop the broker in order."""
         self._stop(signal.SIGTERM)
 
-    def _stop(self, how: int) -> None:
+    def _stop(self, signal_number: int) -> None:
         if self._process is not None:
-            self._process.send_signal(how)
+            self._process.send_signal(signal_number)
             self._process.wait(60)
             self._process = None
 

@@ -26,7 +26,7 @@ class RabbitMqServer(LocalServer):
 
     def __init__(self) -> None:
         super().__init__()
-        self._distribution, self._names = free_port(), free_port()
+        self._distribution, self._epmd_port = free_port(), free_port()
 
     @property
     def uri(self) -> str:
@@ -52,23 +52,22 @@ class RabbitMqServer(LocalServer):
         return inner if os.path.exists(inner) else self._program("rabbitmq-server")
 
     def _environment(self) -> dict[str, str]:
-        at = self.directory
         return {
-            "HOME": at,
+            "HOME": self.directory,
             "RABBITMQ_NODENAME": f"millstream-{self.port}@localhost",
             # In this process, not in a child of the script.
             "RABBITMQ_ALLOW_INPUT": "1",
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-noinput",
-            "RABBITMQ_MNESIA_BASE": os.path.join(at, "data"),
-            "RABBITMQ_LOG_BASE": os.path.join(at, "logs"),
+            "RABBITMQ_MNESIA_BASE": os.path.join(self.directory, "data"),
+            "RABBITMQ_LOG_BASE": os.path.join(self.directory, "logs"),
             "RABBITMQ_LOGS": "-",
-            "RABBITMQ_PID_FILE": os.path.join(at, "pid"),
-            "RABBITMQ_CONFIG_FILE": os.path.join(at, "rabbitmq.conf"),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": os.path.join(at, "plugins"),
-            "RABBITMQ_CONF_ENV_FILE": os.path.join(at, "nothing"),
+            "RABBITMQ_PID_FILE": os.path.join(self.directory, "pid"),
+            "RABBITMQ_CONFIG_FILE": os.path.join(self.directory, "rabbitmq.conf"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": os.path.join(self.directory, "plugins"),
+            "RABBITMQ_CONF_ENV_FILE": os.path.join(self.directory, "nothing"),
             "RABBITMQ_DIST_PORT": str(self._distribution),
             # Its own port mapper, which ends with it.
-            "ERL_EPMD_PORT": str(self._names),
+            "ERL_EPMD_PORT": str(self._epmd_port),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
         }
 
@@ -84,14 +83,14 @@ class RabbitMqServer(LocalServer):
             return False
         return True
 
-    def _end(self, how: int) -> None:
-        super()._end(signal.SIGTERM if how == signal.SIGINT else how)
+    def _end(self, signal_number: int) -> None:
+        super()._end(signal.SIGTERM if signal_number == signal.SIGINT else signal_number)
 
     def close(self) -> None:
         super().close()
         for _ in range(50):
-            done = subprocess.run(["epmd", "-port", str(self._names), "-kill"], capture_output=True, text=True)
-            if "living nodes" not in done.stdout + done.stderr:
+            stopped = subprocess.run(["epmd", "-port", str(self._epmd_port), "-kill"], capture_output=True, text=True)
+            if "living nodes" not in stopped.stdout + stopped.stderr:
                 break
             # The client has not noticed yet that the server stopped.
             time.sleep(0.1)

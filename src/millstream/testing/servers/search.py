@@ -9,8 +9,8 @@ import signal
 import subprocess
 import zipfile
 from http.client import HTTPConnection, HTTPException
-from typing import Any
 
+from millstream.common.aliases import Json
 from millstream.common.errors import MillstreamError
 from millstream.spark.jars import fetch_archive
 from millstream.spark.java import find_java
@@ -46,25 +46,25 @@ class _SearchServer(LocalServer):
         """The address, `127.0.0.1:port`."""
         return f"127.0.0.1:{self.port}"
 
-    def documents(self, index: str) -> dict[str, dict[str, Any]]:
+    def documents(self, index: str) -> dict[str, dict[str, Json]]:
         """Return the documents of an index by id, read by an independent client; at most 10,000."""
         self._ask("POST", f"/{index}/_refresh")
         response = self._ask("GET", f"/{index}/_search?size=10000")
         return {hit["_id"]: hit["_source"] for hit in response["hits"]["hits"]}
 
-    def put(self, path: str, body: dict[str, Any]) -> None:
+    def put(self, path: str, body: dict[str, Json]) -> None:
         """Put settings, such as those of an index."""
         self._ask("PUT", path, json.dumps(body))
 
-    def _ask(self, method: str, path: str, body: str | None = None) -> dict[str, Any]:
+    def _ask(self, method: str, path: str, body: str | None = None) -> dict[str, Json]:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
             connection.request(method, path, body, {"Content-Type": "application/json"})
-            answer = connection.getresponse()
-            text = answer.read().decode()
+            response = connection.getresponse()
+            text = response.read().decode()
         finally:
             connection.close()
-        if answer.status >= 400:
+        if response.status >= 400:
             raise MillstreamError(f"{self.name} refuses {method} {path}: {text[:500]}")
         return dict(json.loads(text))
 
@@ -77,12 +77,12 @@ class _SearchServer(LocalServer):
             raise MillstreamError(f"There is no Java for {self.name} on this machine: it needs 17 to {_NEWEST_JAVA}.")
         cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         try:
-            kept = fetch_archive(
+            path = fetch_archive(
                 self.organisation, self.module, self.version, os.path.join(cache, "millstream", "jars")
             )
         except (MillstreamError, OSError, subprocess.TimeoutExpired) as e:
             raise MillstreamError(f"There is no {self.name} on this machine, and it cannot be fetched: {e}") from e
-        with zipfile.ZipFile(kept) as archive:
+        with zipfile.ZipFile(path) as archive:
             archive.extractall(self.directory)
         settings = {
             "http.port": self.port,
@@ -96,15 +96,15 @@ class _SearchServer(LocalServer):
         self._write("log4j2.properties", _LOGGING)
         if self._owner:
             for folder, _, names in os.walk(self.directory):
-                for path in (folder, *(os.path.join(folder, name) for name in names)):
-                    shutil.chown(path, self._owner["user"], self._owner["group"])
+                for entry in (folder, *(os.path.join(folder, name) for name in names)):
+                    shutil.chown(entry, self._owner["user"], self._owner["group"])
 
     def _write(self, name: str, text: str) -> None:
         with open(os.path.join(self._home, "config", name), "w") as file:
             file.write(text)
 
     def _command(self) -> list[str]:
-        places = {"path.home": self._home, "path.conf": os.path.join(self._home, "config"), "distribution.type": "zip"}
+        paths = {"path.home": self._home, "path.conf": os.path.join(self._home, "config"), "distribution.type": "zip"}
         return [
             find_java().path,
             "-Xms256m",
@@ -114,7 +114,7 @@ class _SearchServer(LocalServer):
             "-Djava.security.manager=allow",
             f"-Djava.io.tmpdir={self.directory}",
             "-Dlog4j2.disable.jmx=true",
-            *(f"-D{self.settings}.{name}={value}" for name, value in places.items()),
+            *(f"-D{self.settings}.{name}={value}" for name, value in paths.items()),
             "-cp",
             os.path.join(self._home, "lib", "*"),
             self.main,
@@ -127,7 +127,7 @@ class _SearchServer(LocalServer):
             return False
         return True
 
-    def _end(self, how: int) -> None:
+    def _end(self, signal_number: int) -> None:
         # A graceful stop takes seconds, and the data is deleted anyway.
         super()._end(signal.SIGKILL)
 
