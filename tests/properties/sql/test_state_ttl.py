@@ -99,12 +99,12 @@ def test_ttl_index_equals_full_scan() -> None:
         for _ in range(60):
             now += int(rng.integers(1, 2500))
             last = now - 6000
-            found = expiring.over(last, touched, live)
+            found = expiring.expired(last, touched, live)
             assert found.tolist() == np.flatnonzero(live & (touched <= last)).tolist()
             # Some are left for another time.
             goes = rng.random(len(found)) < 0.8
             live[found[goes]] = False
-            expiring.keep(found[~goes], touched)
+            expiring.add(found[~goes], touched)
             touched[live & (rng.random(len(live)) < 0.2)] = now
             new = int(rng.integers(0, 9))
             touched, live = np.append(touched, np.full(new, now)), np.append(live, np.ones(new, np.bool_))
@@ -127,6 +127,7 @@ def test_ttl_index_does_not_scan_rows_before_expiry() -> None:
     live = np.ones(len(touched), np.bool_)
     for batch in range(1, batches):
         now = batch * 1024
-        found = expiring.over(now - batches // 2 * 1024, touched[: batch * each].view(_Counted), live[: batch * each])
-        live[np.asarray(found)] = False
+        counted = touched[: batch * each].view(_Counted)
+        expired = expiring.expired(now - batches // 2 * 1024, counted, live[: batch * each])
+        live[np.asarray(expired)] = False
     assert len(touched) < _Counted.asked < 10 * len(touched)

@@ -8,22 +8,22 @@ from __future__ import annotations
 import resource
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from millstream.sql.columns.keys import stable_order
+from millstream.sql.columns.numpy_arrays import Ints, Mask, NumpyColumn
 from millstream.state.array_storage import IN_MEMORY, Arrays
 
 _FIRST = 256
 # From this many bytes on, capacity grows by this factor: memory that is not written to costs nothing.
 _LARGE, _TIMES = 1 << 20, 8
-Ints = NDArray[np.int64]
 
 # Parts of a column are merged if they are this small, in values, or in bytes together.
-_SMALL, _LARGEST = 1 << 16, 1 << 30
+_MAX_MERGED, _MAX_BYTES = 1 << 16, 1 << 30
 
 
 def _times(size: int) -> int:
@@ -53,19 +53,19 @@ class GrowingArray:
         """The size in bytes; for objects, of the references."""
         return self.values.nbytes
 
-    def extend(self, values: NDArray[Any]) -> None:
+    def extend(self, values: NumpyColumn) -> None:
         """Append values."""
         end = self._count + len(values)
         if end > len(self._array):
-            room = max(_times(self._array.nbytes) * len(self._array), end)
-            larger = self._arrays.make(room, self._array.dtype)
+            capacity = max(_times(self._array.nbytes) * len(self._array), end)
+            larger = self._arrays.make(capacity, self._array.dtype)
             larger[: self._count] = self.values
             self._array = larger
         self._array[self._count : end] = values
         self._count = end
         self.values = self._array[:end]
 
-    def replace(self, values: NDArray[Any]) -> None:
+    def replace(self, values: NumpyColumn) -> None:
         """Replace all values."""
         self._count = 0
         self.extend(values)
@@ -118,7 +118,7 @@ class _Validity:
             self._add(self._bits, column.is_valid().to_numpy(zero_copy_only=False))
         self._count += len(column)
 
-    def _add(self, bits: GrowingArray, valid: NDArray[np.bool_]) -> None:
+    def _add(self, bits: GrowingArray, valid: Mask) -> None:
         # Bits after the last value are free: arrays returned earlier end before them.
         begun = self._count % 8
         if begun:
@@ -149,10 +149,10 @@ class _Fixed:
 
     def extend(self, column: pa.Array) -> None:
         if len(column):
-            found = np.frombuffer(
+            values = np.frombuffer(
                 column.buffers()[1], self._values.values.dtype, len(column), column.offset * self._width
             )
-            self._values.extend(found)
+            self._values.extend(values)
             self._validity.extend(column)
 
     def array(self) -> pa.Array:
@@ -184,7 +184,7 @@ class _Texts:
             return
         _, offsets, data = column.buffers()
         width = np.dtype(self._offset).itemsize
-        ends: NDArray[Any] = np.frombuffer(offsets, self._offset, len(column) + 1, column.offset * width)
+        ends: NumpyColumn = np.frombuffer(offsets, self._offset, len(column) + 1, column.offset * width)
         first, size = int(ends[0]), int(ends[-1] - ends[0])
         self._ends.extend(ends[1:] + self._offset(len(self._bytes) - first))
         if size:
@@ -202,12 +202,12 @@ class _Texts:
 class GrowingColumn:
     """An Arrow column that grows."""
 
-    __slots__ = ("_ends", "_parts", "_room", "kind")
+    __slots__ = ("_buffer", "_ends", "_parts", "kind")
 
     def __init__(self, kind: pa.DataType, arrays: Arrays = IN_MEMORY) -> None:
         self.kind = kind
         # The buffer of the last part; None for types without one.
-        self._room = append_buffer_for(kind, arrays)
+        self._buffer = append_buffer_for(kind, arrays)
         # Few parts, with their end positions.
         self._parts: list[pa.Array] = []
         self._ends = np.zeros(0, np.int64)
@@ -222,20 +222,20 @@ class GrowingColumn:
         if not len(column):
             # An empty part would never be merged.
             return
-        if self._room is None:
+        if self._buffer is None:
             self._concat(column)
         else:
-            self._put_behind(column, self._room)
+            self._append(column, self._buffer)
         self._ends = np.cumsum([len(part) for part in self._parts])
 
-    def _put_behind(self, column: pa.Array, room: AppendBuffer) -> None:
+    def _append(self, column: pa.Array, buffer: AppendBuffer) -> None:
         """Append values to the buffer of the last part."""
-        if self._parts and room.nbytes + column.nbytes < _LARGEST:
+        if self._parts and buffer.nbytes + column.nbytes < _MAX_BYTES:
             self._parts.pop()
         else:
-            self._room = room = room.another()
-        room.extend(column)
-        self._parts.append(room.array())
+            self._buffer = buffer = buffer.another()
+        buffer.extend(column)
+        self._parts.append(buffer.array())
 
     def _concat(self, column: pa.Array) -> None:
         """Merge parts so that each is larger than the next: few parts, and no value is copied often."""
@@ -249,22 +249,22 @@ class GrowingColumn:
         if len(before) >= 2 * len(last):
             return False
         # One text array holds up to two gigabytes.
-        return len(last) < _SMALL or before.nbytes + last.nbytes < _LARGEST
+        return len(last) < _MAX_MERGED or before.nbytes + last.nbytes < _MAX_BYTES
 
-    def take(self, rows: NDArray[Any] | pa.Array) -> pa.Array:
+    def take(self, rows: NumpyColumn | pa.Array) -> pa.Array:
         """Return the values at positions; null for a null position."""
         return take_all([self], rows)[0]
 
     def range(self, start: int, stop: int) -> pa.Array:
         """Return the values in a range of positions, copied only if it spans parts."""
-        split_batches, end = [], 0
+        pieces, end = [], 0
         for part in self._parts:
             first, end = end, end + len(part)
             if start < end and first < stop:
-                split_batches.append(part.slice(max(start - first, 0), min(stop, end) - max(start, first)))
-        if not split_batches:
+                pieces.append(part.slice(max(start - first, 0), min(stop, end) - max(start, first)))
+        if not pieces:
             return pa.nulls(0, self.kind)
-        return split_batches[0] if len(split_batches) == 1 else pa.concat_arrays(split_batches)
+        return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
 
     def replace(self, column: pa.Array) -> None:
         """Replace all values."""
@@ -285,7 +285,7 @@ class GrowingColumn:
         return picked.of(self._parts)
 
 
-def take_all(columns: Iterable[GrowingColumn], rows: NDArray[Any] | pa.Array) -> list[pa.Array]:
+def take_all(columns: Iterable[GrowingColumn], rows: NumpyColumn | pa.Array) -> list[pa.Array]:
     """Return the values of columns at positions; nulls for a null position."""
     places = rows if isinstance(rows, pa.Array) else pa.array(rows)
     # Columns of the same rows mostly have the same parts.
@@ -301,28 +301,28 @@ class _Picked:
         if rows.null_count:
             nulls = rows.is_null().to_numpy(zero_copy_only=False)
             rows = rows.fill_null(0)
-        distinct, place = _distinct(rows.to_numpy(zero_copy_only=False), int(ends[-1]))
+        distinct, index = _distinct(rows.to_numpy(zero_copy_only=False), int(ends[-1]))
         # The distinct positions in each part, ascending.
-        self._asked: list[tuple[int, pa.Array]] = []
+        self._requests: list[tuple[int, pa.Array]] = []
         edges = np.searchsorted(distinct, ends).tolist()
         for part, (start, stop) in enumerate(pairwise([0, *edges])):
             if stop > start:
                 offset = ends[part - 1] if part else 0
-                self._asked.append((part, pa.array(distinct[start:stop] - offset)))
+                self._requests.append((part, pa.array(distinct[start:stop] - offset)))
         # The index of each requested position among those; None for the identity.
-        self._place = (
+        self._index = (
             None
-            if place is None and nulls is None
-            else pa.array(np.arange(len(rows)) if place is None else place, mask=nulls)
+            if index is None and nulls is None
+            else pa.array(np.arange(len(rows)) if index is None else index, mask=nulls)
         )
 
     def of(self, parts: Sequence[pa.Array]) -> pa.Array:
         """Return the values of a column."""
-        if not self._asked:
+        if not self._requests:
             return parts[0].slice(0, 0)
-        split_batches = [parts[part].take(rows) for part, rows in self._asked]
-        found = split_batches[0] if len(split_batches) == 1 else pa.concat_arrays(split_batches)
-        return found if self._place is None else found.take(self._place)
+        pieces = [parts[part].take(rows) for part, rows in self._requests]
+        values = pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
+        return values if self._index is None else values.take(self._index)
 
 
 def _distinct(rows: Ints, bound: int) -> tuple[Ints, Ints | None]:
@@ -332,6 +332,6 @@ def _distinct(rows: Ints, bound: int) -> tuple[Ints, Ints | None]:
     order = stable_order(rows, bound)
     in_order = rows.take(order)
     is_first = np.append(True, in_order[1:] != in_order[:-1])
-    place = np.empty(len(rows), np.int64)
-    place[order] = np.cumsum(is_first) - 1
-    return in_order[is_first], place
+    index = np.empty(len(rows), np.int64)
+    index[order] = np.cumsum(is_first) - 1
+    return in_order[is_first], index

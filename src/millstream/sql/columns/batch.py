@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from millstream.common.tags import tagged
+from millstream.sql.columns.numpy_arrays import Mask, NumpyColumn
 
 # Row kinds, with Flink's numbers; `common.types.RowKind` has the same.
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
@@ -67,12 +68,14 @@ class Batch:
         """Return the same rows with other columns."""
         return Batch(columns, self.kinds, self._rows)
 
-    def take(self, rows: NDArray[Any]) -> Batch:
+    def take(self, rows: NumpyColumn) -> Batch:
         """Return the rows at positions, in that order."""
-        at = pa.array(rows)
-        return Batch([c.take(at) for c in self.columns], None if self.kinds is None else self.kinds[rows], len(rows))
+        positions = pa.array(rows)
+        return Batch(
+            [c.take(positions) for c in self.columns], None if self.kinds is None else self.kinds[rows], len(rows)
+        )
 
-    def filter(self, keep: NDArray[np.bool_]) -> Batch:
+    def filter(self, keep: Mask) -> Batch:
         """Return the rows for which `keep` is true."""
         if keep.all():
             return self

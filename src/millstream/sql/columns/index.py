@@ -7,16 +7,17 @@ vectorized lookups. Other keys are Python objects in a dict. Figures are in adr/
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from millstream.common.aliases import Key
 from millstream.sql.columns.append_buffer import GrowingArray
 from millstream.sql.columns.keys import Grouped, grouped, hashable_values
-from millstream.sql.columns.numpy_arrays import from_numpy, is_number_like, plain, valid_of
+from millstream.sql.columns.numpy_arrays import Ints, Mask, from_numpy, is_number_like, plain, valid_of
 from millstream.state.array_storage import IN_MEMORY, Arrays
 
 Slots = NDArray[np.int64]
@@ -24,18 +25,18 @@ Slots = NDArray[np.int64]
 # Table entries that are not slots; from `_NUMBER` downwards, keys that are being added.
 _EMPTY, _REMOVED, _NUMBER = -1, -2, -3
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-_FEWEST = 1 << 10
+_MIN_SIZE = 1 << 10
 # Approximate bytes of a key in a dict.
 _KEY_BYTES = 300
 Word = NDArray[np.uint64]
 
 # The longest text that fits two words, and the position of its length.
-_LONGEST = 15
+_MAX_TEXT = 15
 _LENGTH = np.uint64(56)
 _BYTES = np.uint64((1 << 56) - 1)
 
 
-def first_rows(slots: Slots, scratch: NDArray[np.int64]) -> Slots:
+def first_rows(slots: Slots, scratch: Ints) -> Slots:
     """Return the rows in which slots first occur, in order.
 
     Args:
@@ -74,27 +75,27 @@ def index_for(kinds: Sequence[pa.DataType], arrays: Arrays = IN_MEMORY) -> Index
 class DictIndex:
     """An index of keys of any type."""
 
-    def __init__(self, slots: dict[Any, int] | None = None, count: int = 0) -> None:
+    def __init__(self, slots: dict[Key, int] | None = None, count: int = 0) -> None:
         self._slots = {} if slots is None else slots
         self._next = count
 
     def find(self, columns: Sequence[pa.Array], rows: int) -> Slots:
         by_key = grouped(columns, rows)
-        return self._found(_distinct(columns, by_key))[by_key.codes]
+        return self._slots_of(_distinct(columns, by_key))[by_key.codes]
 
-    def _found(self, keys: list[Any]) -> Slots:
+    def _slots_of(self, keys: list[Key]) -> Slots:
         get = self._slots.get
         return np.fromiter((get(key, -1) for key in keys), np.int64, len(keys))
 
     def find_or_add(self, columns: Sequence[pa.Array], rows: int) -> tuple[Slots, Slots]:
         by_key = grouped(columns, rows)
         keys = _distinct(columns, by_key)
-        found = self._found(keys)
-        new = np.flatnonzero(found < 0)
-        found[new] = np.arange(self._next, self._next + len(new))
+        slots = self._slots_of(keys)
+        new = np.flatnonzero(slots < 0)
+        slots[new] = np.arange(self._next, self._next + len(new))
         self._next += len(new)
-        self._slots.update(zip([keys[i] for i in new.tolist()], found[new].tolist(), strict=True))
-        return found[by_key.codes], by_key.first[new]
+        self._slots.update(zip([keys[i] for i in new.tolist()], slots[new].tolist(), strict=True))
+        return slots[by_key.codes], by_key.first[new]
 
     def remove(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
         for key in _python_keys(columns, len(slots)):
@@ -106,12 +107,12 @@ class DictIndex:
         return len(self._slots) * _KEY_BYTES
 
 
-def _distinct(columns: Sequence[pa.Array], by_key: Grouped) -> list[Any]:
+def _distinct(columns: Sequence[pa.Array], by_key: Grouped) -> list[Key]:
     first = pa.array(by_key.first)
     return _python_keys([c.take(first) for c in columns], by_key.count)
 
 
-def _python_keys(columns: Sequence[pa.Array], rows: int) -> list[Any]:
+def _python_keys(columns: Sequence[pa.Array], rows: int) -> list[Key]:
     if len(columns) == 1:
         return hashable_values(columns[0])
     return list(zip(*map(hashable_values, columns), strict=True)) if columns else [()] * rows
@@ -127,7 +128,7 @@ class WordIndex:
         self._nulls: GrowingArray | None = None
         self._count = 0
         self._live = GrowingArray(np.bool_, arrays)
-        self._make_table(_FEWEST)
+        self._make_table(_MIN_SIZE)
 
     def _make_table(self, size: int) -> None:
         self._table = self._arrays.make(size, np.int32)
@@ -144,18 +145,18 @@ class WordIndex:
         """Return the slots of keys, and the rows in which added keys first occur."""
         rows = len(words[0])
         nulls = self._with_nulls(nulls, rows)
-        found, place = self._lookup(words, nulls)
-        missing = np.flatnonzero(found < 0)
+        slots, positions = self._lookup(words, nulls)
+        missing = np.flatnonzero(slots < 0)
         if not len(missing):
-            return found, missing
+            return slots, missing
         if len(missing) < rows:
             words, nulls = [w.take(missing) for w in words], None if nulls is None else nulls.take(missing)
-            place = place.take(missing)
-        added, first = self._add(words, nulls, place)
+            positions = positions.take(missing)
+        added, first = self._add(words, nulls, positions)
         if len(missing) == rows:
             return added, first
-        found[missing] = added
-        return found, missing.take(first)
+        slots[missing] = added
+        return slots, missing.take(first)
 
     def _with_nulls(self, nulls: Word | None, rows: int) -> Word | None:
         """Return the null columns of all keys, once a key has one."""
@@ -164,10 +165,10 @@ class WordIndex:
             self._nulls.extend(np.zeros(self._count, np.uint64))
             # From now on nulls are hashed, too.
             self._make_table(len(self._table))
-            self._place_all(np.flatnonzero(self._live.values))
+            self._insert_all(np.flatnonzero(self._live.values))
         return np.zeros(rows, np.uint64) if nulls is None and self._nulls is not None else nulls
 
-    def _places(self, words: list[Word], nulls: Word | None) -> NDArray[np.int64]:
+    def _positions(self, words: list[Word], nulls: Word | None) -> Ints:
         h = words[0] * _MULTIPLIER
         for word in words[1:] if nulls is None else [*words[1:], nulls]:
             h ^= h >> np.uint64(29)
@@ -177,58 +178,58 @@ class WordIndex:
 
     # Rows are selected by index, not by mask: numpy takes five times as long for an irregular mask.
 
-    def _lookup(self, words: list[Word], nulls: Word | None) -> tuple[Slots, NDArray[np.int64]]:
+    def _lookup(self, words: list[Word], nulls: Word | None) -> tuple[Slots, Ints]:
         """Return the slots of keys, -1 for missing ones, and for those the position where they would be."""
-        place = self._places(words, nulls)
-        slots = self._table.take(place).astype(np.int64)
+        positions = self._positions(words, nulls)
+        slots = self._table.take(positions).astype(np.int64)
         if not self._count:
-            return slots, place
+            return slots, positions
         equal = self._equal(slots, words, nulls)
         if equal.all():
-            return slots, place
+            return slots, positions
         left = np.flatnonzero(~equal)
         there = slots.take(left)
-        found, found[left] = slots, -1
+        result, result[left] = slots, -1
         left = left.take(np.flatnonzero(there != _EMPTY))
-        here = place.take(left)
+        here = positions.take(left)
         words, nulls = [w.take(left) for w in words], None if nulls is None else nulls.take(left)
         while len(left):
             here = (here + 1) & self._mask
             slots = self._table.take(here).astype(np.int64)
             equal = self._equal(slots, words, nulls)
             hit = np.flatnonzero(equal)
-            found[left.take(hit)] = slots.take(hit)
-            place[left] = here
+            result[left.take(hit)] = slots.take(hit)
+            positions[left] = here
             on = np.flatnonzero(~equal & (slots != _EMPTY))
             left, here = left.take(on), here.take(on)
             words, nulls = [w.take(on) for w in words], None if nulls is None else nulls.take(on)
-        return found, place
+        return result, positions
 
-    def _equal(self, slots: Slots, words: list[Word], nulls: Word | None) -> NDArray[np.bool_]:
-        equal: NDArray[np.bool_] = slots >= 0
-        for kept, word in zip(self._words, words, strict=True):
-            equal &= kept.values.take(slots, mode="clip") == word
+    def _equal(self, slots: Slots, words: list[Word], nulls: Word | None) -> Mask:
+        equal: Mask = slots >= 0
+        for stored, word in zip(self._words, words, strict=True):
+            equal &= stored.values.take(slots, mode="clip") == word
         if nulls is not None and self._nulls is not None:
             equal &= self._nulls.values.take(slots, mode="clip") == nulls
         return equal
 
-    def _add(self, words: list[Word], nulls: Word | None, place: NDArray[np.int64]) -> tuple[Slots, Slots]:
+    def _add(self, words: list[Word], nulls: Word | None, positions: Ints) -> tuple[Slots, Slots]:
         """Add missing keys, some of which may be equal; return their slots, and where each first occurs.
 
         Args:
             words, nulls: the keys.
-            place: where the search for a free entry begins, while the table is not resized.
+            positions: where the search for a free entry begins, while the table is not resized.
         """
-        if self._make_room(len(words[0])):
-            place = self._places(words, nulls)
+        if self._reserve(len(words[0])):
+            positions = self._positions(words, nulls)
         every = words if nulls is None else [*words, nulls]
-        owner, place = self._take_places(every, place)
-        first = np.flatnonzero(place >= 0)
+        owner, positions = self._claim_entries(every, positions)
+        first = np.flatnonzero(positions >= 0)
         numbers = np.empty(len(owner), np.int64)
         numbers[first] = np.arange(self._count, self._count + len(first))
-        self._table[place.take(first)] = numbers.take(first)
-        for kept, word in zip(self._words, words, strict=True):
-            kept.extend(word.take(first))
+        self._table[positions.take(first)] = numbers.take(first)
+        for stored, word in zip(self._words, words, strict=True):
+            stored.extend(word.take(first))
         if nulls is not None and self._nulls is not None:
             self._nulls.extend(nulls.take(first))
         self._live.extend(np.ones(len(first), np.bool_))
@@ -236,33 +237,35 @@ class WordIndex:
         self._used += len(first)
         return numbers.take(owner), first
 
-    def _take_places(self, words: list[Word], place: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _claim_entries(self, words: list[Word], positions: Ints) -> tuple[Ints, Ints]:
         """Give each key a table entry; return which of equal keys owns it, and where; -1 for the others."""
-        table, count = self._table, len(place)
+        table, count = self._table, len(positions)
         owner, taken = np.arange(count), np.full(count, -1, np.int64)
         left = owner.copy()
         while len(left):
-            free = np.flatnonzero(table.take(place) == _EMPTY)
-            wanted, wants = (place, left) if len(free) == len(left) else (place.take(free), left.take(free))
-            # Until slots are assigned, a key's number stands for it. The first key to want an entry gets it.
-            table[wanted[::-1]] = _NUMBER - wants[::-1]
-            other = _NUMBER - table.take(place).astype(np.int64)
+            free = np.flatnonzero(table.take(positions) == _EMPTY)
+            claimed, claimants = (
+                (positions, left) if len(free) == len(left) else (positions.take(free), left.take(free))
+            )
+            # Until slots are assigned, an entry holds the number of the first key that claims it.
+            table[claimed[::-1]] = _NUMBER - claimants[::-1]
+            other = _NUMBER - table.take(positions).astype(np.int64)
             mine = np.flatnonzero(other == left)
-            taken[left.take(mine)] = place.take(mine)
+            taken[left.take(mine)] = positions.take(mine)
             if len(mine) == len(left):
                 break
             rest = np.flatnonzero(other != left)
-            left, place, other = left.take(rest), place.take(rest), other.take(rest)
+            left, positions, other = left.take(rest), positions.take(rest), other.take(rest)
             equal = other >= 0
             for word in words:
                 equal &= word.take(other, mode="clip") == word.take(left)
             same = np.flatnonzero(equal)
             owner[left.take(same)] = other.take(same)
             on = np.flatnonzero(~equal)
-            left, place = left.take(on), (place.take(on) + 1) & self._mask
+            left, positions = left.take(on), (positions.take(on) + 1) & self._mask
         return owner, taken
 
-    def _make_room(self, more: int) -> bool:
+    def _reserve(self, more: int) -> bool:
         """Reserve capacity for more keys; return whether the table was rebuilt."""
         if 3 * (self._used + more) <= len(self._table):
             return False
@@ -271,33 +274,33 @@ class WordIndex:
         while 4 * (len(live) + more) > size:
             size *= 2
         self._make_table(size)
-        self._place_all(live)
+        self._insert_all(live)
         return True
 
-    def _place_all(self, slots: Slots) -> None:
+    def _insert_all(self, slots: Slots) -> None:
         """Insert slots whose keys are not in the table."""
-        words = [kept.values[slots] for kept in self._words]
-        place = self._places(words, None if self._nulls is None else self._nulls.values[slots])
+        words = [stored.values[slots] for stored in self._words]
+        positions = self._positions(words, None if self._nulls is None else self._nulls.values[slots])
         self._used += len(slots)
         table = self._table
         while len(slots):
-            free = np.flatnonzero(table.take(place) == _EMPTY)
-            table[place.take(free)] = slots.take(free)
-            # One of several keys that want the same entry gets it.
-            lost = np.flatnonzero(table.take(place) != slots)
-            slots, place = slots.take(lost), (place.take(lost) + 1) & self._mask
+            free = np.flatnonzero(table.take(positions) == _EMPTY)
+            table[positions.take(free)] = slots.take(free)
+            # One of several keys that claim the same entry gets it.
+            lost = np.flatnonzero(table.take(positions) != slots)
+            slots, positions = slots.take(lost), (positions.take(lost) + 1) & self._mask
 
     def keys(self) -> tuple[Slots, list[Word], Word | None]:
         """Return all used slots, and their keys."""
         slots = np.flatnonzero(self._live.values)
         nulls = None if self._nulls is None else self._nulls.values.take(slots)
-        return slots, [kept.values.take(slots) for kept in self._words], nulls
+        return slots, [stored.values.take(slots) for stored in self._words], nulls
 
     @property
     def nbytes(self) -> int:
         """The size in bytes."""
         nulls = 0 if self._nulls is None else self._nulls.nbytes
-        return sum(kept.nbytes for kept in self._words) + nulls + self._live.nbytes + self._table.nbytes
+        return sum(stored.nbytes for stored in self._words) + nulls + self._live.nbytes + self._table.nbytes
 
     def __len__(self) -> int:
         """Return the number of the next slot."""
@@ -306,13 +309,13 @@ class WordIndex:
     def remove(self, slots: Slots) -> None:
         """Remove keys."""
         self._live.values[slots] = False
-        words = [kept.values[slots] for kept in self._words]
-        place = self._places(words, None if self._nulls is None else self._nulls.values[slots])
+        words = [stored.values[slots] for stored in self._words]
+        positions = self._positions(words, None if self._nulls is None else self._nulls.values[slots])
         while len(slots):
-            here = self._table.take(place) == slots
-            self._table[place.take(np.flatnonzero(here))] = _REMOVED
+            here = self._table.take(positions) == slots
+            self._table[positions.take(np.flatnonzero(here))] = _REMOVED
             on = np.flatnonzero(~here)
-            slots, place = slots.take(on), (place.take(on) + 1) & self._mask
+            slots, positions = slots.take(on), (positions.take(on) + 1) & self._mask
 
 
 class KeyIndex:
@@ -371,15 +374,15 @@ def pack_keys(columns: Sequence[pa.Array]) -> tuple[list[Word], Word | None] | N
     words: list[Word] = []
     nulls: Word | None = None
     for i, column in enumerate(columns):
-        found = _text(column) if pa.types.is_string(column.type) else [_number(column)]
-        if found is None:
+        packed = _text(column) if pa.types.is_string(column.type) else [_number(column)]
+        if packed is None:
             return None
         valid = valid_of(column)
         if valid is not None:
-            found = [np.where(valid, word, np.uint64(0)) for word in found]
+            packed = [np.where(valid, word, np.uint64(0)) for word in packed]
             flags = (~valid).astype(np.uint64) << np.uint64(i)
             nulls = flags if nulls is None else nulls | flags
-        words += found
+        words += packed
     return words, nulls
 
 
@@ -397,7 +400,7 @@ def _text(column: pa.Array) -> list[Word] | None:
         return [np.zeros(0, np.uint64)] * 2
     text = column if column.null_count == 0 else column.fill_null("")
     lengths = pc.binary_length(text).to_numpy().astype(np.uint64)
-    if lengths.max() > _LONGEST:
+    if lengths.max() > _MAX_TEXT:
         return None
     # ascii_rpad counts bytes, also for other texts.
     both = np.frombuffer(pc.ascii_rpad(text, 16, "\0").buffers()[2], "<u8", 2 * len(text))
@@ -419,7 +422,7 @@ def unpack_keys(words: Sequence[Word], nulls: Word | None, kinds: Sequence[pa.Da
     return columns
 
 
-def _texts(first: Word, last: Word, valid: NDArray[np.bool_] | None) -> pa.Array:
+def _texts(first: Word, last: Word, valid: Mask | None) -> pa.Array:
     lengths = (last >> _LENGTH).astype(np.int64)
     body = np.stack([first, last & _BYTES], axis=1).tobytes()
     texts = [body[16 * i : 16 * i + length].decode() for i, length in enumerate(lengths.tolist())]

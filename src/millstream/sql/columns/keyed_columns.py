@@ -5,20 +5,20 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
+from millstream.common.aliases import Value
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.columns.append_buffer import GrowingArray, GrowingColumn
 from millstream.sql.columns.index import Slots, index_for
 from millstream.sql.columns.keys import hashes
+from millstream.sql.columns.numpy_arrays import Ints, Mask, NumpyColumn
 from millstream.state.array_storage import IN_MEMORY, Arrays
 from millstream.state.column_table import HASH, RowChange, check_columns, in_pieces
-
-Ints = NDArray[np.int64]
 
 # Times are binned by this many bits, about a second.
 _BITS = 10
@@ -42,7 +42,7 @@ class TtlIndex:
         # The rest of bins that were partly due, by time, and their times.
         self._next, self._next_times = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
-    def over(self, last: int, touched: Ints, live: NDArray[np.bool_]) -> Ints:
+    def expired(self, last: int, touched: Ints, live: Mask) -> Ints:
         """Remove and return the live entries last updated at or before a time, in order.
 
         Args:
@@ -50,39 +50,39 @@ class TtlIndex:
             touched: the update time of each entry; new entries are at the end, and no time decreases.
             live: whether each entry exists; removed ones do not return.
         """
-        self.keep(np.arange(self._known, len(touched)), touched)
+        self.add(np.arange(self._known, len(touched)), touched)
         self._known = len(touched)
         due: list[Ints] = []
         while self._times and self._times[0] <= last >> _BITS:
             due += self._bins.pop(heappop(self._times))
         if due:
-            there = np.concatenate([self._next, *due])
-            times = touched[there]
+            entries = np.concatenate([self._next, *due])
+            times = touched[entries]
             order = np.argsort(times, kind="stable")
-            self._next, self._next_times = there[order], times[order]
+            self._next, self._next_times = entries[order], times[order]
         count = int(np.searchsorted(self._next_times, last, "right"))
-        there = self._next[:count]
+        entries = self._next[:count]
         self._next, self._next_times = self._next[count:], self._next_times[count:]
-        there = there[live[there]]
-        is_over = touched[there] <= last
-        self.keep(there[~is_over], touched)
-        return np.sort(there[is_over])
+        entries = entries[live[entries]]
+        expired = touched[entries] <= last
+        self.add(entries[~expired], touched)
+        return np.sort(entries[expired])
 
-    def keep(self, numbers: Ints, touched: Ints) -> None:
+    def add(self, numbers: Ints, touched: Ints) -> None:
         """Add entries, or add returned ones again."""
         if not len(numbers):
             return
         times = touched[numbers] >> _BITS
         if (times == times[0]).all():
-            self._add(int(times[0]), numbers)
+            self._add_bin(int(times[0]), numbers)
             return
         order = np.argsort(times, kind="stable")
         times, numbers = times[order], numbers[order]
         starts = np.flatnonzero(np.append(True, times[1:] != times[:-1]))
         for time, mine in zip(times[starts].tolist(), np.split(numbers, starts[1:]), strict=True):
-            self._add(time, mine)
+            self._add_bin(time, mine)
 
-    def _add(self, time: int, numbers: Ints) -> None:
+    def _add_bin(self, time: int, numbers: Ints) -> None:
         if time not in self._bins:
             self._bins[time] = []
             heappush(self._times, time)
@@ -90,10 +90,10 @@ class TtlIndex:
 
 
 # Free slots are compacted when they outnumber the used ones and this number.
-_MOST_DEAD = 1 << 12
+_MAX_DEAD = 1 << 12
 _ORDER = "order"
 # Approximate bytes per key in a checkpoint besides the key: its hash and its order.
-_ABOUT_KEY = 12
+_KEY_OVERHEAD = 12
 # First byte of an integer among serialized objects, and its size; a pickle never begins so.
 _INT, _INT_BYTES = 0, 9
 # Objects sampled to estimate the size of the others, and the memory per byte of their pickles.
@@ -106,23 +106,23 @@ class StateColumn:
 
     name: str
     dtype: DTypeLike
-    start: Any = 0
+    start: Value = 0
 
 
 class Columns(Protocol):
     """Value columns by name, indexed by slot."""
 
-    def column(self, name: str) -> NDArray[Any]:
+    def column(self, name: str) -> NumpyColumn:
         """Return a column, to be read and changed in place."""
 
 
 class FreshColumns:
     """Temporary columns for new keys."""
 
-    def __init__(self, kept: Sequence[StateColumn], count: int) -> None:
-        self._columns = {k.name: filled(k, count) for k in kept}
+    def __init__(self, columns: Sequence[StateColumn], count: int) -> None:
+        self._columns = {k.name: filled(k, count) for k in columns}
 
-    def column(self, name: str) -> NDArray[Any]:
+    def column(self, name: str) -> NumpyColumn:
         """Return a column, to be read and changed in place."""
         return self._columns[name]
 
@@ -134,16 +134,16 @@ class KeyedColumns:
     columns in place.
     """
 
-    def __init__(self, kinds: Sequence[pa.DataType], kept: Sequence[StateColumn], owners: int | None = None) -> None:
+    def __init__(self, kinds: Sequence[pa.DataType], columns: Sequence[StateColumn], owners: int | None = None) -> None:
         """Create it without keys.
 
         Args:
             kinds: the Arrow types of the key columns.
-            kept: the value columns.
+            columns: the value columns.
             owners: the number of leading key columns that decide the owning subtask; None for all.
         """
         self._kinds = list(kinds)
-        self._kept = list(kept)
+        self._specs = list(columns)
         self._owners = len(kinds) if owners is None else owners
         # Called after slots were renumbered, with the old numbers of the remaining ones.
         self.when_compacted: Callable[[Slots], None] = lambda left: None
@@ -158,7 +158,7 @@ class KeyedColumns:
         self._index = index_for(self._kinds, self._arrays)
         self._keys = [GrowingColumn(kind, self._arrays) for kind in self._kinds]
         self._hashes = GrowingArray(np.uint32, self._arrays)
-        self._columns = {k.name: GrowingArray(k.dtype, self._arrays) for k in self._kept}
+        self._columns = {k.name: GrowingArray(k.dtype, self._arrays) for k in self._specs}
         self._live = GrowingArray(np.bool_, self._arrays)
         self._dead = 0
         # For each time column by which keys expire.
@@ -169,7 +169,7 @@ class KeyedColumns:
         # Slots changed since the last checkpoint, slots that checkpoints have, and removed keys that checkpoints have.
         self._changed = GrowingArray(np.bool_, self._arrays)
         self._saved = GrowingArray(np.bool_, self._arrays)
-        self._gone: list[tuple[NDArray[np.uint32], list[pa.Array]]] = []
+        self._removed: list[tuple[NDArray[np.uint32], list[pa.Array]]] = []
 
     def __len__(self) -> int:
         """Return the number of keys."""
@@ -186,15 +186,15 @@ class KeyedColumns:
         flags = (self._hashes, self._live, self._changed, self._saved, *self._columns.values())
         size = self._index.nbytes + sum(c.nbytes for c in flags) + sum(c.nbytes for c in self._keys)
         objects = [c.values for c in self._columns.values() if c.values.dtype == object]
-        return size + sum(map(_about, objects))
+        return size + sum(map(_estimated_bytes, objects))
 
     @property
     def file_bytes(self) -> int:
         # Objects are not measured.
-        of_one = _ABOUT_KEY + sum(c.values.itemsize for c in self._columns.values() if c.values.dtype != object)
-        return len(self) * of_one + sum(c.nbytes for c in self._keys) * len(self) // max(self.bound, 1)
+        per_key = _KEY_OVERHEAD + sum(c.values.itemsize for c in self._columns.values() if c.values.dtype != object)
+        return len(self) * per_key + sum(c.nbytes for c in self._keys) * len(self) // max(self.bound, 1)
 
-    def column(self, name: str) -> NDArray[Any]:
+    def column(self, name: str) -> NumpyColumn:
         """Return a value column; valid until keys are added."""
         return self._columns[name].values
 
@@ -206,16 +206,16 @@ class KeyedColumns:
         """Return the slots of keys, and the rows that added keys: those have the last slots, in order."""
         slots, new = self._index.find_or_add(keys, rows)
         if len(new):
-            at = pa.array(new)
-            self._append(keys if len(new) == rows else [k.take(at) for k in keys], len(new))
+            added = pa.array(new)
+            self._append(keys if len(new) == rows else [k.take(added) for k in keys], len(new))
         return slots, new
 
     def _append(self, keys: Sequence[pa.Array], count: int) -> None:
         for column, key in zip(self._keys, keys, strict=True):
             column.extend(key)
         self._hashes.extend(hashes(keys[: self._owners], count))
-        for kept in self._kept:
-            self._columns[kept.name].extend(filled(kept, count))
+        for spec in self._specs:
+            self._columns[spec.name].extend(filled(spec, count))
         if self._order is not None:
             self._order.extend(np.arange(self._next_order, self._next_order + count))
             self._next_order += count
@@ -239,7 +239,7 @@ class KeyedColumns:
         known = self._saved.values[slots]
         if known.any():
             mask = pa.array(known)
-            self._gone.append((self._hashes.values[slots[known]], [k.filter(mask) for k in keys]))
+            self._removed.append((self._hashes.values[slots[known]], [k.filter(mask) for k in keys]))
 
     def expire(self, name: str, last: int) -> None:
         """Remove the keys last updated at or before a time, by a time column."""
@@ -247,7 +247,7 @@ class KeyedColumns:
 
     def expired(self, name: str, last: int) -> Slots:
         """Return the slots last updated at or before a time, for removal; times of the column only grow."""
-        return self._expiring.setdefault(name, TtlIndex()).over(last, self.column(name), self._live.values)
+        return self._expiring.setdefault(name, TtlIndex()).expired(last, self.column(name), self._live.values)
 
     def keys_at(self, slots: Slots) -> list[pa.Array]:
         """Return the keys of slots."""
@@ -258,13 +258,13 @@ class KeyedColumns:
         slots = np.flatnonzero(self._live.values)
         return slots if self._order is None else slots[np.argsort(self._order.values[slots], kind="stable")]
 
-    def _came(self, slots: Slots) -> NDArray[np.int64]:
+    def _arrival(self, slots: Slots) -> Ints:
         """Return numbers in the order of the keys' arrival."""
         return slots.astype(np.int64) if self._order is None else self._order.values[slots]
 
     def compact(self) -> None:
         """Renumber slots if many are free."""
-        if self._dead < _MOST_DEAD or self._dead < len(self):
+        if self._dead < _MAX_DEAD or self._dead < len(self):
             return
         left = self.slots()
         keys = self.keys_at(left)
@@ -272,7 +272,7 @@ class KeyedColumns:
         self._index.find_or_add(keys, len(left))
         for column, key in zip(self._keys, keys, strict=True):
             column.replace(key)
-        order = self._came(left)
+        order = self._arrival(left)
         self._order = GrowingArray(np.int64, self._arrays)
         self._order.extend(order)
         self._next_order = int(order.max(initial=-1)) + 1
@@ -286,15 +286,15 @@ class KeyedColumns:
 
     def load(self, change: RowChange) -> None:
         keys = [(f"k{i}", kind) for i, kind in enumerate(self._kinds)]
-        check_columns(change, [(_ORDER, pa.int64()), *keys, *((k.name, None) for k in self._kept)])
+        check_columns(change, [(_ORDER, pa.int64()), *keys, *((k.name, None) for k in self._specs)])
         if change.gone is not None and change.gone.num_rows:
             slots = self.find(change.gone.columns[2:], change.gone.num_rows)
             self._saved.values[slots[slots >= 0]] = False
             self.remove(slots[slots >= 0])
         width = len(self._kinds)
         slots, _ = self.find_or_add(change.rows.columns[2 : 2 + width], change.rows.num_rows)
-        for kept, column in zip(self._kept, change.rows.columns[2 + width :], strict=True):
-            self._columns[kept.name].values[slots] = read(kept, column)
+        for spec, column in zip(self._specs, change.rows.columns[2 + width :], strict=True):
+            self._columns[spec.name].values[slots] = read(spec, column)
         if self._order is None:
             self._order = GrowingArray(np.int64, self._arrays)
             self._order.extend(np.arange(self.bound))
@@ -311,40 +311,40 @@ class KeyedColumns:
         slots = np.flatnonzero(self._changed.values)
         self._changed.values[slots] = False
         self._saved.values[slots] = True
-        found = [RowChange(self._rows(piece)) for piece in in_pieces(slots)]
-        return [RowChange(self._rows(slots[:0]), self._take_gone()), *found] if self._gone else found
+        changes = [RowChange(self._rows(piece)) for piece in in_pieces(slots)]
+        return [RowChange(self._rows(slots[:0]), self._take_removed()), *changes] if self._removed else changes
 
-    def _take_gone(self) -> pa.RecordBatch:
-        many = np.concatenate([h for h, _ in self._gone])
-        keys = [pa.concat_arrays(parts) for parts in zip(*(k for _, k in self._gone), strict=True)]
-        self._gone.clear()
+    def _take_removed(self) -> pa.RecordBatch:
+        many = np.concatenate([h for h, _ in self._removed])
+        keys = [pa.concat_arrays(parts) for parts in zip(*(k for _, k in self._removed), strict=True)]
+        self._removed.clear()
         names = [HASH, _ORDER, *(f"k{i}" for i in range(len(keys)))]
         return pa.record_batch([pa.array(many), pa.nulls(len(many), pa.int64()), *keys], names)
 
     def _rows(self, slots: Slots) -> pa.RecordBatch:
-        columns = [pa.array(self._hashes.values[slots]), pa.array(self._came(slots)), *self.keys_at(slots)]
-        columns += [written(k, self._columns[k.name].values[slots]) for k in self._kept]
-        names = [HASH, _ORDER, *(f"k{i}" for i in range(len(self._kinds))), *(k.name for k in self._kept)]
+        columns = [pa.array(self._hashes.values[slots]), pa.array(self._arrival(slots)), *self.keys_at(slots)]
+        columns += [written(k, self._columns[k.name].values[slots]) for k in self._specs]
+        names = [HASH, _ORDER, *(f"k{i}" for i in range(len(self._kinds))), *(k.name for k in self._specs)]
         return pa.record_batch(columns, names)
 
 
-def _about(values: NDArray[Any]) -> int:
+def _estimated_bytes(values: NumpyColumn) -> int:
     """Return the approximate size of objects in bytes."""
     some = values[:: max(len(values) // _SAMPLE, 1)]
     return len(values) * _IN_MEMORY * len(pickle.dumps(list(some), 5)) // max(len(some), 1)
 
 
-def filled(kept: StateColumn, count: int) -> NDArray[Any]:
+def filled(spec: StateColumn, count: int) -> NumpyColumn:
     """Return a column of initial values."""
-    values = np.empty(count, kept.dtype)
-    if callable(kept.start):
-        values[:] = [kept.start() for _ in range(count)]
+    values = np.empty(count, spec.dtype)
+    if callable(spec.start):
+        values[:] = [spec.start() for _ in range(count)]
     else:
-        values[:] = kept.start
+        values[:] = spec.start
     return values
 
 
-def written(kept: StateColumn, values: NDArray[Any]) -> pa.Array:
+def written(spec: StateColumn, values: NumpyColumn) -> pa.Array:
     """Return values as an Arrow column: objects pickled, except integers, mostly sums of decimals."""
     if values.dtype != object:
         return pa.array(values)
@@ -358,7 +358,7 @@ def written(kept: StateColumn, values: NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(ints), [None, pa.py_buffer(edges), pa.py_buffer(body)])
 
 
-def _as_ints(values: NDArray[Any]) -> NDArray[np.int64] | None:
+def _as_ints(values: NumpyColumn) -> Ints | None:
     """Return objects as 64-bit integers, or None if some are not."""
     if set(map(type, values)) != {int}:
         return None
@@ -368,11 +368,11 @@ def _as_ints(values: NDArray[Any]) -> NDArray[np.int64] | None:
         return None
 
 
-def read(kept: StateColumn, column: pa.Array) -> NDArray[Any]:
+def read(spec: StateColumn, column: pa.Array) -> NumpyColumn:
     """Return the values that `written` serialized."""
-    if np.dtype(kept.dtype) != object:
+    if np.dtype(spec.dtype) != object:
         return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
-    ints = _written_ints(column)
+    ints = _ints_of(column)
     if ints is not None:
         return ints.astype(object)
     values = np.empty(len(column), object)
@@ -381,7 +381,7 @@ def read(kept: StateColumn, column: pa.Array) -> NDArray[Any]:
     return values
 
 
-def _written_ints(column: pa.Array) -> NDArray[np.int64] | None:
+def _ints_of(column: pa.Array) -> Ints | None:
     """Return a column that was written as integers, or None if it has other values."""
     _, places, body = column.buffers()
     edges = np.frombuffer(places, np.int32)[column.offset : column.offset + len(column) + 1]

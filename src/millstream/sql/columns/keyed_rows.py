@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from millstream.sql.columns.append_buffer import GrowingArray, GrowingColumn, take_all
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.index import index_for
 from millstream.sql.columns.keyed_columns import TtlIndex
 from millstream.sql.columns.keys import hashes, stable_order
+from millstream.sql.columns.numpy_arrays import Ints, Mask
 from millstream.state.array_storage import IN_MEMORY, Arrays
 from millstream.state.column_table import HASH, RowChange, check_columns, in_pieces
 
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+# Row numbers; in an Arrow array, null for no row.
+Rows: TypeAlias = "Ints | pa.Array"
 
 # Removed rows are compacted when they outnumber the others and this number.
-_MOST_DEAD = 1 << 12
+_MAX_DEAD = 1 << 12
 # Keys with more rows than this have an array of rows, not a linked list.
 _MANY = 24
 _NONE = -1
 # Approximate bytes per row in a checkpoint besides its columns: key hash, number, order.
-_ABOUT_ROW = 20
+_ROW_OVERHEAD = 20
 
 
 class KeyedRows:
@@ -91,8 +91,8 @@ class KeyedRows:
         self._order: GrowingArray | None = None
         self._next_order = 0
         # Removed rows that checkpoints have: by number, and from before the last `compact`.
-        self._gone: list[Ints] = []
-        self._gone_before: pa.RecordBatch | None = None
+        self._removed: list[Ints] = []
+        self._removed_before: pa.RecordBatch | None = None
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -101,7 +101,7 @@ class KeyedRows:
     @property
     def file_bytes(self) -> int:
         size = sum(column.nbytes for column in self._columns) * len(self) // max(self.bound, 1)
-        return size + len(self) * _ABOUT_ROW
+        return size + len(self) * _ROW_OVERHEAD
 
     @property
     def bound(self) -> int:
@@ -129,35 +129,35 @@ class KeyedRows:
 
     def expired(self, last: int) -> Ints:
         """Return the rows last updated at or before a time; the caller may leave them."""
-        found = self._over(last)
-        self._expiring.keep(found, self._touched.values)
-        return found
+        rows = self._take_expired(last)
+        self._expiring.add(rows, self._touched.values)
+        return rows
 
-    def _over(self, last: int) -> Ints:
-        return self._expiring.over(last, self._touched.values, self._live.values)
+    def _take_expired(self, last: int) -> Ints:
+        return self._expiring.expired(last, self._touched.values, self._live.values)
 
     def expire(self, last: int) -> None:
         """Remove the rows last updated at or before a time."""
-        self.remove(self._over(last))
+        self.remove(self._take_expired(last))
 
     def all_rows(self) -> Ints:
         """Return all rows, in order of arrival."""
         rows = np.flatnonzero(self._live.values)
         return rows if self._order is None else rows[np.argsort(self._order.values[rows], kind="stable")]
 
-    def _came(self, rows: Ints) -> Ints:
+    def _arrival(self, rows: Ints) -> Ints:
         """Return numbers in order of the rows' arrival."""
         return rows if self._order is None else self._order.values[rows]
 
-    def take(self, column: int, rows: Any) -> pa.Array:
+    def take(self, column: int, rows: Rows) -> pa.Array:
         """Return the values of a column in rows; null for a null row."""
         return self._columns[column].take(rows)
 
-    def take_all(self, columns: Iterable[int], rows: Any) -> list[pa.Array]:
+    def take_all(self, columns: Iterable[int], rows: Rows) -> list[pa.Array]:
         """Return the values of columns in rows; nulls for a null row."""
         return take_all([self._columns[i] for i in columns], rows)
 
-    def batch(self, rows: Any) -> Batch:
+    def batch(self, rows: Rows) -> Batch:
         """Return some rows."""
         return Batch(take_all(self._columns, rows), None, len(rows))
 
@@ -169,13 +169,13 @@ class KeyedRows:
 
     def find_or_add(self, columns: Sequence[pa.Array], rows: int) -> Ints:
         """Return the key numbers of key columns; new keys are added."""
-        found, new = self._index.find_or_add(columns, rows)
+        numbers, new = self._index.find_or_add(columns, rows)
         if len(new):
-            at = pa.array(new)
-            self._hashes.extend(hashes([c.take(at) for c in columns[: self._owners]], len(new)))
+            added = pa.array(new)
+            self._hashes.extend(hashes([c.take(added) for c in columns[: self._owners]], len(new)))
             for one, value in ((self._head, _NONE), (self._tail, _NONE), (self._length, 0), (self._ever, 0)):
                 one.extend(np.full(len(new), value, np.int64))
-        return found
+        return numbers
 
     @property
     def key_bound(self) -> int:
@@ -194,16 +194,16 @@ class KeyedRows:
         ends = np.cumsum(length)
         places = np.repeat(np.arange(len(keys)), length)
         rows = np.empty(len(places), np.int64)
-        at = ends - length
+        starts = ends - length
         few = np.flatnonzero((length > 0) & (length <= _MANY))
-        row, place = self._head.values[keys[few]], at[few]
+        row, offsets = self._head.values[keys[few]], starts[few]
         while len(row):
-            rows[place] = row
+            rows[offsets] = row
             row = self._next.values[row]
             on = row >= 0
-            row, place = row[on], place[on] + 1
+            row, offsets = row[on], offsets[on] + 1
         for i in np.flatnonzero(length > _MANY).tolist():
-            rows[at[i] : ends[i]] = self._rows_of(int(keys[i])).values
+            rows[starts[i] : ends[i]] = self._rows_of(int(keys[i])).values
         live = self._live.values[rows]
         if len(rows) > _MANY and not live.all():
             self._shorten(np.unique(keys[np.flatnonzero(length > _MANY)]))
@@ -225,15 +225,15 @@ class KeyedRows:
 
     def _rows_of(self, key: int) -> GrowingArray:
         """Return the array of rows of a key with many."""
-        found = self._many.get(key)
-        if found is None:
-            found = self._many[key] = self._longs()
-            rows, row = [], int(self._head.values[key])
+        rows = self._many.get(key)
+        if rows is None:
+            rows = self._many[key] = self._longs()
+            numbers, row = [], int(self._head.values[key])
             while row >= 0:
-                rows.append(row)
+                numbers.append(row)
                 row = int(self._next.values[row])
-            found.extend(np.array(rows, np.int64))
-        return found
+            rows.extend(np.array(numbers, np.int64))
+        return rows
 
     # --- rows
 
@@ -298,9 +298,9 @@ class KeyedRows:
         self._ever.values[owners] += sizes
         if self._many:
             for i in np.flatnonzero(self._length.values[owners] > _MANY).tolist():
-                found = self._many.get(int(owners[i]))
-                if found is not None:
-                    found.extend(in_order[starts[i] : starts[i] + sizes[i]])
+                rows_of_key = self._many.get(int(owners[i]))
+                if rows_of_key is not None:
+                    rows_of_key.extend(in_order[starts[i] : starts[i] + sizes[i]])
 
     def remove(self, rows: Ints) -> None:
         """Remove distinct rows."""
@@ -309,64 +309,64 @@ class KeyedRows:
         self._dead += len(rows)
         known = rows[self._saved.values[rows]]
         if len(known):
-            self._gone.append(known)
+            self._removed.append(known)
 
     def equal_rows(self, keys: Ints, columns: Sequence[pa.Array]) -> Ints:
         """Return for each given row an equal stored one, each a different one; -1 if there is none."""
-        found = np.full(len(keys), _NONE, np.int64)
+        equals = np.full(len(keys), _NONE, np.int64)
         places, rows = self.pairs(keys)
         if not len(places):
-            return found
+            return equals
         equal = np.ones(len(places), np.bool_)
-        at, there = pa.array(places), pa.array(rows)
+        requests, there = pa.array(places), pa.array(rows)
         others = [i for i in range(len(columns)) if i not in self.keys]
-        for i, kept in zip(others, self.take_all(others, there), strict=True):
-            equal &= equal_values(columns[i].take(at), kept)
+        for i, stored in zip(others, self.take_all(others, there), strict=True):
+            equal &= equal_values(columns[i].take(requests), stored)
         places, rows = places[equal], rows[equal]
         if not len(places):
-            return found
+            return equals
         starts = np.flatnonzero(np.append(True, places[1:] != places[:-1]))
         sizes = np.diff(starts, append=len(places))
         # Equal rows have the same candidates: the n-th row takes the n-th candidate.
         rank = _rank(rows[starts])
         has = rank < sizes
-        found[places[starts[has]]] = rows[starts[has] + rank[has]]
-        return found
+        equals[places[starts[has]]] = rows[starts[has] + rank[has]]
+        return equals
 
     def compact(self) -> None:
         """Renumber rows if many are removed."""
-        if self._dead < _MOST_DEAD or self._dead < len(self):
+        if self._dead < _MAX_DEAD or self._dead < len(self):
             return
-        gone = self._gone_batch()
+        removed = self._removed_batch()
         live = self.all_rows()
         columns = take_all(self._columns, live)
         changed, saved = (one.values[live].copy() for one in (self._changed, self._saved))
         marks, touched = (_ints(_some(one, live)) for one in (self._mark, self._touched))
-        order = self._came(live)
+        order = self._arrival(live)
         number, ever, keys = self._number.values[live], self._ever.values.copy(), self._key.values[live]
         self.clear()
-        found = self.find_or_add([columns[k] for k in self.keys], len(live))
-        self.add(found, columns, marks)
+        numbers = self.find_or_add([columns[k] for k in self.keys], len(live))
+        self.add(numbers, columns, marks)
         self._number.replace(number)
         self._order = self._longs()
         self._order.extend(order)
         self._next_order = int(order.max(initial=-1)) + 1
-        self._ever.values[found] = ever[keys]
+        self._ever.values[numbers] = ever[keys]
         if self._clock is not None:
             self._touched.replace(touched)
         self._changed.replace(changed)
         self._saved.replace(saved)
-        self._gone_before = gone
+        self._removed_before = removed
 
     # --- checkpoints
 
-    def _gone_batch(self) -> pa.RecordBatch | None:
+    def _removed_batch(self) -> pa.RecordBatch | None:
         """Return the keys and numbers of removed rows that checkpoints have."""
-        batches = [] if self._gone_before is None else [self._gone_before]
-        self._gone_before = None
-        if self._gone:
-            rows = np.concatenate(self._gone)
-            self._gone.clear()
+        batches = [] if self._removed_before is None else [self._removed_before]
+        self._removed_before = None
+        if self._removed:
+            rows = np.concatenate(self._removed)
+            self._removed.clear()
             batches.append(self._identities(rows))
         if not batches:
             return None
@@ -381,7 +381,7 @@ class KeyedRows:
     def _rows(self, rows: Ints) -> pa.RecordBatch:
         columns = [pa.array(self._hashes.values[self._key.values[rows]])]
         columns += [pa.array(self._number.values[rows]), _some(self._mark, rows)]
-        columns += [pa.array(self._came(rows)), _some(self._touched, rows)]
+        columns += [pa.array(self._arrival(rows)), _some(self._touched, rows)]
         first, stop = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
         if self._order is None and stop - first == len(rows):
             # Rows are sorted. Most changed rows are new and consecutive.
@@ -395,11 +395,11 @@ class KeyedRows:
         return [RowChange(self._rows(rows)) for rows in in_pieces(self.all_rows())]
 
     def changes(self) -> list[RowChange]:
-        rows, gone = np.flatnonzero(self._changed.values), self._gone_batch()
+        rows, removed = np.flatnonzero(self._changed.values), self._removed_batch()
         self._changed.values[rows] = False
         self._saved.values[rows] = True
-        found = [RowChange(self._rows(piece)) for piece in in_pieces(rows)]
-        return found if gone is None else [RowChange(self._rows(rows[:0]), gone), *found]
+        changes = [RowChange(self._rows(piece)) for piece in in_pieces(rows)]
+        return changes if removed is None else [RowChange(self._rows(rows[:0]), removed), *changes]
 
     def load(self, change: RowChange) -> None:
         # Missing marks and times are nulls, which take no bytes.
@@ -413,7 +413,7 @@ class KeyedRows:
             return
         columns = change.rows.columns[5:]
         number, mark, order, touched = (_ints(change.rows.column(i)) for i in range(1, 5))
-        # An existing row has only a new mark: it is removed and added again at its place.
+        # An existing row has only a new mark: it is removed and added again in its position.
         key_columns = [columns[k] for k in self.keys]
         there = self._numbered(key_columns, count, change.rows.column(1))
         old = there >= 0
@@ -423,8 +423,8 @@ class KeyedRows:
             self._touched.values[there[old]] = touched[old]
         new = np.flatnonzero(~old)
         if len(new) < count:
-            at = pa.array(new)
-            columns, key_columns = [c.take(at) for c in columns], [c.take(at) for c in key_columns]
+            added = pa.array(new)
+            columns, key_columns = [c.take(added) for c in columns], [c.take(added) for c in key_columns]
         keys = self.find_or_add(key_columns, len(new))
         rows = self.add(keys, columns, mark[new])
         self._number.values[rows] = number[new]
@@ -441,12 +441,12 @@ class KeyedRows:
 
     def _numbered(self, key_columns: Sequence[pa.Array], count: int, numbers: pa.Array) -> Ints:
         """Return the rows with keys and numbers; -1 for missing ones."""
-        found = np.full(count, _NONE, np.int64)
+        result = np.full(count, _NONE, np.int64)
         keys = self.find(key_columns, count)
         places, rows = self.pairs(keys)
         same = self._number.values[rows] == numbers.to_numpy()[places]
-        found[places[same]] = rows[same]
-        return found
+        result[places[same]] = rows[same]
+        return result
 
     def _drop(self, rows: Ints) -> None:
         rows = rows[rows >= 0]

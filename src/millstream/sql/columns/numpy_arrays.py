@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-Valid = NDArray[np.bool_] | None
+from millstream.common.aliases import Value
+
+# An array of any numpy type: numbers, flags, or Python objects.
+NumpyColumn: TypeAlias = NDArray[Any]
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Valid = Mask | None
 
 _HALF = 1 << 64
 
@@ -32,7 +38,7 @@ def valid_of(column: pa.Array) -> Valid:
     return pc.is_valid(column).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
-def plain(column: pa.Array) -> NDArray[Any]:
+def plain(column: pa.Array) -> NumpyColumn:
     """Return a column of numbers, times or booleans as numbers; nulls have arbitrary values."""
     kind = column.type
     if column.null_count:
@@ -53,7 +59,7 @@ def base_of(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def from_numpy(values: NDArray[Any], valid: Valid, kind: pa.DataType) -> pa.Array:
+def from_numpy(values: NumpyColumn, valid: Valid, kind: pa.DataType) -> pa.Array:
     """Return numbers as a column of a type."""
     mask = None if valid is None or valid.all() else ~valid
     if pa.types.is_boolean(kind):
@@ -64,7 +70,7 @@ def from_numpy(values: NDArray[Any], valid: Valid, kind: pa.DataType) -> pa.Arra
     return pa.array(values.astype(kind.to_pandas_dtype(), copy=False), kind, mask=mask)
 
 
-def unscaled(column: pa.Array) -> NDArray[Any]:
+def unscaled(column: pa.Array) -> NumpyColumn:
     """Return the unscaled values of decimals: 64-bit integers if they fit, else Python's; nulls are 0."""
     words = np.frombuffer(column.buffers()[1], "<i8")[2 * column.offset : 2 * (column.offset + len(column))]
     low, high = words[0::2], words[1::2]
@@ -73,16 +79,16 @@ def unscaled(column: pa.Array) -> NDArray[Any]:
         low, high = np.where(valid, low, 0), np.where(valid, high, 0)
     if column.type.precision <= 18 or ((low >> 63) == high).all():
         return low
-    whole: NDArray[Any] = low.astype(object) % _HALF + high.astype(object) * _HALF
+    whole: NumpyColumn = low.astype(object) % _HALF + high.astype(object) * _HALF
     return whole
 
 
-def decimals(digits: NDArray[Any], valid: Valid, kind: pa.DataType) -> pa.Array:
+def decimals(digits: NumpyColumn, valid: Valid, kind: pa.DataType) -> pa.Array:
     """Return unscaled values as decimals; null on overflow of the precision."""
     words = np.empty((len(digits), 2), "<i8")
     if digits.dtype == object:
-        most = 10**kind.precision
-        fits = np.fromiter((-most < d < most for d in digits), np.bool_, len(digits))
+        limit = 10**kind.precision
+        fits = np.fromiter((-limit < d < limit for d in digits), np.bool_, len(digits))
         valid = fits if valid is None else valid & fits
         low = np.fromiter((d % _HALF if f else 0 for d, f in zip(digits, fits, strict=True)), np.uint64, len(digits))
         words[:, 0] = low.view("<i8")
@@ -91,8 +97,8 @@ def decimals(digits: NDArray[Any], valid: Valid, kind: pa.DataType) -> pa.Array:
         )
     else:
         if kind.precision <= 18:
-            most = 10**kind.precision
-            fits = (digits < most) & (digits > -most)
+            limit = 10**kind.precision
+            fits = (digits < limit) & (digits > -limit)
             valid = fits if valid is None else valid & fits
         words[:, 0] = digits
         words[:, 1] = digits >> 63
@@ -132,24 +138,24 @@ class _NotANumber(float):
 NAN = _NotANumber("nan")
 
 
-def python_values(column: pa.Array) -> list[Any]:
+def python_values(column: pa.Array) -> list[Value]:
     """Return Python values: times as integers, NaN as a comparable one."""
     if pa.types.is_temporal(column.type):
         column = column.view(base_of(column.type))
-    values: list[Any] = column.to_pylist()
+    values: list[Value] = column.to_pylist()
     if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
         return [NAN if v != v else v for v in values]
     return values
 
 
-def from_python(values: list[Any], kind: pa.DataType) -> pa.Array:
+def from_python(values: list[Value], kind: pa.DataType) -> pa.Array:
     """Return a column from the output of `python_values`."""
     if pa.types.is_temporal(kind):
         return pa.array(values, base_of(kind)).view(kind)
     return pa.array(values, kind)
 
 
-def constants(values: list[Any], kind: pa.DataType) -> pa.Array:
+def constants(values: list[Value], kind: pa.DataType) -> pa.Array:
     """Return a column of `Constant.value`s, built from bytes.
 
     `pa.array` imports pandas, if it is installed, which takes longer than the rest of a small query.
@@ -168,7 +174,7 @@ def constants(values: list[Any], kind: pa.DataType) -> pa.Array:
     return from_python(values, kind)
 
 
-def _valid(values: list[Any]) -> pa.Buffer | None:
+def _valid(values: list[Value]) -> pa.Buffer | None:
     return _bits([v is not None for v in values]) if None in values else None
 
 

@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from millstream.sql.columns.numpy_arrays import is_number_like, plain, valid_of
+from millstream.common.aliases import Value
+from millstream.sql.columns.numpy_arrays import Ints, NumpyColumn, is_number_like, plain, valid_of
 
 # (column, descending, nulls first)
 Order = Sequence[tuple[int, bool, bool]]
 
 
-def sorted_rows(columns: Sequence[pa.Array], order: Order, rows: int) -> NDArray[np.int64]:
+def sorted_rows(columns: Sequence[pa.Array], order: Order, rows: int) -> Ints:
     """Return the stable sort order of rows."""
-    levels: list[NDArray[Any]] = []
+    levels: list[NumpyColumn] = []
     for column, descending, nulls_first in order:
         nulls, places = _places(columns[column], nulls_first)
         levels += [nulls, -places if descending else places]
     return np.lexsort(levels[::-1]) if levels else np.arange(rows)
 
 
-def _places(column: pa.Array, nulls_first: bool) -> tuple[NDArray[Any], NDArray[Any]]:
+def _places(column: pa.Array, nulls_first: bool) -> tuple[NumpyColumn, NumpyColumn]:
     """Return numbers that sort like the values, and a sort key for nulls."""
     valid = valid_of(column)
     is_null = np.zeros(len(column), np.int8) if valid is None else (~valid).astype(np.int8)
     if pa.types.is_null(column.type):
-        places: NDArray[Any] = np.zeros(len(column), np.int64)
+        places: NumpyColumn = np.zeros(len(column), np.int64)
     elif is_number_like(column.type):
         places = plain(column)
         places = places.astype(np.int64) if places.dtype.kind != "f" else places
@@ -43,7 +42,7 @@ def _places(column: pa.Array, nulls_first: bool) -> tuple[NDArray[Any], NDArray[
     return -is_null if nulls_first else is_null, places
 
 
-def _has_no_negative(numbers: NDArray[Any]) -> bool:
+def _has_no_negative(numbers: NumpyColumn) -> bool:
     """Return whether negation does not reverse the order: with NaN, and the smallest integer."""
     if numbers.dtype.kind == "f":
         return bool(np.isnan(numbers).any())
@@ -55,7 +54,7 @@ class _Reversed:
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Value) -> None:
         self.value = value
 
     def __lt__(self, other: _Reversed) -> bool:
@@ -67,17 +66,17 @@ class _Reversed:
     __hash__ = None  # type: ignore[assignment]
 
 
-def sort_key(order: Order) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+def sort_key(order: Order) -> Callable[[tuple[Value, ...]], tuple[Value, ...]]:
     """Return a sort key function for rows of Python values."""
 
-    def key(row: tuple[Any, ...]) -> tuple[Any, ...]:
-        found: list[Any] = []
+    def key(row: tuple[Value, ...]) -> tuple[Value, ...]:
+        parts: list[Value] = []
         for column, descending, nulls_first in order:
             value = row[column]
             if value is None:
-                found += [0 if nulls_first else 2, 0]
+                parts += [0 if nulls_first else 2, 0]
             else:
-                found += [1, _Reversed(value) if descending else value]
-        return tuple(found)
+                parts += [1, _Reversed(value) if descending else value]
+        return tuple(parts)
 
     return key

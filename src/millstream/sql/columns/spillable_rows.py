@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from millstream.operators.runtime.budget import Budget
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keys import hashes, stable_order
+from millstream.sql.columns.numpy_arrays import Ints
 from millstream.sql.columns.row_order import Order, sorted_rows
 from millstream.state.array_storage import Arrays
 from millstream.state.column_table import HASH, RowChange, check_columns
 from millstream.state.spill_file import FileExtent, SpillFile
-
-Ints = NDArray[np.int64]
 
 BINS = 64
 # Maximum bytes of rows arranged at once, since that takes as much memory again.
@@ -39,9 +38,9 @@ class Arrangement(Protocol):
         """Yield rows in parts, each with the number of its bin or run."""
 
 
-def bins_of(found: NDArray[np.uint32]) -> Ints:
+def bins_of(key_hashes: NDArray[np.uint32]) -> Ints:
     """Return the bins of keys by their hashes."""
-    mixed = (found ^ (found >> np.uint32(15))) * _MULTIPLIER
+    mixed = (key_hashes ^ (key_hashes >> np.uint32(15))) * _MULTIPLIER
     return (mixed >> np.uint32(32 - BINS.bit_length() + 1)).astype(np.int64)
 
 
@@ -104,7 +103,7 @@ class SpillableRows:
         self._file = file
         self._account = budget.account(self.spill)
         # Extents on disk, by bin or run.
-        self.places: dict[int, list[FileExtent]] = {}
+        self.extents: dict[int, list[FileExtent]] = {}
         self.rows = 0
         self.clear()
 
@@ -114,7 +113,7 @@ class SpillableRows:
         # The number of checkpointed rows, and extents on disk that are not checkpointed.
         self._saved = 0
         self._unsaved: list[FileExtent] = []
-        self.places = {}
+        self.extents = {}
         self.rows = 0
         self._file.clear()
         self._account.used = 0
@@ -130,12 +129,12 @@ class SpillableRows:
 
     @property
     def file_bytes(self) -> int:
-        return self.size + sum(map(self.size_of, self.places))
+        return self.size + sum(map(self.size_of, self.extents))
 
     @property
     def is_on_disk(self) -> bool:
         """Whether some rows are on disk."""
-        return bool(self.places)
+        return bool(self.extents)
 
     def add(self, batch: Batch) -> None:
         """Add inserted rows."""
@@ -149,14 +148,14 @@ class SpillableRows:
 
     def of(self, number: int) -> Iterator[Batch]:
         """Yield the rows of a bin or run, from disk."""
-        for place in self.places.get(number, ()):
-            yield self._read(place)
+        for extent in self.extents.get(number, ()):
+            yield self._read(extent)
 
     def by_bin(self) -> Iterator[Iterable[Batch]]:
         """Yield the rows of each bin, or all at once if they are in memory; then discard them."""
         if self.is_on_disk:
             self.spill()
-            for number in sorted(self.places):
+            for number in sorted(self.extents):
                 yield self.of(number)
         elif len(self):
             yield self.in_memory()
@@ -164,10 +163,10 @@ class SpillableRows:
 
     def size_of(self, number: int) -> int:
         """Return the size of a bin or run in bytes."""
-        return sum(size for _, size in self.places.get(number, ()))
+        return sum(size for _, size in self.extents.get(number, ()))
 
-    def _read(self, place: FileExtent) -> Batch:
-        return Batch.from_ipc(self._file.read(place), len(self._kinds), False)
+    def _read(self, extent: FileExtent) -> Batch:
+        return Batch.from_ipc(self._file.read(extent), len(self._kinds), False)
 
     def spill(self) -> None:
         """Move all rows to disk."""
@@ -181,7 +180,7 @@ class SpillableRows:
         for slab in slabs(parts, SLAB_BYTES):
             for number, rows in self._arrangement.arrange(slab):
                 written.append(self._file.write(rows.to_ipc()))
-                self.places.setdefault(number, []).append(written[-1])
+                self.extents.setdefault(number, []).append(written[-1])
         return written
 
     def retain(self, choose: Callable[[Batch], Ints]) -> None:
@@ -192,8 +191,8 @@ class SpillableRows:
         whole = Batch.concatenated(self._parts)
         chosen = choose(whole)
         first = int(np.searchsorted(chosen, saved))
-        kept = [whole.take(rows) for rows in (chosen[:first], chosen[first:])]
-        self._parts = [part for part in kept if len(part)]
+        parts = [whole.take(rows) for rows in (chosen[:first], chosen[first:])]
+        self._parts = [part for part in parts if len(part)]
         self._saved = int(bool(first))
         self.rows += len(chosen) - len(whole)
         self._account.keeps(sum(part.nbytes for part in self._parts))
@@ -204,16 +203,16 @@ class SpillableRows:
         """Do nothing: many rows are spilled anyway."""
 
     def _change(self, batch: Batch) -> RowChange:
-        found = pa.array(hashes([batch.columns[k] for k in self._keys], len(batch)))
+        key_hashes = pa.array(hashes([batch.columns[k] for k in self._keys], len(batch)))
         names = [HASH, *(f"c{i}" for i in range(len(self._kinds)))]
-        return RowChange(pa.record_batch([found, *batch.columns], names))
+        return RowChange(pa.record_batch([key_hashes, *batch.columns], names))
 
     def everything(self) -> list[RowChange]:
-        on_disk = (self._read(place) for places in self.places.values() for place in places)
+        on_disk = (self._read(extent) for extents in self.extents.values() for extent in extents)
         return [self._change(batch) for batch in slabs([*on_disk, *self._parts], SLAB_BYTES)]
 
     def changes(self) -> list[RowChange]:
-        new = [*(self._read(place) for place in self._unsaved), *self._parts[self._saved :]]
+        new = [*(self._read(extent) for extent in self._unsaved), *self._parts[self._saved :]]
         self._unsaved, self._saved = [], len(self._parts)
         return [self._change(batch) for batch in slabs(new, SLAB_BYTES)]
 
@@ -227,19 +226,15 @@ class SpillableRows:
         self._account.keeps(self._account.used + self._parts[self._saved - 1].nbytes)
 
 
-def slabs(batches: Iterable[Batch], most: int) -> Iterator[Batch]:
-    """Yield rows in large batches of about `most` bytes."""
+def slabs(batches: Iterable[Batch], max_bytes: int) -> Iterator[Batch]:
+    """Yield rows in large batches of about `max_bytes`."""
     some: list[Batch] = []
     size = 0
     for batch in batches:
-        if some and size + batch.nbytes > most:
+        if some and size + batch.nbytes > max_bytes:
             yield Batch.concatenated(some)
             some, size = [], 0
         some.append(batch)
         size += batch.nbytes
     if some:
         yield Batch.concatenated(some)
-
-
-def _nothing(kinds: Sequence[pa.DataType]) -> Batch:
-    return Batch([pa.array([], kind) for kind in kinds], None, 0)

@@ -7,12 +7,12 @@ import datetime as dt
 import decimal
 import pickle
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.common.aliases import Value
 from millstream.common.errors import TypeMismatchError
 from millstream.common.time import Instant
 from millstream.common.types import Row
@@ -20,7 +20,7 @@ from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.zones import zone_named
 
-_Convert = Callable[[Any], Any]
+_Convert = Callable[[Value], Value]
 
 _HALF_UP = decimal.Context(prec=100, rounding=decimal.ROUND_HALF_UP)
 _EPOCH = dt.datetime(1970, 1, 1)
@@ -29,7 +29,7 @@ _UTC = dt.UTC
 # --- from Python
 
 
-def to_column(values: Sequence[Any], kind: t.DataType, zone: str = "UTC") -> pa.Array:
+def to_column(values: Sequence[Value], kind: t.DataType, zone: str = "UTC") -> pa.Array:
     """Return a column of Python values.
 
     Args:
@@ -53,7 +53,7 @@ def to_column(values: Sequence[Any], kind: t.DataType, zone: str = "UTC") -> pa.
         raise _explained(values, kind, zone) or e from None
 
 
-def _explained(values: Sequence[Any], kind: t.DataType, zone: str) -> TypeMismatchError | None:
+def _explained(values: Sequence[Value], kind: t.DataType, zone: str) -> TypeMismatchError | None:
     """Return the error for the first value that does not have the type."""
     convert = _into(kind, zone)
     target = arrow_type(kind)
@@ -85,7 +85,7 @@ def _into_text(kind: t.DataType, zone: str) -> _Convert | None:
     return _text
 
 
-def _text(value: Any) -> str:
+def _text(value: Value) -> str:
     if not isinstance(value, str):
         raise TypeError("not a str")
     return value
@@ -94,20 +94,20 @@ def _text(value: Any) -> str:
 def _into_decimal(kind: t.DataType, zone: str) -> _Convert:
     assert isinstance(kind, t.DecimalType)
     unit = decimal.Decimal(1).scaleb(-kind.scale)
-    most = decimal.Decimal(10) ** (kind.precision - kind.scale)
+    limit = decimal.Decimal(10) ** (kind.precision - kind.scale)
 
-    def convert(value: Any) -> decimal.Decimal | None:
+    def convert(value: Value) -> decimal.Decimal | None:
         if isinstance(value, bool) or not isinstance(value, (int, decimal.Decimal)):
             raise TypeError("not a Decimal")
         rounded = decimal.Decimal(value).quantize(unit, context=_HALF_UP)
         # As in a CAST: overflow gives null.
-        return rounded if abs(rounded) < most else None
+        return rounded if abs(rounded) < limit else None
 
     return convert
 
 
 def _into_date(kind: t.DataType, zone: str) -> _Convert:
-    def convert(value: Any) -> dt.date:
+    def convert(value: Value) -> dt.date:
         if not isinstance(value, dt.date):
             raise TypeError("not a date")
         return value.date() if isinstance(value, dt.datetime) else value
@@ -119,7 +119,7 @@ def _into_timestamp(kind: t.DataType, zone: str) -> _Convert:
     assert isinstance(kind, t.TimestampType)
     cut = _cutter(kind.precision)
 
-    def convert(value: Any) -> int:
+    def convert(value: Value) -> int:
         if not isinstance(value, dt.datetime):
             raise TypeError("not a datetime")
         return cut(_nanoseconds(value.replace(tzinfo=None) - _EPOCH))
@@ -132,7 +132,7 @@ def _into_instant(kind: t.DataType, zone: str) -> _Convert:
     cut = _cutter(kind.precision)
     session = zone_named(zone)
 
-    def convert(value: Any) -> int:
+    def convert(value: Value) -> int:
         if isinstance(value, Instant):
             return cut(value.seconds * 1_000_000_000 + value.nanos)
         if not isinstance(value, dt.datetime):
@@ -155,7 +155,7 @@ def _cutter(precision: int) -> Callable[[int], int]:
 
 
 def _into_length(kind: t.DataType, zone: str) -> _Convert:
-    def convert(value: Any) -> int:
+    def convert(value: Value) -> int:
         if isinstance(value, dt.timedelta):
             return _nanoseconds(value) // 1_000_000
         return int(value)
@@ -167,7 +167,7 @@ def _into_list(kind: t.DataType, zone: str) -> _Convert:
     assert isinstance(kind, t.ArrayType)
     inner = _into(kind.element_type, zone)
 
-    def convert(value: Any) -> list[Any]:
+    def convert(value: Value) -> list[Value]:
         if isinstance(value, (str, bytes, dict)):
             raise TypeError("not a list")
         if inner is None:
@@ -187,12 +187,12 @@ def _into_multiset(kind: t.DataType, zone: str) -> _Convert:
     return _pairs(_into(kind.element_type, zone) or _same, _same)
 
 
-def _same(value: Any) -> Any:
+def _same(value: Value) -> Value:
     return value
 
 
 def _pairs(of_key: _Convert, of_value: _Convert) -> _Convert:
-    def convert(value: Any) -> list[tuple[Any, Any]]:
+    def convert(value: Value) -> list[tuple[Value, Value]]:
         items = value.items()
         return [(of_key(k), None if v is None else of_value(v)) for k, v in items]
 
@@ -204,12 +204,12 @@ def _into_row(kind: t.DataType, zone: str) -> _Convert:
     inner = [_into(f, zone) or _same for f in kind.field_types()]
     names = kind.names
 
-    def convert(value: Any) -> tuple[Any, ...]:
+    def convert(value: Value) -> tuple[Value, ...]:
         if isinstance(value, dict):
             value = [value.get(name) for name in names]
         elif isinstance(value, Row):
-            given = names_of(value)
-            by_name = given is not None and set(given) == set(names)
+            field_names = names_of(value)
+            by_name = field_names is not None and set(field_names) == set(names)
             value = [value[n] for n in names] if by_name else list(value)
         elif not isinstance(value, (tuple, list)):
             if not hasattr(value, "__dict__"):
@@ -244,7 +244,7 @@ _INTO: dict[type[t.DataType], Callable[[t.DataType, str], _Convert | None]] = {
 _FEW = 1 << 10
 
 
-def to_python(column: pa.Array, kind: t.DataType, zone: str | None = "UTC") -> list[Any]:
+def to_python(column: pa.Array, kind: t.DataType, zone: str | None = "UTC") -> list[Value]:
     """Return the Python values of a column, for `collect()` and user functions.
 
     Args:
@@ -263,7 +263,7 @@ def to_python(column: pa.Array, kind: t.DataType, zone: str | None = "UTC") -> l
     return plain if convert is None else [None if v is None else convert(v) for v in plain]
 
 
-def _numbers(column: pa.Array) -> list[Any]:
+def _numbers(column: pa.Array) -> list[Value]:
     if len(column) < _FEW:
         return column.to_pylist()  # type: ignore[no-any-return]
     if not column.null_count:
@@ -364,7 +364,7 @@ def _from_row(kind: t.DataType, zone: str | None) -> _Convert:
     inner = [_from(f, zone) or _same for f in kind.field_types()]
     names = tuple(kind.names)
 
-    def convert(value: dict[str, Any]) -> Row:
+    def convert(value: dict[str, Value]) -> Row:
         return Row.of(names, [None if v is None else f(v) for f, v in zip(inner, value.values(), strict=True)])
 
     return convert
@@ -383,7 +383,7 @@ _FROM: dict[type[t.DataType], Callable[[t.DataType, str | None], _Convert | None
 
 # --- type inference
 
-_INFERRED: list[tuple[type[Any], Callable[[], t.DataType]]] = [
+_INFERRED: list[tuple[type[Value], Callable[[], t.DataType]]] = [
     (bool, t.DataTypes.BOOLEAN),
     (int, t.DataTypes.BIGINT),
     (float, t.DataTypes.DOUBLE),
@@ -414,7 +414,7 @@ _ARRAYS: dict[str, Callable[[], t.DataType]] = {
 }
 
 
-def inferred_type(value: Any) -> t.DataType:
+def inferred_type(value: Value) -> t.DataType:
     """Return the type that `from_elements` infers for a value.
 
     Raises:
@@ -442,12 +442,12 @@ def inferred_type(value: Any) -> t.DataType:
     raise TypeMismatchError(f"No type is known for {value!r} of type {type(value).__name__}: pass a schema.")
 
 
-def inferred_row(value: Row | tuple[Any, ...], names: Sequence[str] | None = None) -> t.RowType:
+def inferred_row(value: Row | tuple[Value, ...], names: Sequence[str] | None = None) -> t.RowType:
     """Return the type of a row; unnamed fields are called _1, _2, ..."""
-    given = names_of(value) if isinstance(value, Row) else getattr(value, "_fields", None)
-    known = list(names or given or [])
-    known += [f"_{i + 1}" for i in range(len(known), len(value))]
-    fields = [t.RowField(n, inferred_type(v)) for n, v in zip(known, value, strict=True)]
+    field_names = names_of(value) if isinstance(value, Row) else getattr(value, "_fields", None)
+    all_names = list(names or field_names or [])
+    all_names += [f"_{i + 1}" for i in range(len(all_names), len(value))]
+    fields = [t.RowField(n, inferred_type(v)) for n, v in zip(all_names, value, strict=True)]
     return t.RowType(fields)
 
 
@@ -461,10 +461,10 @@ def names_of(row: Row) -> list[str] | None:
 
 def merged_types(types: Sequence[t.DataType]) -> t.DataType:
     """Return the common type of inferred types: they may differ in nullability and nested types."""
-    found: t.DataType = t.DataTypes.NULL()
+    merged: t.DataType = t.DataTypes.NULL()
     for kind in types:
-        found = _merged(found, kind)
-    return found
+        merged = _merged(merged, kind)
+    return merged
 
 
 def _merged(left: t.DataType, right: t.DataType) -> t.DataType:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -110,7 +109,7 @@ def _timestamps(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:
     return pc.utf8_slice_codeunits(text, 0, -surplus)
 
 
-def local(column: Any, zone: str) -> Any:
+def local(column: pa.Array, zone: str) -> pa.Array:
     """Return instants as local times of a zone."""
     name = arrow_zone(zone)
     if name == "UTC":

@@ -69,8 +69,8 @@ def is_utc(name: str) -> bool:
 
 
 def _minutes(name: str) -> int | None:
-    found = _OFFSET.fullmatch(name)
-    if found is None:
+    match = _OFFSET.fullmatch(name)
+    if match is None:
         return 0 if name in ("Z", "UTC", "GMT") else None
-    minutes = int(found.group(2)) * 60 + int(found.group(3) or 0)
-    return -minutes if found.group(1) == "-" else minutes
+    minutes = int(match.group(2)) * 60 + int(match.group(3) or 0)
+    return -minutes if match.group(1) == "-" else minutes

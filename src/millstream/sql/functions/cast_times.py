@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type, unit_of
+from millstream.sql.columns.numpy_arrays import NumpyColumn
 from millstream.sql.columns.value_text import local
 from millstream.sql.columns.zones import arrow_zone, zone_named
 from millstream.sql.errors import TableException
@@ -68,13 +68,13 @@ def _to_timestamp(column: pa.Array, source: t.DataType, target: t.TimestampType)
     return cut(from_numpy(values * (UNITS[unit] // 1000), pa.timestamp(unit), [column]), target)
 
 
-def scaled(values: NDArray[Any], factor: int, like: pa.Array) -> NDArray[Any]:
+def scaled(values: NumpyColumn, factor: int, like: pa.Array) -> NumpyColumn:
     """Return times in a finer unit; values under nulls are undefined.
 
     Raises:
         TableException: a time is out of the range of nanoseconds.
     """
-    result: NDArray[Any] = values.astype(np.int64) * factor
+    result: NumpyColumn = values.astype(np.int64) * factor
     if factor > 1 and len(values):
         far = np.abs(values.astype(np.float64)) * factor > 9.2e18
         if like.null_count:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.columns.numpy_arrays import NumpyColumn
 from millstream.sql.columns.value_text import local
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.functions.cast_times import DAY, UNITS, cast, scaled, to_instants
@@ -66,7 +65,7 @@ def _moved(operator: str, left: pa.Array, right: pa.Array, kinds: list[t.DataTyp
     return cast(result, kinds[0], site.type, site.context, False) if result.type != arrow_type(site.type) else result
 
 
-def plus_milliseconds(column: pa.Array, length: NDArray[Any], like: Sequence[pa.Array]) -> pa.Array:
+def plus_milliseconds(column: pa.Array, length: NumpyColumn, like: Sequence[pa.Array]) -> pa.Array:
     """Return times shifted by milliseconds."""
     values = to_numpy(column).astype(np.int64)
     if pa.types.is_date(column.type):
@@ -78,7 +77,7 @@ def plus_milliseconds(column: pa.Array, length: NDArray[Any], like: Sequence[pa.
     return from_numpy(values + scaled(length, UNITS[column.type.unit] // 1000, like[-1]), column.type, like)
 
 
-def plus_months(column: pa.Array, months: NDArray[Any], like: Sequence[pa.Array]) -> pa.Array:
+def plus_months(column: pa.Array, months: NumpyColumn, like: Sequence[pa.Array]) -> pa.Array:
     """Return times shifted by months; a day beyond the month's end becomes its last day."""
     if pa.types.is_time(column.type):
         return column
@@ -92,13 +91,13 @@ def plus_months(column: pa.Array, months: NDArray[Any], like: Sequence[pa.Array]
     return from_numpy(moved + values % per_day, column.type, like)
 
 
-def _plus_months(days: NDArray[Any], months: NDArray[Any]) -> NDArray[Any]:
+def _plus_months(days: NumpyColumn, months: NumpyColumn) -> NumpyColumn:
     dates = days.astype("datetime64[D]")
     month = dates.astype("datetime64[M]")
     day = (dates - month.astype("datetime64[D]")).astype(np.int64)
     moved = month + months.astype("timedelta64[M]")
     last = ((moved + 1).astype("datetime64[D]") - moved.astype("datetime64[D]")).astype(np.int64) - 1
-    result: NDArray[Any] = moved.astype("datetime64[D]").astype(np.int64) + np.minimum(day, last)
+    result: NumpyColumn = moved.astype("datetime64[D]").astype(np.int64) + np.minimum(day, last)
     return result
 
 
@@ -129,45 +128,45 @@ class Parts:
         self._dates = self.days.astype("datetime64[D]")
 
     @property
-    def year(self) -> NDArray[Any]:
+    def year(self) -> NumpyColumn:
         return self._dates.astype("datetime64[Y]").astype(np.int64) + 1970
 
     @property
-    def month(self) -> NDArray[Any]:
+    def month(self) -> NumpyColumn:
         return self._dates.astype("datetime64[M]").astype(np.int64) % 12 + 1
 
     @property
-    def day(self) -> NDArray[Any]:
-        result: NDArray[Any] = (self._dates - self._dates.astype("datetime64[M]")).astype(np.int64) + 1
+    def day(self) -> NumpyColumn:
+        result: NumpyColumn = (self._dates - self._dates.astype("datetime64[M]")).astype(np.int64) + 1
         return result
 
     @property
-    def day_of_year(self) -> NDArray[Any]:
-        result: NDArray[Any] = (self._dates - self._dates.astype("datetime64[Y]")).astype(np.int64) + 1
+    def day_of_year(self) -> NumpyColumn:
+        result: NumpyColumn = (self._dates - self._dates.astype("datetime64[Y]")).astype(np.int64) + 1
         return result
 
     @property
-    def iso_day(self) -> NDArray[Any]:
+    def iso_day(self) -> NumpyColumn:
         """Day of the week, Monday is 1."""
         return (self.days + 3) % 7 + 1
 
-    def _thursday(self) -> NDArray[Any]:
+    def _thursday(self) -> NumpyColumn:
         """The Thursday of the week, which determines its year."""
-        result: NDArray[Any] = (self.days - self.iso_day + 4).astype("datetime64[D]")
+        result: NumpyColumn = (self.days - self.iso_day + 4).astype("datetime64[D]")
         return result
 
     @property
-    def iso_year(self) -> NDArray[Any]:
+    def iso_year(self) -> NumpyColumn:
         return self._thursday().astype("datetime64[Y]").astype(np.int64) + 1970
 
     @property
-    def week(self) -> NDArray[Any]:
+    def week(self) -> NumpyColumn:
         thursday = self._thursday()
-        result: NDArray[Any] = (thursday - thursday.astype("datetime64[Y]")).astype(np.int64) // 7 + 1
+        result: NumpyColumn = (thursday - thursday.astype("datetime64[Y]")).astype(np.int64) // 7 + 1
         return result
 
 
-_PARTS: dict[str, Callable[[Parts], NDArray[Any]]] = {
+_PARTS: dict[str, Callable[[Parts], NumpyColumn]] = {
     "YEAR": lambda p: p.year,
     "QUARTER": lambda p: (p.month + 2) // 3,
     "MONTH": lambda p: p.month,
@@ -279,21 +278,21 @@ def _round(column: pa.Array, unit: str, up: bool) -> pa.Array:
     return from_numpy(result.astype(dtype), column.type, [column])
 
 
-def _floored_days(days: NDArray[Any], unit: str) -> NDArray[Any]:
+def _floored_days(days: NumpyColumn, unit: str) -> NumpyColumn:
     if unit == "WEEK":
         # Weeks begin on Sunday.
-        sunday: NDArray[Any] = days - (days + 4) % 7
+        sunday: NumpyColumn = days - (days + 4) % 7
         return sunday
     return _month_start(_floored_months(days, unit))
 
 
-def _next_days(days: NDArray[Any], unit: str) -> NDArray[Any]:
+def _next_days(days: NumpyColumn, unit: str) -> NumpyColumn:
     if unit == "WEEK":
         return _floored_days(days, unit) + 7
     return _month_start(_floored_months(days, unit) + MONTHS[unit])
 
 
-def _floored_months(days: NDArray[Any], unit: str) -> NDArray[Any]:
+def _floored_months(days: NumpyColumn, unit: str) -> NumpyColumn:
     months = days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64) + 1970 * 12
     size = MONTHS[unit]
     # Centuries and millennia begin with the year 1.
@@ -301,7 +300,7 @@ def _floored_months(days: NDArray[Any], unit: str) -> NDArray[Any]:
     return (months - shift) // size * size + shift
 
 
-def _month_start(months: NDArray[Any]) -> NDArray[Any]:
+def _month_start(months: NumpyColumn) -> NumpyColumn:
     return (months - 1970 * 12).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
 
 
@@ -364,19 +363,19 @@ def _difference(site: Site, rows: int, values: Sequence[Value]) -> Value:
     return created[0] if fixed else created
 
 
-def _trunc(values: NDArray[Any], size: int) -> NDArray[Any]:
-    result: NDArray[Any] = np.sign(values) * (np.abs(values) // size)
+def _trunc(values: NumpyColumn, size: int) -> NumpyColumn:
+    result: NumpyColumn = np.sign(values) * (np.abs(values) // size)
     return result
 
 
-def _milliseconds(column: pa.Array) -> NDArray[Any]:
+def _milliseconds(column: pa.Array) -> NumpyColumn:
     values = to_numpy(column).astype(np.int64)
     if pa.types.is_date(column.type):
         return values * DAY
     return values // (UNITS[column.type.unit] // 1000)
 
 
-def _months_between(start: NDArray[Any], end: NDArray[Any]) -> NDArray[Any]:
+def _months_between(start: NumpyColumn, end: NumpyColumn) -> NumpyColumn:
     """Return the whole months between two times."""
     a, b = (v // DAY for v in (start, end))
     month_a, month_b = (d.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64) for d in (a, b))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.numpy_arrays import NumpyColumn
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import Call, Column, Constant, Expression, UserCall, columns_of, replaced, walk
 from millstream.sql.functions.context import EvaluationContext
@@ -309,7 +309,7 @@ class _Some:
         """Return the values of all rows."""
         return self._whole(batch)
 
-    def at(self, batch: Batch, rows: NDArray[Any]) -> pa.Array:
+    def at(self, batch: Batch, rows: NumpyColumn) -> pa.Array:
         """Return the values of some rows."""
         if len(rows) == len(batch):
             return as_array(self._whole(batch), len(batch))
@@ -373,7 +373,7 @@ def _case_of_all(conditions: Sequence[_Some], values: Sequence[_Some], kind: pa.
 def _case_of_some(conditions: Sequence[_Some], values: Sequence[_Some], kind: pa.DataType) -> _Evaluate:
     def evaluate(batch: Batch) -> Value:
         left = np.arange(len(batch))
-        parts: list[tuple[NDArray[Any], pa.Array]] = []
+        parts: list[tuple[NumpyColumn, pa.Array]] = []
         for test, value in zip(conditions, values[:-1], strict=True):
             if not len(left):
                 break

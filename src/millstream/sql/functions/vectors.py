@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.columns.numpy_arrays import NumpyColumn
 from millstream.sql.functions.function import Kernel, Site, Value
 from millstream.sql.types import DataType
 
@@ -58,7 +58,7 @@ def where_valid(valid: pa.Array | pa.Scalar | None, result: Value) -> Value:
     return pc.if_else(valid, result, pa.scalar(None, result.type))
 
 
-def to_numpy(array: pa.Array) -> NDArray[Any]:
+def to_numpy(array: pa.Array) -> NumpyColumn:
     """Return the numbers of a column; values under nulls are undefined.
 
     They are a view of Arrow's buffer: no copy, and nulls do not turn integers into floats.
@@ -85,7 +85,7 @@ _DTYPES: dict[pa.DataType, np.dtype[Any]] = {
 }
 
 
-def from_numpy(values: NDArray[Any], kind: pa.DataType, like: Sequence[pa.Array] = ()) -> pa.Array:
+def from_numpy(values: NumpyColumn, kind: pa.DataType, like: Sequence[pa.Array] = ()) -> pa.Array:
     """Return numbers as a column that is null where one of the `like` columns is."""
     masked = [array for array in like if array.null_count]
     if not masked:
@@ -101,7 +101,7 @@ def from_numpy(values: NDArray[Any], kind: pa.DataType, like: Sequence[pa.Array]
     return pa.Array.from_buffers(kind, len(values), [validity_buffer, data])
 
 
-def scattered(parts: Sequence[tuple[NDArray[Any], pa.Array]], rows: int, kind: pa.DataType) -> pa.Array:
+def scattered(parts: Sequence[tuple[NumpyColumn, pa.Array]], rows: int, kind: pa.DataType) -> pa.Array:
     """Return a column with each part's values at its indexes, and null elsewhere."""
     places = np.full(rows, -1, np.int64)
     start = 0

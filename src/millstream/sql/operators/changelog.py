@@ -8,16 +8,13 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch, Kinds
+from millstream.sql.columns.numpy_arrays import Ints, Mask
 from millstream.sql.errors import TableException
-from millstream.sql.operators.aggregate.segments import Ints
 from millstream.sql.operators.base import BatchOperator
 from millstream.sql.schema import Changes
-
-Mask = NDArray[np.bool_]
 
 
 @fast_dataclass

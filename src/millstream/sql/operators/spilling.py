@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from millstream.operators.base import OperatorSetup
 from millstream.operators.runtime.budget import Budget
@@ -22,8 +20,6 @@ from millstream.sql.operators.base import StepwiseFinishOperator
 from millstream.state.array_storage import Arrays
 from millstream.state.column_table import LiveColumns, RowChange, from_ipc, to_ipc
 from millstream.state.spill_file import FileExtent, SpillFile
-
-Ints = NDArray[np.int64]
 
 # Prefix of the names of the tables with buffered rows.
 _WAITING = "waiting"

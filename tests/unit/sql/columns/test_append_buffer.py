@@ -50,8 +50,8 @@ def test_growing_column_contains_what_was_added(kind: pa.DataType, data: st.Data
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.string(), pa.list_(pa.int64())], ids=str)
 def test_growing_column_chunks_stay_below_the_arrow_limit(kind: pa.DataType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(append_buffer, "_LARGEST", 100)
-    monkeypatch.setattr(append_buffer, "_SMALL", 1)
+    monkeypatch.setattr(append_buffer, "_MAX_BYTES", 100)
+    monkeypatch.setattr(append_buffer, "_MAX_MERGED", 1)
     values = [None if i % 7 == 3 else [i] if pa.types.is_list(kind) else i for i in range(300)]
     column = GrowingColumn(kind)
     for start in range(0, 300, 5):

@@ -9,17 +9,27 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.index import Slots
 from millstream.sql.columns.keyed_columns import Columns, StateColumn, read, written
-from millstream.sql.columns.numpy_arrays import Valid, decimals, from_numpy, is_number_like, plain, unscaled, valid_of
+from millstream.sql.columns.numpy_arrays import (
+    Ints,
+    Mask,
+    NumpyColumn,
+    Valid,
+    decimals,
+    from_numpy,
+    is_number_like,
+    plain,
+    unscaled,
+    valid_of,
+)
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.segments import Running, RunningNumbers, Segments
 
 # Mask of the rows that count for an aggregate, in segment order; None for all.
-Counted = NDArray[np.bool_] | None
+Counted = Mask | None
 
 
 def both(one: Valid, other: Valid) -> Valid:
@@ -64,7 +74,7 @@ class Accumulator:
     def fold(
         self,
         slots: Slots,
-        signs: NDArray[np.int64] | None,
+        signs: Ints | None,
         arguments: Sequence[pa.Array],
         counted: Counted,
         state: Columns,
@@ -84,7 +94,7 @@ class Accumulator:
         """Return the results of slots."""
         raise NotImplementedError
 
-    def combined(self, state: Columns, slots: Slots, starts: NDArray[np.int64]) -> pa.Array:
+    def combined(self, state: Columns, slots: Slots, starts: Ints) -> pa.Array:
         """Return the merged results of runs of slots; each run ends where the next starts."""
         raise NotImplementedError
 
@@ -98,15 +108,13 @@ class Accumulator:
         """Merge partial results into slots; a slot may occur several times."""
         self.merge_slots(slots, [read(k, column) for k, column in zip(self.kept, partials, strict=True)], state)
 
-    def merge_slots(self, slots: Slots, others: Sequence[NDArray[Any]], state: Columns) -> None:
+    def merge_slots(self, slots: Slots, others: Sequence[NumpyColumn], state: Columns) -> None:
         """Merge state columns of other slots."""
         for kept, values in zip(self.kept, others, strict=True):
             np.add.at(state.column(kept.name), slots, values)
 
 
-def _weights(
-    rows: int, signs: NDArray[np.int64] | None, valid: Valid, counted: NDArray[Any] | None
-) -> NDArray[np.int64]:
+def _weights(rows: int, signs: Ints | None, valid: Valid, counted: NumpyColumn | None) -> Ints:
     """Return the weight of each row: 1, -1 if it is retracted, or 0 if it does not count."""
     if counted is not None and counted.dtype != np.bool_:
         weights = counted.astype(np.int64)
@@ -143,20 +151,20 @@ class Count(Accumulator):
     def fold(
         self,
         slots: Slots,
-        signs: NDArray[np.int64] | None,
+        signs: Ints | None,
         arguments: Sequence[pa.Array],
         counted: Counted,
         state: Columns,
     ) -> None:
         np.add.at(state.column(self.name), slots, _weights(len(slots), signs, self._valid(arguments), counted))
 
-    def _column(self, values: NDArray[Any], valid: Valid) -> pa.Array:
+    def _column(self, values: NumpyColumn, valid: Valid) -> pa.Array:
         return from_numpy(values, valid, self.result)
 
     def results(self, state: Columns, slots: Slots) -> pa.Array:
         return self._column(state.column(self.name)[slots], None)
 
-    def combined(self, state: Columns, slots: Slots, starts: NDArray[np.int64]) -> pa.Array:
+    def combined(self, state: Columns, slots: Slots, starts: Ints) -> pa.Array:
         return self._column(np.add.reduceat(state.column(self.name)[slots], starts), None)
 
 
@@ -175,11 +183,11 @@ class Summing(Accumulator):
     def is_exact(self) -> bool:
         return bool(np.dtype(self.dtype).kind != "f")
 
-    def numbers(self, argument: pa.Array) -> list[NDArray[Any]]:
+    def numbers(self, argument: pa.Array) -> list[NumpyColumn]:
         """Return the values to sum."""
         raise NotImplementedError
 
-    def value(self, sums: list[NDArray[Any]], count: NDArray[np.int64]) -> pa.Array:
+    def value(self, sums: list[NumpyColumn], count: Ints) -> pa.Array:
         """Return the result for sums over `count` values."""
         raise NotImplementedError
 
@@ -213,7 +221,7 @@ class Summing(Accumulator):
     def fold(
         self,
         slots: Slots,
-        signs: NDArray[np.int64] | None,
+        signs: Ints | None,
         arguments: Sequence[pa.Array],
         counted: Counted,
         state: Columns,
@@ -229,12 +237,12 @@ class Summing(Accumulator):
     def results(self, state: Columns, slots: Slots) -> pa.Array:
         return self.value([state.column(n)[slots] for n in self.names], state.column(f"{self.name}.count")[slots])
 
-    def combined(self, state: Columns, slots: Slots, starts: NDArray[np.int64]) -> pa.Array:
+    def combined(self, state: Columns, slots: Slots, starts: Ints) -> pa.Array:
         sums = [np.add.reduceat(state.column(n)[slots], starts) for n in self.names]
         return self.value(sums, np.add.reduceat(state.column(f"{self.name}.count")[slots], starts))
 
 
-def _weighted(numbers: NDArray[Any], weights: NDArray[np.int64]) -> NDArray[Any]:
+def _weighted(numbers: NumpyColumn, weights: Ints) -> NumpyColumn:
     if numbers.dtype.kind == "f":
         # 0 * infinity is NaN.
         return np.where(weights == 0, 0.0, numbers * weights)
@@ -246,25 +254,25 @@ class _RunningSums:
 
     def __init__(
         self,
-        value: Callable[[list[NDArray[Any]], NDArray[np.int64]], pa.Array],
-        sums: list[NDArray[Any]],
-        begins: list[NDArray[Any]],
-        count: NDArray[np.int64],
-        count_begins: NDArray[np.int64],
+        value: Callable[[list[NumpyColumn], Ints], pa.Array],
+        sums: list[NumpyColumn],
+        begins: list[NumpyColumn],
+        count: Ints,
+        count_begins: Ints,
     ) -> None:
         self._value = value
         self._sums = [np.concatenate([s, b]) for s, b in zip(sums, begins, strict=True)]
         self._count = np.concatenate([count, count_begins])
 
-    def differs(self, before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def differs(self, before: Ints, after: Ints) -> Mask:
         # Different sums can give the same result, an average for example.
         return differing(self.take(before), self.take(after))
 
-    def take(self, places: NDArray[np.int64]) -> pa.Array:
+    def take(self, places: Ints) -> pa.Array:
         return self._value([s[places] for s in self._sums], self._count[places])
 
 
-def differing(then: pa.Array, now: pa.Array) -> NDArray[np.bool_]:
+def differing(then: pa.Array, now: pa.Array) -> Mask:
     """Return where values differ; nulls are equal."""
     if is_number_like(now.type):
         differs = plain(now) != plain(then)
@@ -285,17 +293,17 @@ class SumOfNumbers(Summing):
         if self.result == pa.float32():
             self.dtype = np.float32
 
-    def numbers(self, argument: pa.Array) -> list[NDArray[Any]]:
+    def numbers(self, argument: pa.Array) -> list[NumpyColumn]:
         return [plain(argument)]
 
-    def value(self, sums: list[NDArray[Any]], count: NDArray[np.int64]) -> pa.Array:
+    def value(self, sums: list[NumpyColumn], count: Ints) -> pa.Array:
         return from_numpy(sums[0], count > 0, self.result)
 
 
 class SumOrZero(SumOfNumbers):
     """SUM that is 0 without input; sums the counts of the first phase."""
 
-    def value(self, sums: list[NDArray[Any]], count: NDArray[np.int64]) -> pa.Array:
+    def value(self, sums: list[NumpyColumn], count: Ints) -> pa.Array:
         return from_numpy(sums[0], None, self.result)
 
 
@@ -304,17 +312,17 @@ class SumOfDecimals(Summing):
 
     dtype = object
 
-    def numbers(self, argument: pa.Array) -> list[NDArray[Any]]:
+    def numbers(self, argument: pa.Array) -> list[NumpyColumn]:
         return [unscaled(argument).astype(object)]
 
-    def value(self, sums: list[NDArray[Any]], count: NDArray[np.int64]) -> pa.Array:
+    def value(self, sums: list[NumpyColumn], count: Ints) -> pa.Array:
         return decimals(sums[0], count > 0, self.result)
 
 
 class SumOrZeroOfDecimals(SumOfDecimals):
     """SUM of decimals that is 0 without input."""
 
-    def value(self, sums: list[NDArray[Any]], count: NDArray[np.int64]) -> pa.Array:
+    def value(self, sums: list[NumpyColumn], count: Ints) -> pa.Array:
         return decimals(sums[0], np.ones(len(count), np.bool_), self.result)
 
 
@@ -325,10 +333,10 @@ class Average(Summing):
         super().__init__(call, name)
         self.dtype = np.float64 if pa.types.is_floating(argument) else np.int64
 
-    def numbers(self, argument: pa.Array) -> list[NDArray[Any]]:
+    def numbers(self, argument: pa.Array) -> list[NumpyColumn]:
         return [plain(argument)]
 
-    def value(self, sums: list[NDArray[Any]], count: NDArray[np.int64]) -> pa.Array:
+    def value(self, sums: list[NumpyColumn], count: Ints) -> pa.Array:
         (total,) = sums
         by = np.where(count == 0, 1, count)
         if total.dtype.kind == "f":
@@ -347,10 +355,10 @@ class AverageOfDecimals(Summing):
         super().__init__(call, name)
         self._scale = 10 ** (self.result.scale - argument.scale) if pa.types.is_decimal(self.result) else 1
 
-    def numbers(self, argument: pa.Array) -> list[NDArray[Any]]:
+    def numbers(self, argument: pa.Array) -> list[NumpyColumn]:
         return [unscaled(argument).astype(object)]
 
-    def value(self, sums: list[NDArray[Any]], count: NDArray[np.int64]) -> pa.Array:
+    def value(self, sums: list[NumpyColumn], count: Ints) -> pa.Array:
         (total,), scale = sums, self._scale
         digits = np.empty(len(total), object)
         for i, (t, c) in enumerate(zip(total.tolist(), count.tolist(), strict=True)):
@@ -374,12 +382,12 @@ class Variance(Summing):
     def names(self) -> list[str]:
         return [f"{self.name}.sum", f"{self.name}.squares"]
 
-    def numbers(self, argument: pa.Array) -> list[NDArray[Any]]:
+    def numbers(self, argument: pa.Array) -> list[NumpyColumn]:
         values = argument.cast(pa.float64()) if pa.types.is_decimal(argument.type) else argument
         numbers = plain(values).astype(np.float64)
         return [numbers, numbers * numbers]
 
-    def value(self, sums: list[NDArray[Any]], count: NDArray[np.int64]) -> pa.Array:
+    def value(self, sums: list[NumpyColumn], count: Ints) -> pa.Array:
         total, squares = sums
         by = count - 1 if self._sample else count
         valid = by > 0
@@ -435,7 +443,7 @@ class Extreme(Accumulator):
     def fold(
         self,
         slots: Slots,
-        signs: NDArray[np.int64] | None,
+        signs: Ints | None,
         arguments: Sequence[pa.Array],
         counted: Counted,
         state: Columns,
@@ -448,12 +456,12 @@ class Extreme(Accumulator):
         self._add.at(state.column(f"{self.name}.value"), slots, numbers)
         state.column(f"{self.name}.is")[slots] = True
 
-    def merge_slots(self, slots: Slots, others: Sequence[NDArray[Any]], state: Columns) -> None:
+    def merge_slots(self, slots: Slots, others: Sequence[NumpyColumn], state: Columns) -> None:
         values, has = others
         self._add.at(state.column(f"{self.name}.value"), slots, values)
         state.column(f"{self.name}.is")[slots[has]] = True
 
-    def _column(self, values: NDArray[Any], valid: Valid) -> pa.Array:
+    def _column(self, values: NumpyColumn, valid: Valid) -> pa.Array:
         if valid is not None and not valid.all():
             values = np.where(valid, values, 0)
         return from_numpy(values, valid, self.result)
@@ -461,7 +469,7 @@ class Extreme(Accumulator):
     def results(self, state: Columns, slots: Slots) -> pa.Array:
         return self._column(state.column(f"{self.name}.value")[slots], state.column(f"{self.name}.is")[slots])
 
-    def combined(self, state: Columns, slots: Slots, starts: NDArray[np.int64]) -> pa.Array:
+    def combined(self, state: Columns, slots: Slots, starts: Ints) -> pa.Array:
         values = self._add.reduceat(state.column(f"{self.name}.value")[slots], starts)
         return self._column(values, np.logical_or.reduceat(state.column(f"{self.name}.is")[slots], starts))
 
@@ -475,25 +483,25 @@ class VarianceOfInts(Variance):
         super().__init__(replace(call, function=call.function.removeprefix(WITH_INTS)), name, argument)
         self._wraps = argument.to_pandas_dtype()
 
-    def numbers(self, argument: pa.Array) -> list[NDArray[Any]]:
+    def numbers(self, argument: pa.Array) -> list[NumpyColumn]:
         values = plain(argument).astype(np.int64)
         return [values, self._wrapped(values * values)]
 
-    def _wrapped(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _wrapped(self, values: Ints) -> Ints:
         return values.astype(self._wraps).astype(np.int64)
 
-    def value(self, sums: list[NDArray[Any]], count: NDArray[np.int64]) -> pa.Array:
+    def value(self, sums: list[NumpyColumn], count: Ints) -> pa.Array:
         total, squares = map(self._wrapped, sums)
         by = count - 1 if self._sample else count
         valid = by > 0
         among = _quotient(self._wrapped(total * total), np.where(count > 0, count, 1))
-        found: NDArray[Any] = _quotient(squares - among, np.where(valid, by, 1))
+        found: NumpyColumn = _quotient(squares - among, np.where(valid, by, 1))
         if self._root:
             found = np.sqrt(np.maximum(found, 0)).astype(np.int64)
         return from_numpy(found, valid, self.result)
 
 
-def _quotient(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
+def _quotient(a: Ints, b: Ints) -> Ints:
     """Return quotients truncated towards zero."""
     return np.sign(a) * (np.abs(a) // b)
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.index import Slots
 from millstream.sql.columns.keyed_columns import Columns, KeyedColumns, StateColumn
 from millstream.sql.columns.keys import grouped, stable_order
-from millstream.sql.columns.numpy_arrays import plain
+from millstream.sql.columns.numpy_arrays import Ints, Mask, NumpyColumn, plain
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.accumulators import Accumulator, vector_accumulator
 from millstream.sql.operators.aggregate.object_accumulators import UserAccumulator, object_accumulator
-from millstream.sql.operators.aggregate.segments import Ints, Running, Segments
+from millstream.sql.operators.aggregate.segments import Running, Segments
 
 # The time of a key's last update, for state TTL.
 TOUCHED = "updated_at"
@@ -90,10 +88,10 @@ class AggregateHandler:
                 sorted_columns[index] = batch.columns[index].take(order)
             return sorted_columns[index]
 
-        comings: dict[_Which, NDArray[np.int64]] = {}
+        comings: dict[_Which, Ints] = {}
         found = []
         for call, accumulator in zip(self.calls, self.accumulators, strict=True):
-            counted: NDArray[Any] | None = None
+            counted: NumpyColumn | None = None
             if call.distinct:
                 counted = self._distinct_counted(call, batch, keys, comings)[segments.order]
             elif call.condition is not None:
@@ -105,9 +103,9 @@ class AggregateHandler:
     def fold(self, batch: Batch, keys: Sequence[pa.Array], slots: Slots, state: Columns) -> None:
         """Process a batch without results after each row."""
         signs = signs_of(batch)
-        comings: dict[_Which, NDArray[np.int64]] = {}
+        comings: dict[_Which, Ints] = {}
         for call, accumulator in zip(self.calls, self.accumulators, strict=True):
-            counted: NDArray[Any] | None = None
+            counted: NumpyColumn | None = None
             if call.distinct:
                 counted = self._distinct_counted(call, batch, keys, comings)
             elif call.condition is not None:
@@ -119,8 +117,8 @@ class AggregateHandler:
         call: AggregateCall,
         batch: Batch,
         keys: Sequence[pa.Array],
-        known: dict[_Which, NDArray[np.int64]],
-    ) -> NDArray[np.int64]:
+        known: dict[_Which, Ints],
+    ) -> Ints:
         """Return 1 for rows that add a distinct value, -1 for rows that remove one, else 0; once for equal columns."""
         if _which(call) not in known:
             known |= self._distinct_changes(call.arguments, batch, keys)
@@ -128,7 +126,7 @@ class AggregateHandler:
 
     def _distinct_changes(
         self, arguments: tuple[int, ...], batch: Batch, keys: Sequence[pa.Array]
-    ) -> Iterator[tuple[_Which, NDArray[np.int64]]]:
+    ) -> Iterator[tuple[_Which, Ints]]:
         """Yield the added and removed values of each filter."""
         conditions = self._conditions[arguments]
         masks = [None if c is None else _is_true(batch.columns[c]) for c in conditions]
@@ -161,9 +159,7 @@ class AggregateHandler:
         table.changed(segments.slots)
         return segments
 
-    def _counted(
-        self, arguments: tuple[int, ...], condition: int, segments: Segments, weights: Ints
-    ) -> NDArray[np.int64]:
+    def _counted(self, arguments: tuple[int, ...], condition: int, segments: Segments, weights: Ints) -> Ints:
         """Add to the counts of values for a filter; return which values it adds and which it removes."""
         times = self._distinct[arguments].column(_times(condition))
         after = segments.sums(weights, segments.begins(times, 0))
@@ -225,7 +221,7 @@ class AggregateHandler:
             arguments, condition = which
             segments = self._segments(arguments, [*(k.take(owners) for k in keys), *values], len(owners))
             weights = times_more.to_numpy()[segments.order]
-            come: NDArray[Any] = np.empty(len(owners), np.int64)
+            come: NumpyColumn = np.empty(len(owners), np.int64)
             place = self._conditions[arguments].index(condition)
             come[segments.order] = self._counted(arguments, place, segments, weights)
             self._discard_empty(arguments, segments)
@@ -240,7 +236,7 @@ class AggregateHandler:
         for table in self._distinct.values():
             table.expire(TOUCHED, now - ttl)
 
-    def discard(self, column: int, is_over: Callable[[NDArray[np.int64]], NDArray[np.bool_]]) -> None:
+    def discard(self, column: int, is_over: Callable[[Ints], Mask]) -> None:
         """Discard distinct values of keys that are over, judged by an integer column of the key."""
         for table in self._distinct.values():
             slots = table.slots()
@@ -282,7 +278,7 @@ def _times(condition: int) -> str:
     return f"times{condition or ''}"
 
 
-def _is_true(column: pa.Array) -> NDArray[np.bool_]:
+def _is_true(column: pa.Array) -> Mask:
     return column.fill_null(False).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 

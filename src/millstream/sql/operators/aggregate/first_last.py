@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from millstream.sql.columns.index import Slots
 from millstream.sql.columns.keyed_columns import Columns, StateColumn
-from millstream.sql.columns.numpy_arrays import Valid, from_python, python_values, valid_of
+from millstream.sql.columns.numpy_arrays import Ints, Mask, NumpyColumn, Valid, from_python, python_values, valid_of
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.accumulators import Accumulator, Counted, both, differing
-from millstream.sql.operators.aggregate.segments import Ints, Running, Segments
+from millstream.sql.operators.aggregate.segments import Running, Segments
 
 
 class FirstOrLastEver(Accumulator):
@@ -50,7 +48,7 @@ class FirstOrLastEver(Accumulator):
     def fold(
         self,
         slots: Slots,
-        signs: NDArray[np.int64] | None,
+        signs: Ints | None,
         arguments: Sequence[pa.Array],
         counted: Counted,
         state: Columns,
@@ -78,8 +76,8 @@ class RunningPlaces:
         self._places = places
         self._result = result
 
-    def differs(self, before: Ints, after: Ints) -> NDArray[np.bool_]:
-        moved: NDArray[np.bool_] = self._places[before] != self._places[after]
+    def differs(self, before: Ints, after: Ints) -> Mask:
+        moved: Mask = self._places[before] != self._places[after]
         rows = np.flatnonzero(moved)
         if pa.types.is_nested(self._values.type):
             pairs = zip(*(python_values(self.take(at[rows])) for at in (before, after)), strict=True)
@@ -93,26 +91,26 @@ class RunningPlaces:
         return found if found.type == self._result else found.cast(self._result)
 
 
-def _counts(argument: pa.Array, counted: Counted, rows: int) -> NDArray[np.bool_]:
+def _counts(argument: pa.Array, counted: Counted, rows: int) -> Mask:
     """Return which rows count: those with a value that pass the filter."""
     valid: Valid = both(valid_of(argument), None if counted is None else counted.astype(np.bool_))
     return np.ones(rows, np.bool_) if valid is None else valid
 
 
-def _last_so_far(segments: Segments, comes: NDArray[np.bool_]) -> Ints:
+def _last_so_far(segments: Segments, comes: Mask) -> Ints:
     """Return for each row the latest counting row of its segment so far, or -1."""
     found = np.maximum.accumulate(np.where(comes, np.arange(segments.rows), -1))
     return np.where(found >= segments.starts[segments.of_row], found, -1)
 
 
-def _first_so_far(segments: Segments, comes: NDArray[np.bool_]) -> Ints:
+def _first_so_far(segments: Segments, comes: Mask) -> Ints:
     """Return for each row the first counting row of its segment so far, or -1."""
     rows = np.arange(segments.rows)
     first = np.minimum.reduceat(np.where(comes, rows, segments.rows), segments.starts)[segments.of_row]
     return np.where(first <= rows, first, -1)
 
 
-def _put(column: NDArray[Any], slots: Slots, values: pa.Array) -> None:
+def _put(column: NumpyColumn, slots: Slots, values: pa.Array) -> None:
     """Store values in a column of objects."""
     objects = np.empty(len(slots), object)
     objects[:] = python_values(values)

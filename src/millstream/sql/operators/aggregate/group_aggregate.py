@@ -11,17 +11,16 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.index import first_rows
 from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
-from millstream.sql.columns.numpy_arrays import plain
+from millstream.sql.columns.numpy_arrays import Ints, Mask, plain
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.accumulators import differing
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED, AggregateHandler, signs_of
-from millstream.sql.operators.aggregate.segments import Ints, Running, Segments
+from millstream.sql.operators.aggregate.segments import Running, Segments
 from millstream.sql.operators.base import KeyedBatchOperator, split_batches
 from millstream.sql.operators.changelog import Changelog
 
@@ -115,7 +114,7 @@ class GroupAggregateOperator(KeyedBatchOperator):
             empty = slots[self._state.column(_ROWS)[slots] <= 0]
             self._state.remove(np.unique(empty))
 
-    def _unknown(self, segments: Segments, first_new: int) -> NDArray[np.bool_] | None:
+    def _unknown(self, segments: Segments, first_new: int) -> Mask | None:
         """Return a mask of rows that retract a row that does not exist, or None if there are none."""
         if segments.signs is None:
             return None

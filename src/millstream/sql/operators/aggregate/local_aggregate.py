@@ -7,11 +7,9 @@ It has no state: partial results are emitted at the end of the epoch at the late
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.operators.base import OperatorSetup
@@ -19,9 +17,9 @@ from millstream.sql.columns.append_buffer import GrowingArray, GrowingColumn
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.index import Slots, first_rows, index_for
 from millstream.sql.columns.keyed_columns import Columns, FreshColumns, StateColumn, filled
+from millstream.sql.columns.numpy_arrays import Ints, NumpyColumn
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.aggregate_handler import AggregateHandler, signs_of
-from millstream.sql.operators.aggregate.segments import Ints
 from millstream.sql.operators.base import BatchOperator, split_batches
 from millstream.sql.operators.window.window_aggregate import WindowTimes, placed, shares_slices
 from millstream.sql.operators.window.windowing import Times, Windowing
@@ -46,7 +44,7 @@ class Bundle:
         self._order = GrowingArray(np.int64)
         self._there = GrowingArray(np.bool_)
 
-    def column(self, name: str) -> NDArray[Any]:
+    def column(self, name: str) -> NumpyColumn:
         """Return a value column, to be changed in place; valid until keys are added."""
         return self._columns[name].values
 

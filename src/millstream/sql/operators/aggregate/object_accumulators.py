@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.index import Slots
 from millstream.sql.columns.keyed_columns import Columns, StateColumn
-from millstream.sql.columns.numpy_arrays import Valid, from_python, python_values
+from millstream.sql.columns.numpy_arrays import NumpyColumn, Valid, from_python, python_values
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.functions.context import OpenedAggregate
@@ -182,7 +181,7 @@ class ExtremeOfAny(ObjectAccumulator):
         running = segments.scan(np.minimum if least else np.maximum, numbers, begins)
         in_order = texts.take(pa.array(order))
 
-        def shown(values: NDArray[Any], valid: Valid) -> pa.Array:
+        def shown(values: NumpyColumn, valid: Valid) -> pa.Array:
             return in_order.take(pa.array(values, mask=values == nothing))
 
         last = segments.last

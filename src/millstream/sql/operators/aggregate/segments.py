@@ -8,13 +8,10 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from millstream.sql.columns.index import Slots
 from millstream.sql.columns.keys import stable_order
-from millstream.sql.columns.numpy_arrays import Valid
-
-Ints = NDArray[np.int64]
+from millstream.sql.columns.numpy_arrays import Ints, Mask, NumpyColumn, Valid
 
 # Longer segments are scanned one by one, shorter ones together, row by row.
 _LONG = 48
@@ -31,7 +28,7 @@ class Segments:
         signs: 1 for an added row and -1 for a retracted one; None if all are added.
     """
 
-    def __init__(self, order: Ints, starts: Ints, slots: Slots, fresh: NDArray[np.bool_], signs: Ints | None) -> None:
+    def __init__(self, order: Ints, starts: Ints, slots: Slots, fresh: Mask, signs: Ints | None) -> None:
         self.order = order
         self.starts = starts
         self.slots = slots
@@ -64,7 +61,7 @@ class Segments:
         return np.repeat(np.arange(self.count), self.sizes)
 
     @cached_property
-    def is_start(self) -> NDArray[np.bool_]:
+    def is_start(self) -> Mask:
         """Whether a row starts a segment."""
         found = np.zeros(self.rows, np.bool_)
         found[self.starts] = True
@@ -78,11 +75,11 @@ class Segments:
         return places
 
     @cached_property
-    def last(self) -> NDArray[np.bool_]:
+    def last(self) -> Mask:
         """Whether a segment is the last of its key in this batch."""
         return np.append(self.slots[1:] != self.slots[:-1], True)[: self.count]
 
-    def cut_behind(self, cut: NDArray[np.bool_]) -> Segments:
+    def cut_behind(self, cut: Mask) -> Segments:
         """Return segments that also end after some rows; the next segment begins empty."""
         inner = np.flatnonzero(cut) + 1
         inner = inner[inner < self.rows]
@@ -95,19 +92,19 @@ class Segments:
         fresh = np.concatenate([self.fresh, np.ones(len(inner), np.bool_)])
         return Segments(self.order, starts[order], slots[order], fresh[order], self.signs)
 
-    def begins(self, column: NDArray[Any], nothing: Any) -> NDArray[Any]:
+    def begins(self, column: NumpyColumn, nothing: Any) -> NumpyColumn:
         """Return the initial value of each segment from a state column."""
         values = column[self.slots]
         if self.fresh.any():
             values[self.fresh] = nothing
         return values
 
-    def leave(self, column: NDArray[Any], values: NDArray[Any]) -> None:
+    def leave(self, column: NumpyColumn, values: NumpyColumn) -> None:
         """Store the last value of each key in a state column."""
         last = self.last
         column[self.slots[last]] = values[self.ends[last]]
 
-    def sums(self, deltas: NDArray[Any], begins: NDArray[Any]) -> NDArray[Any]:
+    def sums(self, deltas: NumpyColumn, begins: NumpyColumn) -> NumpyColumn:
         """Return running sums: exact for integers, added in row order for floats."""
         if deltas.dtype.kind == "f":
             return self.scan(np.add, deltas, begins)
@@ -119,7 +116,7 @@ class Segments:
         steps[self.starts[1:]] -= begins[:-1] + np.add.reduceat(deltas, self.starts)[:-1]
         return np.cumsum(steps)
 
-    def scan(self, add: Any, values: NDArray[Any], begins: NDArray[Any]) -> NDArray[Any]:
+    def scan(self, add: Any, values: NumpyColumn, begins: NumpyColumn) -> NumpyColumn:
         """Return the running result of an operation applied value by value."""
         out = np.empty(self.rows, np.result_type(values, begins))
         long = np.flatnonzero(self.sizes > _LONG)
@@ -144,7 +141,7 @@ Run = Callable[[Segments], Any]
 class Running(Protocol):
     """Results of an aggregate after each row, followed by those before the first row of each segment."""
 
-    def differs(self, before: Ints, after: Ints) -> NDArray[np.bool_]:
+    def differs(self, before: Ints, after: Ints) -> Mask:
         """Return whether the results at some positions differ from those at others."""
 
     def take(self, places: Ints) -> pa.Array:
@@ -156,11 +153,11 @@ class RunningNumbers:
 
     def __init__(
         self,
-        values: NDArray[Any],
-        begins: NDArray[Any],
+        values: NumpyColumn,
+        begins: NumpyColumn,
         valid: Valid,
         valid_begins: Valid,
-        column: Callable[[NDArray[Any], Valid], pa.Array],
+        column: Callable[[NumpyColumn, Valid], pa.Array],
     ) -> None:
         self._values = np.concatenate([values, begins])
         self._valid = None
@@ -168,12 +165,12 @@ class RunningNumbers:
             self._valid = np.concatenate([valid, valid_begins])
         self._column = column
 
-    def differs(self, before: Ints, after: Ints) -> NDArray[np.bool_]:
-        differs: NDArray[np.bool_] = self._values[after] != self._values[before]
+    def differs(self, before: Ints, after: Ints) -> Mask:
+        differs: Mask = self._values[after] != self._values[before]
         if self._valid is None:
             return differs
         now, then = self._valid[after], self._valid[before]
-        changed: NDArray[np.bool_] = (now != then) | (now & then & differs)
+        changed: Mask = (now != then) | (now & then & differs)
         return changed
 
     def take(self, places: Ints) -> pa.Array:
@@ -187,7 +184,7 @@ class RunningObjects:
         self._values = values
         self._column = column
 
-    def differs(self, before: Ints, after: Ints) -> NDArray[np.bool_]:
+    def differs(self, before: Ints, after: Ints) -> Mask:
         values, pairs = self._values, zip(before.tolist(), after.tolist(), strict=True)
         return np.fromiter((values[a] != values[b] for b, a in pairs), np.bool_, len(after))
 

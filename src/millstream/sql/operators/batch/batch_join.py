@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.keyed_rows import Ints, Mask
+from millstream.sql.columns.numpy_arrays import Ints, Mask
 from millstream.sql.columns.spillable_rows import BINS, SLAB_BYTES, HashBins, SpillableRows, slabs
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import condition

@@ -14,8 +14,9 @@ import pyarrow as pa
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keys import grouped
+from millstream.sql.columns.numpy_arrays import Ints
 from millstream.sql.columns.row_order import Order, sorted_rows
-from millstream.sql.columns.spillable_rows import SLAB_BYTES, HashBins, Ints, SortedRuns, SpillableRows, slabs
+from millstream.sql.columns.spillable_rows import SLAB_BYTES, HashBins, SortedRuns, SpillableRows, slabs
 from millstream.sql.operators.base import BATCH_ROWS, StepwiseFinishOperator, split_batches
 from millstream.sql.operators.over.over_frames import starts_of
 
@@ -75,7 +76,7 @@ def in_order(rows: SpillableRows, order: Order) -> Iterator[Batch]:
     """Yield the rows of sorted runs in order."""
     if rows.is_on_disk:
         rows.spill()
-        yield from merged([rows.of(run) for run in sorted(rows.places)], order)
+        yield from merged([rows.of(run) for run in sorted(rows.extents)], order)
     elif len(rows):
         whole = Batch.concatenated(rows.in_memory())
         places = sorted_rows(whole.columns, order, len(whole))

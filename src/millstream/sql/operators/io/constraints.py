@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql import types as t
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.numpy_arrays import valid_of
+from millstream.sql.columns.numpy_arrays import Ints, Mask, valid_of
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.operators.base import BatchOperator
 
@@ -29,7 +28,7 @@ _MAX_LENGTH = 2_147_483_647
 _TEXTS = (t.CharType, t.VarCharType)
 _BYTES = (t.BinaryType, t.VarBinaryType)
 
-_Flags = NDArray[np.bool_]
+_Flags = Mask
 
 
 class _Violation(Exception):
@@ -293,7 +292,7 @@ def _enforced(constraints: Sequence[Constraint], columns: list[pa.Array], rows: 
     return rows
 
 
-def _entries(column: pa.Array, rows: _Flags) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _entries(column: pa.Array, rows: _Flags) -> tuple[Ints, Ints]:
     """Return the rows and positions of the entries of some rows' arrays or maps."""
     offsets = column.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
     valid = valid_of(column)
@@ -303,7 +302,7 @@ def _entries(column: pa.Array, rows: _Flags) -> tuple[NDArray[np.int64], NDArray
     return owners, np.arange(len(owners)) + (offsets[:-1] - firsts)[owners]
 
 
-def _without(rows: _Flags, dropped: NDArray[np.int64]) -> _Flags:
+def _without(rows: _Flags, dropped: Ints) -> _Flags:
     if not len(dropped):
         return rows
     rows = rows.copy()

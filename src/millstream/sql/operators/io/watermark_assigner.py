@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from millstream.common.tags import tagged
 from millstream.common.time import Duration
@@ -22,7 +21,7 @@ from millstream.common.watermark_strategy import (
 from millstream.operators.base import OperatorSetup
 from millstream.operators.watermarks import WatermarkOperator
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.numpy_arrays import plain, valid_of
+from millstream.sql.columns.numpy_arrays import Ints, plain, valid_of
 from millstream.sql.errors import TableException, null_rowtime
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.context import EvaluationContext
@@ -83,7 +82,7 @@ class RowWatermarkOperator(EvaluatingOperator):
             self._is_idle = False
             self.advance(self._sent)
 
-    def _marked(self, batch: Batch, times: NDArray[np.int64]) -> Iterator[Batch]:
+    def _marked(self, batch: Batch, times: Ints) -> Iterator[Batch]:
         self._on_rows()
         current, sent, start = self._running(batch), self._sent, 0
         # A row can only be late for the watermark of earlier rows.
@@ -101,7 +100,7 @@ class RowWatermarkOperator(EvaluatingOperator):
         yield batch.slice(start, len(batch)) if start else batch
         self._send(sent)
 
-    def _running(self, batch: Batch) -> NDArray[np.int64]:
+    def _running(self, batch: Batch) -> Ints:
         """Return the watermark after each row."""
         marks = self._strategy(batch)
         values, valid = plain(marks).astype(np.int64), valid_of(marks)
@@ -109,7 +108,7 @@ class RowWatermarkOperator(EvaluatingOperator):
             values = np.where(valid, values, MIN_WATERMARK)
         return np.maximum(np.maximum.accumulate(values), self._current)
 
-    def _reached(self, sent: int, current: NDArray[np.int64], start: int, end: int) -> int:
+    def _reached(self, sent: int, current: Ints, start: int, end: int) -> int:
         """Return the last watermark sent after rows `start` to `end`; `sent` is the one before."""
         place = start
         while place < end:
@@ -201,7 +200,7 @@ class OnEventWatermarkOperator(RowWatermarkOperator):
         super().prepare(setup)
         self._current = self._sent = MIN_WATERMARK
 
-    def _marked(self, batch: Batch, times: NDArray[np.int64]) -> Iterator[Batch]:
+    def _marked(self, batch: Batch, times: Ints) -> Iterator[Batch]:
         self._on_rows()
         current, start = self._running(batch), 0
         for row in np.flatnonzero(current > np.append(self._sent, current[:-1])).tolist():

@@ -8,9 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.keyed_rows import Ints, Mask
 from millstream.sql.columns.keys import grouped, stable_order
-from millstream.sql.columns.numpy_arrays import valid_of
+from millstream.sql.columns.numpy_arrays import Ints, Mask, valid_of
 from millstream.sql.plan.specs import JoinKind
 
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, Batch
-from millstream.sql.columns.keyed_rows import Ints, KeyedRows, Mask
-from millstream.sql.columns.numpy_arrays import valid_of
+from millstream.sql.columns.keyed_rows import KeyedRows
+from millstream.sql.columns.numpy_arrays import Ints, Mask, valid_of
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import narrow_condition
 from millstream.sql.operators.base import BATCH_ROWS, EvaluatingOperator, KeyedBatchOperator

@@ -10,8 +10,9 @@ import pyarrow as pa
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, Batch
 from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
+from millstream.sql.columns.numpy_arrays import Ints
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED, signs_of
-from millstream.sql.operators.aggregate.segments import Ints, Segments
+from millstream.sql.operators.aggregate.segments import Segments
 from millstream.sql.operators.base import KeyedBatchOperator, split_batches
 from millstream.sql.operators.spilling import SpillingOperator
 

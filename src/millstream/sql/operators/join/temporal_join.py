@@ -18,8 +18,8 @@ import pyarrow as pa
 from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, UPDATE_BEFORE, Batch
-from millstream.sql.columns.keyed_rows import Ints, KeyedRows
-from millstream.sql.columns.numpy_arrays import plain
+from millstream.sql.columns.keyed_rows import KeyedRows
+from millstream.sql.columns.numpy_arrays import Ints, plain
 from millstream.sql.errors import null_rowtime
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import condition

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keyed_columns import KeyedColumns
-from millstream.sql.columns.keyed_rows import Mask, equal_values
+from millstream.sql.columns.keyed_rows import equal_values
 from millstream.sql.columns.keys import grouped
-from millstream.sql.columns.numpy_arrays import is_number_like, plain, unscaled, valid_of
+from millstream.sql.columns.numpy_arrays import Ints, Mask, NumpyColumn, is_number_like, plain, unscaled, valid_of
 from millstream.sql.columns.row_order import sorted_rows
 from millstream.sql.columns.spillable_rows import HashBins
 from millstream.sql.errors import TableException
@@ -25,7 +23,6 @@ from millstream.sql.operators.base import StepwiseFinishOperator, split_batches
 from millstream.sql.operators.over.over_frames import (
     BY_FRAME,
     Frames,
-    Ints,
     as_over,
     by_frame,
     ends_of,
@@ -232,7 +229,7 @@ def _split(rows: Ints, sizes: Ints) -> Iterator[Ints]:
             yield places
 
 
-def _numbers(column: pa.Array) -> tuple[NDArray[Any], Mask | None]:
+def _numbers(column: pa.Array) -> tuple[NumpyColumn, Mask | None]:
     """Return the numbers in which a RANGE measures distances."""
     if pa.types.is_decimal(column.type):
         return unscaled(column), valid_of(column)

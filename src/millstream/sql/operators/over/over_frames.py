@@ -7,20 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from millstream.common.fast_dataclass import fast_dataclass
-from millstream.sql.columns.numpy_arrays import valid_of
+from millstream.sql.columns.numpy_arrays import Ints, Mask, NumpyColumn, valid_of
 from millstream.sql.columns.row_order import sorted_rows
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.accumulators import VARIANCES, WITH_INTS
-
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 # Aggregates computed from the frame's edges or extremes, without running state.
 BY_FRAME = frozenset(["MIN", "MAX", "FIRST_VALUE", "LAST_VALUE"])
@@ -46,7 +41,7 @@ def ends_of(groups: Ints) -> Ints:
     return np.minimum.accumulate(np.where(ends, np.arange(count), count)[::-1])[::-1]
 
 
-def places_before(keys: Ints, values: NDArray[Any], of_keys: Ints, of_values: NDArray[Any], equal: bool) -> Ints:
+def places_before(keys: Ints, values: NumpyColumn, of_keys: Ints, of_values: NumpyColumn, equal: bool) -> Ints:
     """Return the number of rows before each given key and value.
 
     Args:

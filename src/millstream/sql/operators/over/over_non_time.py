@@ -12,8 +12,9 @@ import pyarrow as pa
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch
-from millstream.sql.columns.keyed_rows import Ints, KeyedRows, Mask, equal_values
+from millstream.sql.columns.keyed_rows import KeyedRows, equal_values
 from millstream.sql.columns.keys import grouped
+from millstream.sql.columns.numpy_arrays import Ints, Mask
 from millstream.sql.columns.row_order import sorted_rows
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.accumulators import VARIANCES

@@ -17,7 +17,7 @@ from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, Batch
 from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
 from millstream.sql.columns.keyed_rows import KeyedRows
-from millstream.sql.columns.numpy_arrays import plain
+from millstream.sql.columns.numpy_arrays import Ints, plain
 from millstream.sql.errors import null_rowtime
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED, AggregateHandler
@@ -26,7 +26,6 @@ from millstream.sql.operators.base import KeyedBatchOperator, split_batches
 from millstream.sql.operators.over.over_frames import (
     BY_FRAME,
     Frames,
-    Ints,
     as_over,
     by_frame,
     ends_of,

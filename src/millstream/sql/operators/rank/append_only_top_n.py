@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch
 from millstream.sql.columns.keyed_rows import KeyedRows
+from millstream.sql.columns.numpy_arrays import Ints, Mask
 from millstream.sql.columns.row_order import Order, sorted_rows
-from millstream.sql.operators.aggregate.segments import Ints
 from millstream.sql.operators.base import KeyedBatchOperator
 
 # Maximum rank: with more, the table of partitions would be wide and mostly empty.
@@ -132,7 +132,7 @@ class _Tables:
         self.ranks[owners, place] = ranks[order]
         self.rows[owners, place] = order
 
-    def insert(self, partitions: Ints, ranks: Ints, rows: Ints) -> tuple[NDArray[np.int64], Ints, Ints]:
+    def insert(self, partitions: Ints, ranks: Ints, rows: Ints) -> tuple[Ints, Ints, Ints]:
         """Insert one row into each given partition; return its previous rows, their number, and the insert position."""
         there, ranks_there = self.rows[partitions], self.ranks[partitions]
         place = (ranks_there < ranks[:, None]).sum(axis=1)
@@ -172,7 +172,7 @@ class _Changes:
         last = count[grows]
         self._add(arrival[grows], 2 * last, after[grows, last], INSERT, last + 1)
 
-    def replaced(self, arrival: Ints, gone: Ints, is_full: NDArray[np.bool_], come: Ints) -> None:
+    def replaced(self, arrival: Ints, gone: Ints, is_full: Mask, come: Ints) -> None:
         """Record inserted rows and, in full partitions, the rows they evict."""
         full = np.flatnonzero(is_full)
         nowhere = np.zeros(len(arrival), np.int64)

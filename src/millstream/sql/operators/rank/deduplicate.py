@@ -10,13 +10,13 @@ import pyarrow as pa
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, UPDATE_BEFORE, Batch
 from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
-from millstream.sql.columns.keyed_rows import KeyedRows, Mask, equal_values
-from millstream.sql.columns.numpy_arrays import plain
+from millstream.sql.columns.keyed_rows import KeyedRows, equal_values
+from millstream.sql.columns.numpy_arrays import Ints, Mask, plain
 from millstream.sql.columns.row_order import Order, sorted_rows
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import condition
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED, signs_of
-from millstream.sql.operators.aggregate.segments import Ints, Segments
+from millstream.sql.operators.aggregate.segments import Segments
 from millstream.sql.operators.base import EvaluatingOperator, KeyedBatchOperator, split_batches
 from millstream.sql.operators.changelog import Changelog
 from millstream.sql.operators.query_context import Session

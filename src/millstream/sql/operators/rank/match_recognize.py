@@ -23,8 +23,8 @@ from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
-from millstream.sql.columns.keyed_rows import Ints, KeyedRows
-from millstream.sql.columns.numpy_arrays import from_python, plain, python_values
+from millstream.sql.columns.keyed_rows import KeyedRows
+from millstream.sql.columns.numpy_arrays import Ints, from_python, plain, python_values
 from millstream.sql.columns.row_order import sorted_rows
 from millstream.sql.errors import null_rowtime
 from millstream.sql.expressions import AggregateCall, Column, replaced

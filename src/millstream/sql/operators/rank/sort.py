@@ -12,8 +12,8 @@ from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
-from millstream.sql.columns.keyed_rows import Ints, KeyedRows
-from millstream.sql.columns.numpy_arrays import plain
+from millstream.sql.columns.keyed_rows import KeyedRows
+from millstream.sql.columns.numpy_arrays import Ints, plain
 from millstream.sql.columns.row_order import Order, sorted_rows
 from millstream.sql.errors import null_rowtime
 from millstream.sql.operators.aggregate.aggregate_handler import signs_of

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch
 from millstream.sql.columns.index import Slots
 from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
-from millstream.sql.columns.numpy_arrays import from_python, is_number_like, plain, python_values
+from millstream.sql.columns.numpy_arrays import Mask, from_python, is_number_like, plain, python_values
 from millstream.sql.columns.row_order import Order, sort_key
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED
 from millstream.sql.operators.base import KeyedBatchOperator, split_batches
@@ -112,7 +111,7 @@ class TopNOperator(KeyedBatchOperator):
         state.remove(slots[empty])
         return () if self.final_only else (self._batch(changes),)
 
-    def _hopeless(self, batch: Batch, of_rows: Slots, slots: Slots) -> NDArray[np.bool_] | None:
+    def _hopeless(self, batch: Batch, of_rows: Slots, slots: Slots) -> Mask | None:
         """Return a mask of rows that cannot enter a full partition's top N, or None if no cheap test applies.
 
         Once a job has run for a while these are most rows: the vectorized test leaves few for the row-by-row path.
@@ -128,7 +127,7 @@ class TopNOperator(KeyedBatchOperator):
             if len(there) >= self._max_rank and there[self._max_rank - 1][column] is not None:
                 last[slot], is_full[slot] = there[self._max_rank - 1][column], True
         worst = last.take(of_rows)
-        behind: NDArray[np.bool_] = numbers < worst if descending else numbers > worst
+        behind: Mask = numbers < worst if descending else numbers > worst
         if len(self.order) == 1:
             # Ties keep the earlier row.
             behind |= numbers == worst

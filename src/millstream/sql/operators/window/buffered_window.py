@@ -11,8 +11,9 @@ import pyarrow as pa
 from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.keyed_rows import Ints, KeyedRows
+from millstream.sql.columns.keyed_rows import KeyedRows
 from millstream.sql.columns.keys import grouped
+from millstream.sql.columns.numpy_arrays import Ints
 from millstream.sql.columns.row_order import Order, sorted_rows
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import condition

@@ -11,7 +11,8 @@ from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keyed_columns import KeyedColumns
-from millstream.sql.columns.keyed_rows import Ints, KeyedRows, Mask
+from millstream.sql.columns.keyed_rows import KeyedRows
+from millstream.sql.columns.numpy_arrays import Ints, Mask
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.aggregate_handler import AggregateHandler, signs_of
 from millstream.sql.operators.base import KeyedBatchOperator, split_batches

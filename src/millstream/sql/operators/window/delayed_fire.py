@@ -14,7 +14,8 @@ from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.index import Slots
 from millstream.sql.columns.keyed_columns import StateColumn
-from millstream.sql.columns.keyed_rows import Ints, KeyedRows, Mask, equal_values
+from millstream.sql.columns.keyed_rows import KeyedRows, equal_values
+from millstream.sql.columns.numpy_arrays import Ints, Mask
 from millstream.sql.operators.base import split_batches
 from millstream.sql.operators.changelog import Changelog
 from millstream.sql.operators.window.early_late_fire import END, SAID, FiringWindowOperator, Placed

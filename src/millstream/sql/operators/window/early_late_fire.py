@@ -16,7 +16,7 @@ from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.index import Slots
 from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
-from millstream.sql.columns.keyed_rows import Mask
+from millstream.sql.columns.numpy_arrays import Mask
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.aggregate_handler import AggregateHandler, signs_of
 from millstream.sql.operators.aggregate.segments import Segments

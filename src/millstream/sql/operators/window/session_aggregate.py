@@ -9,15 +9,14 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keyed_columns import FreshColumns, written
-from millstream.sql.columns.keyed_rows import Ints, KeyedRows, Mask
-from millstream.sql.columns.numpy_arrays import plain
+from millstream.sql.columns.keyed_rows import KeyedRows
+from millstream.sql.columns.numpy_arrays import Ints, Mask, plain
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.aggregate_handler import AggregateHandler
 from millstream.sql.operators.base import split_batches
@@ -201,7 +200,7 @@ class MergedSessionOperator(SessionWindowOperator):
         self._schedule_timer()
 
 
-def _grouped(kept: _Sessions, new: _Sessions) -> NDArray[np.int64]:
+def _grouped(kept: _Sessions, new: _Sessions) -> Ints:
     """Return the group of each session: overlapping sessions of a key share one."""
     keys, starts, ends = (
         np.concatenate(both) for both in zip(*((s.keys, s.starts, s.ends) for s in (kept, new)), strict=True)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from millstream.common.fast_dataclass import fast_dataclass
+from millstream.sql.columns.numpy_arrays import Ints
 from millstream.sql.columns.zones import arrow_zone, is_utc, zone_named
 from millstream.sql.plan.specs import WindowKind, WindowSpec
 
@@ -77,7 +78,7 @@ class Windowing:
         """Whether every time is in exactly one window."""
         return self.kind is WindowKind.TUMBLE or (self.kind is WindowKind.HOP and self.size == self.step)
 
-    def all_ends(self, times: Times) -> tuple[NDArray[np.int64], Times]:
+    def all_ends(self, times: Times) -> tuple[Ints, Times]:
         """Return the position and window end of each time, once per window.
 
         Windows are in Flink's order: hopping windows from last to first, cumulating ones from first to last.
