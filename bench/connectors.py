@@ -287,7 +287,7 @@ def _is_needed(path: str) -> bool:
     return Path(path).name.startswith(("flink-connector-kafka", "flink-connector-base", "kafka-clients"))
 
 
-def best(measure: Any, *arguments: Any) -> float:
+def best(measure: Callable[..., float], *arguments: Any) -> float:
     return max(measure(*arguments) for _ in range(2))
 
 

@@ -38,7 +38,7 @@ def median_ms(run: Any, rounds: int) -> float:
 
 def bare_spark(levels: int, cores: int, rounds: int) -> float:
     """The job a user of bare PySpark would run on the stock daemon, with the same socket setting."""
-    from pyspark import SparkConf, SparkContext
+    from pyspark import RDD, SparkConf, SparkContext
 
     conf = SparkConf().setMaster(f"local[{cores}]").setAppName("bare").set("spark.ui.enabled", "false")
     conf.set("spark.python.unix.domain.socket.enabled", "true").set("spark.ui.showConsoleProgress", "false")
@@ -46,7 +46,7 @@ def bare_spark(levels: int, cores: int, rounds: int) -> float:
     context.setLogLevel("OFF")
 
     def run() -> None:
-        rdd = context.parallelize([], cores).mapPartitions(list)
+        rdd: RDD[Any] = context.parallelize([], cores).mapPartitions(list)
         for _ in range(levels - 1):
             rdd = rdd.map(lambda x: (x, x)).partitionBy(cores).mapPartitions(list)
         rdd.collect()

@@ -11,8 +11,8 @@ import time
 from typing import Any
 
 import psutil
-from millstream_job import ClockedReader
 
+from bench.millstream_job import ClockedReader
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
 

@@ -105,7 +105,7 @@ def latency(env: Env, options: argparse.Namespace) -> None:
     rate = 1000
     counts = env.from_source(ClockedReader(rate)).key_by(lambda t: t[0]).reduce(lambda a, b: b)
     results = counts.map(lambda t: (t[1], time.time())).execute_and_collect(limit=options.seconds * rate)
-    samples = sorted((seen - due) * 1000 for due, seen in results[2 * rate :])  # type: ignore[index]
+    samples = sorted((seen - due) * 1000 for due, seen in results[2 * rate :])
     p50, p99 = samples[len(samples) // 2], samples[len(samples) * 99 // 100]
     print(json.dumps({"p50_ms": p50, "p99_ms": p99, "records": len(samples)}))
 

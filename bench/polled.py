@@ -26,6 +26,7 @@ import psutil
 
 from millstream.common import Configuration, WatermarkStrategy
 from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.collect import LocalJobClient
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 
 CLIENTS, EVERY = 50, 3.0
@@ -103,6 +104,7 @@ def measure(seconds: float, turns: int, flames: bool) -> dict[str, Any]:
     from millstream.service.run_file import running_services
 
     client = env.execute_async("polled")
+    assert isinstance(client, LocalJobClient)
     job = str(client.get_job_id())
     (url,) = (s.url for s in running_services() if s.pid == os.getpid())
     time.sleep(WARM_UP)
@@ -115,7 +117,7 @@ def measure(seconds: float, turns: int, flames: bool) -> dict[str, Any]:
         command = [sys.executable, __file__, "--clients", url, job, "--seconds", str(seconds)]
         others = subprocess.Popen(command, stdout=subprocess.PIPE) if is_watched and not flames else None
         if is_watched and flames:
-            client._job.sample(seconds - 0.5)
+            client.job.sample(seconds - 0.5)
         # Until they have been started.
         time.sleep(1.0)
         used, before, began = work(), read(url, job), time.monotonic()
@@ -165,7 +167,8 @@ def main() -> None:
     parser.add_argument("--clients", nargs=2, metavar=("URL", "JOB"), help="be the clients")
     options = parser.parse_args()
     if options.clients:
-        be_clients(*options.clients, options.seconds)
+        url, job = options.clients
+        be_clients(url, job, options.seconds)
     else:
         print(json.dumps(measure(options.seconds, options.turns, options.flames)))
 

@@ -96,9 +96,11 @@ AT_ONCE = "millstream, buffer timeout 0"
 
 def run_script(python: Path | str, script: str, arguments: list[str]) -> dict[str, Any]:
     """Run a peer's script and return the JSON it prints last."""
-    path = f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}"}
+    if str(python) == sys.executable:
+        environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     command = [str(python), str(HERE / "peers" / script), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900, env={**os.environ, "PATH": path})
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment)
     if done.returncode != 0:
         raise RuntimeError(f"{script} failed:\n{done.stderr[-2000:]}")
     found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from empty_epoch import EmptyEpochs
 
+from bench.empty_epoch import EmptyEpochs
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource

@@ -59,7 +59,9 @@ runpy.run_path(sys.argv[2], run_name="__main__")
 
 def words() -> str:
     """Return the README's first program."""
-    return re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)[0]
+    match = re.search(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    assert match is not None
+    return match[1]
 
 
 def cold_start(rounds: int) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from millstream.operators.base import Operator, OperatorSetup, RuntimeServices
 from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.functions.metrics import MetricGroup
+from millstream.operators.runtime.partitioners import PartitionerContext
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.index import DictIndex, KeyIndex
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant
@@ -34,6 +35,7 @@ from millstream.sql.operators.window.window_aggregate import (
 from millstream.sql.operators.window.windowing import Windowing
 from millstream.sql.plan.nodes import JoinKind, WindowKind
 from millstream.sql.types import DataTypes
+from millstream.state.array_storage import IN_MEMORY
 from millstream.state.keyed import KeyedState
 from millstream.testing.local_job import MemoryStorage
 
@@ -113,8 +115,6 @@ def _window(kind: WindowKind, size: int, step: int) -> Callable[[], None]:
 
 def _two_phases(keys: int, phases: int) -> Callable[[], None]:
     """A tumbling window with the way to its subtask: rows are split for two, and half of them are read again."""
-    from millstream.operators.runtime.partitioners import Place
-
     times = [pa.array(np.arange(i * ROWS, (i + 1) * ROWS) // 10).view(_TIME) for i in range(BATCHES)]
     batches = [Batch([*b.columns, t]) for b, t in zip(_ints(keys), times, strict=True)]
     kinds, properties = [pa.int64(), pa.int64(), _TIME], [("start", _TIME), ("end", _TIME)]
@@ -123,7 +123,7 @@ def _two_phases(keys: int, phases: int) -> Callable[[], None]:
         windows = Windowing(WindowKind.TUMBLE, 10_000, 10_000)
         made = (windows, WindowTimes(2, True, "UTC"), [0], _CALLS, kinds)
         parts: list[list[Batch]] = [[], []]
-        send = ColumnKeyPartitioner((0,)).sender([p.append for p in parts], Place(0, 2, 128))
+        send = ColumnKeyPartitioner((0,)).sender([p.append for p in parts], PartitionerContext(0, 2, 128))
         held: list[Batch] = []
         local = _prepared(LocalWindowAggregateOperator(*made, False), held.extend) if phases == 2 else None
         operator = _prepared((GlobalWindowAggregateOperator if local else WindowAggregateOperator)(*made, properties))
@@ -164,11 +164,9 @@ def _join() -> Callable[[], None]:
 
 
 def _shuffle() -> Callable[[], None]:
-    from millstream.operators.runtime.partitioners import Place
-
     batches = _ints(10_000)
     parts: list[list[Batch]] = [[], []]
-    send = ColumnKeyPartitioner((0,)).sender([p.append for p in parts], Place(0, 2, 128))
+    send = ColumnKeyPartitioner((0,)).sender([p.append for p in parts], PartitionerContext(0, 2, 128))
 
     def run() -> None:
         for batch in batches:
@@ -237,12 +235,12 @@ MEASURED: dict[str, Callable[[], Callable[[], None]]] = {
     "window with shuffle, 1M keys, two phases": lambda: _two_phases(1_000_000, 2),
     "join, one partner": _join,
     "shuffle, 2 ways, write and read": _shuffle,
-    "index, 10k ints, words in numpy": lambda: _index(_ints(10_000), KeyIndex([pa.int64()])),
-    "index, 1M ints, words in numpy": lambda: _index(_ints(1_000_000), KeyIndex([pa.int64()])),
+    "index, 10k ints, words in numpy": lambda: _index(_ints(10_000), KeyIndex([pa.int64()], IN_MEMORY)),
+    "index, 1M ints, words in numpy": lambda: _index(_ints(1_000_000), KeyIndex([pa.int64()], IN_MEMORY)),
     "index, 10k ints, dict": lambda: _index(_ints(10_000), DictIndex()),
     "index, 1M ints, dict": lambda: _index(_ints(1_000_000), DictIndex()),
-    "index, 10k texts, words in numpy": lambda: _index(_texts(10_000), KeyIndex([pa.string()])),
-    "index, 1M texts, words in numpy": lambda: _index(_texts(1_000_000), KeyIndex([pa.string()])),
+    "index, 10k texts, words in numpy": lambda: _index(_texts(10_000), KeyIndex([pa.string()], IN_MEMORY)),
+    "index, 1M texts, words in numpy": lambda: _index(_texts(1_000_000), KeyIndex([pa.string()], IN_MEMORY)),
     "index, 10k texts, dict": lambda: _index(_texts(10_000), DictIndex()),
     "index, 1M texts, dict": lambda: _index(_texts(1_000_000), DictIndex()),
     "index, 10k ints, group_by and dict": lambda: _group_by(_ints(10_000)),

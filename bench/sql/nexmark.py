@@ -60,7 +60,7 @@ def ddl() -> str:
 class Side:
     """A process that runs one query as often as it is asked."""
 
-    def __init__(self, command: Sequence[str], environment: dict[str, str], log: Path) -> None:
+    def __init__(self, command: Sequence[str], environment: dict[str, str], log: Path, folder: Path = ROOT) -> None:
         self._log = log
         self._command = command
         self._errors = log.open("w")
@@ -71,6 +71,7 @@ class Side:
             stderr=self._errors,
             text=True,
             env=environment,
+            cwd=folder,
         )
         self._answer()
 
@@ -91,12 +92,12 @@ class Side:
 
     def _answer(self) -> tuple[str, list[str]]:
         assert self._process.stdout is not None
-        said = []
+        lines: list[str] = []
         for line in self._process.stdout:
             if line.startswith("@"):
-                return line[1:], [s[1:].rstrip("\n") for s in said if s.startswith("=")]
-            said.append(line)
-        reported = "".join(said[-20:]) + self._log.read_text()[-3000:]
+                return line[1:], [s[1:].rstrip("\n") for s in lines if s.startswith("=")]
+            lines.append(line)
+        reported = "".join(lines[-20:]) + self._log.read_text()[-3000:]
         raise RuntimeError(f"{' '.join(self._command[-4:])} has ended:\n{reported}")
 
     def close(self) -> None:
@@ -117,10 +118,12 @@ class Bench:
         folder: for files.
         settings: for both.
         engine: of millstream.
+        tree: the sources of millstream.
     """
 
-    def __init__(self, folder: Path, settings: Sequence[str], engine: str) -> None:
+    def __init__(self, folder: Path, settings: Sequence[str], engine: str, tree: Path = ROOT) -> None:
         self._folder = folder
+        self._tree = tree
         self._settings = list(settings)
         self._engine = engine
         self._ddl = folder / "ddl.sql"
@@ -132,10 +135,11 @@ class Bench:
         return [str(self._ddl), str(path)]
 
     def ours(self, name: str, query: str, *more: str) -> Side:
-        paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        paths = [str(self._tree / "src"), str(self._tree), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {**os.environ, "PYTHONPATH": ":".join(paths)}
         command = [sys.executable, "-m", "bench.sql.nexmark_here", *self._files(name, query), *self._settings, *more]
-        return Side([*command, f"millstream.engine={self._engine}"], environment, self._folder / f"{name}-here.log")
+        command.append(f"millstream.engine={self._engine}")
+        return Side(command, environment, self._folder / f"{name}-here.log", self._tree)
 
     def flink(self, name: str, query: str) -> Side | None:
         python = existing_venv("pyflink")
@@ -178,36 +182,43 @@ def check_events(bench: Bench) -> None:
     print(f"{events} events are the same on both sides", flush=True)
 
 
+def query_text(name: str) -> str:
+    """Return the SQL of a query."""
+    return (TEXTS / f"{name}.sql").read_text()
+
+
+def in_turns(sides: Sequence[Side], name: str, seconds: float, rounds: int) -> tuple[int, list[float]]:
+    """Return how many events the sides read, and the shortest time of each side in seconds."""
+    few_events = VERY_FEW if name in OURS_ALONE else FEW
+    events = _rounded(seconds * min(_warm(side, min(3.0, seconds), few_events) for side in sides))
+    times = [[side.run(events) for side in sides] for _ in range(rounds)]
+    return events, [min(times_of_side) for times_of_side in zip(*times, strict=True)]
+
+
 def measured(bench: Bench, name: str, seconds: float, rounds: int, with_flink: bool) -> tuple[int, float, float | None]:
     """Return how many events both sides read, and how many of them in a second each."""
-    query = (TEXTS / f"{name}.sql").read_text()
+    query = query_text(name)
     theirs = bench.flink(name, query) if with_flink and name not in OURS_ALONE else None
     sides = [bench.ours(name, query), *([theirs] if theirs is not None else [])]
     try:
-        first = VERY_FEW if name in OURS_ALONE else FEW
-        events = _rounded(seconds * min(_warm(side, min(3.0, seconds), first) for side in sides))
-        best = [0.0] * len(sides)
-        for _ in range(rounds):
-            for i, side in enumerate(sides):
-                best[i] = max(best[i], events / side.run(events))
+        events, times = in_turns(sides, name, seconds, rounds)
     finally:
         for side in sides:
             side.close()
-    return events, best[0], best[1] if len(best) > 1 else None
+    rates = [events / best for best in times]
+    return events, rates[0], rates[1] if len(rates) > 1 else None
 
 
 def checkpointed(bench: Bench, name: str, seconds: float, rounds: int) -> tuple[int, float, float]:
     """Return how many events were read, and how many in a second, without checkpoints and with one every second."""
-    query = (TEXTS / f"{name}.sql").read_text()
+    query = query_text(name)
     sides = [bench.ours(name, query), bench.ours(f"{name}-checkpointed", query, "execution.checkpointing.interval=1s")]
     try:
-        first = VERY_FEW if name in OURS_ALONE else FEW
-        events = _rounded(seconds * min(_warm(side, min(3.0, seconds), first) for side in sides))
-        times = [[side.run(events) for side in sides] for _ in range(rounds)]
+        events, times = in_turns(sides, name, seconds, rounds)
     finally:
         for side in sides:
             side.close()
-    without, with_them = (events / min(of_side) for of_side in zip(*times, strict=True))
+    without, with_them = (events / best for best in times)
     return events, without, with_them
 
 

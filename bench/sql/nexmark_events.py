@@ -116,7 +116,8 @@ def _price(z: NDArray[np.uint64]) -> Longs:
 def _person(z: NDArray[np.uint64], newest: Longs) -> Longs:
     """Return one of the latest people, or of those who are about to come."""
     active = np.minimum(newest + 1, _ACTIVE_PEOPLE)
-    return newest + 1 - active + _bits(z, 24, 24) % (active + _LEAD)
+    people: Longs = newest + 1 - active + _bits(z, 24, 24) % (active + _LEAD)
+    return people
 
 
 def _time(numbers: Longs) -> Longs:

@@ -24,7 +24,7 @@ def main() -> None:
     name, records = sys.argv[1], int(sys.argv[2])
     query = BY_NAME[name].spark
     assert query is not None
-    settings = {
+    settings: dict[str, bool | float | int | str | None] = {
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.log.level": "OFF",

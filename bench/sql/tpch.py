@@ -43,7 +43,7 @@ def millstream(folder: Path) -> Run:
 def spark(folder: Path) -> Run:
     from pyspark.sql import SparkSession
 
-    settings = {
+    settings: dict[str, bool | float | int | str | None] = {
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.log.level": "OFF",

@@ -213,7 +213,8 @@ def _plain(value: Any) -> Any:
         return [[_plain(k), _plain(v)] for k, v in value.items()]
     if isinstance(value, list | tuple):
         return [_plain(v) for v in value]
-    reader, values, *_ = value.__reduce_ex__(5) if hasattr(value, "__dict__") else (None, None)
+    reduced: tuple[Any, ...] = value.__reduce_ex__(5) if hasattr(value, "__dict__") else (None, None)
+    reader, values, *_ = reduced
     if getattr(reader, "__module__", None) == NAMESPACE:
         return [reader.__name__, _plain(values)]
     if hasattr(value, "__dict__"):

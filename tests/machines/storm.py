@@ -59,7 +59,7 @@ class Storm:
                 self._do(fault, driver)
             code = driver.wait(_MOST_SECONDS)
         except subprocess.TimeoutExpired:
-            reported = f"{self._results()} of {sum(job.expected().values())} results"
+            reported = f"{self._results()} of {sum(job.expected().values())} results"  # type: ignore[assignment]
             raise AssertionError(f"the job did not end after {self.happened}: {reported}\n{self._log()}") from None
         finally:
             driver.kill()

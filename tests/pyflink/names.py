@@ -7,17 +7,22 @@ Run by an interpreter that has apache-flink; needs nothing else. A module has th
 (`__all__`); a class has what its body defines, and its nested classes.
 """
 
+from __future__ import annotations
+
 import importlib
 import inspect
 import json
 import pkgutil
 import sys
 import typing
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
 
 PACKAGES = ["pyflink.common", "pyflink.datastream", "pyflink.metrics", "pyflink.table"]
 
 
-def modules(package):
+def modules(package: str) -> list[str]:
     """Return the names of a package and of all modules below it, without its tests."""
     found = [package]
     for info in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
@@ -26,11 +31,11 @@ def modules(package):
     return found
 
 
-def public(name):
+def public(name: str) -> bool:
     return not name.startswith("_") and name != "TYPE_CHECKING"
 
 
-def kind(value):
+def kind(value: object) -> str:
     if inspect.isclass(value):
         return "class"
     if isinstance(value, property):
@@ -40,7 +45,7 @@ def kind(value):
     return "value"
 
 
-def parameters(value):
+def parameters(value: Any) -> list[str] | None:
     """Return the parameters of something that is called, without those that stand for Java objects; else None."""
     if inspect.isclass(value):
         value = vars(value).get("__init__")
@@ -52,11 +57,11 @@ def parameters(value):
         del found[0]
     if any(p.name.startswith(("j_", "_j", "java_")) for p in found):
         return None
-    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    stars: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     return [stars.get(p.kind, "") + p.name + ("=" if p.default is not p.empty else "") for p in found]
 
 
-def is_own(module, name, value):
+def is_own(module: ModuleType, name: str, value: object) -> bool:
     """Say whether a name of a module is one of its own and not something it only imports."""
     if inspect.ismodule(value) or isinstance(value, typing.TypeVar) or typing.get_origin(value) is not None:
         return False
@@ -70,7 +75,7 @@ def is_own(module, name, value):
     return home == module.__name__ or (hasattr(module, "__path__") and home.startswith("pyflink."))
 
 
-def members(name, cls):
+def members(name: str, cls: Any) -> Iterator[tuple[str, str, object]]:
     """Yield what the body of a class defines, with its kinds."""
     enum = hasattr(cls, "__members__")
     for member, value in vars(cls).items():
@@ -83,7 +88,7 @@ def members(name, cls):
             yield f"{name}.{member}", "value" if enum and member in cls.__members__ else kind(value), value
 
 
-def names(package):
+def names(package: str) -> Iterator[tuple[str, str, object]]:
     """Yield the names below a package, with their kinds and what they stand for."""
     for module_name in modules(package):
         module = importlib.import_module(module_name)

@@ -91,7 +91,7 @@ def body(text: str) -> str:
     return text.split("\n", 1)[1]
 
 
-def main(arguments: list) -> int:
+def main(arguments: list) -> int:  # type: ignore[type-arg]
     check = "--check" in arguments
     names = [a for a in arguments if not a.startswith("--")]
     bad = 0

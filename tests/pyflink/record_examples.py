@@ -59,7 +59,7 @@ def recording(name: str, package: str = "datastream") -> Path:
 
 def record(name: str, package: str = "datastream") -> None:
     """Run one example and keep what it prints."""
-    pyflink = Path(find_spec("pyflink").origin).parent
+    pyflink = Path(find_spec("pyflink").origin).parent  # type: ignore[arg-type, union-attr]
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(pyflink / "examples" / package / f"{name}.py")],
         stdout=subprocess.PIPE,

@@ -263,7 +263,7 @@ def test_elasticsearch_sink_fills_requests_up_to_limit() -> None:
         ([{"n": i} for i in range(1001)], [1001], lambda b: b.set_bulk_flush_max_actions(-1)),
     ):
         with answering(*[(200, {})], *[(200, fine)] * 3) as (host, got):
-            write(records, limit(writing(host, unkeyed)))
+            write(records, limit(writing(host, unkeyed)))  # type: ignore[no-untyped-call]
             assert [len(body.splitlines()) // 2 for _, body, _ in got[1:]] == sizes
 
 

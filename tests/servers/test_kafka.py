@@ -49,7 +49,7 @@ from millstream.testing import LocalEnvironment
 from millstream.testing.servers.kafka import KafkaBroker
 from tests.conftest import Env
 from tests.support.chaos import runtime_context
-from tests.support.helpers import BreaksOnce, wait_until
+from tests.support.helpers import BreaksOnce, job_of, wait_until
 from tests.support.kafka_reader import committed_records, read_committed, waits
 from tests.support.schema_registry import registry_server
 
@@ -202,7 +202,7 @@ def test_kafka_sink_fails_job_without_restart_when_kafka_rejects_record(
         Exception, match="Invalid timestamp of" if what == "timestamp" else "a record of 2,000,000 byte"
     ):
         client.get_job_execution_result().result(60)
-    assert client._job.view.restarts == 0
+    assert job_of(client).view.restarts == 0
 
 
 def here(source: KafkaSourceBuilder) -> list[Any]:
@@ -422,7 +422,7 @@ def test_flink_kafka_consumer_and_producer_read_and_write(env: Env, kafka: Kafka
         semantic = Semantic.AT_LEAST_ONCE if start == "earliest" else Semantic.EXACTLY_ONCE
         sink = FlinkKafkaProducer(out, SimpleStringSchema(), {"bootstrap.servers": kafka.bootstrap}, semantic=semantic)
         env.enable_checkpointing(100)
-        env.add_source(source).map(lambda v, start=start: f"{v} {start}").add_sink(sink)
+        env.add_source(source).map(lambda v, start=start: f"{v} {start}").add_sink(sink)  # type: ignore[misc]
         job = env.execute_async()
         try:
             wait_until(lambda: {f"a {start}".encode(), f"b {start}".encode()} <= set(kafka.read(out)))  # noqa: B023
@@ -619,7 +619,7 @@ def _numbers(values: list[bytes]) -> list[int]:
 
 
 def _operator(job: JobClient, uid: str) -> str:
-    nodes = [n for v in job._job.view.plan.vertices for n in v.nodes]  # type: ignore[attr-defined]
+    nodes = [n for v in job_of(job).view.plan.vertices for n in v.nodes]
     return str(next(n.id for n in nodes if n.uid == uid))
 
 
@@ -640,7 +640,7 @@ def test_kafka_sink_commits_without_further_input(env: Env, kafka: KafkaBroker, 
 
 
 def _restarts(env: Env) -> None:
-    config = env._config  # type: ignore[attr-defined]
+    config = env._config
     config.set_string("restart-strategy.type", "fixed-delay")
     config.set_string("restart-strategy.fixed-delay.attempts", "10")
     config.set_string("restart-strategy.fixed-delay.delay", "100 ms")

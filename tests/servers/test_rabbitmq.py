@@ -83,7 +83,7 @@ def test_rabbitmq_messages_count_once_after_worker_failures(
     out = f"{queue} out"
     publish(rabbitmq, queue, [str(i) for i in range(2000)])
     env.enable_checkpointing(100)
-    config: Any = env._config  # type: ignore[attr-defined]
+    config: Any = env._config
     config.set_string("restart-strategy.type", "fixed-delay")
     config.set_string("restart-strategy.fixed-delay.attempts", "5")
     config.set_string("restart-strategy.fixed-delay.delay", "100 ms")

@@ -555,7 +555,7 @@ def test_cookbook_program_runs_on_spark(
 ) -> None:
     import psycopg
 
-    from tests.support.cookbook_runs import customers_and_orders
+    from tests.support.cookbook_runs import customers_and_orders  # type: ignore[attr-defined]
 
     customers_and_orders.run(StreamTableEnvironment.create(env.set_parallelism(2)), postgres, kafka)
     promised = (customers_and_orders.__doc__ or "").partition("Expected output:")[2]

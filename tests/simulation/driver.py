@@ -8,8 +8,8 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 
-from millstream.checkpoint.manifest import SHARED
-from millstream.checkpoint.restore_location import Origin, claim_latest, find_origin, subsume_latest
+from millstream.checkpoint.manifest import SHARED, Origin
+from millstream.checkpoint.restore_location import claim_latest, find_origin, subsume_latest
 from millstream.checkpoint.store import CheckpointStore
 from millstream.common.configuration import Configuration
 from millstream.common.errors import MillstreamError
@@ -91,10 +91,10 @@ class Driver:
             buffer_timeout=0.05, checkpoints=checkpoints, restart=restart, origin=origin, scaling=scaling
         )
         plan = self._plan(self._scene.parallelism())
-        store = CheckpointStore(storage, _OWNER)
+        store = CheckpointStore(storage, _OWNER)  # type: ignore[arg-type]
         self._inbox = VirtualInbox(self._scene, storage)
         about = {"replan": self._plan, "claim": claiming, "subsume": subsuming, "inbox": self._inbox}
-        return make_master(self._scene, plan, self, storage, store, options, **about)
+        return make_master(self._scene, plan, self, storage, store, options, **about)  # type: ignore[arg-type]
 
     def _plan(self, parallelism: int) -> JobPlan:
         return make_plan(self._world, self._scene.external, self._scene.records, f"{self._number:032x}", parallelism)

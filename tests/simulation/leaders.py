@@ -96,7 +96,7 @@ class SharedWorld(World):
     # --- who acts
 
     @property
-    def driver(self) -> int | None:  # type: ignore[override]
+    def driver(self) -> int | None:
         """The job manager that is doing something, if it is alive."""
         if self._strand is None:
             return self._happening
@@ -461,7 +461,7 @@ class JobManager:
         )
         plan = partial(self._plan, fence.run_id)
         former = [run_id(_JOB, earlier) for earlier in range(1, term)]
-        store = CheckpointStore(storage, _OWNER, None, fence)
+        store = CheckpointStore(storage, _OWNER, None, fence)  # type: ignore[arg-type]
         self._master = make_master(
             scene,
             plan(scene.parallelism()),

@@ -51,7 +51,7 @@ class Receiver:
         taken: list[Record] = []
         is_over = False
         # At least one record, so that the job gets to its end.
-        for element in self._elements(queues, turns):
+        for element in self._elements(queues, turns):  # type: ignore[arg-type]
             taken += element
             is_over = bool(taken) and self._task.slice < math.inf and self._world.random.random() < 0.2
             if is_over:
@@ -60,11 +60,11 @@ class Receiver:
         self._inbox.leave(turns)
         return taken
 
-    def _elements(self, queues: list[Queue], turns: ReadyChannels) -> Iterator[list[Record]]:  # type: ignore[type-arg]
+    def _elements(self, queues: list[Queue], turns: ReadyChannels) -> Iterator[list[Record]]:
         for queue in queues:
             while not queue.is_empty:
                 yield self._record(queue)
-        while (queue := turns.next(False, False)) is not None:
+        while (queue := turns.next(False, False)) is not None:  # type: ignore[assignment]
             found = self._record(queue)
             while (control := queue.take_control()) is not None:
                 self._told(queue.channel, *control[1:])

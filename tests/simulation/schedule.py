@@ -97,17 +97,17 @@ def patched_services(scene: Scene) -> Iterator[None]:
         return SimulatedStorage(world, scene.disk, url)
 
     log = logging.getLogger("millstream")
-    before = store.open_storage, restore_location.open_storage, faults._reached, log.level, log.propagate
+    before = store.open_storage, restore_location.open_storage, faults._reached, log.level, log.propagate  # type: ignore[attr-defined]
     handler = _Notes(world)
     log.addHandler(handler)
     log.propagate = False
     log.setLevel(logging.WARNING if world.verbose else logging.CRITICAL)
-    store.open_storage = restore_location.open_storage = open_storage  # type: ignore[assignment]
+    store.open_storage = restore_location.open_storage = open_storage  # type: ignore[assignment, attr-defined]
     faults._reached = world.step
     try:
         yield
     finally:
-        store.open_storage, restore_location.open_storage, faults._reached = before[:3]
+        store.open_storage, restore_location.open_storage, faults._reached = before[:3]  # type: ignore[attr-defined]
         log.setLevel(before[3])
         log.propagate = before[4]
         log.removeHandler(handler)

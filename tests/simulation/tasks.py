@@ -331,4 +331,4 @@ def _blocks(layout: Layout, records: list[Record], epoch: int, ends: bool, paral
 
 def _has_ended(task: LevelTask, vertex: int, subtask: int) -> bool:
     carried = task.runtime_snapshots.get((vertex, subtask))
-    return bool(carried) and decode(carried).ended
+    return bool(carried) and decode(carried).ended  # type: ignore[arg-type]

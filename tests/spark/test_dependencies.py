@@ -108,7 +108,7 @@ def test_missing_dependencies_are_reported(env: Env, tmp_path: Path) -> None:
         (lambda e: e.set_python_executable("/no/python"), r"interpreter /no/python does not exist"),
     ):
         other = Env.get_execution_environment(env.get_configuration())
-        bring(other)
+        bring(other)  # type: ignore[no-untyped-call]
         other.from_collection([1]).print()
         with pytest.raises(InvalidProgramError, match=match):
             other.execute()

@@ -355,14 +355,14 @@ def test_shuffle_files_of_past_epochs_are_deleted(env: Env, collect: Collect, sp
 
 def test_collect_iterator_backpressures_source(env: Env) -> None:
     results = env.from_source(DataGeneratorSource(lambda i: i)).execute_and_collect()
-    first = next(results)  # type: ignore[call-overload]
-    wait_until(lambda: results._mailbox._batches.full(), 60)  # type: ignore[union-attr]
+    first = next(results)
+    wait_until(lambda: results._mailbox._batches.full(), 60)
     time.sleep(1)
-    full = results._job.view.progress.epochs  # type: ignore[union-attr]
+    full = results._job.view.progress.epochs
     time.sleep(1)
-    assert results._job.view.progress.epochs == full  # type: ignore[union-attr]
+    assert results._job.view.progress.epochs == full
     assert first == 0
-    results.close()  # type: ignore[union-attr]
+    results.close()
 
 
 def test_jobs_run_from_several_threads(config: Any) -> None:

@@ -97,7 +97,7 @@ def test_open_error_names_operator(env: Env) -> None:
 
 
 def test_key_selector_reducer_and_sink_errors_name_operator(env1: Env) -> None:
-    env1.from_collection([(1,)]).map(lambda t: t).name("source map").key_by(lambda t: t[5]).sum(0).add_sink(print)
+    env1.from_collection([(1,)]).map(lambda t: t).name("source map").key_by(lambda t: t[5]).sum(0).add_sink(print)  # type: ignore[misc]
     text = failure_of(env1)
     assert "IndexError" in text
     assert "in operator 'source map'" in text
@@ -124,7 +124,7 @@ def test_missing_field_error_names_field(env1: Env) -> None:
 
 
 def test_error_truncates_long_record(env1: Env) -> None:
-    env1.from_collection(["x" * 100_000]).map(lambda s: s.nonsense()).add_sink(lambda v: None)
+    env1.from_collection(["x" * 100_000]).map(lambda s: s.nonsense()).add_sink(lambda v: None)  # type: ignore[attr-defined]
     text = failure_of(env1)
     assert len(text) < 2000
     assert "100002 characters" in text
@@ -141,7 +141,7 @@ def test_type_mismatch_error_names_record_and_operator(env1: Env) -> None:
 
 
 def test_flat_map_rejects_non_iterable_result(env1: Env) -> None:
-    env1.from_collection([3]).flat_map(lambda x: x).name("flat").add_sink(lambda v: None)
+    env1.from_collection([3]).flat_map(lambda x: x).name("flat").add_sink(lambda v: None)  # type: ignore[arg-type, return-value]
     text = failure_of(env1)
     assert text.startswith("The function returned a value of type int where any number of results is expected")
     assert "in operator 'flat'" in text
@@ -250,7 +250,7 @@ class Remembers(KeyedProcessFunction[int, int, int]):
     def open(self, runtime_context: RuntimeContext) -> None:
         self.sum = runtime_context.get_state(ValueStateDescriptor("sum", Types.INT()))
 
-    def process_element(self, value: int, ctx: Any) -> Iterator[float]:
+    def process_element(self, value: int, ctx: Any) -> Iterator[float]:  # type: ignore[override]
         before = self.sum.value() or 0
         self.sum.update(before + value)
         yield divide(value - 7)

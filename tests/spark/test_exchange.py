@@ -30,7 +30,7 @@ from millstream.spark.cores import executions_that_hold
 from millstream.spark.session import stop_context
 from millstream.testing import CollectSink
 from tests.faults import job as survivor
-from tests.support.helpers import CountWithPid, PushedReader, restart_at_once, slot_processes, wait_until
+from tests.support.helpers import CountWithPid, PushedReader, job_of, restart_at_once, slot_processes, wait_until
 from tests.support.paths import ROOT
 
 Env = StreamExecutionEnvironment
@@ -139,15 +139,15 @@ def test_epochs_find_state_locally_unless_process_died(config: Configuration, ex
         wait_until(lambda: len(sink.results()) == reader.available)
     # From here on no epoch is due.
     wait_until(lambda: reader.available in reader.committed)
-    here, read = client._job.view.progress.state_epochs()
+    here, read = job_of(client).view.progress.state_epochs()
     # Both slots have found it three times at least.
     assert (here >= 6, read) == (True, 0)
     slot_processes()[0].kill()
     reader.push(2)
     wait_until(lambda: len(sink.results()) == reader.available)
     # Slots that stay are all replaced, with Spark's shuffle only the one that is gone; each reads its state once.
-    assert client._job.view.progress.state_epochs()[1] == replaced
-    reported = of_job(client._job.view, time.time())
+    assert job_of(client).view.progress.state_epochs()[1] == replaced
+    reported: dict[str, Any] = of_job(job_of(client).view, time.time())
     assert (
         reported["stateLocalShare"]
         == reported["numEpochsStateLocal"] / (reported["numEpochsStateLocal"] + replaced)
@@ -319,7 +319,7 @@ def test_skewed_records_backpressure_slow_slot(config: Configuration) -> None:
     numbers.key_by(lambda t: 0).map(slow).add_sink(lambda v: None)
     client = env.execute_async()
     wait_until(lambda: len(slot_processes()) == 4)
-    source, sink = (v.id for v in client._job.view.plan.vertices)
+    source, sink = (v.id for v in job_of(client).view.plan.vertices)
 
     def is_held_back(view: JobView, subtask: int) -> bool:
         reported = view.traffic(source, subtask)
@@ -328,7 +328,7 @@ def test_skewed_records_backpressure_slow_slot(config: Configuration) -> None:
     peak, began = 0, time.monotonic()
     while True:
         peak = max(peak, *(p.memory_info().rss for p in slot_processes()))
-        view, seconds = client._job.view, time.monotonic() - began
+        view, seconds = job_of(client).view, time.monotonic() - began
         if seconds > 3 and all(is_held_back(view, i) for i in range(4)):
             break
         assert seconds < 30, [view.traffic(source, i) for i in range(4)]
@@ -337,7 +337,10 @@ def test_skewed_records_backpressure_slow_slot(config: Configuration) -> None:
     # The slow one does 5,000 a second at most.
     assert sum(view.progress.subtasks[source, i].records_in for i in range(4)) < 10_000 * (seconds + 2)
     assert peak < 250 << 20, peak >> 20
-    traffic = {(v, i): view.traffic(v, i) for v in (source, sink) for i in range(4)}
+    traffic = {
+        (v, i): reported for v in (source, sink) for i in range(4) if (reported := view.traffic(v, i)) is not None
+    }
+    assert len(traffic) == 8
     busy = [i for i in range(4) if traffic[sink, i].busy > 1]
     assert len(busy) == 1
     for address, reported in traffic.items():
@@ -451,7 +454,7 @@ settings = {
 }
 client = job.build(directory, Configuration.from_dict(settings)).execute_async()
 client.get_job_execution_result().result(250)
-places = {p.executor for p in client._job.view.progress.places.values()}
+places = {p.executor for p in job_of(client).view.progress.places.values()}
 found = executors()
 logs = {name: bool(read_log(url)) for name, url in found[0].logs.items()}
 print([{e.id for e in found} >= places, len(places), logs, bool(threads_of(found[0].id))])

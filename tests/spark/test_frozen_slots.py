@@ -14,7 +14,7 @@ from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.testing import CollectSink
-from tests.support.helpers import CountWithPid, PushedReader, restart_at_once, slot_processes, wait_until
+from tests.support.helpers import CountWithPid, PushedReader, job_of, restart_at_once, slot_processes, wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -41,12 +41,12 @@ def test_heartbeat_replaces_slot_stopped_during_epoch(
         client = env.execute_async()
         wait_until(started.exists)
         time.sleep(2)
-        assert client._job.view.restarts == 0
+        assert job_of(client).view.restarts == 0
         for process in slot_processes():
             process.send_signal(signal.SIGSTOP)
         client.get_job_execution_result().result(60)
     assert sorted(sink.results()) == list(range(20))
-    assert client._job.view.restarts == 1
+    assert job_of(client).view.restarts == 1
     assert "has sent no heartbeat for 1500 ms (heartbeat.timeout): the process is frozen" in caplog.text
 
 
@@ -61,7 +61,7 @@ def test_heartbeat_replaces_slot_stopped_while_idle(config: Configuration, caplo
     wait_until(lambda: len(sink.results()) == 4 and 4 in reader.committed)
     with caplog.at_level(logging.WARNING, "millstream"):
         slot_processes()[1].send_signal(signal.SIGSTOP)
-        wait_until(lambda: client._job.view.restarts == 1)
+        wait_until(lambda: job_of(client).view.restarts == 1)
     reader.push(2)
     wait_until(lambda: len(sink.results()) == 6)
     client.cancel().result(30)
@@ -91,5 +91,5 @@ def test_checkpoint_timeout_restarts_job_with_stuck_epoch(config: Configuration,
     wait_until(lambda: len(sink.results()) == 6)
     client.cancel().result(30)
     assert sorted(sink.results()) == list(range(6))
-    (failure,) = client._job.view.failures
+    (failure,) = job_of(client).view.failures
     assert "so checkpoints exceed execution.checkpointing.timeout (1 s)" in failure.message

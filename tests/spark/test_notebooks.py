@@ -132,7 +132,7 @@ class Notebook:
         running = asyncio.ensure_future(self._execute(cell))
         await until(lambda: when(cell) or running.done(), "what the cell was to print")
         assert not running.done(), cell.outputs
-        await self._client.km.interrupt_kernel()
+        await self._client.km.interrupt_kernel()  # type: ignore[misc, union-attr]
         with pytest.raises(CellExecutionError, match="KeyboardInterrupt"):
             await running
         return cell

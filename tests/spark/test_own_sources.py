@@ -85,7 +85,7 @@ def test_http_source_loses_nothing_after_worker_kill(env: Env, tmp_path: Path) -
     env.from_source(source).map(Dies(tmp_path / "flag", "2")).sink_to(sink)
     job = env.execute_async()
     try:
-        wait_until(lambda: source.address)
+        wait_until(lambda: bool(source.address))
         for text in ("1", "2", "3"):
             with urllib.request.urlopen(source.address, text.encode(), timeout=60) as answer:
                 assert answer.status == 200

@@ -105,7 +105,11 @@ def printed(way: str, code: str, folder: Path) -> list[str]:
     path = os.pathsep.join(p for p in sys.path if p)
     environment = {**os.environ, "PYTHONPATH": path, "MASTER": "local[2]"}
     done = subprocess.run(
-        [sys.executable, *command(program)], capture_output=True, text=True, timeout=100, env=environment
+        [sys.executable, *command(program)],  # type: ignore[no-untyped-call]
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env=environment,
     )
     assert done.returncode == 0, done.stderr
     # The subtask prefix of a line is not compared.

@@ -34,7 +34,7 @@ from millstream.jobmaster.machine.parallelism_bounds import Bounds
 from millstream.jobmaster.machine.requests import RequirementsRequest
 from millstream.spark.session import stop_context
 from millstream.testing import CollectSink
-from tests.support.helpers import slot_processes, wait_until
+from tests.support.helpers import job_of, slot_processes, wait_until
 
 Env = StreamExecutionEnvironment
 pytestmark = pytest.mark.spark
@@ -395,7 +395,7 @@ def test_rescale_takes_effect_without_restart(config: Configuration, tmp_path: P
     job = env.execute_async()
     for parallelism in (4, 1, 3):
         seen = len(sink.results())
-        wait_until(lambda seen=seen: len(sink.results()) > seen + 200)
+        wait_until(lambda seen=seen: len(sink.results()) > seen + 200)  # type: ignore[misc]
         job.rescale(parallelism).result()
         assert job.get_job_status().result() is JobStatus.RUNNING
         assert len(slot_processes()) <= parallelism
@@ -419,13 +419,13 @@ def test_adaptive_job_follows_slots_and_bounds(config: Configuration, tmp_path: 
     job = env.execute_async()
     # Spark has two slots, the program wants four.
     wait_until(lambda: bool(sink.results()) and sink.results()[-1][2] == 2, 120)
-    asked = RequirementsRequest({v.head.id: Bounds(1, 1) for v in job._job.view.plan.vertices})
-    job._job.ask(asked)
+    asked = RequirementsRequest({v.head.id: Bounds(1, 1) for v in job_of(job).view.plan.vertices})
+    job_of(job).ask(asked)
     asked.done.result(120)
     wait_until(lambda: sink.results()[-1][2] == 1, 120)
     job.stop_with_savepoint(savepoint_directory=str(tmp_path / "saved")).result(60)
     assert sorted((k, n) for k, n, _ in sink.results()) == counted(len(sink.results()))
-    assert job._job.view.restarts == 0
+    assert job_of(job).view.restarts == 0
 
 
 def test_rescale_above_max_parallelism_is_rejected(config: Configuration, tmp_path: Path) -> None:
@@ -548,7 +548,7 @@ def test_savepoint_restores_with_other_backend(config: Configuration, tmp_path: 
             env.get_configuration().set_string("execution.state-recovery.path", before)
         program(env, sink, None)
         job = env.execute_async()
-        wait_until(lambda sink=sink: bool(sink.results()))
+        wait_until(lambda sink=sink: bool(sink.results()))  # type: ignore[misc]
         before = job.stop_with_savepoint(False, str(tmp_path / "sp")).result()
         job.get_job_execution_result().result()
         results += sink.results()

@@ -197,8 +197,8 @@ def test_killed_program_leaves_no_processes_and_no_files(session: Session) -> No
     mains = [p for p in session.cluster.children(recursive=True) if p.name() == "millstream-main"]
     assert len(mains) == 3
     main = next(p for p in mains if any(c.name() == "sleep" for c in p.children()))
-    (rest,) = [c.laddr for c in main.net_connections("unix") if c.laddr.endswith("/rest")]
-    home = Path(rest).parent
+    (rest,) = [c.laddr for c in main.net_connections("unix") if c.laddr.endswith("/rest")]  # type: ignore[attr-defined]
+    home = Path(rest).parent  # type: ignore[arg-type]
     assert list((home / "t").iterdir())
     sleeper = next(c for c in main.children() if c.name() == "sleep")
     assert session.client.ask(f"/jobs/{raging}/status") == {"status": "RUNNING"}

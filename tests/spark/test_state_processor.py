@@ -248,7 +248,8 @@ def test_savepoint_state_reads_as_dataframe(taken: dict[str, str], config: Confi
     }
     # The raw files, as text.
     parts = spark.read.parquet(f"{taken['first']}/*.parquet")
-    assert parts.where("state = 'total'").selectExpr("sum(int(value))").first()[0] == sum(range(60))
+    (total,) = parts.where("state = 'total'").selectExpr("sum(int(value))").collect()
+    assert total[0] == sum(range(60))
 
 
 @pytest.mark.parametrize("origin", ["first", "checkpoint"])

@@ -92,7 +92,7 @@ def kill_slots() -> None:
 # --- timers
 
 
-class Reminder(KeyedProcessFunction):  # type: ignore[type-arg]
+class Reminder(KeyedProcessFunction):
     """Sets a timer far ahead and stores what it was set for."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
@@ -115,7 +115,7 @@ def test_timers_and_state_survive_process_death(env: Env) -> None:
     client = env.execute_async()
     for pushed in (6, 12):
         reader.push(6)
-        wait_until(lambda pushed=pushed: _records(client) >= pushed)
+        wait_until(lambda pushed=pushed: _records(client) >= pushed)  # type: ignore[misc]
         kill_slots()
     reader.skip(2000)
     reader.push(1)
@@ -131,7 +131,7 @@ def _records(client: Any) -> int:
     return int(client._job.view.progress.records_in(v.id for v in client._job.view.plan.vertices if v.is_source))
 
 
-class Alarm(KeyedProcessFunction):  # type: ignore[type-arg]
+class Alarm(KeyedProcessFunction):
     def process_element(self, value: Any, ctx: Any) -> None:
         service = ctx.timer_service()
         service.register_processing_time_timer(service.current_processing_time() + 300)
@@ -152,7 +152,7 @@ def test_processing_time_timers_fire_without_input(env: Env) -> None:
     assert all(0 <= late < 1000 for _, late in sink.results())
 
 
-class Bounds(ProcessWindowFunction):  # type: ignore[type-arg]
+class Bounds(ProcessWindowFunction):
     def process(self, key: str, context: Any, elements: Any) -> Iterator[tuple[int, int, int, int]]:
         window = context.window()
         yield window.start, window.end, len(elements), context.current_processing_time()
@@ -199,7 +199,7 @@ def test_aligned_source_waits_for_slower_source(env: Env) -> None:
     strategy = BY_TIME.with_watermark_alignment("group", Duration.of_millis(100))
     for name, reader in (("slow", slow), ("fast", fast)):
         events = env.from_source(reader, WatermarkStrategy.no_watermarks(), name).set_parallelism(1)
-        named = events.map(lambda i, name=name: (name, i * 10)).set_parallelism(1)
+        named = events.map(lambda i, name=name: (name, i * 10)).set_parallelism(1)  # type: ignore[misc]
         named.assign_timestamps_and_watermarks(strategy).set_parallelism(1).sink_to(sink)
     client = env.execute_async()
     fast.limit = slow.limit = 10
@@ -220,7 +220,7 @@ def test_aligned_source_waits_for_slower_source(env: Env) -> None:
 RULES = MapStateDescriptor("rules")
 
 
-class Rated(BroadcastProcessFunction):  # type: ignore[type-arg]
+class Rated(BroadcastProcessFunction):
     def process_element(self, value: int, ctx: Any) -> Iterator[Any]:
         yield value, ctx.get_broadcast_state(RULES).get("factor")
 
@@ -243,7 +243,7 @@ def test_broadcast_state_reaches_every_subtask_and_survives_process_death(env: E
     assert sorted(sink.results()) == [(i, 12) for i in range(8)]
 
 
-class Resettable(KeyedBroadcastProcessFunction):  # type: ignore[type-arg]
+class Resettable(KeyedBroadcastProcessFunction):
     SUM = ValueStateDescriptor("sum")
 
     def open(self, runtime_context: RuntimeContext) -> None:
@@ -275,7 +275,7 @@ def test_broadcast_side_reads_state_of_every_key(env: Env) -> None:
     assert sorted(sink.results()) == [(f"k{k}", k + k + 4) for k in range(4)]
 
 
-class Buffering(MapFunction, CheckpointedFunction):  # type: ignore[type-arg]
+class Buffering(MapFunction, CheckpointedFunction):
     """Counts in an attribute that it snapshots and restores."""
 
     def initialize_state(self, context: Any) -> None:
@@ -305,7 +305,7 @@ def test_operator_state_survives_process_death(env1: Env) -> None:
     assert sink.results() == [(False, 1), (False, 2), (False, 3), (True, 4), (True, 5)]
 
 
-class Expiring(KeyedProcessFunction):  # type: ignore[type-arg]
+class Expiring(KeyedProcessFunction):
     def open(self, runtime_context: RuntimeContext) -> None:
         descriptor = ValueStateDescriptor("count")
         descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.milliseconds(400)).build())
@@ -333,7 +333,7 @@ def test_state_ttl_expires_by_wall_clock(env1: Env) -> None:
 # --- a state larger than its worker's memory
 
 
-class Profile(KeyedProcessFunction):  # type: ignore[type-arg]
+class Profile(KeyedProcessFunction):
     """Stores a kilobyte per key in a process that may use less than half of that."""
 
     # In addition to the memory of the forked daemon: 45 MB of data, or 149 MB if the daemon had loaded SQL for a
@@ -411,7 +411,7 @@ def test_rescaled_job_keeps_its_backend(config: Configuration) -> None:
 # --- async requests
 
 
-class Lookup(AsyncFunction):  # type: ignore[type-arg]
+class Lookup(AsyncFunction):
     """Answers after the record's value in ms; -1 never, -2 with an error."""
 
     def __init__(self) -> None:
@@ -445,7 +445,7 @@ def test_async_wait_is_ordered_or_unordered_with_timeout_and_retry(env1: Env, co
     assert collect(again) == [(-2, 3)]
 
 
-class Wrong(AsyncFunction):  # type: ignore[type-arg]
+class Wrong(AsyncFunction):
     async def async_invoke(self, value: int) -> Any:
         return value
 
@@ -467,13 +467,13 @@ def test_async_results_do_not_overtake_watermarks(env1: Env, collect: Collect) -
     assert [n for n, _ in collect(sums)] == [201, 1]
 
 
-class Later(AsyncFunction):  # type: ignore[type-arg]
+class Later(AsyncFunction):
     async def async_invoke(self, value: tuple[int, int]) -> list[Any]:
         await asyncio.sleep(value[0] / 1000)
         return [value]
 
 
-class Gated(AsyncFunction):  # type: ignore[type-arg]
+class Gated(AsyncFunction):
     """Answers immediately, except for record 0, which waits for a file."""
 
     def __init__(self, gate: Path) -> None:
@@ -520,7 +520,7 @@ def test_slow_async_request_blocks_neither_records_nor_checkpoints(
     assert "asked for 0" in capfd.readouterr().out
 
 
-class Takes(AsyncFunction):  # type: ignore[type-arg]
+class Takes(AsyncFunction):
     async def async_invoke(self, value: int) -> list[Any]:
         await asyncio.sleep(0.2 + value % 7 / 40)
         return [value]
@@ -559,7 +559,7 @@ def test_async_requests_in_flight_survive_kill_and_rescaling(
 # --- BATCH
 
 
-class Ordered(KeyedProcessFunction):  # type: ignore[type-arg]
+class Ordered(KeyedProcessFunction):
     def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
         ctx.timer_service().register_event_time_timer(100)
         ctx.timer_service().register_processing_time_timer(1 << 50)
@@ -645,7 +645,7 @@ def test_invalid_window_is_rejected(build: Any, message: str) -> None:
         build()
 
 
-class Keeping(MapFunction):  # type: ignore[type-arg]
+class Keeping(MapFunction):
     def open(self, runtime_context: RuntimeContext) -> None:
         runtime_context.get_state(ValueStateDescriptor("x"))
 

@@ -76,7 +76,7 @@ def _are_close(left: str, right: str) -> bool:
 def reason_of(text: str, reported: str, value: str) -> str | None:
     """Return why we differ from Flink on an expression, None if nobody knows."""
     for reason, test in REASONS.items():
-        if test(text, reported, value):
+        if test(text, reported, value):  # type: ignore[no-untyped-call]
             return reason
     return None
 

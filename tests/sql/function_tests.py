@@ -62,7 +62,7 @@ def cases() -> list[dict[str, Any]]:
 
 def exclusions() -> dict[str, str]:
     """Return the cases that are known to differ, and why."""
-    return dict(line.split("\t", 1) for line in EXCLUDED.read_text().splitlines() if line)  # type: ignore[misc]
+    return dict(line.split("\t", 1) for line in EXCLUDED.read_text().splitlines() if line)
 
 
 def record(tests: Path) -> None:

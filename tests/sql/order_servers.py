@@ -76,7 +76,7 @@ class ServerPlaces(Places):
         keyed = f"{query.columns}, PRIMARY KEY ({query.key}) NOT ENFORCED"
         more = r.choice([{}, {"sink.parallelism": str(r.randint(1, 4))}])
         if kind == "postgres":
-            return self._database(query, keyed, more, r)
+            return self._server_table(query, keyed, more, r)
         topic, _ = self._new_topic(r)
         if kind == "upsert-kafka":
             buffer = {"sink.buffer-flush.max-rows": str(r.randint(2, 20)), "sink.buffer-flush.interval": "1 s"}
@@ -95,7 +95,7 @@ class ServerPlaces(Places):
         read = partial(self._changed, topic)
         return Written(f"({keyed}) WITH {self._options(topic, options)}", read, moves=False)
 
-    def _database(self, query: Query, keyed: str, more: dict[str, str], r: random.Random) -> Written:
+    def _server_table(self, query: Query, keyed: str, more: dict[str, str], r: random.Random) -> Written:
         table, about = f"o{next(_names)}", self._postgres.conninfo()
         with psycopg.connect(about, autocommit=True) as connection:
             connection.execute(f"CREATE TABLE {table} ({query.columns}, PRIMARY KEY ({query.key}))")

@@ -70,7 +70,7 @@ def programs() -> list[dict[str, Any]]:
 
 def exclusions() -> dict[str, str]:
     """Return the programs that are known to differ, and why."""
-    return dict(line.split("\t", 1) for line in EXCLUDED.read_text().splitlines() if line)  # type: ignore[misc]
+    return dict(line.split("\t", 1) for line in EXCLUDED.read_text().splitlines() if line)
 
 
 def record(dumped: Path) -> None:
@@ -254,7 +254,7 @@ def _has_watermarks(table: dict[str, Any]) -> bool:
     """Return whether the source itself sends a watermark behind every row, which Flink's tests have it do."""
     declared = any(component.startswith("WATERMARK FOR") for component in table["schema"])
     pushed_down = table["options"].get("enable-watermark-push-down", str(declared).lower()) == "true"
-    return pushed_down and table["options"].get("scan.watermark.emit.strategy", "on-event") == "on-event"
+    return pushed_down and table["options"].get("scan.watermark.emit.strategy", "on-event") == "on-event"  # type: ignore[no-any-return]
 
 
 def _metadata(table: dict[str, Any], option: str) -> list[str]:

@@ -187,7 +187,7 @@ class Flaky(AsyncScalarFunction):  # type: ignore[misc]
 
 
 def _mean() -> Any:
-    @udaf(result_type=DataTypes.DOUBLE(), func_type="pandas")
+    @udaf(result_type=DataTypes.DOUBLE(), func_type="pandas")  # type: ignore[untyped-decorator]
     def mean(values: Any) -> Any:
         return values.mean()
 

@@ -35,7 +35,8 @@ class Replica(KeyedProcessFunction):
 
     def process_element(self, value: Any, ctx: Any) -> Any:
         op, table, key, after = value
-        version, row = self.row.value() or (0, None)
+        stored: tuple[int, Any] = self.row.value() or (0, None)
+        version, row = stored
         if (row is None) != (op in "rc"):
             raise AssertionError(f"{op} of {table} {key}, of which is known {row}")
         if after is not None:

@@ -147,7 +147,9 @@ class ChaoticJob:
         self._pending: list[tuple[int, Any]] = []
         self._carried = [dump(None)] * self._parallelism
         self._processes: list[list[Process]] = [[] for _ in self._shares]
-        self._committer = self._sink.create_committer(CommitContext(self._job_ids[-1], OPERATOR))
+        committer = self._sink.create_committer(CommitContext(self._job_ids[-1], OPERATOR))
+        assert committer is not None
+        self._committer = committer
         assert self._committer is not None
 
     def _recover(self, every_job: bool = False) -> None:
@@ -218,7 +220,7 @@ class ChaoticJob:
                 *_, other = self._task(twin, subtask, records, flush)
                 report = self._dice.choice([report, other])
             assert report is not None
-            return report
+            return report  # type: ignore[no-any-return]
 
     def _task(self, process: Process, subtask: int, records: list[Any], flush: bool) -> Iterator[Any]:
         process.catch_up(self._carried[subtask])

@@ -26,7 +26,7 @@ from tests.support.paths import ROOT
 
 sys.path.insert(0, str(ROOT / "examples"))
 
-import customers_and_orders
+import customers_and_orders  # type: ignore[import-not-found]
 
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment

@@ -11,8 +11,17 @@ from typing import Any
 
 import psutil
 
+from millstream.common.job_client import JobClient
 from millstream.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
+from millstream.datastream.collect import LocalJobClient
 from millstream.datastream.state import ValueStateDescriptor
+from millstream.jobmaster.job import JobMaster
+
+
+def job_of(client: JobClient) -> JobMaster:
+    """Return the job master of a job of this process."""
+    assert isinstance(client, LocalJobClient)
+    return client.job
 
 
 class PushedReader:

@@ -21,9 +21,9 @@ class GroupAggregateModel:
         self.rows: dict[Row, list[Row]] = {}
 
     def _value(self, rows: list[Row]) -> Row:
-        out = []
+        out: list[Any] = []
         for function, column, distinct in self.aggregates:
-            values = rows if column is None else [r[column] for r in rows if r[column] is not None]
+            values: list[Any] = rows if column is None else [r[column] for r in rows if r[column] is not None]
             if distinct:
                 values = list(dict.fromkeys(values))
             if function == "COUNT":
@@ -50,7 +50,7 @@ class GroupAggregateModel:
         row = tuple(values)
         key = self.key(row)
         rows = self.rows.get(key)
-        before = None if rows is None else self._value(rows)
+        before: Row | None = None if rows is None else self._value(rows)
         if kind in ADDS:
             rows = self.rows.setdefault(key, [])
             rows.append(row)
@@ -60,6 +60,7 @@ class GroupAggregateModel:
             rows.remove(row)
             if not rows:
                 del self.rows[key]
+                assert before is not None
                 return [("-D", *key, *before)]
         after = self._value(rows)
         if before is None:
@@ -131,7 +132,7 @@ class JoinModel:
         anti = self.kind == "ANTI"
         if side == 0:
             return [(kind, *row)] if bool(others) != anti else []
-        out = []
+        out: list[Any] = []
         for other in others:
             if other[1] == (0 if adds else 1):
                 said = kind if not anti else ("-D" if adds else "+I")

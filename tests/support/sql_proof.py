@@ -141,7 +141,7 @@ class Played:
         for element in elements:
             self._times.append(rows // _BEAT * _PAUSE if clocked else 0)
             rows += element is not ABORT
-        self.job = make(env, clock=self._clock, epoch_sizes=lambda: self._size)
+        self.job = make(env, clock=self._clock, epoch_sizes=lambda: self._size)  # type: ignore[has-type]
         self._size = 0
 
     def epoch(self) -> None:

@@ -151,7 +151,7 @@ class _Script(SplitEnumerator):
         if self.left[0].kind == "clock":
             self.source.clock.set(self.left.pop(0).time)
             return SplitAssignment({0: [[]]}, limited=True)
-        share = []
+        share: list[Any] = []
         while self.left[0].kind not in ("clock", "end") and len(share) < min(budget, self.source.epoch):
             share.append(self.left.pop(0))
         if self.left[0].kind == "end" and not share:
@@ -190,18 +190,18 @@ def pane(window: Any) -> str:
     return f"#{window.id}" if isinstance(window, w.CountWindow) else "global"
 
 
-class ShowList(ProcessWindowFunction):  # type: ignore[type-arg]
+class ShowList(ProcessWindowFunction):
     def process(self, key: str, context: Any, elements: Any) -> Iterator[str]:
         yield f"{key} {pane(context.window())} {[e.value for e in elements]}"
 
 
-class ShowSum(ProcessWindowFunction):  # type: ignore[type-arg]
+class ShowSum(ProcessWindowFunction):
     def process(self, key: str, context: Any, elements: Any) -> Iterator[str]:
         [item] = elements
         yield f"{key} {pane(context.window())} {item.value}"
 
 
-class CountFires(ProcessWindowFunction):  # type: ignore[type-arg]
+class CountFires(ProcessWindowFunction):
     def __init__(self) -> None:
         self.here = ValueStateDescriptor("fires")
 
@@ -215,7 +215,7 @@ class CountFires(ProcessWindowFunction):  # type: ignore[type-arg]
         context.window_state().get_state(self.here).clear()
 
 
-class Whole(ProcessAllWindowFunction):  # type: ignore[type-arg]
+class Whole(ProcessAllWindowFunction):
     """Any of the above for a window over the whole stream."""
 
     def __init__(self, inner: Any) -> None:
@@ -229,7 +229,7 @@ class Whole(ProcessAllWindowFunction):  # type: ignore[type-arg]
             self.inner.clear(context)
 
 
-class Average(AggregateFunction):  # type: ignore[type-arg]
+class Average(AggregateFunction):
     def create_accumulator(self) -> tuple[str, int, int]:
         return ("", 0, 0)
 
@@ -247,7 +247,7 @@ def add(a: Item, b: Item) -> Item:
     return Item("element", a.key, a.value + b.value)
 
 
-class RunCommands(KeyedProcessFunction):  # type: ignore[type-arg]
+class RunCommands(KeyedProcessFunction):
     """Does what the records say: register timers, delete them, tell the time."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
@@ -284,7 +284,7 @@ class RunCommands(KeyedProcessFunction):  # type: ignore[type-arg]
         yield f"{ctx.get_current_key()} {domain} {timestamp}"
 
 
-class ShowPair(ProcessJoinFunction):  # type: ignore[type-arg]
+class ShowPair(ProcessJoinFunction):
     def process_element(self, left: Item, right: Item, ctx: Any) -> Iterator[str]:
         yield f"{left.key} {left.value}-{right.value}"
 
@@ -308,13 +308,13 @@ def assigner(spec: dict[str, Any]) -> w.WindowAssigner[Any, Any]:
 
 
 def distance(a: Item, b: Item) -> float:
-    return abs(a.value - b.value)
+    return abs(a.value - b.value)  # type: ignore[no-any-return]
 
 
 def trigger(spec: Any) -> w.Trigger[Any, Any]:
     plain = {"event": w.EventTimeTrigger, "processing": w.ProcessingTimeTrigger, "never": w.NeverTrigger}
     if isinstance(spec, str):
-        return plain[spec]()
+        return plain[spec]()  # type: ignore[abstract]
     [(kind, value)] = spec.items()
     made: dict[str, Any] = {
         "count": lambda: w.CountTrigger.of(value),
@@ -390,7 +390,7 @@ def interval_join(left: DataStream, right: DataStream, spec: dict[str, Any]) -> 
     if spec.get("late_output"):
         for tag in (LATE_LEFT, LATE_RIGHT):
             name = tag.tag_id
-            yield joined.get_side_output(tag).map(lambda i, name=name: f"{name} {i.key} {i.value} @ {i.time}")
+            yield joined.get_side_output(tag).map(lambda i, name=name: f"{name} {i.key} {i.value} @ {i.time}")  # type: ignore[misc]
 
 
 def windows(elements: DataStream, keyed: Any, spec: dict[str, Any]) -> Iterator[DataStream]:

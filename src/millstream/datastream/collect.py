@@ -124,19 +124,19 @@ class LocalJobClient(JobClient):
 
     def __init__(self, job: JobMaster, savepoint_directory: str | None = None) -> None:
         """Wrap a job; `savepoint_directory` is the default for savepoints."""
-        self._job = job
+        self.job = job
         self._default_directory = savepoint_directory
 
     def get_job_id(self) -> JobID:
-        return JobID(self._job.view.job_id)
+        return JobID(self.job.view.job_id)
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
-        return CompletableFuture.completed(self._job.view.status)
+        return CompletableFuture.completed(self.job.view.status)
 
     def cancel(self) -> CompletableFuture[None]:
-        self._job.cancel()
+        self.job.cancel()
         done: Future[None] = Future()
-        self._job.result.add_done_callback(lambda _: done.set_result(None))
+        self.job.result.add_done_callback(lambda _: done.set_result(None))
         return CompletableFuture(done)
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
@@ -150,11 +150,11 @@ class LocalJobClient(JobClient):
 
     def cancel_with_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
         request = SavepointRequest(self._savepoint_directory(savepoint_directory))
-        request.done.add_done_callback(lambda done: self._job.cancel() if done.exception() is None else None)
+        request.done.add_done_callback(lambda done: self.job.cancel() if done.exception() is None else None)
         return self._savepoint(request)
 
     def _savepoint(self, request: SavepointRequest) -> CompletableFuture[str]:
-        self._job.ask(request)
+        self.job.ask(request)
         return CompletableFuture(request.done)
 
     def _savepoint_directory(self, given: str | None) -> str:
@@ -167,20 +167,20 @@ class LocalJobClient(JobClient):
 
     def trigger_checkpoint(self) -> CompletableFuture[str]:
         request = CheckpointRequest()
-        self._job.ask(request)
+        self.job.ask(request)
         return CompletableFuture(request.done)
 
     def get_checkpoint_statistics(self) -> dict[str, Any]:
-        return self._job.view.checkpoints.statistics()
+        return self.job.view.checkpoints.statistics()
 
     def rescale(self, parallelism: int) -> CompletableFuture[None]:
         check_parallelism(parallelism, "the job")
         request = RescaleRequest(parallelism)
-        self._job.ask(request)
+        self.job.ask(request)
         return CompletableFuture(request.done)
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
-        return CompletableFuture.completed(self._job.view.progress.metrics())
+        return CompletableFuture.completed(self.job.view.progress.metrics())
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
-        return CompletableFuture(self._job.result)
+        return CompletableFuture(self.job.result)

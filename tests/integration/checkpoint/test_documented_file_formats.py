@@ -44,7 +44,7 @@ def operator_id(uid: str) -> str:
 
 def vertex_of(read: dict[str, Any], uid: str) -> dict[str, Any]:
     (found,) = [v for v in read["vertices"] if any(o["id"] == operator_id(uid) for o in v["operators"])]
-    return found
+    return found  # type: ignore[no-any-return]
 
 
 def text_group(key: str, groups: int) -> int:

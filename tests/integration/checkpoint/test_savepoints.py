@@ -202,7 +202,7 @@ class Item:
 @pytest.fixture
 def shop(monkeypatch: pytest.MonkeyPatch) -> type[Item]:
     module = types.ModuleType("a_shop")
-    item = dataclass(frozen=True)(type("Item", (), {"__module__": "a_shop", "__annotations__": {"name": str}}))
+    item = dataclass(frozen=True)(type("Item", (), {"__module__": "a_shop", "__annotations__": {"name": str}}))  # type: ignore[var-annotated]
     module.Item = item  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "a_shop", module)
     return item

@@ -210,7 +210,7 @@ CASES: dict[str, tuple[Callable[[Numbers], DataStream[Any]], str, list[str]]] = 
         "1 // (value - 7)",
         ["record: 7\n"],
     ),
-    "sink function": (lambda s: s.add_sink(lambda x: 1 // (x - 7)), "1 // (x - 7)", ["record: 7\n"]),
+    "sink function": (lambda s: s.add_sink(lambda x: 1 // (x - 7)), "1 // (x - 7)", ["record: 7\n"]),  # type: ignore[dict-item, return-value]
 }
 
 

@@ -40,7 +40,7 @@ from millstream.datastream.connectors.file_system import (
     RollingPolicy,
 )
 from millstream.testing import LocalEnvironment
-from millstream.testing.local_job import ManualClock
+from millstream.testing.clock import ManualClock
 from tests.support.chaos import OPERATOR, ChaoticJob, Crash, runtime_context, travelled
 
 UTF8 = Encoder.simple_string_encoder()
@@ -518,9 +518,7 @@ def test_file_sink_builder_rejects_invalid_arguments(tmp_path: Path) -> None:
     with pytest.raises(InvalidProgramError, match="takes a BucketAssigner"):
         FileSink.for_row_format(base, UTF8).with_bucket_assigner("yyyy")  # type: ignore[arg-type]
     with pytest.raises(InvalidProgramError, match="on_checkpoint_rolling_policy"):
-        FileSink.for_bulk_format(base, Counted()).with_rolling_policy(
-            RollingPolicy.default_rolling_policy()  # type: ignore[arg-type]
-        )
+        FileSink.for_bulk_format(base, Counted()).with_rolling_policy(RollingPolicy.default_rolling_policy())
     with pytest.raises(InvalidProgramError, match="part_size must be above 0"):
         RollingPolicy.default_rolling_policy(part_size=0)
     with pytest.raises(InvalidProgramError, match="slash"):

@@ -46,7 +46,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Run]:
     else:
         server = request.getfixturevalue("mariadb")
         url = f"jdbc:mariadb:///{server.new_database()}?unix_socket={server.socket}&user=root"
-    connect = jdbc_source.connector(options_for(url))
+    connect = jdbc_source.connector(options_for(url))  # type: ignore[attr-defined]
 
     def run(statement: str) -> None:
         with closing(connect()) as connection:

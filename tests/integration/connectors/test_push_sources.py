@@ -95,7 +95,7 @@ def test_http_source_emits_posted_records() -> None:
     env, sink = LocalEnvironment(), CollectSink()
     env.from_source(source).map(lambda r: r["n"]).sink_to(sink)
     job = env.execute_async()
-    wait_until(lambda: source.address)
+    wait_until(lambda: bool(source.address))
     known = {"Authorization": "Bearer secret"}
     assert post(source.address, b'{"n": 1}', **known) == (200, {"accepted": 1})
     assert post(source.address, b'{"n": 2}\n{"n": 3}\nbad\n', Content_Type="application/x-ndjson", **known)[0] == 200
@@ -121,7 +121,7 @@ def test_http_source_replays_posted_records_after_failure(tmp_path: Path) -> Non
     source = HttpSource(0, acknowledge_processed=True)
     env.from_source(source).map(fails_once).sink_to(sink)
     job = env.execute_async()
-    wait_until(lambda: source.address)
+    wait_until(lambda: bool(source.address))
     for text in ("a", "b", "c"):
         assert post(source.address, text.encode())[0] == 200
         # Answered only after its checkpoint, which is complete by now.
@@ -136,7 +136,7 @@ def test_http_source_returns_503_when_buffer_is_full() -> None:
     env.enable_checkpointing(3_600_000)
     env.from_source(source).print()
     job = env.execute_async()
-    wait_until(lambda: source.address)
+    wait_until(lambda: bool(source.address))
     assert post(source.address, b"1")[0] == 200
     assert post(source.address, b"2") == (503, {"error": "too many records wait to be processed: try again later"})
     job.cancel().result()

@@ -437,7 +437,7 @@ def test_sql_sink_writers_create_staging_table_concurrently(words: Connect) -> N
             start.wait()
             staged.append(epoch(sink, f"{i}-1-a", [(str(i),)]))
 
-        in_threads([lambda i=i: stage(i) for i in range(8)])
+        in_threads([lambda i=i: stage(i) for i in range(8)])  # type: ignore[misc]
         commit(sink, *staged)
         assert len(run_sql(words, f"SELECT * FROM {table}")) == 8
 

@@ -406,7 +406,8 @@ def test_exchange_accepts_all_slots_calling_at_once() -> None:
     links = [Connection.to(exchange.address, SECRET) for _ in range(slots)]
     # All connect before the first one sends anything.
     exchange.serve_until(lambda: False, 0.5)
-    poller, lost = Poller(), []
+    poller = Poller()
+    lost: list[object] = []
     for number, link in enumerate(links):
         link.push(Frame(Kind.HELLO, payload=b'{"slot": %d, "address": "x"}' % number))
         poller.add(link, lambda frame: None, partial(lost.append, number))
@@ -540,7 +541,7 @@ class Party:
     def __exit__(self, *_: object) -> None:
         if self.is_open:
             self.exchange.release()
-            for _ in range(50):
+            for _ in range(50):  # type: ignore[assignment]
                 self.exchange.serve_until(lambda: not any(t.is_alive() for t in self.threads), 0.02)
             self.exchange.close()
         for thread in self.threads:

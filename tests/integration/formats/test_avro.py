@@ -11,6 +11,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -302,7 +303,8 @@ def test_avro_writer_truncates_time_to_precision() -> None:
         "decimal": 5,
     }
     for data in (avro_bytes(ALL, [{**VALUES, **given_times}]), None):
-        (found,) = fastavro.reader(io.BytesIO(data)) if data else [fitter(ALL)({**VALUES, **given_times})]
+        records: Iterable[Any] = fastavro.reader(io.BytesIO(data)) if data else [fitter(ALL)({**VALUES, **given_times})]
+        (found,) = records
         assert found["time_ms"] == datetime.time(1, 2, 3, 456000)
         assert found["ts_ms"] == datetime.datetime(2023, 12, 31, 23, tzinfo=UTC)
         assert found["decimal"] == Decimal("5.000")
@@ -322,7 +324,8 @@ def test_avro_supports_recursive_records_but_parquet_and_rows_do_not() -> None:
 
 def test_avro_writer_orders_row_fields_by_schema() -> None:
     rows = [Row(1, "a"), Row(number=2, text="b"), Row(text="c", number=3), Row(f0=4, f1="d")]
-    found = [tuple(r.values()) for r in fastavro.reader(io.BytesIO(avro_bytes(NUMBERED, rows)))]
+    records: Iterable[Any] = fastavro.reader(io.BytesIO(avro_bytes(NUMBERED, rows)))
+    found = [tuple(r.values()) for r in records]
     assert found == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
     with pytest.raises(TypeMismatchError, match="the value has 1 fields, but the schema has 2"):
         avro_bytes(NUMBERED, [Row(1)])

@@ -13,7 +13,8 @@ import pytest
 
 from millstream.gateway.server import Gateway
 from millstream.spark.java import find_java
-from tests.support.apache_flink import ROOT, WHY_NOT, flink_folder, flink_jar
+from tests.support.apache_flink import WHY_NOT, flink_folder, flink_jar
+from tests.support.paths import ROOT
 
 SETTINGS = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "1"}
 SOURCE = (

@@ -82,7 +82,8 @@ class Client:
         return f"{self.path}/operations/{begun['operationHandle']}"
 
     def rows(self, statement: str, **more: Any) -> list[Any]:
-        uri, rows = f"{self.begin(statement, **more)}/result/0?rowFormat=JSON", []
+        uri = f"{self.begin(statement, **more)}/result/0?rowFormat=JSON"
+        rows: list[Any] = []
         while True:
             status, piece = self.ask(uri)
             assert status == 200, piece
@@ -153,7 +154,8 @@ def test_gateway_cancel_of_query_cancels_its_job(gateway: Gateway) -> None:
     client = Client(gateway)
     client.rows(ENDLESS)
     operation = client.begin("SELECT n FROM endless")
-    uri, found = f"{operation}/result/0?rowFormat=JSON", {}
+    uri = f"{operation}/result/0?rowFormat=JSON"
+    found: dict[str, Any] = {}
     while not found.get("results", {"data": []})["data"]:
         _, found = client.ask(uri)
         uri = found["nextResultUri"]

@@ -80,17 +80,17 @@ class Job:
         assert isinstance(client, LocalJobClient)
         self.client = client
         self.registry = Registry(time.time)
-        self.registry.add(client._job, options)
+        self.registry.add(client.job, options)
 
     @property
     def widths(self) -> list[int]:
-        view = self.client._job.view
+        view = self.client.job.view
         return [v.parallelism for v in view.plan.vertices] if view.status is JobStatus.RUNNING else []
 
     def until(self, holds: Callable[[], bool]) -> None:
         end = time.monotonic() + 60
         while not holds():
-            assert time.monotonic() < end, self.client._job.view
+            assert time.monotonic() < end, self.client.job.view
             time.sleep(0.005)
 
     def until_widths(self, *widths: int) -> None:
@@ -122,7 +122,7 @@ class Job:
 def test_adaptive_job_rescales_with_available_slots(slots: Slots, tmp_path: Any) -> None:
     slots.count = 0
     job = Job()
-    job.until(lambda: job.client._job.view.status is JobStatus.CREATED)
+    job.until(lambda: job.client.job.view.status is JobStatus.CREATED)
     slots.count = 1
     job.until_widths(1, 1)
     job.until_all_have_state()
@@ -133,7 +133,7 @@ def test_adaptive_job_rescales_with_available_slots(slots: Slots, tmp_path: Any)
     job.until_widths(4, 4)
     slots.count = 2
     job.until_widths(2, 2)
-    assert job.client._job.view.restarts == 0
+    assert job.client.job.view.restarts == 0
     # Three changes, to three, four and two subtasks: each read its state once.
     job.until(lambda: job.metrics("numEpochsStateRead") == [9.0])
     job.stop(tmp_path)
@@ -149,7 +149,7 @@ def test_adaptive_job_restarts_with_remaining_slots_after_failure(slots: Slots, 
     slots.count = 2
     FAIL.set()
     job.until_widths(2, 2)
-    assert job.client._job.view.restarts == 1
+    assert job.client.job.view.restarts == 1
     # The two read the state from files in their first epoch; all others found it in memory.
     job.until(lambda: job.metrics("numEpochsStateRead") == [2.0])
     job.stop(tmp_path)
@@ -181,7 +181,7 @@ def test_adaptive_job_fails_without_slots_after_timeout(slots: Slots) -> None:
 def test_adaptive_job_waiting_for_slots_can_be_cancelled(slots: Slots) -> None:
     slots.count = 0
     job = Job()
-    job.until(lambda: job.client._job.view.status is JobStatus.CREATED)
+    job.until(lambda: job.client.job.view.status is JobStatus.CREATED)
     job.client.cancel().result(60)
     assert job.client.get_job_status().result(60) is JobStatus.CANCELED
 

@@ -133,7 +133,7 @@ def test_source_wakes_job_when_it_has_input(behind: bool) -> None:
         letters.put(letter)
         wait_for(len(first) + count)
     assert sink.results() == [*first, "a", "b", "c"]
-    threads = [threading.Thread(target=lambda: [letters.put("x") for _ in range(500)]) for _ in range(2)]
+    threads = [threading.Thread(target=lambda: [letters.put("x") for _ in range(500)]) for _ in range(2)]  # type: ignore[func-returns-value]
     for thread in threads:
         thread.start()
     for thread in threads:

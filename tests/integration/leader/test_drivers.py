@@ -110,7 +110,7 @@ def test_driver_takes_over_when_other_host_releases_lease(tmp_path: Path, monkey
     drivers = DriverRegistry(str(tmp_path), {}, lease=600)
     first = drivers.claim_latest("job", AWAY)
     with monkeypatch.context() as patched:
-        patched.setattr(module.time, "sleep", lambda seconds: first.let_go())
+        patched.setattr(module.time, "sleep", lambda seconds: first.let_go())  # type: ignore[attr-defined]
         second = drivers.claim_latest("job", HERE)
     assert second.fence.term == 2
     second.let_go()
@@ -121,13 +121,13 @@ def test_driver_does_not_wait_for_released_lease(drivers: DriverRegistry, monkey
     # It takes over the run, too, whose record names it from then on.
     drivers.claim_latest("job", AWAY).let_go()
     with monkeypatch.context() as patched:
-        patched.setattr(module.time, "sleep", lambda seconds: pytest.fail("it waits"))
+        patched.setattr(module.time, "sleep", lambda seconds: pytest.fail("it waits"))  # type: ignore[attr-defined]
         drivers.claim_latest("job", HERE).let_go()
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, does: Callable[[], object]) -> None:
     """Run an action between the next driver's read of the records and its claim."""
-    make = module.new_run_id
+    make = module.new_run_id  # type: ignore[attr-defined]
 
     def new_run_id(earlier: Iterable[str] = ()) -> str:
         monkeypatch.setattr(module, "new_run_id", make)

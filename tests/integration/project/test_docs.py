@@ -52,7 +52,7 @@ def test_connector_pages_have_importable_example(page: Path) -> None:
     tree = ast.parse(program)
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom | ast.Import)]
     names: dict[str, object] = {}
-    exec(compile(ast.Module(imports, []), str(page), "exec"), names)
+    exec(compile(ast.Module(imports, []), str(page), "exec"), names)  # type: ignore[arg-type]
     made = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
     made |= {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
     made |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)} | names.keys() | set(dir(builtins))

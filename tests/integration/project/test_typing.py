@@ -78,13 +78,13 @@ def test_package_contains_py_typed() -> None:
 
 @pytest.mark.parametrize("name", [DataStream[int], KeyedStream[int, str], WindowedStream[int, str, object]])
 def test_streams_are_generic_classes(name: object) -> None:
-    assert name.__args__[0] is int
+    assert name.__args__[0] is int  # type: ignore[attr-defined]
 
 
 def test_type_parameters_have_no_runtime_effect() -> None:
     tag = OutputTag[int]("late")
     assert type(tag) is OutputTag and tag == OutputTag("late")
     assert pickle.loads(pickle.dumps(tag)) == tag == copy.deepcopy(tag)
-    assert ConnectedStreams[int, str].__origin__ is ConnectedStreams
-    assert CloseableIterator[int].__origin__ is CloseableIterator
-    assert MapFunction[int, str].__origin__ is MapFunction
+    assert ConnectedStreams[int, str].__origin__ is ConnectedStreams  # type: ignore[attr-defined]
+    assert CloseableIterator[int].__origin__ is CloseableIterator  # type: ignore[attr-defined]
+    assert MapFunction[int, str].__origin__ is MapFunction  # type: ignore[attr-defined]

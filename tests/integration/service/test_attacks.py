@@ -113,7 +113,7 @@ def test_service_accepts_configured_host_name() -> None:
 
     settings = {"rest.port": "auto", "rest.address": "flow.example", "rest.bind-address": "127.0.0.1"}
     options = ServiceOptions.read(Configuration.from_dict(settings))
-    assert options is not None and options.names == {"127.0.0.1", "flow.example"}
+    assert options is not None and options.names == {"127.0.0.1", "flow.example"}  # type: ignore[comparison-overlap]
 
 
 def test_service_rejects_requests_of_other_origins(target: Target) -> None:
@@ -130,7 +130,7 @@ def test_service_rejects_requests_of_other_origins(target: Target) -> None:
     assert (
         target.ask(f"GET /jobs/{job}/yarn-cancel", Origin="http://localhost:3000", Sec_Fetch_Site="same-site")[0] == 403
     )
-    assert target.ask("OPTIONS /jobs/overview", **evil, Access_Control_Request_Method="PATCH")[0] == 403
+    assert target.ask("OPTIONS /jobs/overview", **evil, Access_Control_Request_Method="PATCH")[0] == 403  # type: ignore[arg-type]
     assert target.state() == "RUNNING"
     # A link from anywhere may lead to the page, which then asks for itself.
     assert target.ask("GET /ui/index.html", Sec_Fetch_Site="cross-site")[0] == 200
@@ -400,10 +400,10 @@ def test_cluster_keeps_uploads_in_upload_directory(cluster: Target, tmp_path: An
     (tmp_path / "secret.py").write_text("SECRET")
     linked = "0" * 36 + "_linked.py"
     (tmp_path / "uploads" / linked).symlink_to(tmp_path / "secret.py")
-    assert linked.encode() not in cluster.ask("GET /jars", **mine)[1]
+    assert linked.encode() not in cluster.ask("GET /jars", **mine)[1]  # type: ignore[arg-type]
     for jar in (linked, "..%2fsecret.py", "%2e%2e%2fsecret.py"):
         assert cluster.ask(f"POST /jars/{jar}/run", b"{}", **mine)[0] == 404, jar
-        assert cluster.ask(f"DELETE /jars/{jar}", **mine)[0] == 404, jar
+        assert cluster.ask(f"DELETE /jars/{jar}", **mine)[0] == 404, jar  # type: ignore[arg-type]
     assert (tmp_path / "secret.py").exists()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from bench.venvs import existing_venv
 from starlette.testclient import TestClient
 
 from millstream.common import WatermarkStrategy
@@ -27,7 +28,6 @@ from millstream.service.server import PublicServer, service_of
 from millstream.service.session.program_store import Uploads
 from millstream.service.session.programs import Programs, SlotPool
 from millstream.service.session.session_api import Cluster, cluster_app
-from tests.support.apache_flink import existing_venv
 from tests.support.paths import TESTS
 
 FOLDER = TESTS / "openapi"

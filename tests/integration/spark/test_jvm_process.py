@@ -55,7 +55,7 @@ def test_embedded_spark_leaves_no_defunct_java_after_five_kills(
         embedded.gateway(config).connect()
         (running,) = children()
         running.kill()
-        wait_until(lambda process=running: process.status() == psutil.STATUS_ZOMBIE)
+        wait_until(lambda process=running: process.status() == psutil.STATUS_ZOMBIE)  # type: ignore[misc]
     last = embedded.gateway(config)
     last.connect()
     assert [process.status() != psutil.STATUS_ZOMBIE for process in children()] == [True]

@@ -95,7 +95,7 @@ def test_local_environment_rescales_running_job() -> None:
     assert isinstance(client, LocalJobClient)
     wait_until(lambda: len(sink.results()) > 20)
     client.rescale(3).result()
-    view = client._job.view
+    view = client.job.view
     assert [v.parallelism for v in view.plan.vertices][-1] == 3 and view.attempt == 1
     assert client.get_job_execution_result().result().records_in == 400
     assert last(sink) == expected(400)
@@ -142,7 +142,7 @@ def test_job_restarts_by_restart_strategy() -> None:
     local.from_source(TestingSource([1, 2, ABORT, 3], batch_size=1)).sink_to(sink)
     client = local.execute_async()
     client.get_job_execution_result().result()
-    view = client._job.view  # type: ignore[attr-defined]
+    view = client.job.view  # type: ignore[attr-defined]
     assert set(sink.results()) == {1, 2, 3} and view.restarts == 1
     assert [f.restarts_at is None for f in view.failures] == [False]
     assert view.times[JobStatus.RESTARTING] <= view.times[JobStatus.FINISHED]
@@ -153,7 +153,7 @@ def test_job_restarts_by_restart_strategy() -> None:
     client = local.execute_async()
     with pytest.raises(JobExecutionError, match="ABORT"):
         client.get_job_execution_result().result()
-    view = client._job.view  # type: ignore[attr-defined]
+    view = client.job.view  # type: ignore[attr-defined]
     assert view.status is JobStatus.FAILED and len(view.failures) == 2
     assert {t.state for t in view.tasks.values()} <= {ExecutionState.FAILED, ExecutionState.CANCELED}
 
@@ -186,7 +186,7 @@ def test_at_most_once_file_sink_continues_after_failure(tmp_path: Path) -> None:
         "restart-strategy.fixed-delay.delay": "1 ms",
     }
     local = LocalEnvironment(Configuration.from_dict(settings))
-    source: TestingSource[int] = TestingSource([1, 2, ABORT, 3, 4], batch_size=1)
+    source: TestingSource[int] = TestingSource([1, 2, ABORT, 3, 4], batch_size=1)  # type: ignore[type-arg]
     sink = FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder()).build()
     local.from_source(source).sink_to(sink)
     local.execute()
@@ -199,7 +199,7 @@ def test_job_result_cannot_be_taken_by_another_job() -> None:
     sums(local, 100, 1_000)
     client = local.execute_async()
     assert isinstance(client, LocalJobClient)
-    assert not client._job.result.cancel()
+    assert not client.job.result.cancel()
     assert client.get_job_execution_result().result().records_in == 100
 
 
@@ -255,9 +255,9 @@ def test_job_reports_repeated_failure_once(caplog: pytest.LogCaptureFixture) -> 
     assert sum("has failed and restarts in" in line for line in logged) == 1
     assert sum("has failed again with the same error, " in line for line in logged) == 12
     assert "RuntimeError: no luck with 1" in said[0]
-    view = client._job.view
+    view = client.job.view
     assert (view.alike, view.is_stuck) == (14, True)
-    line = read(client._job, 1.0)
+    line = read(client.job, 1.0)
     assert describe(line, line) == "failed | failed 14 times in a row in the same way"
 
 
@@ -267,7 +267,7 @@ def test_job_with_progress_between_failures_reports_each() -> None:
     env.from_source(source).sink_to(CollectSink())
     client = env.execute_async()
     client.get_job_execution_result().result()
-    assert (client._job.view.restarts, client._job.view.alike) == (12, 0)  # type: ignore[attr-defined]
+    assert (client.job.view.restarts, client.job.view.alike) == (12, 0)  # type: ignore[attr-defined]
 
 
 class MostSubtasks(MapFunction):

@@ -72,7 +72,7 @@ class Reader:
         self.store, self.rng = store, rng
         place, snapshot, replica = state or (0, None, {"a": {}, "b": {}})
         self.place = place
-        self.replica: dict[str, dict[int, int]] = copy.deepcopy(replica)
+        self.replica: dict[str, dict[int, int]] = copy.deepcopy(replica)  # type: ignore[arg-type]
         self.machine = IncrementalSnapshot(snapshot)
         self.reading: list[tuple[Chunk, Visibility, int]] = []
         if state is None:

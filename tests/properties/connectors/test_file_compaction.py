@@ -467,8 +467,8 @@ def random_sink(base: Path, dice: random.Random) -> tuple[FileSink, Callable[[Pa
     when = strategy(dice.choice([None, 1, 2, 5]), dice.choice([5, 20, 100]), dice.choice([1, 1, 2]))
     assigner = dice.choice([BASE_PATH, ByDigit()])
     if dice.random() < 0.2:
-        builder = FileSink.for_bulk_format(str(base), bulk_factory(base)).with_bucket_assigner(assigner)
-        return builder.enable_compact(when, FileCompactor.identical_file_compactor()).build(), counted_lines
+        bulk_builder = FileSink.for_bulk_format(str(base), bulk_factory(base)).with_bucket_assigner(assigner)
+        return bulk_builder.enable_compact(when, FileCompactor.identical_file_compactor()).build(), counted_lines
     policy = dice.choice(
         [RollingPolicy.default_rolling_policy(12, 500, 300), RollingPolicy.on_checkpoint_rolling_policy()]
     )

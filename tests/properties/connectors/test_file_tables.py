@@ -425,7 +425,8 @@ def test_avro_sink_applies_codec_and_legacy_timestamps(tmp_path: Path) -> None:
     with path.open("rb") as file:
         about = fastavro.reader(file)
         assert about.codec == "deflate"
-        assert about.writer_schema["fields"][0]["type"][1]["logicalType"] == "timestamp-millis"
+        schema: Any = about.writer_schema
+        assert schema["fields"][0]["type"][1]["logicalType"] == "timestamp-millis"
     assert rows(t_env, "SELECT CAST(t AS STRING) FROM dst") == [("2024-01-02 03:04:05.600",)]
 
 

@@ -52,7 +52,7 @@ def waiting(job: LocalJob) -> int:
 def test_time_slice_limits_epoch_behind_exchange(exchange: str) -> None:
     env, sink = program(), CollectSink()
     stream = env.from_collection(list(range(100)))
-    shipped = {
+    shipped = {  # type: ignore[no-untyped-call]
         "key_by": lambda: stream.key_by(lambda x: x % 7),
         "rebalance": stream.rebalance,
         "global": stream.global_,
@@ -111,7 +111,7 @@ def _slow_once(value: int) -> int:
 
 
 def test_batch_mode_has_no_slices_behind_exchange() -> None:
-    env, sink = program(**{"execution.runtime-mode": "BATCH"}), CollectSink()
+    env, sink = program(**{"execution.runtime-mode": "BATCH"}), CollectSink()  # type: ignore[arg-type]
     env.from_collection(list(range(20))).rebalance().map(slowly).sink_to(sink)
     assert lengths_of_epochs(LocalJob(env, CLOCK)) == [1000]
 

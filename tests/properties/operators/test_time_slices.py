@@ -15,7 +15,7 @@ import pytest
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.common import Configuration, Duration, Time, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError
-from millstream.connectors.files.source import FileSource, StreamFormat
+from millstream.connectors.files.source import FileSource
 from millstream.datastream import AsyncDataStream, DataStream, OutputTag, StreamExecutionEnvironment
 from millstream.datastream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.datastream.connectors.datagen import DataGeneratorSource
@@ -24,6 +24,7 @@ from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.datastream.functions import AsyncFunction, KeyedProcessFunction, RuntimeContext
 from millstream.datastream.state import StateTtlConfig, ValueStateDescriptor
 from millstream.datastream.window import TumblingEventTimeWindows, TumblingProcessingTimeWindows
+from millstream.formats.file_format import StreamFormat
 from millstream.operators import watermarks
 from millstream.operators.runtime.pending_splits import OpenSplitRange, PendingSplitRanges
 from millstream.operators.runtime.runtime_snapshot import decode
@@ -75,13 +76,13 @@ def test_time_slice_limits_slow_generator_source() -> None:
 
 
 def test_time_slice_is_unlimited_in_batch() -> None:
-    env, sink = program(**{"execution.runtime-mode": "BATCH"}), CollectSink()
+    env, sink = program(**{"execution.runtime-mode": "BATCH"}), CollectSink()  # type: ignore[arg-type]
     env.from_collection(list(range(20))).map(slowly).sink_to(sink)
     assert lengths_of_epochs(LocalJob(env, CLOCK)) == [1000]
 
 
 def test_time_slice_option_rejects_zero() -> None:
-    env = program(**{"millstream.epoch.slice": "0 ms"})
+    env = program(**{"millstream.epoch.slice": "0 ms"})  # type: ignore[arg-type]
     env.from_collection([1]).print()
     with pytest.raises(InvalidProgramError, match=r"millstream\.epoch\.slice is .* it must be at least 1 ms"):
         LocalJob(env)

@@ -85,9 +85,9 @@ def run(stream: list[Event], assigner: Any, parallelism: int, seed: int, as_they
 
     if as_they_come:
         listed = marked.map(lambda e: (e[0], e[1], [e[2]])).set_parallelism(1)
-        listed.key_by(lambda e: e[0]).window(assigner).reduce(joined, ShowOne()).sink_to(sink)
+        listed.key_by(lambda e: e[0]).window(assigner).reduce(joined, ShowOne()).sink_to(sink)  # type: ignore[call-overload]
     else:
-        marked.key_by(lambda e: e[0]).window(assigner).process(Show()).sink_to(sink)
+        marked.key_by(lambda e: e[0]).window(assigner).process(Show()).sink_to(sink)  # type: ignore[arg-type]
     job = LocalJob(env, epoch_sizes=lambda: dice.randint(1, 10))
     while not job.is_finished:
         job.run_epoch()
@@ -156,9 +156,9 @@ def test_periodic_watermark_is_emitted_at_epoch_end(bound: int) -> None:
             def process(self, key: str, context: Any, elements: Any) -> Any:
                 yield context.window().start, sum(e[2] for e in elements)
 
-        marked.key_by(lambda e: e[0]).window(TumblingEventTimeWindows.of(10)).process(Sum()).sink_to(sink)
+        marked.key_by(lambda e: e[0]).window(TumblingEventTimeWindows.of(10)).process(Sum()).sink_to(sink)  # type: ignore[arg-type]
         left = iter(sizes)
-        LocalJob(env, epoch_sizes=lambda left=left: next(left, 100)).run()
+        LocalJob(env, epoch_sizes=lambda left=left: next(left, 100)).run()  # type: ignore[misc]
         assert sink.results() == expected
 
 

@@ -50,7 +50,9 @@ def _row(r: random.Random) -> tuple[Any, ...]:
 
 def _changes(seed: int, retracts: bool) -> list[Row]:
     """Return rows, some of which are deleted or updated later."""
-    r, there, found = random.Random(seed), [], []
+    r = random.Random(seed)
+    there: list[Any] = []
+    found: list[Any] = []
     for _ in range(60):
         if retracts and there and r.random() < 0.4:
             gone = there.pop(r.randrange(len(there)))

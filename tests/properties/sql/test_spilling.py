@@ -303,7 +303,7 @@ def test_sort_limit_buffers_only_first_rows() -> None:
     for start in range(10):
         values = np.random.default_rng(start).permutation(1 << 15) * 10 + start
         bare.take(Batch([pa.array(values)]))
-        assert len(bare.operator._rows) <= 3 << 15
+        assert len(bare.operator._rows) <= 3 << 15  # type: ignore[attr-defined]
     for _ in bare.operator.finishing():
         pass
     assert [row[1] for row in bare.changes()] == [2, 3, 4]

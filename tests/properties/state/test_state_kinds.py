@@ -23,12 +23,13 @@ from millstream.datastream.state import (
 from millstream.state import changelog
 from millstream.state.backend import Backend
 from millstream.state.keyed import KeyedState
-from millstream.testing.local_job import ManualClock, MemoryStorage
+from millstream.testing.clock import ManualClock
+from millstream.testing.local_job import MemoryStorage
 
 TTL = 10
 
 
-class Longest(AggregateFunction):  # type: ignore[type-arg]
+class Longest(AggregateFunction):
     """Accumulates count and sum."""
 
     def create_accumulator(self) -> list[int]:

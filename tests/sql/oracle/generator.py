@@ -346,10 +346,11 @@ class Generator:
         left, right = self._relation(depth), self._other(depth)
         kinds = [c.kind for c in self._some(left.columns, 3)]
         columns = tuple(self._column(kind) for kind in kinds)
-        sides = []
+        sides: list[Piece] = []
         for place, side in enumerate((left, right)):
             values: list[Piece] = [
-                self._random.choice([c.name for c in side.of_kind(k)] or [cast("NULL", k)]) for k in kinds
+                self._random.choice([c.name for c in side.of_kind(k)] or [cast("NULL", k)])  # type: ignore[misc]
+                for k in kinds
             ]
             sides.append(sql("SELECT {} FROM ({}) AS {}", _items(values, columns), f"{{{place}}}", self._alias()))
         operator = self._random.choice(

@@ -173,7 +173,10 @@ class Oracle:
     """DuckDB with the tables of one case."""
 
     def __init__(self) -> None:
-        settings = {"default_null_order": "nulls_first_on_asc_last_on_desc", "threads": 1}
+        settings: dict[str, str | bool | int | float | list[str]] = {
+            "default_null_order": "nulls_first_on_asc_last_on_desc",
+            "threads": 1,
+        }
         self._database = duckdb.connect(config=settings)
         self._database.execute(_HALF_UP)
 

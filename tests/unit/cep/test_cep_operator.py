@@ -268,7 +268,7 @@ def test_cep_operator_opens_and_closes_functions_and_conditions(tmp_path: Path) 
             (tmp_path / "condition").touch()
 
         def filter(self, event: Any, ctx: Any) -> bool:
-            return self.get_runtime_context().get_number_of_parallel_subtasks() == 1 and event[0] == "a"
+            return self.get_runtime_context().get_number_of_parallel_subtasks() == 1 and event[0] == "a"  # type: ignore[no-any-return]
 
     pattern = Pattern.begin("a").where(Condition())
     with StreamHarness(lambda stream: CEP.pattern(stream, pattern).select(Function())) as harness:
@@ -380,14 +380,14 @@ def test_cep_operator_skip_to_missing_element_raises() -> None:
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda s: CEP.pattern(s, "a"), "made with Pattern.begin"),
-        (lambda s: CEP.pattern("a", a_then_b()), "takes a stream first"),
+        (lambda s: CEP.pattern(s, "a"), "made with Pattern.begin"),  # type: ignore[arg-type]
+        (lambda s: CEP.pattern("a", a_then_b()), "takes a stream first"),  # type: ignore[arg-type]
         (lambda s: CEP.pattern(s, a_then_b(), 7), "A comparator is a function of two events"),
-        (lambda s: CEP.pattern(s, a_then_b()).select(), "it was given 0"),
-        (lambda s: CEP.pattern(s, a_then_b()).select(1), "takes a callable or an object with a method select"),
-        (lambda s: CEP.pattern(s, a_then_b()).select(Select), "give it an instance"),
-        (lambda s: CEP.pattern(s, a_then_b()).select("tag", joined, joined), "takes an OutputTag"),
-        (lambda s: CEP.pattern(s, a_then_b()).side_output_late_data("late"), "takes an OutputTag"),
+        (lambda s: CEP.pattern(s, a_then_b()).select(), "it was given 0"),  # type: ignore[call-overload]
+        (lambda s: CEP.pattern(s, a_then_b()).select(1), "takes a callable or an object with a method select"),  # type: ignore[call-overload]
+        (lambda s: CEP.pattern(s, a_then_b()).select(Select), "give it an instance"),  # type: ignore[arg-type]
+        (lambda s: CEP.pattern(s, a_then_b()).select("tag", joined, joined), "takes an OutputTag"),  # type: ignore[call-overload]
+        (lambda s: CEP.pattern(s, a_then_b()).side_output_late_data("late"), "takes an OutputTag"),  # type: ignore[arg-type]
     ],
 )
 def test_cep_api_rejects_invalid_programs_before_the_job_starts(build: Any, words: str) -> None:

@@ -195,7 +195,7 @@ def test_pattern_rejects_invalid_conditions() -> None:
 
 def test_simple_condition_is_evaluated_once_per_event() -> None:
     asked: list[int] = []
-    pattern = Pattern.begin("a").where(lambda e: e < 100).followed_by_any("b").where(lambda e: asked.append(e) or False)
+    pattern = Pattern.begin("a").where(lambda e: e < 100).followed_by_any("b").where(lambda e: asked.append(e) or False)  # type: ignore[func-returns-value]
     automaton, runs = Automaton(compile_pattern(pattern)), Runs()
     for n in range(50):
         automaton.event(runs, n, n)
@@ -415,8 +415,8 @@ def test_priority_queue_shrinks_to_the_same_order_as_a_rebuild() -> None:
         (lambda: Pattern.begin(begin("a").optional()).not_next("b"), "Specifying a pattern with an optional path"),
         (lambda: Pattern.begin(""), "must not be empty and must not contain a colon"),
         (lambda: begin("a").next("b:0"), "must not be empty and must not contain a colon"),
-        (lambda: begin("a").not_next(begin("b")), "a group cannot be negated"),
-        (lambda: begin("a").within("1 minute"), "for example Duration.of_minutes(10)"),
+        (lambda: begin("a").not_next(begin("b")), "a group cannot be negated"),  # type: ignore[arg-type]
+        (lambda: begin("a").within("1 minute"), "for example Duration.of_minutes(10)"),  # type: ignore[arg-type]
     ],
 )
 def test_compile_pattern_rejects_malformed_patterns(build: Callable[[], Pattern], words: str) -> None:

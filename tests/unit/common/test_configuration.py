@@ -20,7 +20,7 @@ def test_configuration_error_names_the_key_of_a_bad_value() -> None:
     config = Configuration.from_dict({"n": "three", "b": "maybe", "t": "soon"})
     for read in (lambda: config.get_integer("n", 0), lambda: config.get_boolean("b", False)):
         with pytest.raises(InvalidProgramError, match="Configuration (n|b)="):
-            read()
+            read()  # type: ignore[no-untyped-call]
     with pytest.raises(InvalidProgramError, match="t: 'soon' is not a duration"):
         config.get_millis("t", 0)
 

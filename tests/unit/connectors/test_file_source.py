@@ -36,7 +36,8 @@ from millstream.formats import file_format as lines
 from millstream.formats.file_access import FileAccess
 from millstream.formats.file_format import FileFormat, FileShare
 from millstream.testing import CollectSink
-from millstream.testing.local_job import LocalJob, ManualClock
+from millstream.testing.clock import ManualClock
+from millstream.testing.local_job import LocalJob
 
 Env = StreamExecutionEnvironment
 TEXT = StreamFormat.text_line_format()
@@ -413,7 +414,8 @@ def test_file_source_rescaling_keeps_watermarks(tmp_path: Path) -> None:
     for i in range(6):
         (tmp_path / f"{i}").write_text("".join(f"{t}\n" for t in range(i * 10, i * 10 + 40)))
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: int(v))
-    snapshot, storage, found = None, None, []
+    snapshot, storage = None, None
+    found: list[Any] = []
     for parallelism in (2, 3, 1, 4, 2, 1):
         env, sink = Env.get_execution_environment().set_parallelism(parallelism), CollectSink()
         stream = env.from_source(files(tmp_path), strategy, type_info=None).uid("files")

@@ -102,7 +102,7 @@ def test_jdbc_sink_flushes_full_batches(url: str) -> None:
 
 def test_jdbc_sink_flushes_after_the_batch_interval(url: str) -> None:
     writer = writer_of(url, batch_interval_ms=1000)
-    with patch.object(jdbc.time, "monotonic", side_effect=[10.0, 10.5, 11.0, 20.0, 20.5]):
+    with patch.object(jdbc.time, "monotonic", side_effect=[10.0, 10.5, 11.0, 20.0, 20.5]):  # type: ignore[attr-defined]
         for i in range(3):
             writer.write(("a", i))
             assert len(words(url)) == (2 if i else 0)
@@ -162,7 +162,7 @@ Flaky.__module__ = "sqlite3"
 
 
 def flaky_writer(url: str, failures: list[str], closed: list[int], **options: int) -> SinkWriter:
-    writer = writer_of(url, **options)
+    writer = writer_of(url, **options)  # type: ignore[arg-type]
     connect = connector(options_for(url))
     writer._connect = lambda: Flaky(connect(), failures, closed)  # type: ignore[attr-defined]
     return writer
@@ -178,7 +178,7 @@ def test_jdbc_sink_retries_a_failed_batch_on_a_new_connection(sqlite_url: str) -
     pauses: list[float] = []
     closed: list[int] = []
     writer = flaky_writer(sqlite_url, ["once", "twice"], closed)
-    with patch.object(jdbc.time, "sleep", pauses.append):
+    with patch.object(jdbc.time, "sleep", pauses.append):  # type: ignore[attr-defined]
         writer.write(("a", 1))
         writer.prepare_commit(False)
     assert words(sqlite_url) == [("a", 1)]
@@ -192,7 +192,7 @@ def test_jdbc_sink_fails_after_max_retries(sqlite_url: str) -> None:
     writer = flaky_writer(sqlite_url, ["the disk is full"] * 3, closed, max_retries=2)
     writer.write(("a", 1))
     with (
-        patch.object(jdbc.time, "sleep"),
+        patch.object(jdbc.time, "sleep"),  # type: ignore[attr-defined]
         pytest.raises(MillstreamError, match=r"1 records, the first of them \('a', 1\), could not .*the disk is full"),
     ):
         writer.prepare_commit(False)

@@ -65,7 +65,7 @@ def test_call_site_is_in_errors_of_program_construction() -> None:
 
 
 class BrokenSource(DataGeneratorSource):
-    def create_enumerator(self, parallelism: int, restored: Any) -> Any:
+    def create_enumerator(self, parallelism: int, restored: Any) -> Any:  # type: ignore[override]
         raise OSError("the broker is away")
 
 

@@ -297,13 +297,13 @@ def test_checkpoint_config_ignored_in_flight_data(config: CheckpointConfig) -> N
 
 REFUSED: list[tuple[Callable[[CheckpointConfig], Any], str]] = [
     (lambda c: c.set_checkpoint_interval(9), "interval is 9 ms: it must be at least 10 ms"),
-    (lambda c: c.set_checkpoint_interval("10 s"), "interval is '10 s': it must be a whole number of milliseconds"),
+    (lambda c: c.set_checkpoint_interval("10 s"), "interval is '10 s': it must be a whole number of milliseconds"),  # type: ignore[arg-type]
     (lambda c: c.set_checkpoint_timeout(9), "timeout is 9 ms: it must be at least 10 ms"),
     (lambda c: c.set_min_pause_between_checkpoints(-1), "min-pause is -1 ms: it must be at least 0 ms"),
     (lambda c: c.set_max_concurrent_checkpoints(0), "must be at least 1"),
     (lambda c: c.set_tolerable_checkpoint_failure_number(-1), "must be at least 0"),
-    (lambda c: c.set_checkpointing_mode("EXACTLY_ONCE"), "mode is 'EXACTLY_ONCE': it must be one of EXACTLY_ONCE"),
-    (lambda c: c.enable_unaligned_checkpoints("yes"), "unaligned.enabled is 'yes': it must be True or False"),
+    (lambda c: c.set_checkpointing_mode("EXACTLY_ONCE"), "mode is 'EXACTLY_ONCE': it must be one of EXACTLY_ONCE"),  # type: ignore[arg-type]
+    (lambda c: c.enable_unaligned_checkpoints("yes"), "unaligned.enabled is 'yes': it must be True or False"),  # type: ignore[arg-type]
 ]
 
 

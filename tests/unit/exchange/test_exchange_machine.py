@@ -159,7 +159,7 @@ def test_exchange_machine_answers_every_epoch_in_any_event_order() -> None:
     for seed in range(500):
         rng = random.Random(seed)
         machine, waiting = p.ExchangeMachine(2, 2), False
-        events: list[p.Event] = [p.SlotRegistered(s, "/") for s in (0, 1)] + [p.SlotConnected(s) for s in (0, 1)]
+        events: list[p.Event] = [p.SlotRegistered(s, "/") for s in (0, 1)] + [p.SlotConnected(s) for s in (0, 1)]  # type: ignore[assignment]
         events += [p.SlotReported(s, 1, b"") for s in (0, 1)] + [p.EpochRequested(1, b""), p.ConnectionLost("x")]
         if seed % 2:
             rng.shuffle(events)

@@ -66,7 +66,7 @@ def schema_of(case: dict[str, Any]) -> CsvSchema:
             builder.add_boolean_column(name)
         else:
             builder.add_number_column(name, getattr(Types, kind)())
-    return built(case, builder)
+    return built(case, builder)  # type: ignore[no-any-return]
 
 
 def type_of(case: dict[str, Any]) -> Any:
@@ -106,7 +106,7 @@ def read_all(file_format: FileFormat, case: dict[str, Any], path: Path) -> list[
             found += batch
     except MillstreamError as e:
         found.append({"error": str(e)})
-    return [plain(list(r)) if isinstance(r, object) and not isinstance(r, (str, dict)) else r for r in found]
+    return [plain(list(r)) if isinstance(r, object) and not isinstance(r, (str, dict)) else r for r in found]  # type: ignore[call-overload]
 
 
 def one(make: Any) -> Any:

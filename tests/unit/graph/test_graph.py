@@ -103,7 +103,7 @@ def test_batch_levels_place_a_chain_right_before_its_reader(env: Env) -> None:
 def test_levels_follow_the_longest_path(env: Env) -> None:
     a = numbers(env)
     b = a.key_by(lambda x: x).sum().key_by(lambda x: x).sum()
-    a.rebalance().connect(b.rebalance()).map(_Both()).print()
+    a.rebalance().connect(b.rebalance()).map(_Both()).print()  # type: ignore[arg-type]
     assert {v.name.split(" ->")[0]: v.level for v in vertices(env)} == {
         "Source: Sequence Source": 0,
         "Reduce": 2,
@@ -254,24 +254,24 @@ def test_union_drops_the_key_and_rejects_mixed_types(env: Env) -> None:
     numbers(env).union(numbers(env).key_by(lambda x: x)).print()
     assert {e.partitioner.name for v in vertices(env) for e in v.in_edges} == {"FORWARD"}
     with pytest.raises(InvalidProgramError, match="Cannot union streams of different types"):
-        env.from_collection([1], Types.INT()).union(env.from_collection(["a"], Types.STRING()))
+        env.from_collection([1], Types.INT()).union(env.from_collection(["a"], Types.STRING()))  # type: ignore[list-item]
 
 
 def test_stream_methods_reject_wrong_functions_when_called(env: Env) -> None:
     stream = numbers(env)
     with pytest.raises(InvalidProgramError, match=r"map\(\) takes a callable.*not 3"):
-        stream.map(3)
+        stream.map(3)  # type: ignore[call-overload]
     with pytest.raises(InvalidProgramError, match="the class Noop: give it an instance"):
-        stream.map(Noop)
+        stream.map(Noop)  # type: ignore[arg-type]
     with pytest.raises(InvalidProgramError, match="without process_element"):
-        stream.process(lambda v, c: [v])
+        stream.process(lambda v, c: [v])  # type: ignore[call-overload]
     with pytest.raises(InvalidProgramError, match="has no side outputs"):
         from millstream.datastream import OutputTag
 
         stream.get_side_output(OutputTag("x"))
 
 
-class Noop(ProcessFunction):  # type: ignore[type-arg]
+class Noop(ProcessFunction):
     def map(self, value: int) -> int:
         return value
 

@@ -8,7 +8,7 @@ from millstream.jobmaster.machine.flow import EpochSizer
 
 
 def simulate(seconds_per_record: float, epochs: int = 30, **kwargs: int) -> tuple[EpochSizer, float]:
-    sizer = EpochSizer(**kwargs)  # type: ignore[arg-type]
+    sizer = EpochSizer(**kwargs)
     took = 0.0
     for _ in range(epochs):
         took = 0.08 + sizer.budget * seconds_per_record

@@ -206,7 +206,7 @@ def test_job_machine_opens_in_order() -> None:
     assert kinds(harness.go_on()) == ["OpenSlots"]
     assert {t.state for t in harness.machine.view.tasks.values()} == {ExecutionState.DEPLOYING}
     harness.go_on()
-    assert harness.machine.view.status is JobStatus.RUNNING
+    assert harness.machine.view.status is JobStatus.RUNNING  # type: ignore[comparison-overlap]
     assert {t.state for t in harness.machine.view.tasks.values()} == {ExecutionState.INITIALIZING}
 
 

@@ -49,7 +49,7 @@ def build(name: str, numbers: list[float]) -> RestartStrategy:
         return FailureRate(int(numbers[0]), *numbers[1:])
     if name == "fixed":
         return FixedDelay(int(numbers[0]), numbers[1])
-    return ExponentialDelay(*numbers[:4], jitter_factor=0.0, attempts=int(numbers[4]))
+    return ExponentialDelay(*numbers[:4], jitter_factor=0.0, attempts=int(numbers[4]))  # type: ignore[arg-type, misc]
 
 
 @pytest.mark.parametrize("line", FLINK.strip().splitlines())

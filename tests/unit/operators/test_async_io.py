@@ -12,7 +12,7 @@ import pytest
 
 from millstream.common import Time, WatermarkStrategy
 from millstream.common.time import Duration
-from millstream.common.watermark_strategy import MAX_WATERMARK
+from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.datastream import (
     AsyncDataStream,
     DataStream,
@@ -28,7 +28,6 @@ from millstream.event_loop import Requests
 from millstream.jobmaster import local
 from millstream.operators.async_queue import Fence, InFlight
 from millstream.operators.diagnostics.failures import SubtaskFailed
-from millstream.operators.watermarks import MIN_WATERMARK
 from millstream.testing import CollectSink, LocalJob, ManualClock
 from millstream.testing.sources import ScriptedInput, record, scripted_stream, watermark
 
@@ -195,7 +194,7 @@ class Job:
     """A job whose epochs and clock a test moves."""
 
     def __init__(self, build: Wait, before: Job | None = None, parallelism: int = 1) -> None:
-        self.clock = ManualClock() if before is None else before.clock
+        self.clock = ManualClock() if before is None else before.clock  # type: ignore[has-type]
         self.input = ScriptedInput()
         env = StreamExecutionEnvironment.get_execution_environment()
         env.set_parallelism(parallelism)
@@ -223,7 +222,7 @@ class Job:
 @pytest.fixture(autouse=True)
 def stepped(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     Stepped.all, MachineHarness.asked, MachineHarness.cancelled = [], [], []
-    real = local.RuntimeServices
+    real = local.RuntimeServices  # type: ignore[attr-defined]
 
     def services(clock: Any, requests: Any, *others: Any) -> Any:
         return real(clock, lambda capacity: Stepped(capacity, clock), *others)
@@ -308,18 +307,18 @@ def test_async_wait_chained_source_returns_input_above_capacity() -> None:
     job = chained(4, 1.0)
     job.run_epoch()
     assert (
-        MachineHarness.asked == [0, 1, 2, 3]
+        MachineHarness.asked == [0, 1, 2, 3]  # type: ignore[comparison-overlap]
         and job.execution.sources_with_pending_input() == job.execution.held_sources() != set()
     )
     job.run_epoch()
-    assert MachineHarness.asked == [0, 1, 2, 3]
+    assert MachineHarness.asked == [0, 1, 2, 3]  # type: ignore[comparison-overlap]
     assert isinstance(job._clock, ManualClock)
     for _ in range(2):
         job._clock.advance(1000)
         # Capacity becomes free, and the next epoch reads.
         job.run_epoch()
         job.run_epoch()
-    assert MachineHarness.asked == list(range(10)) and job.execution.running_sources()
+    assert MachineHarness.asked == list(range(10)) and job.execution.running_sources()  # type: ignore[comparison-overlap]
     job._clock.advance(1000)
     job.run_epoch()
     assert job.is_finished

@@ -17,7 +17,7 @@ FIRST = [("a", 1), ("b", 2), ("a", 3), ("a", 4), ("a", 8)]
 SECOND = [("a", 2), ("b", 1), ("a", 5), ("a", 6), ("a", 7)]
 
 
-class Noted(KeyedCoProcessFunction):  # type: ignore[type-arg]
+class Noted(KeyedCoProcessFunction):
     def process_element1(self, value: Any, ctx: Any) -> Iterator[Any]:
         yield ctx.get_current_key(), 1, value[1], ctx.timestamp()
 

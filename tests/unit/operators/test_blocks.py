@@ -48,7 +48,7 @@ def test_block_round_trips_records_of_its_layout(layout: Layout) -> None:
 def test_block_generated_loop_reads_what_it_wrote(layout: Layout) -> None:
     bucket, w = layout.new_block(), CodeWriter("copy")
     with layout.loop(w) as (key, value):
-        layout.append_code(w, w.bind(bucket.append, "append"), key and key.name, value)
+        layout.append_code(w, w.bind(bucket.append, "append"), key.name if key else None, value)
     w.build("batch")(layout.block_of(RECORDS).content)
     assert list(bucket.records()) == carried(layout, RECORDS)
 
@@ -126,7 +126,7 @@ def test_block_generated_loop_rebuilds_tuples_from_members(layout: Layout, whole
     target = Layout(layout.has_key, layout.has_timestamp) if whole else layout
     bucket, w = target.new_block(), CodeWriter("copy")
     with layout.loop(w) as (key, value):
-        target.append_code(w, w.bind(bucket.append, "append"), key and key.name, value)
+        target.append_code(w, w.bind(bucket.append, "append"), key.name if key else None, value)
     w.build("batch")(layout.block_of(PAIRS).content)
     assert list(bucket.records()) == carried(layout, PAIRS)
 

@@ -103,7 +103,8 @@ def test_codegen_skips_unread_values() -> None:
             return place
 
     for reads in (False, True):
-        asked, seen = Asked(), []
+        asked = Asked()
+        seen: list[Any] = []
         w = CodeWriter("test")
         with w.block("for x in batch:"):
             w.assign_if_read("m1", f"{w.bind(asked, 'asked')}[7]")

@@ -144,7 +144,8 @@ def converted(type_info: TypeInformation, value: Any) -> Any:
 
 def written(type_info: TypeInformation, known: InferredType = ANYTHING) -> Callable[[Any], Any]:
     """Return the lines that a loop has for a type, as a function."""
-    w, out = CodeWriter("test"), []
+    w = CodeWriter("test")
+    out: list[Any] = []
     with w.block("for x in batch:"):
         value = made_to_fit(w, Operator(), type_info, Var("x", None, detached=False, shape=known))
         w.line(f"{w.bind(out.append, 'put')}({value.name})")
@@ -370,7 +371,7 @@ SMALL = st.tuples(st.integers(-9, 9), st.integers(-9, 9)).map(sorted)
 
 @given(st.sampled_from(MOVES), SMALL, st.data())
 def test_inferred_step_bounds_the_change_of_a_sum(move: Callable[[int, int], Any], by: list[int], data: Any) -> None:
-    made = result_of(move, [Moved(base=1), Whole(*by)])
+    made = result_of(move, [Moved(base=1), Whole(*by)])  # type: ignore[arg-type]
     old, step = data.draw(NUMBERS), data.draw(st.integers(*by))
     assert isinstance(made, Moved) == (MOVES.index(move) in (0, 1, 2, 5, 6, 11))
     if isinstance(made, Moved):
@@ -384,7 +385,7 @@ def test_sum_headroom_keeps_sums_within_their_type(
     move: Callable[[int, int], int], by: list[int], type_info: TypeInformation, data: Any
 ) -> None:
     wanted = type_info.inferred_type()
-    room = room_of(Whole(), wanted, lambda state: result_of(move, [state, Whole(*by)]))
+    room = room_of(Whole(), wanted, lambda state: result_of(move, [state, Whole(*by)]))  # type: ignore[arg-type]
     assert isinstance(wanted, Whole) and room is not None and isinstance(room.begin, Whole)
     assert room.begin.low is not None and room.begin.high is not None
     for value in (room.begin.low, room.begin.high):

@@ -27,7 +27,7 @@ BY_TIME = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(3)).
 )
 
 
-class Scale(MapFunction):  # type: ignore[type-arg]
+class Scale(MapFunction):
     def __init__(self, by: int) -> None:
         self.by = by
 
@@ -35,12 +35,12 @@ class Scale(MapFunction):  # type: ignore[type-arg]
         return (value % self.by, value % 7919)
 
 
-class Total(AggregateFunction):  # type: ignore[type-arg]
+class Total(AggregateFunction):
     def create_accumulator(self) -> int:
         return 0
 
     def add(self, value: Any, accumulator: int) -> int:
-        return accumulator + value[1] % 7919
+        return accumulator + value[1] % 7919  # type: ignore[no-any-return]
 
     def get_result(self, accumulator: int) -> int:
         return accumulator

@@ -123,7 +123,7 @@ def test_detach_copies_mutable_values() -> None:
     value = (1, [2, {"a": [3]}], Row(f=[4]), thing)
     copy = detach(value)
     value[1][1]["a"].append(9)  # type: ignore[index]
-    value[2].f.append(9)  # type: ignore[attr-defined]
+    value[2].f.append(9)
     thing.inner.append(9)
     assert copy[:2] == (1, [2, {"a": [3]}])
     assert copy[2] == Row(f=[4])
@@ -152,8 +152,8 @@ def test_detach_copies_instances_of_main_module_classes(monkeypatch: pytest.Monk
     # With its code each takes 2 ms: cloudpickle sends classes of __main__ by value.
     script = type("Order", (), {"__module__": "__main__"})
     monkeypatch.setattr(sys.modules["__main__"], "Order", script, raising=False)
-    order = script()
+    order: Any = script()
     order.prices = [1]
     monkeypatch.setattr(cloudpickle, "dumps", lambda *_: pytest.fail("its code was pickled"))
     copy = detach(order)
-    assert type(copy) is script and copy.prices == [1] and copy.prices is not order.prices
+    assert type(copy) is script and copy.prices == [1] and copy.prices is not order.prices  # type: ignore[attr-defined]

@@ -26,7 +26,7 @@ def run(program: Program, inlining: bool = True, records: int = 50) -> list[Any]
         Configuration.from_dict({"millstream.inlining": str(inlining).lower()})
     )
     env.set_parallelism(2)
-    sink: CollectSink[Any] = CollectSink()
+    sink: CollectSink[Any] = CollectSink()  # type: ignore[type-arg]
     program(env.from_collection(list(range(records)))).sink_to(sink)
     LocalJob(env).run()
     return sorted(sink.results(), key=repr)
@@ -39,7 +39,7 @@ def lines_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def spy(self: codegen.CodeWriter, parameters: str) -> Any:
         function = build(self, parameters)
-        lines.extend(line.strip() for line in codegen.linecache.getlines(function.__code__.co_filename))
+        lines.extend(line.strip() for line in codegen.linecache.getlines(function.__code__.co_filename))  # type: ignore[attr-defined]
         return function
 
     monkeypatch.setattr(codegen.CodeWriter, "build", spy)
@@ -102,8 +102,8 @@ PROGRAMS: dict[str, Program] = {
     "members that change places": lambda s: (
         s.map(lambda x: (x % 7, x)).key_by(lambda t: t[0] % 2).reduce(lambda a, b: (a[1], a[0]))
     ),
-    "the value as a whole": lambda s: s.map(lambda x: (x % 9, 1)).key_by(lambda t: t[0]).reduce(lambda a, b: (a, b)),
-    "as wide as another": lambda s: s.map(lambda x: (x, 1)).key_by(lambda t: t[0] % 7).reduce(lambda a, b: (a[0],)),
+    "the value as a whole": lambda s: s.map(lambda x: (x % 9, 1)).key_by(lambda t: t[0]).reduce(lambda a, b: (a, b)),  # type: ignore[arg-type, return-value]
+    "as wide as another": lambda s: s.map(lambda x: (x, 1)).key_by(lambda t: t[0] % 7).reduce(lambda a, b: (a[0],)),  # type: ignore[arg-type, return-value]
     "beside others": lambda s: (
         s.map(lambda x: (x % 7, 1))
         .union(s.map(lambda x: (abs(x) % 7, 100)))
@@ -196,7 +196,7 @@ def counted(stream: DataStream) -> DataStream:
 
 
 def counted_in_lists(stream: DataStream) -> DataStream:
-    return stream.map(lambda x: (x % 3, 1)).key_by(lambda t: t[0]).reduce(lambda a, b: [*a[:1], 100]).uid("count")
+    return stream.map(lambda x: (x % 3, 1)).key_by(lambda t: t[0]).reduce(lambda a, b: [*a[:1], 100]).uid("count")  # type: ignore[arg-type, return-value]
 
 
 def test_tuple_members_state_of_another_program_is_restored() -> None:
@@ -230,7 +230,7 @@ def test_tuple_members_results_do_not_depend_on_epoch_size(batch: bool) -> None:
     def count(epoch: str, keys: int) -> list[Any]:
         settings = {"millstream.epoch.max-records": epoch, "execution.runtime-mode": "BATCH" if batch else "STREAMING"}
         env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
-        sink: CollectSink[Any] = CollectSink()
+        sink: CollectSink[Any] = CollectSink()  # type: ignore[type-arg]
         pairs = env.set_parallelism(2).from_source(NumberSequenceSource(0, 999)).map(lambda x: (x % keys, 1))
         pairs.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).sink_to(sink)
         LocalJob(env).run()

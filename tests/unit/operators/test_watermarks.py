@@ -121,7 +121,7 @@ def test_watermark_ignores_idle_splits(script: list[Any], size: int, parallelism
         def process(self, key: int, context: Any, elements: Any) -> Iterator[Any]:
             yield context.window().start, sorted(elements)
 
-    records.key_by(lambda t: 0).window(TumblingEventTimeWindows.of(size)).process(Show()).sink_to(sink)
+    records.key_by(lambda t: 0).window(TumblingEventTimeWindows.of(size)).process(Show()).sink_to(sink)  # type: ignore[arg-type]
     job = LocalJob(env)
     while not job.is_finished:
         job.run_epoch()
@@ -134,7 +134,7 @@ def test_watermark_of_ingestion_time(env1: Env) -> None:
     sink = CollectSink()
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(IngestionTimeAssigner())
 
-    class Stamp(KeyedProcessFunction):  # type: ignore[type-arg]
+    class Stamp(KeyedProcessFunction):
         def process_element(self, value: int, ctx: Any) -> Iterator[int]:
             yield ctx.timestamp()
 

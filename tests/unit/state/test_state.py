@@ -44,7 +44,7 @@ class Replica:
 
     def content(self, version: str | None) -> dict[Any, Any]:
         self.state.prepare(version)
-        return dict(self.state.table("v", kinds.VALUE).base)
+        return dict(self.state.table("v", kinds.VALUE).base)  # type: ignore[arg-type]
 
 
 epochs = st.lists(
@@ -193,7 +193,7 @@ def test_lmdb_state_bounds_held_rows_in_memory(monkeypatch: pytest.MonkeyPatch) 
         most = max(most, len(state.table("v", kinds.VALUE).overlay))
         state.took(1)
         keeps = epoch == 20 or not state.can_hold
-        version, held = (state.write_delta(epoch, "a"), None) if keeps else (state.hold(epoch), epoch)
+        version, held = (state.write_delta(epoch, "a"), None) if keeps else (state.hold(epoch), epoch)  # type: ignore[assignment]
     # Before the first file the base takes everything; behind it, a file is due from time to time.
     assert most == 100
     assert len(storage.files) == 1 + 17
@@ -215,7 +215,7 @@ def test_memory_state_overlay_is_bounded_by_its_keys() -> None:
             replica.value.update(value)
         replica.state.took(1 << 30)
         assert replica.state.can_hold
-        version, held = replica.state.hold(epoch), epoch
+        version, held = replica.state.hold(epoch), epoch  # type: ignore[assignment]
         table = replica.state.table("v", kinds.VALUE)
         assert len(table.overlay) + len(table.base) <= 60 + 50
     assert len(storage.files) == 1
@@ -271,7 +271,7 @@ def test_lmdb_file_stops_growing_when_keys_expire_as_fast_as_they_arrive(tmp_pat
         if writes:
             version = state.write_delta(epoch, "a")
         else:
-            version, held = state.hold(epoch), epoch
+            version, held = state.hold(epoch), epoch  # type: ignore[assignment]
         sizes.append((tmp_path / "data.mdb").stat().st_size)
     assert len(state.table("v", kinds.VALUE)) < 2 * ttl * rows
     assert max(sizes) <= 1.2 * max(sizes[: epochs // 2])
@@ -283,7 +283,7 @@ def test_lmdb_state_with_ttl_is_written_without_loading_it_into_memory(
     monkeypatch.setattr(changelog, "SECTION_ROWS", 100)
     rows, size, written = 10_000, 500, []
     storage = NamedScratch(tmp_path)
-    monkeypatch.setattr(storage, "write", lambda name, parts: written.append(sum(map(len, parts))) or written[-1])
+    monkeypatch.setattr(storage, "write", lambda name, parts: written.append(sum(map(len, parts))) or written[-1])  # type: ignore[func-returns-value]
     state, value = _expiring(storage, 1000, lambda: 0)
     state.prepare(None)
     state.begin()

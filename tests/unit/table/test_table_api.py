@@ -354,7 +354,7 @@ def test_scalar_udfs_of_all_forms(t_env: StreamTableEnvironment, people: Table) 
             self.mark = "!" * (1 + function_context.get_index_of_this_subtask())
 
         def eval(self, text: str) -> str:
-            return text + self.mark
+            return text + self.mark  # type: ignore[no-any-return]
 
     shout = udf(Shout(), result_type="STRING")
     t_env.create_temporary_system_function("plus", plus)
@@ -663,7 +663,7 @@ def test_removed_modules_and_classes_raise() -> None:
     from millstream.table import descriptors
 
     with pytest.raises(NotSupportedError, match="connect\\(\\) and its descriptors are gone"):
-        descriptors.Kafka()
+        descriptors.Kafka()  # type: ignore[operator]
     with pytest.raises(NotSupportedError, match="in_batch_mode"):
         table.BatchTableEnvironment()  # type: ignore[operator]
 

@@ -283,14 +283,14 @@ def test_harness_state_shows_what_functions_see(ttl: StateTtlConfig | None, back
         assert [sorted(harness.state_keys(n)) for n in NAMES] == [["a", "b"]] * 5
         assert harness.num_keyed_state_entries() == 10
         harness.set_processing_time(100)
-        left = {None: (10, {"last": 2})}.get(ttl, (0, None))
+        left = {None: (10, {"last": 2})}.get(ttl, (0, None))  # type: ignore[arg-type]
         assert (harness.num_keyed_state_entries(), harness.state("value", "a")) == left
 
 
 def test_harness_state_does_not_renew_ttl() -> None:
     ttl = (
         StateTtlConfig.new_builder(Time.milliseconds(100))
-        .set_update_type(StateTtlConfig.UpdateType.OnReadAndWrite)
+        .set_update_type(StateTtlConfig.UpdateType.OnReadAndWrite)  # type: ignore[attr-defined]
         .build()
     )
     with KeyedOneInputHarness(Everything(ttl), first) as harness:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.typeinfo import BasicTypeInfo, RowTypeInfo, TypeInformation, Types, as_type_information
 from millstream.formats.csv.dialect import Column, CsvDialect, check_columns
 from millstream.formats.text_values import DecimalSize
+
+if TYPE_CHECKING:
+    from millstream.sql.types import DataType
 
 __all__ = ["CsvSchema", "CsvSchemaBuilder"]
 
@@ -92,13 +95,13 @@ class CsvSchemaBuilder:
         """Add a column in which `true` in any case is true and everything else false."""
         return self._add(Column(name, Types.BOOLEAN()))
 
-    def add_number_column(self, name: str, number_type: TypeInformation | None = None) -> CsvSchemaBuilder:
+    def add_number_column(self, name: str, number_type: TypeInformation | DataType | None = None) -> CsvSchemaBuilder:
         """Add a column of numbers, of Types.LONG() unless another type is given."""
         kind = _type(number_type, Types.LONG(), "add_number_column")
         return self._add(Column(name, kind, decimal=_decimal_size(number_type)))
 
     def add_array_column(
-        self, name: str, separator: str = ";", element_type: TypeInformation | None = None
+        self, name: str, separator: str = ";", element_type: TypeInformation | DataType | None = None
     ) -> CsvSchemaBuilder:
         """Add a column of arrays, of Types.STRING() unless another type is given."""
         element = _type(element_type, Types.STRING(), "add_array_column")
@@ -186,7 +189,7 @@ class CsvSchemaBuilder:
         return self._set(any_property_name=name)
 
 
-def _type(given: Any, usual: TypeInformation, method: str) -> TypeInformation:
+def _type(given: TypeInformation | DataType | None, usual: TypeInformation, method: str) -> TypeInformation:
     if given is None:
         return usual
     kind = as_type_information(given) if hasattr(given, "type_information") else given

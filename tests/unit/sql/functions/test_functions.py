@@ -438,7 +438,7 @@ def _as_column(part: Expression, columns: list[pa.Array]) -> Expression | None:
 
 def _told(expression: Expression, batch: Batch) -> list[Any]:
     try:
-        return to_text(compiled(expression, CONTEXT)(batch), expression.type).to_pylist()
+        return to_text(compiled(expression, CONTEXT)(batch), expression.type).to_pylist()  # type: ignore[no-any-return]
     except TableException:
         return ["!"]
 

@@ -417,8 +417,8 @@ class InTwoPhases(Bare):
     """The second phase of a window aggregate, and the first before it."""
 
     def __init__(self, made: Any, properties: Any) -> None:
-        super().__init__(GlobalWindowAggregateOperator(*made, properties))
-        self.local = Bare(LocalWindowAggregateOperator(*made, False))
+        super().__init__(GlobalWindowAggregateOperator(*made, properties))  # type: ignore[call-arg]
+        self.local = Bare(LocalWindowAggregateOperator(*made, False))  # type: ignore[call-arg]
 
     def take(self, batch: Batch, input_index: int = 0) -> None:
         self.local.take(batch)

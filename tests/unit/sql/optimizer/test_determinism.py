@@ -35,7 +35,7 @@ _KINDS = {
 }
 
 
-class _Sum(AggregateFunction):
+class _Sum(AggregateFunction):  # type: ignore[type-arg]
     def create_accumulator(self) -> list[int]:
         return [0]
 

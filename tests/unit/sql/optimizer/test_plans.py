@@ -519,7 +519,7 @@ def test_planner_shares_common_inputs_of_two_sinks(session: Session) -> None:
     )
     shared = {id(p) for p in nodes(one)} & {id(p) for p in nodes(two)}
     assert {type(p.node) for p in nodes(one) if id(p) in shared} >= {n.Scan, n.Watermark}
-    uids = {}
+    uids: dict[str, Any] = {}
     for p in [*nodes(one), *nodes(two)]:
         assert uids.setdefault(p.uid, id(p)) == id(p), "two operators have one id"
 
