@@ -562,9 +562,9 @@ def _without_records(waiting: PendingBlocks) -> PendingBlocks:
 def watermark_passes_what_waits(real: Real, self: Queue) -> Control | None:
     """A watermark is taken although records wait that came before it."""
     controls = self._block.controls
-    if self._passed < len(controls):
-        self._passed += 1
-        return controls[self._passed - 1]
+    if self._next_control < len(controls):
+        self._next_control += 1
+        return controls[self._next_control - 1]
     return None
 
 

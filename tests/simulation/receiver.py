@@ -68,14 +68,14 @@ class Receiver:
             found = self._record(queue)
             while (control := queue.take_control()) is not None:
                 self._told(queue.channel, *control[1:])
-            turns.had_turn(queue)
+            turns.rotate(queue)
             yield found
 
     def _record(self, queue: Queue) -> list[Record]:
         block, at, end = queue.records()
         if at == end:
             return []
-        queue.took(at + 1)
+        queue.advance(at + 1)
         [(_, record, sent)] = block.part(at, at + 1).records()
         if sent is not None and sent <= self._watermark:
             self._world.violate(f"{record} was sent in epoch {sent}, and time was at {self._watermark} already")

@@ -190,7 +190,7 @@ class AsyncOperator(Operator):
     def flush(self) -> None:
         """Make the requests of the records that have come, and emit what was answered meanwhile."""
         self._send()
-        self.emit_answers()
+        self.emit_responses()
 
     def _send(self) -> None:
         if not self._unsent:
@@ -202,7 +202,7 @@ class AsyncOperator(Operator):
         # What user code does to its value must not reach the state.
         self._requests.start([(number, partial(self._request, detach(value))) for number, value in unsent])
 
-    def emit_answers(self) -> None:
+    def emit_responses(self) -> None:
         """Emit the results that have come and need not wait for others."""
         self._catch_up()
         assert self._requests is not None
@@ -268,12 +268,12 @@ class AsyncOperator(Operator):
         return not self._in_flight
 
     def on_processing_time(self) -> None:
-        self.emit_answers()
+        self.emit_responses()
 
     def finish(self) -> None:
         while self._in_flight:
             self.wait(float("inf"))
-            self.emit_answers()
+            self.emit_responses()
 
     # --- one request, on the thread of the event loop
 

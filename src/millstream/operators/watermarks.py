@@ -177,18 +177,18 @@ class WatermarkOperator(Operator):
             # Time stands where the last split has left it, until another one starts.
             self._splits[None] = ended
 
-    def end_share(self, records: int) -> None:
+    def end_range(self, records: int) -> None:
         """The split's records of this epoch have passed: the tick of periodic generators."""
         if records:
             self._wake(self._split)
         self._split.generator.on_periodic_emit(self._split)
 
-    def goes_on(self) -> None:
+    def keep_active(self) -> None:
         """Records of the split have passed: it is not silent."""
         if self._idle_ms is not None:
             self._wake(self._split)
 
-    def expects(self, names: Iterable[Any]) -> None:
+    def expect_input(self, names: Iterable[Any]) -> None:
         """There are records of these splits that nobody has come to read yet: they do not fall silent."""
         if self._idle_ms is not None:
             now = self.setup.clock()

@@ -394,14 +394,14 @@ def _failing_once(value: int) -> int:
 def test_pending_split_ranges_ignore_failed_epoch_in_same_process() -> None:
     reader, unfinished = _BatchReader([[1, 2, 3], [4]]), PendingSplitRanges()
     share = OpenSplitRange(reader, None, "all", 0)
-    assert share.batch() == [1, 2, 3] and share.took(1) == 1
+    assert share.batch() == [1, 2, 3] and share.advance(1) == 1
     unfinished.leave([share])
     for _ in range(2):
         [share] = unfinished.open(reader)
         assert share.read == 1
         batch = share.batch()
-        assert batch is not None and batch[share.at :] == [2, 3]
-        share.took(len(batch))
+        assert batch is not None and batch[share.offset :] == [2, 3]
+        share.advance(len(batch))
         assert share.batch() == [4]
 
 
@@ -521,7 +521,7 @@ def test_chunk_sizer_targets_short_chunks() -> None:
             size = pace.size
             now[0] += size * cost
             longest = max(longest, size * cost)
-            pace.went(size)
+            pace.finish(size)
         assert longest <= max(0.0002, cost) and (size == 1 or size * cost >= 0.00004 or size == 2048)
 
 
@@ -530,5 +530,5 @@ def test_chunk_sizer_shrinks_when_records_get_slow() -> None:
     pace = ChunkSizer(lambda: now[0])
     for cost in [1e-7] * 20 + [0.5]:
         now[0] += pace.size * cost
-        pace.went(pace.size)
+        pace.finish(pace.size)
     assert pace.size == 1

@@ -28,7 +28,7 @@ def parts(block: Block) -> list[tuple[list[Record], Any]]:
     while not queue.is_empty:
         inside, at, end = queue.records()
         records = list(inside.part(at, end).records())
-        queue.took(end)
+        queue.advance(end)
         found.append((records, queue.take_control()))
     return found
 

@@ -17,7 +17,7 @@ from millstream.datastream import DataStream, StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.operators.codegen.range_vectorizer import chosen, works_on_columns
 from millstream.operators.diagnostics.failures import SubtaskFailed
-from millstream.operators.runtime import subtask
+from millstream.operators.runtime import split_input
 from millstream.testing import CollectSink
 from millstream.testing.local_job import LocalJob
 
@@ -114,8 +114,8 @@ def outcome(
     env.set_parallelism(1)
     sink = CollectSink()
     program(env.from_source(NumberSequenceSource(start, start + count - 1), type_info=type_info)).sink_to(sink)
-    before = subtask.VECTORIZE_AFTER
-    subtask.VECTORIZE_AFTER = 0 if columns else 1 << 62
+    before = split_input.VECTORIZE_AFTER
+    split_input.VECTORIZE_AFTER = 0 if columns else 1 << 62
     try:
         job = LocalJob(env)
         error = None
@@ -124,7 +124,7 @@ def outcome(
         except SubtaskFailed as e:
             error = str(e)
     finally:
-        subtask.VECTORIZE_AFTER = before
+        split_input.VECTORIZE_AFTER = before
     return [[described(r) for r in sink.results()], error]
 
 
@@ -183,7 +183,7 @@ def test_vectorized_program_falls_back_to_the_loop_out_of_range() -> None:
 
 
 def test_vectorization_starts_after_a_minimum_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subtask, "VECTORIZE_AFTER", 500)
+    monkeypatch.setattr(split_input, "VECTORIZE_AFTER", 500)
     env = StreamExecutionEnvironment.get_execution_environment(Configuration())
     env.set_parallelism(1)
     sink = CollectSink()

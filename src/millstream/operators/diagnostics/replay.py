@@ -150,7 +150,7 @@ class Replay:
         operator.open()
         if isinstance(operator, AsyncOperator):
             # Before anything comes: it makes the requests that were in flight.
-            operator.emit_answers()
+            operator.emit_responses()
         for one in self._before:
             self._let_have(one)
         operator.settle()

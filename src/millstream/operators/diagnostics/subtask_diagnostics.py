@@ -161,7 +161,7 @@ class DiagnosticsCollector:
         # Since when a split or an edge has the watermark that it has.
         self._marks: dict[Any, tuple[int, int]] = {}
 
-    def saw(self, edge: Edge, block: Block, at: int, end: int) -> None:
+    def sample_keys(self, edge: Edge, block: Block, at: int, end: int) -> None:
         """Records of a block are processed: look at the keys of a few of them."""
         now = self._stopwatch()
         if now < self._next_look:
@@ -171,7 +171,7 @@ class DiagnosticsCollector:
         found = edge.partitioner.some_keys(block.part(start, min(start + _RECORDS, end)), self._random)
         self._keys.saw(map(hashable, found))
 
-    def look(
+    def collect(
         self, channels: Iterable[Channel], states: Mapping[str, KeyedState], is_last: bool = False
     ) -> SubtaskDiagnostics | None:
         """Return what there is to tell, if it is time to."""

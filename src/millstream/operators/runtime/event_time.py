@@ -13,6 +13,10 @@ from millstream.operators.runtime.channels import Channel
 from millstream.operators.runtime.record_writer import EdgeWriter
 
 
+def _ignore(watermark: int) -> None:
+    pass
+
+
 class EventTime:
     """The event time of a subtask.
 
@@ -21,9 +25,9 @@ class EventTime:
         channels: its input channels.
         writers: its record writers, by edge.
         guard: calls user functions.
-        before: called with each new watermark before the operators.
 
     Attributes:
+        before_watermark: called with each new watermark before the operators.
         watermark: the watermark at the first operator.
         is_idle: whether all channels are idle.
     """
@@ -34,7 +38,6 @@ class EventTime:
         channels: Collection[Channel],
         writers: Mapping[int, EdgeWriter],
         guard: Guard,
-        before: Callable[[int], None],
     ) -> None:
         self.watermark = MIN_WATERMARK
         self.is_idle = False
@@ -42,14 +45,14 @@ class EventTime:
         self._channels = channels
         self._writers = writers
         self._guard = guard
-        self._before = before
+        self.before_watermark: Callable[[int], None] = _ignore
         # The outputs of each operator: indexes in the chain, and edges as ~id.
-        self._behind = [
+        self._outputs = [
             list(dict.fromkeys(o.node if o.node is not None else ~o.edge for o in n.outputs)) for n in nodes
         ]
 
     @property
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the final watermark has arrived."""
         return self.watermark == MAX_WATERMARK
 
@@ -71,7 +74,7 @@ class EventTime:
         """Advance to the minimum watermark of all channels that are not idle."""
         active = [c.watermark for c in self._channels if not c.idle]
         if not active:
-            self._fall_silent()
+            self._become_idle()
             return
         lowest = min(active)
         if lowest > self.watermark:
@@ -79,9 +82,9 @@ class EventTime:
             self.advance(lowest)
         elif self.is_idle:
             self.is_idle = False
-            self.say()
+            self.announce()
 
-    def _fall_silent(self) -> None:
+    def _become_idle(self) -> None:
         if not self.is_idle:
             # Idle channels hold nothing back, in whatever order they became idle.
             highest = max((c.watermark for c in self._channels), default=MIN_WATERMARK)
@@ -92,40 +95,40 @@ class EventTime:
 
     def advance(self, watermark: int) -> None:
         """Advance the watermark."""
-        self._before(watermark)
+        self.before_watermark(watermark)
         self.watermark = watermark
         self._arrive(0, watermark)
 
-    def say(self) -> None:
+    def announce(self) -> None:
         """Emit the current watermark again."""
         self._arrive(0, self.watermark)
 
-    def pass_on(self, place: int, watermark: int | None) -> None:
+    def pass_on(self, index: int, watermark: int | None) -> None:
         """Emit a watermark, or None for idle, after an operator."""
-        for output in self._behind[place]:
+        for output in self._outputs[index]:
             self._arrive(output, watermark)
 
-    def _arrive(self, place: int, watermark: int | None) -> None:
+    def _arrive(self, index: int, watermark: int | None) -> None:
         """Pass a watermark, or None for idle, to an operator or edge (~id) and on to its outputs.
 
         Outputs receive the watermark that the operator returns.
         """
         # Not recursive: a chain may be longer than Python's stack is deep.
-        waiting = [(place, watermark)]
-        while waiting:
-            place, watermark = waiting.pop()
-            if place < 0:
-                writer = self._writers[~place]
+        pending = [(index, watermark)]
+        while pending:
+            index, watermark = pending.pop()
+            if index < 0:
+                writer = self._writers[~index]
                 writer.idle() if watermark is None else writer.watermark(watermark)
                 continue
-            node = self._nodes[place]
+            node = self._nodes[index]
             if watermark is None:
-                goes_on = self._guard.call(node.operator.on_idle, node)
+                must_continue = self._guard.call(node.operator.on_idle, node)
             else:
                 watermark = self._guard.call(partial(node.operator.on_watermark, watermark), node)
-                goes_on = watermark is not None
-            if goes_on:
-                waiting += [(output, watermark) for output in reversed(self._behind[place])]
+                must_continue = watermark is not None
+            if must_continue:
+                pending += [(output, watermark) for output in reversed(self._outputs[index])]
 
     def begin_channels(self, ended_edges: frozenset[int]) -> None:
         """Reset the channels after a restore: all are at the subtask's watermark, except those of ended edges."""

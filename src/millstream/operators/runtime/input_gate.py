@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from millstream.operators.runtime.blocks import Block, Body, Control, Frame, Layout, in_memory
 from millstream.operators.runtime.channels import Channel
@@ -26,9 +25,9 @@ class Queue:
         self._block = layout.new_block()
         # The encoded form of the current block.
         self.body: bytes | memoryview = b""
-        # The records and control elements of the current block that are processed.
-        self._at = 0
-        self._passed = 0
+        # The number of records of the current block that are processed, and the index of its next control element.
+        self._offset = 0
+        self._next_control = 0
 
     def add(self, body: Body) -> None:
         """Append a block."""
@@ -46,36 +45,36 @@ class Queue:
     @property
     def is_between_blocks(self) -> bool:
         """Whether the current block is processed."""
-        return self._passed == len(self._block.controls) and self._at == len(self._block)
+        return self._next_control == len(self._block.controls) and self._offset == len(self._block)
 
     def records(self) -> tuple[Block, int, int]:
         """Return the current block and the range of its records up to the next control element."""
         if self.is_between_blocks:
             self.body = in_memory(self._bodies.popleft())
-            self._block, self._at, self._passed = self._layout.decode(self.body), 0, 0
+            self._block, self._offset, self._next_control = self._layout.decode(self.body), 0, 0
         controls = self._block.controls
-        end = controls[self._passed][0] if self._passed < len(controls) else len(self._block)
-        return self._block, self._at, end
+        end = controls[self._next_control][0] if self._next_control < len(controls) else len(self._block)
+        return self._block, self._offset, end
 
-    def took(self, at: int) -> None:
+    def advance(self, offset: int) -> None:
         """Mark the records before an offset as processed."""
-        self._at = at
+        self._offset = offset
 
     def take_control(self) -> Control | None:
         """Return and pass the next control element; None if records are next."""
         controls = self._block.controls
-        if self._passed == len(controls) or controls[self._passed][0] > self._at:
+        if self._next_control == len(controls) or controls[self._next_control][0] > self._offset:
             return None
-        self._passed += 1
-        return controls[self._passed - 1]
+        self._next_control += 1
+        return controls[self._next_control - 1]
 
-    def left(self) -> Blocks:
+    def remaining(self) -> Blocks:
         """Return the unprocessed blocks, as they are stored in a runtime snapshot."""
         # Copied once: views would keep the whole received messages in memory.
         bodies = [bytes(body) for body in self._bodies]
         self._bodies = deque(bodies)
         if not self.is_between_blocks:
-            bodies.insert(0, self._block.rest(self._at, self._passed).encode())
+            bodies.insert(0, self._block.rest(self._offset, self._next_control).encode())
         return self._layout.has_key, self._layout.has_timestamp, bodies
 
 
@@ -98,12 +97,12 @@ class ReadyChannels:
             self._join(queue)
 
     def _join(self, queue: ChannelQueue) -> None:
-        of = _input(queue)
-        found = self._by_input.get(of)
-        if found is None:
-            found = self._by_input[of] = deque()
-            self._inputs.append(found)
-        found.append(queue)
+        key = _input(queue)
+        channels = self._by_input.get(key)
+        if channels is None:
+            channels = self._by_input[key] = deque()
+            self._inputs.append(channels)
+        channels.append(queue)
 
     def edges(self) -> list[Edge]:
         """Return the edge of the next channel of each input."""
@@ -117,7 +116,7 @@ class ReadyChannels:
                     return channels[0]
         return self._inputs[0][0] if self._inputs and not only_broadcast else None
 
-    def had_turn(self, queue: ChannelQueue) -> None:
+    def rotate(self, queue: ChannelQueue) -> None:
         """Move on to the next input and, after a block, to the next channel."""
         channels = self._by_input[_input(queue)]
         if len(self._inputs) > 1:
@@ -136,9 +135,9 @@ class ReadyChannels:
         return (queue for channels in self._inputs for queue in channels)
 
 
-def _carried(queue: ChannelQueue) -> PendingBlocks:
+def _pending_blocks(queue: ChannelQueue) -> PendingBlocks:
     edge = queue.channel.edge
-    return (edge.id, queue.channel.number), edge.input_index, queue.left()
+    return (edge.id, queue.channel.number), edge.input_index, queue.remaining()
 
 
 def _input(queue: ChannelQueue) -> tuple[int, bool]:
@@ -153,31 +152,31 @@ class InputGate:
         self._channels = channels
         self.pending: Sequence[PendingBlocks] = ()
         # The same input with its read offsets, see `PendingSplitRanges`.
-        self._left: ReadyChannels | None = None
+        self._open: ReadyChannels | None = None
 
-    def restore(self, waiting: Sequence[PendingBlocks]) -> None:
+    def restore(self, pending: Sequence[PendingBlocks]) -> None:
         """Set the pending input that an epoch in another process has left."""
-        self.pending, self._left = waiting, None
+        self.pending, self._open = pending, None
 
     def open(self, frames: list[Frame]) -> ReadyChannels:
         """Return the pending input followed by the received frames."""
-        left: Iterable[ChannelQueue] | None = self._left
-        self._left = None
-        if left is None:
-            left = [ChannelQueue(self._channels[address], blocks) for address, _, (_, _, blocks) in self.pending]
-        queues = {(q.channel.edge.id, q.channel.number): q for q in left}
-        for frame in sorted(frames, key=self._place):
+        pending: Iterable[ChannelQueue] | None = self._open
+        self._open = None
+        if pending is None:
+            pending = [ChannelQueue(self._channels[address], blocks) for address, _, (_, _, blocks) in self.pending]
+        queues = {(q.channel.edge.id, q.channel.number): q for q in pending}
+        for frame in sorted(frames, key=self._order):
             address = frame.edge, frame.channel
             if address not in queues:
                 queues[address] = ChannelQueue(self._channels[address])
             queues[address].add(frame.body)
         return ReadyChannels(queues.values())
 
-    def _place(self, frame: Frame) -> tuple[Any, ...]:
+    def _order(self, frame: Frame) -> tuple[bool, int, int, int]:
         edge = self._channels[frame.edge, frame.channel].edge
         return not edge.partitioner.broadcasts, frame.edge, frame.channel, frame.number
 
-    def leave(self, turns: ReadyChannels) -> None:
+    def leave(self, channels: ReadyChannels) -> None:
         """Retain the input that this epoch has not processed."""
-        self.pending = [_carried(queue) for queue in turns]
-        self._left = turns
+        self.pending = [_pending_blocks(queue) for queue in channels]
+        self._open = channels

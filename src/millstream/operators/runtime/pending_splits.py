@@ -15,7 +15,7 @@ class OpenSplitRange:
 
     Attributes:
         read: the number of records read.
-        at: the number of records read of the current batch.
+        offset: the number of records read of the current batch.
     """
 
     def __init__(self, reader: SourceReader, split: Any, split_range: SplitRange, read: int) -> None:
@@ -23,7 +23,7 @@ class OpenSplitRange:
         self.split = split
         self.split_range = split_range
         self.read = read
-        self.at = 0
+        self.offset = 0
         self._batches: Iterator[Any] | None = None
         self._batch: Sequence[Any] = ()
 
@@ -34,17 +34,17 @@ class OpenSplitRange:
             self._batches = iter(
                 reader.rest(self.split_range, self.read) if self.read else reader.read(self.split_range)
             )
-        while self.at >= len(self._batch):
+        while self.offset >= len(self._batch):
             batch = next(self._batches, None)
             if batch is None:
                 return None
-            self._batch, self.at = batch if _can_be_sliced(batch) else list(batch), 0
+            self._batch, self.offset = batch if _can_be_sliced(batch) else list(batch), 0
         return self._batch
 
-    def took(self, at: int) -> int:
+    def advance(self, offset: int) -> int:
         """Advance to an offset of the current batch; return the number of records read."""
-        records = at - self.at
-        self.at = at
+        records = offset - self.offset
+        self.offset = offset
         self.read += records
         return records
 
@@ -68,11 +68,11 @@ class PendingSplitRanges:
 
     def open(self, reader: SourceReader) -> list[OpenSplitRange]:
         """Return the pending ranges, open for reading."""
-        left, self._open = self._open, None
-        found = [OpenSplitRange(reader, split, split_range, read) for split, split_range, read in self.pending]
-        if left is not None:
-            found[0] = left
-        return found
+        open_range, self._open = self._open, None
+        ranges = [OpenSplitRange(reader, split, split_range, read) for split, split_range, read in self.pending]
+        if open_range is not None:
+            ranges[0] = open_range
+        return ranges
 
     def leave(self, ranges: list[OpenSplitRange]) -> None:
         """Retain the ranges that this epoch has not finished."""

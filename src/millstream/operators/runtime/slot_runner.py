@@ -100,7 +100,7 @@ class SlotRunner:
                 continue
             if self._has_ended(subtask, task):
                 if task.needs_state_of((subtask.vertex.id, subtask.index)):
-                    subtasks.append(subtask.keep_state(task, attempt))
+                    subtasks.append(subtask.write_final_state(task, attempt))
             else:
                 if sampler is not None:
                     sampler.enter(subtask.vertex.id)

@@ -33,7 +33,7 @@ class SubtaskState:
         """Create the keyed state of an operator, if it has any."""
         if not node.operator.keyed:
             return None
-        made = KeyedState(
+        state = KeyedState(
             node.id,
             self._index,
             self._storage,
@@ -42,45 +42,45 @@ class SubtaskState:
             self._settings.compressed,
             self._settings.digests,
         )
-        return self._add(node.id, made, node)
+        return self._add(node.id, state, node)
 
     def own(self, node: ChainNode) -> KeyedState | None:
         """Create the operator state of an operator, if it has any."""
         if not node.operator.has_operator_state:
             return None
         state_id = f"{node.id}.operator"
-        made = KeyedState(state_id, self._index, self._storage, self._clock, digests=self._settings.digests)
-        return self._add(state_id, made, node)
+        state = KeyedState(state_id, self._index, self._storage, self._clock, digests=self._settings.digests)
+        return self._add(state_id, state, node)
 
     def _add(self, state_id: str, state: KeyedState, node: ChainNode) -> KeyedState:
         self.by_id[state_id], self._nodes[state_id] = state, node
         return state
 
-    def load(self, files: dict[str, Version], in_memory: int | None, guard: Guard) -> None:
+    def load(self, files: dict[str, Version], held_epoch: int | None, guard: Guard) -> None:
         """Load the state of the latest files and start an epoch."""
         for state_id, state in self.by_id.items():
-            guard.call(partial(state.prepare, files.get(state_id), in_memory), self._nodes[state_id])
+            guard.call(partial(state.prepare, files.get(state_id), held_epoch), self._nodes[state_id])
             state.begin()
 
-    def was_here(self) -> bool | None:
+    def was_local(self) -> bool | None:
         """Return whether all state was in memory at the start of the epoch; None if there was none."""
-        found = [state.was_here for state in self.by_id.values() if state.was_here is not None]
-        return all(found) if found else None
+        local = [state.was_here for state in self.by_id.values() if state.was_here is not None]
+        return all(local) if local else None
 
-    def write(self, task: LevelTask, attempt: str, keep: bool, guard: Guard) -> dict[str, Version]:
+    def write(self, task: LevelTask, attempt: str, to_files: bool, guard: Guard) -> dict[str, Version]:
         """Write state changes to files or hold them in memory; return the latest files."""
         files: dict[str, Version] = {}
         for state_id, state in self.by_id.items():
             save: Callable[[], Version] = partial(state.hold, task.epoch)
-            if keep or not state.can_hold:
+            if to_files or not state.can_hold:
                 save = partial(state.write_delta, task.epoch, attempt, task.whole_state)
             files[state_id] = guard.call(save, self._nodes[state_id])
         return files
 
     def checksums(self, files: dict[str, Version]) -> dict[str, Checksum]:
         """Return the checksums of the latest files, by state id."""
-        found = {i: self.by_id[i].checksum for i, file in files.items() if isinstance(file, str)}
-        return {i: checksum for i, checksum in found.items() if checksum is not None}
+        checksums = {i: self.by_id[i].checksum for i, file in files.items() if isinstance(file, str)}
+        return {i: checksum for i, checksum in checksums.items() if checksum is not None}
 
     def export(self, task: LevelTask, attempt: str, max_parallelism: int) -> dict[str, StoredState]:
         """Export the state for a savepoint, if one is taken."""

@@ -1,4 +1,4 @@
-"""Sizes the chunks of records between two looks at the clock."""
+"""Sizes the chunks of records between two readings of the clock."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 # Target duration of a chunk: hundreds of times the cost of starting one and reading the clock. Not longer, because a
 # started chunk has to be finished even if records suddenly become slow.
-_AIM_SECONDS = 0.0002
-_MOST = 2048
+_TARGET_SECONDS = 0.0002
+_MAX_RECORDS = 2048
 
 
 class ChunkSizer:
@@ -15,27 +15,27 @@ class ChunkSizer:
 
     Args:
         stopwatch: returns elapsed seconds.
-        most: the maximum number of records.
+        max_records: the maximum number of records.
     """
 
-    def __init__(self, stopwatch: Callable[[], float], most: int = _MOST) -> None:
+    def __init__(self, stopwatch: Callable[[], float], max_records: int = _MAX_RECORDS) -> None:
         self._stopwatch = stopwatch
-        self._most = min(most, _MOST)
+        self._max_records = min(max_records, _MAX_RECORDS)
         # The cost of a record is unknown before the first.
         self.size = 1
-        self._began = 0.0
+        self._start = 0.0
 
     def begin(self) -> float:
         """Start a chunk; return the time."""
-        self._began = self._stopwatch()
-        return self._began
+        self._start = self._stopwatch()
+        return self._start
 
-    def went(self, records: int) -> float:
+    def finish(self, records: int) -> float:
         """Finish a chunk and start the next; return the time."""
         now = self._stopwatch()
-        took, self._began = now - self._began, now
-        if took > _AIM_SECONDS:
-            self.size = max(int(records * _AIM_SECONDS / took), 1)
-        elif took < _AIM_SECONDS / 2 and records == self.size < self._most:
-            self.size = min(2 * self.size, self._most)
+        seconds, self._start = now - self._start, now
+        if seconds > _TARGET_SECONDS:
+            self.size = max(int(records * _TARGET_SECONDS / seconds), 1)
+        elif seconds < _TARGET_SECONDS / 2 and records == self.size < self._max_records:
+            self.size = min(2 * self.size, self._max_records)
         return now
