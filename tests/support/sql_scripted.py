@@ -13,6 +13,7 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.graph.transformations import UpstreamEdge
 from millstream.operators.base import Operator
 from millstream.operators.runtime.partitioners import GlobalPartitioner
+from millstream.operators.watermarks import WatermarkEmitter
 from millstream.sql.columns.batch import Batch
 from millstream.sql.operators.base import BatchOperator
 from millstream.sql.operators.io.table_io import ScanOperator, TableSinkOperator
@@ -22,17 +23,15 @@ from millstream.testing import CollectSink, TestingSource
 Step = tuple[int, Batch] | int
 
 
-class _Played(BatchOperator):
+class _Played(WatermarkEmitter, BatchOperator):
     """Takes steps as batches, whose last two columns are the input and the watermark; plays those of one input."""
-
-    makes_watermarks = True
 
     def __init__(self, side: int) -> None:
         self.side = side
         self._sent = -1
 
     @property
-    def sent(self) -> int:
+    def emitted_watermark(self) -> int:
         return self._sent
 
     def process(self, batch: Batch) -> Iterable[Batch]:

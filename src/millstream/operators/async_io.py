@@ -15,11 +15,12 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.immutability import detach
 from millstream.operators.async_queue import Fence, InFlight
-from millstream.operators.base import Advance, Downstream, Operator, OperatorSetup
+from millstream.operators.base import Advance, Downstream, OperatorSetup
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
 from millstream.operators.codegen.object_reuse import detached
 from millstream.operators.diagnostics.failures import FailedFor
 from millstream.operators.functions.user_function import UserFunction
+from millstream.operators.stateful import FunctionsOperator
 from millstream.state.kinds import LIST
 from millstream.state.restored import SPLIT_LIST
 from millstream.state.table import BY_NAME
@@ -69,7 +70,7 @@ class RetryPolicy:
     on_exception: Callable[[Exception], bool] | None
 
 
-class AsyncOperator(Operator):
+class AsyncOperator(FunctionsOperator):
     """Calls `async_invoke` for every record."""
 
     identity = "async"

@@ -8,12 +8,13 @@ from typing import Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.immutability import detach
-from millstream.operators.base import Downstream, Operator, OperatorSetup
+from millstream.operators.base import Downstream, OperatorSetup
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
 from millstream.operators.functions.metrics import Counter
 from millstream.operators.functions.output_tag import OutputTag
 from millstream.operators.functions.user_function import UserFunction
 from millstream.operators.runtime.timers import Timers
+from millstream.operators.stateful import FunctionsOperator, TimerOperator
 from millstream.operators.windows.window_operator import LATE_DROPPED, LATE_SHOWN
 from millstream.state.descriptors import MapStateDescriptor
 from millstream.state.handles import MapState
@@ -41,7 +42,7 @@ class IntervalJoinContext:
         return max(self._left, self._right)
 
 
-class IntervalJoinOperator(Operator):
+class IntervalJoinOperator(TimerOperator, FunctionsOperator):
     """Keeps both sides as long as they can still meet; a pair is joined when its second half comes."""
 
     identity = "interval-join"

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from millstream.common.watermark_strategy import MIN_WATERMARK
-from millstream.operators.base import Downstream, FunctionOperator, OperatorSetup
+from millstream.operators.base import Downstream, OperatorSetup
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
 from millstream.operators.functions.user_function import UserFunction
 from millstream.operators.runtime.timers import TimeDomain, Timers, TimerService
+from millstream.operators.stateful import FunctionOperator, TimerOperator
 from millstream.state.key_groups import thaw
 from millstream.state.table import KeyCell
 from millstream.state.timers import Timer
@@ -45,7 +46,7 @@ class ProcessContext:
         return self._domain
 
 
-class TimedOperator(FunctionOperator):
+class TimedOperator(TimerOperator, FunctionOperator):
     """Calls methods that yield any number of results, and `on_timer`."""
 
     tags_outputs = True

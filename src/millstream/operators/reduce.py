@@ -12,13 +12,14 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.inferred_types import ANYTHING, Fixed, InferredType, either, null_as_in, widened, within
 from millstream.common.types import Row
-from millstream.operators.base import Downstream, FunctionOperator, OperatorSetup, make_hashable
+from millstream.operators.base import Downstream, OperatorSetup, make_hashable
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
 from millstream.operators.codegen.coercion_codegen import test_of, test_of_record
 from millstream.operators.codegen.lookup_codegen import look_up, look_up_cell
 from millstream.operators.codegen.object_reuse import keeps_nothing
 from millstream.operators.codegen.sum_headroom import ALL, Meter, Room, room_of
 from millstream.operators.functions.user_function import UserFunction
+from millstream.operators.stateful import FunctionOperator
 from millstream.state.kinds import REDUCING
 from millstream.state.table import MISSING, StateTable
 
@@ -80,7 +81,7 @@ class ReduceOperator(FunctionOperator):
         self.emits_later = setup.batch
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
-        if self._has_life:
+        if self.may_use_state:
             self.set_key(w, key)
         assert key is not None
         members = None if w.many_new_keys else self._members(w, value)

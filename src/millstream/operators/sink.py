@@ -9,11 +9,12 @@ from typing import Any, Generic
 from millstream.common.aliases import T_contra
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.typeinfo import TypeInformation
-from millstream.operators.base import Downstream, FunctionOperator, Operator, OperatorSetup
+from millstream.operators.base import Downstream, Operator, OperatorSetup
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
 from millstream.operators.codegen.object_reuse import detached
 from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.functions.user_function import UserFunction
+from millstream.operators.stateful import FunctionOperator
 
 # What a writer passes to the committer for one epoch; it is pickled.
 Committable = Any

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.operators.base import Downstream, FunctionOperator
+from millstream.operators.base import Downstream
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
 from millstream.operators.codegen.object_reuse import keeps_nothing
 from millstream.operators.codegen.range_vectorizer import Columns
+from millstream.operators.stateful import FunctionOperator
 
 
 class MapOperator(FunctionOperator):

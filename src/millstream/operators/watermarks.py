@@ -20,7 +20,7 @@ from millstream.common.watermark_strategy import (
     WatermarkOutput,
     WatermarkStrategy,
 )
-from millstream.operators.base import Downstream, Operator, OperatorSetup
+from millstream.operators.base import Advance, Downstream, Operator, OperatorSetup, Split
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
 
 
@@ -82,13 +82,36 @@ class _Split(WatermarkOutput):
         self.idle = False
 
 
-class WatermarkOperator(Operator):
+class WatermarkEmitter(Operator):
+    """An operator that generates watermarks and emits them through `self.advance`."""
+
+    # Set before the first record.
+    advance: Advance
+    # How to exclude a silent split from the watermark.
+    idle_advice = "Use with_idleness(...) in the WatermarkStrategy"
+
+    @property
+    def emitted_watermark(self) -> int:
+        """The last watermark emitted."""
+        raise NotImplementedError(f"{type(self).__name__} does not define emitted_watermark")
+
+    def split_progress(self) -> Iterable[tuple[Split, int, bool, int]]:
+        """Return the progress of each split.
+
+        Each row is the split (None without splits), its watermark, whether it is idle, and the time of its last record.
+        """
+        return ()
+
+    def announce(self) -> None:
+        """Emit the current watermark again, for new channels."""
+
+
+class WatermarkOperator(WatermarkEmitter):
     """Assigns timestamps and makes watermarks; those that come from before it end here, but for the last."""
 
     identity = "watermarks"
 
     encodes_input = True
-    makes_watermarks = True
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
         self.strategy = strategy
@@ -241,11 +264,10 @@ class WatermarkOperator(Operator):
             self.advance(self._sent)
 
     @property
-    def sent(self) -> int:
-        """How far time has come behind this operator."""
+    def emitted_watermark(self) -> int:
         return self._sent
 
-    def splits(self) -> Iterable[tuple[Any, int, bool, int]]:
+    def split_progress(self) -> Iterable[tuple[Split, int, bool, int]]:
         return [(name, s.watermark, s.idle, s.last_record) for name, s in self._splits.items()]
 
     def progress(self) -> tuple[str, int, dict[Any, int]]:

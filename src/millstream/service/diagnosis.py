@@ -10,7 +10,6 @@ from typing import Any
 from millstream.common.execution_state import ExecutionState
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.jobmaster.machine.view import JobView
-from millstream.operators.base import Operator
 from millstream.operators.diagnostics.subtask_diagnostics import (
     HotKey,
     InputMark,
@@ -19,7 +18,7 @@ from millstream.operators.diagnostics.subtask_diagnostics import (
     SubtaskDiagnostics,
 )
 from millstream.operators.runtime.vertex import Vertex
-from millstream.operators.watermarks import WatermarkOperator
+from millstream.operators.watermarks import WatermarkEmitter, WatermarkOperator
 from millstream.operators.windows.window_operator import LATE_DROPPED
 from millstream.service.responses.metrics import Value
 from millstream.service.responses.tasks import NONE_TO, milliseconds, progress_of, vertex_id
@@ -226,8 +225,8 @@ def _lagging(
 
 def _advice(vertex: Vertex, mark: SplitMark) -> str:
     """Return how to mark a split idle, in the terms of the operator that assigns its watermarks."""
-    marker = next((n for n in vertex.nodes if n.id == mark.operator), None)
-    return Operator.idle_advice if marker is None else marker.operator.idle_advice
+    operator = next((n.operator for n in vertex.nodes if n.id == mark.operator), None)
+    return operator.idle_advice if isinstance(operator, WatermarkEmitter) else WatermarkEmitter.idle_advice
 
 
 def _small(advice: str) -> str:

@@ -21,13 +21,14 @@ from millstream.cep.matcher import Alarms, Comparator, Waiting, WaitingEvents, b
 from millstream.cep.pattern import Pattern
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
-from millstream.operators.base import Downstream, Operator, OperatorSetup, make_hashable
+from millstream.operators.base import Downstream, OperatorSetup, make_hashable
 from millstream.operators.cep.pattern_runner import Matching, PatternRuntimeContext, StatesOfPattern, set_alarm
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
 from millstream.operators.codegen.object_reuse import detached
 from millstream.operators.functions.metrics import Counter
 from millstream.operators.functions.output_tag import OutputTag
 from millstream.operators.functions.user_function import UserFunction
+from millstream.operators.stateful import FunctionsOperator
 from millstream.operators.windows.window_operator import LATE_DROPPED, LATE_SHOWN
 from millstream.state.descriptors import ValueStateDescriptor
 from millstream.state.kinds import LIST, VALUE
@@ -36,7 +37,7 @@ from millstream.state.table import BY_KEY
 EVENTS, RUNS = "_cep_events", "_cep_runs"
 
 
-class PatternOperator(Operator):
+class PatternOperator(FunctionsOperator):
     """Keeps events until their time has come, and then hands them key by key to who looks for patterns."""
 
     keyed = True

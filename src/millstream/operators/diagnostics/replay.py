@@ -17,6 +17,7 @@ from millstream.operators.diagnostics.failure_capture import Kept
 from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.functions.metrics import MetricGroup
 from millstream.operators.runtime.chain import ChainCompiler, ChainNode
+from millstream.operators.watermarks import WatermarkEmitter
 from millstream.state.keyed import KeyedState
 
 _FILE = "kept"
@@ -117,7 +118,8 @@ class Replay:
         # Users' functions are called, not written out: a debugger stops in their own lines.
         self._compiler = ChainCompiler([node], writers, inlining=False)
         operator.watermark = kept["watermark"]
-        operator.advance = self.advanced.append
+        if isinstance(operator, (AsyncOperator, WatermarkEmitter)):
+            operator.advance = self.advanced.append
         if operator.emits_later:
             operator.setup.emit = self._compiler.emit_function(node)
         for state, name in ((self.state, "state"), (own, "operator-state")):

@@ -19,6 +19,7 @@ from millstream.operators.diagnostics.hot_keys import HotKeys
 from millstream.operators.runtime.blocks import Block
 from millstream.operators.runtime.channels import Channel
 from millstream.operators.runtime.record_writer import Edge
+from millstream.operators.watermarks import WatermarkEmitter
 from millstream.state.key_groups import hashable, thaw
 from millstream.state.keyed import KeyedState
 
@@ -194,9 +195,11 @@ class DiagnosticsCollector:
             split_count=sum(m.name is not None for m in splits),
             inputs=tuple(self._inputs(channels, at)),
             waiting=tuple(
-                Waiting(i, kind, count, earliest) for i, o in self._operators for kind, count, earliest in o.waiting()
+                Waiting(i, kind, count, earliest)
+                for i, o in self._operators
+                for kind, count, earliest in o.event_time_backlog()
             ),
-            starved=tuple(Starved(i, place, rows) for i, o in self._operators for place, rows in o.starved()),
+            starved=tuple(Starved(i, place, rows) for i, o in self._operators for place, rows in o.starved_inputs()),
             late=tuple(
                 LateRecord(i, shorten(value), stamp, watermark)
                 for i, o in self._operators
@@ -219,7 +222,9 @@ class DiagnosticsCollector:
         return self._keys.hottest(_KEYS) if self._keys.looks >= _ENOUGH else []
 
     def _splits(self, operator_id: str, operator: Operator, at: int) -> Iterable[SplitMark]:
-        for name, watermark, idle, last_record in operator.splits():
+        if not isinstance(operator, WatermarkEmitter):
+            return
+        for name, watermark, idle, last_record in operator.split_progress():
             since = self._since((operator_id, name), watermark, at)
             shown = None if name is None else name if isinstance(name, str) else shorten(name)
             yield SplitMark(operator_id, shown, watermark, idle, last_record, since)

@@ -31,8 +31,8 @@ class UserFunction:
         return self.function if self.method is None else getattr(self.function, self.method)  # type: ignore[no-any-return]
 
     @property
-    def has_life(self) -> bool:
-        """Whether the function has a life cycle, and so may use state."""
+    def is_rich(self) -> bool:
+        """Whether the function has open() and close(), and so may use state."""
         return self.method is not None or hasattr(self.function, "open")
 
     @property
@@ -46,11 +46,11 @@ class UserFunction:
         return found is not None and not getattr(found, "is_default", False)
 
     def open(self, context: RuntimeContext) -> None:
-        if self.has_life and hasattr(self.function, "open"):
+        if self.is_rich and hasattr(self.function, "open"):
             self.function.open(context)
 
     def close(self) -> None:
-        if self.has_life and hasattr(self.function, "close"):
+        if self.is_rich and hasattr(self.function, "close"):
             self.function.close()
 
     def __str__(self) -> str:

@@ -268,5 +268,4 @@ def _key(w: CodeWriter, edge: Edge, operator: Operator, carried: Key | None, val
 
 def _only_looks(operator: Operator) -> bool:
     """Return whether an operator neither modifies its records nor passes them to one that could."""
-    functions = operator.functions()
-    return isinstance(operator, InvokeOperator) and all(keeps_nothing(f.function) for f in functions)
+    return isinstance(operator, InvokeOperator) and keeps_nothing(operator.function.function)

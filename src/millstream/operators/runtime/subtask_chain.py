@@ -26,7 +26,7 @@ from millstream.operators.runtime.runtime_snapshot import RuntimeSnapshot
 from millstream.operators.runtime.subtask_state import SubtaskState
 from millstream.operators.runtime.vertex import JobSettings, Vertex
 from millstream.operators.sink import InvokeOperator, SinkOperator
-from millstream.operators.watermarks import WatermarkOperator
+from millstream.operators.watermarks import WatermarkEmitter, WatermarkOperator
 from millstream.state.keyed import StateStorage
 
 # Above this ratio of keys to records, an epoch's keys count as mostly new.
@@ -58,7 +58,7 @@ class SubtaskChain:
         writers: the record writers, by edge.
         time: event time.
         compiler: generates the loops.
-        watermark_operators: the operators that generate watermarks.
+        watermark_operators: the operators with a watermark strategy.
         follows_clock: whether an operator needs calls when processing time advances.
     """
 
@@ -89,6 +89,7 @@ class SubtaskChain:
             if index in edge.partitioner.targets(sender, parallelisms[edge.source][0], vertex.parallelism)
         }
         self.writers = {e.id: self._writer(e) for e in vertex.out_edges}
+        self._watermark_emitters = [n.operator for n in self.nodes if isinstance(n.operator, WatermarkEmitter)]
         self.time = EventTime(self.nodes, self.channels.values(), self.writers, self.guard)
         self._metrics = {n.id: MetricGroup((n.name,)) for n in vertex.nodes}
         self.compiler = self._prepare(budget)
@@ -114,7 +115,7 @@ class SubtaskChain:
             node.operator.prepare(self._setup(node, budget))
         compiler.survey(self.vertex.in_edges)
         for index, node in enumerate(self.nodes):
-            if isinstance(node.operator, AsyncOperator) or node.operator.makes_watermarks:
+            if isinstance(node.operator, (AsyncOperator, WatermarkEmitter)):
                 node.operator.advance = partial(self.time.pass_on, index)
             if node.operator.emits_later:
                 node.operator.setup.emit = compiler.emit_function(node)
@@ -227,7 +228,7 @@ class SubtaskChain:
     @property
     def output_watermark(self) -> int:
         """The highest watermark in the chain: in a source's chain, event time starts at the watermark operator."""
-        return max([self.time.watermark, *(n.operator.sent for n in self.nodes if n.operator.makes_watermarks)])
+        return max([self.time.watermark, *(o.emitted_watermark for o in self._watermark_emitters)])
 
     def metric_values(self) -> dict[str, Value]:
         """Return the values of the metrics that user functions registered, by name."""
@@ -266,9 +267,8 @@ class SubtaskChain:
         self._must_reannounce = False
         if not self.vertex.is_source and self.time.watermark > MIN_WATERMARK:
             self.time.announce()
-        for node in self.nodes:
-            if node.operator.makes_watermarks:
-                node.operator.announce()
+        for operator in self._watermark_emitters:
+            operator.announce()
 
 
 def _reject_emit(batch: Iterable[Value], timestamp: int | None = None) -> None:

@@ -139,13 +139,13 @@ class PaneOperator(WindowOperator):
         self._fire_until(watermark)
         return watermark
 
-    def waiting(self) -> Iterable[tuple[str, int, int]]:
+    def event_time_backlog(self) -> Iterable[tuple[str, int, int]]:
         panes = self._panes
         starts = {s for s in panes.overlay if panes.overlay[s] is not None}
         starts.update(s for s, _ in panes.base.items() if s not in panes.overlay)
         if starts:
             count = sum(about_len(*pane) for pane in panes.panes())
-            yield self.waits_as, count, min(starts) + self._size - 1
+            yield self.timer_label, count, min(starts) + self._size - 1
 
     def on_end_of_key(self) -> None:
         self.watermark = MAX_WATERMARK

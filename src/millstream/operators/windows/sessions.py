@@ -159,9 +159,9 @@ class SessionOperator(PaneOperator):
 
     # --- time
 
-    def waiting(self) -> Iterable[tuple[str, int, int]]:
+    def event_time_backlog(self) -> Iterable[tuple[str, int, int]]:
         if self._ends:
-            yield self.waits_as, len(self._ends), self._ends[0][0]
+            yield self.timer_label, len(self._ends), self._ends[0][0]
 
     def on_end_of_key(self) -> None:
         self.watermark = MAX_WATERMARK

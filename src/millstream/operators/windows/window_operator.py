@@ -9,12 +9,13 @@ from typing import Any, ClassVar, Self
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
-from millstream.operators.base import Downstream, Operator, OperatorSetup
+from millstream.operators.base import Downstream, OperatorSetup
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
 from millstream.operators.functions.metrics import Counter
 from millstream.operators.functions.output_tag import OutputTag
 from millstream.operators.functions.user_function import UserFunction
 from millstream.operators.runtime.timers import Timers
+from millstream.operators.stateful import FunctionsOperator, TimerOperator
 from millstream.operators.windows.assigners import MergingWindowAssigner, WindowAssigner, WindowAssignerContext
 from millstream.operators.windows.contents import Contents, Result, Stamped
 from millstream.operators.windows.evictors import Evictor, EvictorContext, TimestampedValue
@@ -38,7 +39,7 @@ LATE_DROPPED = "numLateRecordsDropped"
 LATE_SHOWN = 3
 
 
-class WindowOperator(Operator):
+class WindowOperator(TimerOperator, FunctionsOperator):
     """Groups a keyed stream into windows."""
 
     identity = "window"
@@ -48,7 +49,7 @@ class WindowOperator(Operator):
     emits_later = True
     tags_outputs = True
     assigns_timestamps = True
-    waits_as = "windows"
+    timer_label = "windows"
 
     _state: KeyedState
     _merging: StateTable

@@ -18,8 +18,8 @@ from millstream.common.watermark_strategy import (
     WatermarkOutput,
     WatermarkStrategy,
 )
-from millstream.operators.base import OperatorSetup
-from millstream.operators.watermarks import WatermarkOperator
+from millstream.operators.base import OperatorSetup, Split
+from millstream.operators.watermarks import WatermarkEmitter, WatermarkOperator
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.numpy_arrays import Ints, plain, valid_of
 from millstream.sql.errors import TableException, null_rowtime
@@ -30,14 +30,13 @@ from millstream.sql.operators.base import EvaluatingOperator
 from millstream.sql.operators.query_context import Session
 
 
-class RowWatermarkOperator(EvaluatingOperator):
+class RowWatermarkOperator(WatermarkEmitter, EvaluatingOperator):
     """Emits the watermarks that Flink emits after each row, if they advance by more than an interval.
 
     The position of a watermark between two rows matters only if a row is late for it. So a watermark is sent after the
     batch, and within it only before a late row: lateness does not depend on how rows are cut into batches.
     """
 
-    makes_watermarks = True
     idle_advice = "SET 'table.exec.source.idle-timeout' = '10 s'"
 
     def __init__(
@@ -125,11 +124,11 @@ class RowWatermarkOperator(EvaluatingOperator):
             self.advance(watermark)
 
     @property
-    def sent(self) -> int:
+    def emitted_watermark(self) -> int:
         return self._sent if self._sent > 0 else MIN_WATERMARK
 
-    def splits(self) -> Iterable[tuple[Any, int, bool, int]]:
-        return [(None, self.sent, self._is_idle, self._last_row)]
+    def split_progress(self) -> Iterable[tuple[Split, int, bool, int]]:
+        return [(None, self.emitted_watermark, self._is_idle, self._last_row)]
 
     def on_watermark(self, watermark: int) -> int | None:
         # Watermarks of the input are dropped, except the last.
@@ -212,7 +211,7 @@ class OnEventWatermarkOperator(RowWatermarkOperator):
             yield batch.slice(start, len(batch))
 
     @property
-    def sent(self) -> int:
+    def emitted_watermark(self) -> int:
         return self._sent
 
     def announce(self) -> None:

@@ -84,14 +84,14 @@ class IntervalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
     def open(self) -> None:
         self._holds = None if self.condition is None else condition(self.condition, self.context)
 
-    def starved(self) -> Iterable[tuple[int, int]]:
+    def starved_inputs(self) -> Iterable[tuple[int, int]]:
         counts = [len(rows) for rows in self._rows]
         for side in (_LEFT, _RIGHT):
             # Unmatched rows of an outer side also depend on time.
             if counts[1 - side] and not counts[side] and not self.outer[1 - side]:
                 yield side, counts[1 - side]
 
-    def waiting(self) -> Iterable[tuple[str, int, int]]:
+    def event_time_backlog(self) -> Iterable[tuple[str, int, int]]:
         if self.times is not None and any(self.outer):
             kept = [rows for rows, outer in zip(self._rows, self.outer, strict=True) if outer]
             yield from self.rows_until(self._next, *kept)

@@ -100,7 +100,7 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
         # The columns of both sides that the condition reads, and the compiled condition.
         self._tested = None if self.condition is None else narrow_condition(self.condition, self.context)
 
-    def starved(self) -> Iterable[tuple[int, int]]:
+    def starved_inputs(self) -> Iterable[tuple[int, int]]:
         counts = [len(rows) for rows in self._rows]
         for side, rows in ((_LEFT, counts[_RIGHT]), (_RIGHT, counts[_LEFT])):
             # Unmatched rows that are emitted anyway need not wait for the other side.

@@ -48,7 +48,7 @@ class SetOperationOperator(KeyedBatchOperator):
         kept = [StateColumn(side, np.int64) for side in (*_SIDES, *([TOUCHED] if self.ttl else []))]
         self._state: KeyedColumns = self.state_table("rows", KeyedColumns(self.kinds, kept))
 
-    def starved(self) -> Iterable[tuple[int, int]]:
+    def starved_inputs(self) -> Iterable[tuple[int, int]]:
         counts = [int(np.maximum(self._state.column(side), 0).sum()) for side in _SIDES]
         for side in (0, 1):
             if self.operator.upper() == "INTERSECT" and counts[1 - side] and not counts[side]:

@@ -138,7 +138,7 @@ class TemporalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
         self._next = int(self._pending.marks[rows].min()) if len(rows) else MAX_WATERMARK
         self._enough = max(_MANY, 2 * len(self._versions))
 
-    def waiting(self) -> Iterable[tuple[str, int, int]]:
+    def event_time_backlog(self) -> Iterable[tuple[str, int, int]]:
         return self.rows_until(self._next, self._pending)
 
     def on_watermark(self, watermark: int) -> int | None:

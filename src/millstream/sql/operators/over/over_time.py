@@ -152,7 +152,7 @@ class OverOperator(KeyedBatchOperator):
 
     # --- time
 
-    def waiting(self) -> Iterable[tuple[str, int, int]]:
+    def event_time_backlog(self) -> Iterable[tuple[str, int, int]]:
         return self.rows_until(self._next, self._pending) if self.rowtime is not None else ()
 
     def on_watermark(self, watermark: int) -> int | None:

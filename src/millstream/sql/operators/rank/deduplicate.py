@@ -309,7 +309,7 @@ class EarliestRowOperator(KeyedBatchOperator):
         self._rows.add(keys[added], batch.take(added).columns)
         return ()
 
-    def waiting(self) -> Iterable[tuple[str, int, int]]:
+    def event_time_backlog(self) -> Iterable[tuple[str, int, int]]:
         rows = self._rows.all_rows()
         return self.rows_until(int(plain(self._rows.take(self.rowtime, rows)).min()), self._rows) if len(rows) else ()
 

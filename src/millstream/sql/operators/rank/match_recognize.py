@@ -160,7 +160,7 @@ class MatchOperator(EvaluatingOperator, KeyedBatchOperator):
         if len(slots):
             self._next = min(self._next, int(self._keys.column(_TIMER)[slots].min()))
 
-    def waiting(self) -> Iterable[tuple[str, int, int]]:
+    def event_time_backlog(self) -> Iterable[tuple[str, int, int]]:
         return self.rows_until(self._next, self._pending) if self.match.is_event_time else ()
 
     def on_watermark(self, watermark: int) -> int | None:

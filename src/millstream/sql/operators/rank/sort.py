@@ -91,7 +91,7 @@ class SortOperator(KeyedBatchOperator):
         if self.rowtime is not None and len(rows):
             self._next = int(self._times(self._rows.take(self.rowtime, rows)).min())
 
-    def waiting(self) -> Iterable[tuple[str, int, int]]:
+    def event_time_backlog(self) -> Iterable[tuple[str, int, int]]:
         return self.rows_until(self._next, self._rows) if self.rowtime is not None else ()
 
     def on_watermark(self, watermark: int) -> int | None:

@@ -92,7 +92,7 @@ class WindowRowsOperator(KeyedBatchOperator):
     def _fire(self, time: int) -> None:
         """Emit the results of windows that end by a time."""
 
-    def waiting(self) -> Iterable[tuple[str, int, int]]:
+    def event_time_backlog(self) -> Iterable[tuple[str, int, int]]:
         return self.rows_until(self._next, *self._rows) if self.times.is_event_time else ()
 
     def on_watermark(self, watermark: int) -> int | None:

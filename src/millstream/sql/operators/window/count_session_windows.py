@@ -180,7 +180,7 @@ class SessionWindowOperator(RowWindowOperator):
         self._rows.remove(rows)
         self._schedule_timer()
 
-    def waiting(self) -> Iterable[tuple[str, int, int]]:
+    def event_time_backlog(self) -> Iterable[tuple[str, int, int]]:
         return self.rows_until(self._next, self._rows) if self.times.is_event_time else ()
 
     def on_watermark(self, watermark: int) -> int | None:

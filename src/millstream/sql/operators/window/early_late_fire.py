@@ -198,7 +198,7 @@ class FiringWindowOperator(KeyedBatchOperator):
         if len(slots):
             self._next = int(self._waits(self.times.triggers(self._state.column(END)[slots])).min())
 
-    def waiting(self) -> Iterable[tuple[str, int, int]]:
+    def event_time_backlog(self) -> Iterable[tuple[str, int, int]]:
         if MIN_WATERMARK < self._next < MAX_WATERMARK:
             yield "windows", len(self._state), self._next
 

@@ -171,7 +171,7 @@ class MergedSessionOperator(SessionWindowOperator):
 
     # --- end of sessions
 
-    def waiting(self) -> Iterable[tuple[str, int, int]]:
+    def event_time_backlog(self) -> Iterable[tuple[str, int, int]]:
         if self.times.is_event_time and MIN_WATERMARK < self._next < MAX_WATERMARK:
             yield "windows", len(self._rows), self._next
 

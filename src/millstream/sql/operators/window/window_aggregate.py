@@ -208,7 +208,7 @@ class WindowAggregateOperator(KeyedBatchOperator):
             self._next = _LONG_AGO if self.shares else self._next
             self._expect(self._state.column(_END)[slots])
 
-    def waiting(self) -> Iterable[tuple[str, int, int]]:
+    def event_time_backlog(self) -> Iterable[tuple[str, int, int]]:
         if MIN_WATERMARK < self._next < MAX_WATERMARK:
             yield "windows", len(self._state), self._next
 
