@@ -6,10 +6,16 @@ An expression refers to the row of one input; in a join, to the left columns fol
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
+from millstream.common.aliases import Value
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.types import BooleanType, DataType
+
+# An argument of a call that is not a value: a keyword, a type, a number, a default. The function's rule checks it.
+Option: TypeAlias = Any
+# What `udf(..)` and the like return, or its opened form in a subtask: `functions/context.py` has its protocols.
+UserFunction: TypeAlias = Any
 
 
 @fast_dataclass
@@ -41,7 +47,7 @@ class Constant(Expression):
             months or milliseconds for an INTERVAL; None for NULL.
     """
 
-    value: Any
+    value: Value
 
 
 @fast_dataclass
@@ -57,7 +63,7 @@ class Call(Expression):
 
     function: str
     arguments: tuple[Expression, ...] = ()
-    options: tuple[Any, ...] = ()
+    options: tuple[Option, ...] = ()
 
     @property
     def parts(self) -> tuple[Expression, ...]:
@@ -74,7 +80,7 @@ class UserCall(Expression):
     """
 
     name: str
-    function: Any
+    function: UserFunction
     arguments: tuple[Expression, ...] = ()
 
     @property
@@ -104,8 +110,8 @@ class AggregateCall:
     distinct: bool = False
     condition: int | None = None
     order: tuple[tuple[int, bool, bool], ...] = ()
-    options: tuple[Any, ...] = ()
-    user: Any = None
+    options: tuple[Option, ...] = ()
+    user: UserFunction = None
     argument_types: tuple[DataType, ...] = ()
 
 

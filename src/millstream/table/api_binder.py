@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from millstream.common.display_text import did_you_mean
 from millstream.sql.bind.binder import Binder
-from millstream.sql.bind.scope import Refused
+from millstream.sql.bind.scope import BindError
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import syntax
 from millstream.sql.plan.nodes import JoinKind, Node, Sink
@@ -31,8 +31,8 @@ class ApiBinder:
     def _translated(self, make: Callable[[], _Bound], *inputs: Node) -> _Bound:
         try:
             return make()
-        except Refused as e:
-            raise ValidationException(_in_other_words(e.what, inputs)) from None
+        except BindError as e:
+            raise ValidationException(_in_other_words(e.message, inputs)) from None
 
     def query(self, query: syntax.Query, text: str = "") -> Node:
         """Return the relation that a query is."""

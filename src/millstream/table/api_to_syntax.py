@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from millstream.common.errors import MillstreamError
-from millstream.sql.bind.relations import Given
+from millstream.sql.bind.relations import BoundRelation
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import syntax
 from millstream.sql.plan.nodes import Node
@@ -372,7 +372,7 @@ class Selection:
         function: syntax.Relation = syntax.TableFunction(call, lateral=True)
         if names:
             function = syntax.Aliased(function, "T0", tuple(names))
-        joined = syntax.Join("CROSS" if condition is None else kind, Given(self._node), function, condition)
+        joined = syntax.Join("CROSS" if condition is None else kind, BoundRelation(self._node), function, condition)
         return self._planner.binder().query(syntax.Select((syntax.SelectItem(syntax.Star()),), joined))
 
     def flat_mapped(self, func: Any) -> Node:

@@ -766,7 +766,7 @@ def _told_twice(table: Table) -> Table:
             "'id' must be of type STRING, but it is BIGINT",
         ),
         (lambda t: t.to_changelog(descriptor("id").as_argument("op")), "Field names must be unique. Found .*id"),
-        (lambda t: t.to_changelog(descriptor("id")), "Arguments of TO_CHANGELOG are named"),
+        (lambda t: t.to_changelog(descriptor("id")), "Arguments of TO_CHANGELOG must be named"),
         (
             lambda t: t.to_changelog(descriptor("w").as_argument("word")),
             "TO_CHANGELOG has no argument word; it has input",
@@ -779,14 +779,14 @@ def _told_twice(table: Table) -> Table:
             lambda t: t.to_changelog(map_("INSERT, INSERT", "I").as_argument("op_mapping")),
             "op_mapping has INSERT twice",
         ),
-        (lambda t: t.to_changelog(map_(1, "I").as_argument("op_mapping")), "op_mapping is a constant MAP of strings"),
+        (lambda t: t.to_changelog(map_(1, "I").as_argument("op_mapping")), "op_mapping must be a constant MAP of strings"),
         (
             lambda t: t.from_changelog(
                 descriptor("name").as_argument("op"), map_("u", "UPDATE_AFTER").as_argument("op_mapping")
             ),
             "both UPDATE_BEFORE and UPDATE_AFTER, or neither",
         ),
-        (lambda t: t.select(col("id").as_argument("x")), "Argument cannot stand here"),
+        (lambda t: t.select(col("id").as_argument("x")), "Argument is not allowed here"),
     ],
 )
 def test_table_api_rejects_invalid_calls(people: Table, wrong: Any, said: str) -> None:

@@ -1,1 +1,1 @@
-"""Binding: from what was said to typed expressions and relational nodes."""
+"""The binder: resolves names and types in syntax trees and returns plan nodes."""

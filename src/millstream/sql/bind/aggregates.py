@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.sql import type_rules
-from millstream.sql.bind.scope import Refused
+from millstream.sql.bind.scope import BindError
 from millstream.sql.bind.unbound_calls import GROUP_FUNCTIONS, Aggregated, Frame, GroupProperty, Overed, cast
 from millstream.sql.errors import ValidationException
-from millstream.sql.expressions import Constant, Expression
+from millstream.sql.expressions import Constant, Expression, Option, UserFunction
 from millstream.sql.language import syntax
 from millstream.sql.types import BigIntType, DataType, LocalZonedTimestampType, TimestampType
 
@@ -40,27 +40,27 @@ class AggregateBinder:
     def boolean(self, e: syntax.Expression, clause: str) -> Expression:
         """Return a condition."""
 
-    def _aggregate(self, e: syntax.Call, options: tuple[Any, ...] = ()) -> Expression:
+    def _aggregate(self, e: syntax.Call, options: tuple[Option, ...] = ()) -> Expression:
         if e.name.upper() == "APPROX_COUNT_DISTINCT":
             # The exact count is a valid approximation.
             e = replace(e, name="COUNT", distinct=True)
         if self._inside_aggregate:
-            raise Refused("Aggregate expressions cannot be nested", e.position)
+            raise BindError("Aggregate expressions cannot be nested", e.position)
         self._inside_aggregate = e.over is None
         try:
-            stars = len(e.arguments) == 1 and isinstance(e.arguments[0], syntax.Star)
-            if stars and e.name.upper() != "COUNT":
-                raise Refused(f"Unknown identifier '*': only COUNT takes it, {e.name} does not", e.position)
+            is_star = len(e.arguments) == 1 and isinstance(e.arguments[0], syntax.Star)
+            if is_star and e.name.upper() != "COUNT":
+                raise BindError(f"Unknown identifier '*': only COUNT accepts it, not {e.name}", e.position)
             words = tuple(a.word for a in e.arguments if isinstance(a, syntax.Symbol))
-            given = [] if stars else [self.bind(a) for a in e.arguments if not isinstance(a, syntax.Symbol)]
+            values = [] if is_star else [self.bind(a) for a in e.arguments if not isinstance(a, syntax.Symbol)]
             try:
                 is_full = (self._grouped or e.over is not None) and e.condition is None
-                resolved = self._binder.functions.aggregate(e.name, given, is_full)
+                resolved = self._binder.functions.aggregate(e.name, values, is_full)
             except ValidationException as error:
-                raise Refused(str(error), e.position) from None
-            arguments = tuple(cast(a, t) for a, t in zip(given, resolved.arguments, strict=True))
+                raise BindError(str(error), e.position) from None
+            arguments = tuple(cast(a, t) for a, t in zip(values, resolved.arguments, strict=True))
             if e.over is None and self._binder.functions.needs_over(e.name):
-                raise Refused("OVER clause is necessary for window functions", e.position)
+                raise BindError("OVER clause is necessary for window functions", e.position)
             if e.name.upper() == "COUNT" and len(arguments) == 1 and not arguments[0].type.is_nullable:
                 arguments = arguments if e.distinct else ()
             return self._aggregated(e, arguments, resolved.type, None, options + words)
@@ -72,8 +72,8 @@ class AggregateBinder:
         e: syntax.Call,
         arguments: tuple[Expression, ...],
         kind: DataType,
-        user: Any,
-        options: tuple[Any, ...] = (),
+        user: UserFunction,
+        options: tuple[Option, ...] = (),
     ) -> Expression:
         condition = None if e.condition is None else self.boolean(e.condition, "FILTER")
         order = tuple(self._sort_key(k) for k in e.order)
@@ -107,7 +107,7 @@ class AggregateBinder:
     ) -> syntax.Window:
         if isinstance(over, str):
             if over not in self._windows or over in within:
-                raise Refused(f"Window '{over}' not found", position)
+                raise BindError(f"Window '{over}' not found", position)
             return self._window(self._windows[over], position, within | {over})
         assert over is not None
         if over.base is None:
@@ -128,21 +128,24 @@ class AggregateBinder:
             return None
         distance = self._binder.folded(self.bind(bound.distance))
         if not isinstance(distance, Constant) or not isinstance(distance.value, int):
-            raise Refused("A bound of a window must be a constant", bound.position)
+            raise BindError("A bound of a window must be a constant", bound.position)
         if (by_time and not rows) != type_rules.is_interval(distance.type):
-            what = "a number of rows" if rows else "an interval" if by_time else "a number"
-            raise Refused(f"Data Type mismatch between ORDER BY and RANGE clause: expected {what}", bound.position)
+            distance_kind = "a number of rows" if rows else "an interval" if by_time else "a number"
+            raise BindError(
+                f"Data Type mismatch between ORDER BY and RANGE clause: expected {distance_kind}", bound.position
+            )
         return bound.side * distance.value
 
     # --- groups
 
-    def _group_property(self, e: syntax.Call) -> Expression:
+    def group_property(self, e: syntax.Call) -> Expression:
+        """Return a function of groups: TUMBLE_START(..) and the like, GROUPING(..)."""
         name = e.name.upper()
         arguments = tuple(self.raw(a) for a in e.arguments)
         if name in GROUP_FUNCTIONS:
             return GroupProperty(BigIntType(False), name, arguments)
         if not arguments:
-            raise Refused(f"No match found for function signature {name}()", e.position)
+            raise BindError(f"No match found for function signature {name}()", e.position)
         kind = _window_property_type(name, arguments[0].type)
         return GroupProperty(kind, name, arguments)
 

@@ -10,7 +10,7 @@ from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.functions import Functions, UserFunction, resolved_user_call
 from millstream.sql.bind.grouping import GroupWindow
 from millstream.sql.bind.relations import RelationBinder, unordered
-from millstream.sql.bind.scope import Refused, Scope, located
+from millstream.sql.bind.scope import BindError, Scope, located
 from millstream.sql.bind.select import SelectBinder, ordinal, whole_number
 from millstream.sql.bind.table_steps import TableSteps
 from millstream.sql.bind.tables import Connectors, scanned
@@ -68,17 +68,17 @@ class Binder(TableSteps):
 
     def query(self, query: syntax.Query, outer: Scope | None = None, text: str = "") -> Node:
         """Return the node of a query; with the text, errors have a location."""
-        with telling_where(text):
+        with locating_errors(text):
             return self._query(query, outer)
 
     def insert(self, statement: statements.Insert, text: str = "") -> Sink:
         """Return the sink node of an INSERT."""
-        with telling_where(text):
+        with locating_errors(text):
             return insert.bound(self, statement)
 
     def written_to(self, node: Node, path: Sequence[str], overwrite: bool = False) -> Sink:
         """Return the sink node of a relation, as `execute_insert` needs it."""
-        with telling_where(""):
+        with locating_errors(""):
             return insert.written(self, node, tuple(path), overwrite=overwrite)
 
     # --- queries
@@ -102,7 +102,7 @@ class Binder(TableSteps):
             for name, columns, inner in query.tables:
                 node = self._query(unordered(inner), outer)
                 if columns and len(columns) != len(node.fields):
-                    raise Refused(f"Number of columns must match number of query columns of '{name}'", inner.position)
+                    raise BindError(f"Number of columns must match number of query columns of '{name}'", inner.position)
                 self._named[name] = relation_builder.renamed(node, columns) if columns else node
             return self._query(query.query, outer)
         finally:
@@ -124,8 +124,8 @@ class Binder(TableSteps):
             order, own = self._order_of(node, query.order), len(node.fields)
         result = relation_builder.sorted_by(node, order, offset, limit)
         if own < len(node.fields):
-            kept = relation_builder.columns(result.fields)[:own]
-            result = relation_builder.project(result, kept, result.fields.names[:own])
+            expressions = relation_builder.columns(result.fields)[:own]
+            result = relation_builder.project(result, expressions, result.fields.names[:own])
         return result
 
     def _order_of(self, node: Node, keys: Sequence[syntax.SortKey]) -> list[tuple[int, bool, bool]]:
@@ -134,13 +134,13 @@ class Binder(TableSteps):
         for key in keys:
             first = not key.descending if key.nulls_first is None else key.nulls_first
             if isinstance(key.value, syntax.Literal) and key.value.kind == "INTEGER":
-                place = ordinal(key.value, len(node.fields))
+                index = ordinal(key.value, len(node.fields))
             else:
                 bound = ExpressionBinder(self, Scope.of(node.fields)).raw(key.value)
                 if not isinstance(bound, Column):
-                    raise Refused("ORDER BY of a set operation takes its columns alone", key.position)
-                place = bound.index
-            result.append((place, key.descending, first))
+                    raise BindError("ORDER BY of a set operation must use its columns only", key.position)
+                index = bound.index
+            result.append((index, key.descending, first))
         return result
 
     # --- relations
@@ -163,7 +163,7 @@ class Binder(TableSteps):
         path = self.catalogs.full_path(name.parts)
         result = self.catalogs.find(path)
         if result is None:
-            raise Refused(f"Object '{name.parts[-1]}' not found{self.catalogs.alike(path)}", name.position)
+            raise BindError(f"Object '{name.parts[-1]}' not found{self.catalogs.alike(path)}", name.position)
         if isinstance(result, InlineView):
             return result.node, path
         if result.is_view:
@@ -173,13 +173,13 @@ class Binder(TableSteps):
 
     def _view(self, path: tuple[str, ...], text: str, names: Sequence[str]) -> Node:
         if path in self._views:
-            raise Refused(f"The view '{'.'.join(path)}' reads itself")
+            raise BindError(f"The view '{'.'.join(path)}' refers to itself")
         statement = read_statement(text)
         assert isinstance(statement, statements.QueryStatement)
         named, self._named = self._named, {}
         self._views.append(path)
         try:
-            with telling_where(text), self.catalogs.at(path[:2]):
+            with locating_errors(text), self.catalogs.at(path[:2]):
                 return relation_builder.renamed(self._query(statement.query, None), names)
         finally:
             self._named = named
@@ -215,11 +215,11 @@ class Binder(TableSteps):
         """Return a table function, its arguments and its result columns."""
         user = self.user_function(call.name)
         if user is None or user.kind != "table":
-            raise Refused(str(unknown(call.name, [binder.bind(a).type for a in call.arguments])), call.position)
+            raise BindError(str(unknown(call.name, [binder.bind(a).type for a in call.arguments])), call.position)
         arguments_bound = [binder.bind(a) for a in call.arguments]
         resolved = resolved_user_call(call.name, user, [a.type for a in arguments_bound], call.position)
-        given = tuple(cast(a, t) for a, t in zip(arguments_bound, resolved.arguments, strict=True))
-        return user, given, resolved.fields
+        arguments = tuple(cast(a, t) for a, t in zip(arguments_bound, resolved.arguments, strict=True))
+        return user, arguments, resolved.fields
 
     def cast_to(self, node: Node, kinds: Sequence[DataType]) -> Node:
         """Return a relation with columns cast to some types."""
@@ -231,11 +231,11 @@ class Binder(TableSteps):
 
 
 @contextmanager
-def telling_where(text: str) -> Iterator[None]:
+def locating_errors(text: str) -> Iterator[None]:
     """Add the location in the text to errors; without a text the caller adds it."""
     try:
         yield
-    except Refused as e:
+    except BindError as e:
         if not text:
             raise
         raise located(e, text) from None

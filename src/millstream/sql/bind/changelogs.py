@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from millstream.sql.bind.expressions import ExpressionBinder
-from millstream.sql.bind.scope import Refused, Scope
+from millstream.sql.bind.scope import BindError, Scope
 from millstream.sql.expressions import Constant
 from millstream.sql.language import syntax
 from millstream.sql.plan.nodes import FromChangelog, Node, ToChangelog
@@ -24,16 +24,16 @@ def changelog_table(binder: Binder, call: syntax.Call, outer: Scope | None) -> N
     """Return the node of TO_CHANGELOG or FROM_CHANGELOG."""
     name = call.name.upper()
     if binder.batch:
-        raise Refused(f"{name} is for streaming mode: in batch there are only final rows", call.position)
-    given = _by_name(name, call)
-    data = given["INPUT"]
+        raise BindError(f"{name} requires streaming mode: in batch mode a table has only final rows", call.position)
+    arguments = _by_name(name, call)
+    data = arguments["INPUT"]
     if not isinstance(data, syntax.TableArgument):
-        raise Refused(f"The first argument of {name} is a table: TABLE t", data.position)
+        raise BindError(f"The first argument of {name} must be a table: TABLE t", data.position)
     if data.partition:
-        raise Refused(f"{name} takes rows one by one: leave PARTITION BY out", data.position)
+        raise BindError(f"{name} has row semantics: remove PARTITION BY", data.position)
     node = binder.relation(data.table, outer)[0]
-    op = _op(given.get("OP"))
-    mapping = _mapping(binder, given["OP_MAPPING"]) if "OP_MAPPING" in given else [(c, c) for c in _CHANGES]
+    op = _op(arguments.get("OP"))
+    mapping = _mapping(binder, arguments["OP_MAPPING"]) if "OP_MAPPING" in arguments else [(c, c) for c in _CHANGES]
     return _to(node, op, mapping, call) if name == "TO_CHANGELOG" else _from(node, op, mapping, call)
 
 
@@ -41,27 +41,29 @@ def _by_name(name: str, call: syntax.Call) -> dict[str, syntax.Expression]:
     names = [n.upper() for n in call.names] if call.names else list(_PARAMETERS[: len(call.arguments)])
     unknown = [n for n in names if n not in _PARAMETERS]
     if unknown or len(call.arguments) > len(_PARAMETERS) or "INPUT" not in names:
-        what = f"has no argument {unknown[0].lower()}; it has" if unknown else "takes"
-        raise Refused(f"{name} {what} input, op and op_mapping", call.position)
+        complaint = f"has no argument {unknown[0].lower()}; it has" if unknown else "takes"
+        raise BindError(f"{name} {complaint} input, op and op_mapping", call.position)
     return dict(zip(names, call.arguments, strict=True))
 
 
-def _op(given: syntax.Expression | None) -> str:
-    if given is None:
+def _op(argument: syntax.Expression | None) -> str:
+    if argument is None:
         return "op"
-    if isinstance(given, syntax.Call) and given.name == "DESCRIPTOR" and len(given.arguments) == 1:
-        (column,) = given.arguments
+    if isinstance(argument, syntax.Call) and argument.name == "DESCRIPTOR" and len(argument.arguments) == 1:
+        (column,) = argument.arguments
         if isinstance(column, syntax.Name) and len(column.parts) == 1:
             return column.parts[0]
-    raise Refused("The argument op is a column: DESCRIPTOR(name)", given.position)
+    raise BindError("The argument op must be a column: DESCRIPTOR(name)", argument.position)
 
 
-def _mapping(binder: Binder, given: syntax.Expression) -> list[tuple[str, str]]:
+def _mapping(binder: Binder, argument: syntax.Expression) -> list[tuple[str, str]]:
     """Return the pairs of a constant map."""
-    value = binder.folded(ExpressionBinder(binder, Scope()).bind(given))
+    value = binder.folded(ExpressionBinder(binder, Scope()).bind(argument))
     pairs = value.value if isinstance(value, Constant) else None
     if not isinstance(pairs, list) or not all(isinstance(text, str) for pair in pairs for text in pair):
-        raise Refused("The argument op_mapping is a constant MAP of strings: MAP['INSERT', 'I']", given.position)
+        raise BindError(
+            "The argument op_mapping must be a constant MAP of strings: MAP['INSERT', 'I']", argument.position
+        )
     return [(key, text) for key, text in pairs]
 
 
@@ -74,8 +76,8 @@ def _to(node: Node, op: str, mapping: list[tuple[str, str]], call: syntax.Call) 
     mapping = _split(mapping)
     _check([kind for kind, _ in mapping], call)
     if op in node.fields.names:
-        raise Refused(
-            f"Field names must be unique. Found duplicates: [{op}]: name another column with op", call.position
+        raise BindError(
+            f"Field names must be unique. Found duplicates: [{op}]: choose another name in op", call.position
         )
     plain = tuple(Field(f.name, f.type) for f in node.fields.fields)
     return ToChangelog(Fields((Field(op, DataTypes.STRING()), *plain)), node, tuple(mapping))
@@ -85,22 +87,22 @@ def _from(node: Node, op: str, mapping: list[tuple[str, str]], call: syntax.Call
     kinds = [kind for _, kind in mapping]
     _check(kinds, call)
     if op not in node.fields.names:
-        raise Refused(f"The op column '{op}' does not exist in the input schema", call.position)
-    place = node.fields.names.index(op)
-    if not isinstance(node.fields[place].type, VarCharType):
-        raise Refused(
-            f"The op column '{op}' must be of type STRING, but it is {node.fields[place].type}", call.position
+        raise BindError(f"The op column '{op}' does not exist in the input schema", call.position)
+    op_index = node.fields.names.index(op)
+    if not isinstance(node.fields[op_index].type, VarCharType):
+        raise BindError(
+            f"The op column '{op}' must be of type STRING, but it is {node.fields[op_index].type}", call.position
         )
     if ("UPDATE_AFTER" in kinds) != ("UPDATE_BEFORE" in kinds):
-        raise Refused("op_mapping must have both UPDATE_BEFORE and UPDATE_AFTER, or neither", call.position)
-    rest = tuple(Field(f.name, f.type) for i, f in enumerate(node.fields.fields) if i != place)
-    return FromChangelog(Fields(rest), node, place, tuple(_split(mapping)))
+        raise BindError("op_mapping must have both UPDATE_BEFORE and UPDATE_AFTER, or neither", call.position)
+    rest = tuple(Field(f.name, f.type) for i, f in enumerate(node.fields.fields) if i != op_index)
+    return FromChangelog(Fields(rest), node, op_index, tuple(_split(mapping)))
 
 
 def _check(kinds: list[str], call: syntax.Call) -> None:
     unknown = [k for k in kinds if k not in _CHANGES]
     if unknown:
-        raise Refused(f"op_mapping has '{unknown[0]}', which is none of {', '.join(_CHANGES)}", call.position)
+        raise BindError(f"op_mapping has '{unknown[0]}', which is none of {', '.join(_CHANGES)}", call.position)
     if len(set(kinds)) < len(kinds):
-        twice = next(k for k in kinds if kinds.count(k) > 1)
-        raise Refused(f"op_mapping has {twice} twice: put several words into one key, with commas", call.position)
+        duplicate = next(k for k in kinds if kinds.count(k) > 1)
+        raise BindError(f"op_mapping has {duplicate} twice: combine them in one comma-separated key", call.position)

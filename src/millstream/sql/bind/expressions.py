@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from millstream.sql import type_rules
 from millstream.sql.bind import literals
 from millstream.sql.bind.aggregates import AggregateBinder
-from millstream.sql.bind.functions import resolved_user_call
-from millstream.sql.bind.scope import Refused, Scope
+from millstream.sql.bind.functions import UserFunction, resolved_user_call
+from millstream.sql.bind.scope import BindError, Scope
 from millstream.sql.bind.unbound_calls import (
     BOOLEAN,
     GROUP_FUNCTIONS,
@@ -26,7 +26,7 @@ from millstream.sql.bind.unbound_calls import (
     comparison_type,
 )
 from millstream.sql.errors import ValidationException
-from millstream.sql.expressions import Call, Column, Constant, Expression, UserCall, conjunction, disjunction
+from millstream.sql.expressions import Call, Column, Constant, Expression, Option, UserCall, conjunction, disjunction
 from millstream.sql.language import syntax
 from millstream.sql.plan.subqueries import Outer, Subquery, SubqueryKind
 from millstream.sql.schema import TimeAttribute
@@ -70,7 +70,7 @@ class ExpressionBinder(AggregateBinder):
         """Return the typed expression; a processing time attribute stays one."""
         handler = _HANDLERS.get(type(e))
         if handler is None:
-            raise Refused(f"{type(e).__name__} cannot stand here", e.position)
+            raise BindError(f"{type(e).__name__} is not allowed here", e.position)
         return handler(self, e)
 
     def boolean(self, e: syntax.Expression, clause: str) -> Expression:
@@ -79,7 +79,7 @@ class ExpressionBinder(AggregateBinder):
         if isinstance(result.type, NullType):
             return Constant(BOOLEAN, None)
         if not isinstance(result.type, BooleanType):
-            raise Refused(f"{clause} clause must be a condition, but it is of type {result.type}", e.position)
+            raise BindError(f"{clause} clause must be a condition, but it is of type {result.type}", e.position)
         return result
 
     def time_of(self, e: Expression) -> TimeAttribute | None:
@@ -109,12 +109,12 @@ class ExpressionBinder(AggregateBinder):
     def _member(self, value: Expression, name: str, position: int) -> Expression:
         kind = value.type
         if not isinstance(kind, RowType):
-            raise Refused(f"Column '{name}' not found: a value of type {kind} has no fields", position)
+            raise BindError(f"Column '{name}' not found: a value of type {kind} has no fields", position)
         for field in kind:
             if field.name == name:
                 nullable = field.data_type.is_nullable or kind.is_nullable
                 return Call(field.data_type.with_nullability(nullable), "FIELD", (value,), (name,))
-        raise Refused(f"Column '{name}' not found in the fields {', '.join(kind.names)}", position)
+        raise BindError(f"Column '{name}' not found in the fields {', '.join(kind.names)}", position)
 
     def _field(self, e: syntax.Field) -> Expression:
         return self._member(self.bind(e.value), e.name, e.position)
@@ -126,7 +126,7 @@ class ExpressionBinder(AggregateBinder):
         return literals.interval(e)
 
     def _star(self, e: syntax.Star) -> Expression:
-        raise Refused("'*' can stand only as an item of SELECT, or in COUNT(*)", e.position)
+        raise BindError("'*' is allowed only as an item of SELECT and in COUNT(*)", e.position)
 
     def _typed(self, e: TypedExpression) -> Expression:
         return e.value
@@ -137,7 +137,7 @@ class ExpressionBinder(AggregateBinder):
         try:
             return self._binder.functions.cast(self.bind(e.value), e.type, e.lenient)
         except ValidationException as error:
-            raise Refused(str(error), e.position) from None
+            raise BindError(str(error), e.position) from None
 
     def _case(self, e: syntax.Case) -> Expression:
         conditions: list[Expression] = []
@@ -148,16 +148,16 @@ class ExpressionBinder(AggregateBinder):
         values.append(Constant(NullType(), None) if e.otherwise is None else self.bind(e.otherwise))
         kind = type_rules.least_restrictive([v.type for v in values])
         if kind is None:
-            raise Refused("Illegal mixing of types in CASE or COALESCE statement", e.position)
+            raise BindError("Illegal mixing of types in CASE or COALESCE statement", e.position)
         if isinstance(kind, NullType):
-            raise Refused("ELSE clause or at least one THEN clause must be non-NULL", e.position)
+            raise BindError("ELSE clause or at least one THEN clause must be non-NULL", e.position)
         values = [cast(v, kind) for v in values]
         arguments = [x for pair in zip(conditions, values, strict=False) for x in pair]
         return Call(kind, "CASE", (*arguments, values[-1]))
 
     def _call(self, e: syntax.Call) -> Expression:
         if e.names:
-            raise Refused(f"Arguments of {e.name} are given by place, not by name", e.position)
+            raise BindError(f"Arguments of {e.name} are positional, not named", e.position)
         special = _CALLS.get(e.name.upper())
         if special is not None:
             return special(self, e)
@@ -168,46 +168,48 @@ class ExpressionBinder(AggregateBinder):
         if kind == "aggregate":
             return self._aggregate(e)
         if e.over is not None and kind is not None:
-            raise Refused(f"OVER must be applied to aggregate function, {e.name} is none", e.position)
+            raise BindError(f"OVER must be applied to aggregate function, {e.name} is not one", e.position)
         return self._plain(e)
 
     def _plain(self, e: syntax.Call) -> Expression:
         if e.distinct or e.condition is not None or e.order:
-            raise Refused(f"DISTINCT, FILTER and ORDER BY are for aggregates, and {e.name} is none", e.position)
+            raise BindError(
+                f"DISTINCT, FILTER and ORDER BY apply only to aggregates, and {e.name} is not one", e.position
+            )
         options = tuple(a.word for a in e.arguments if isinstance(a, syntax.Symbol))
         # A comparison of times may bound a processing-time join, which needs the columns themselves.
-        bind = self.raw if e.name in _ABOUT_TIME else self.bind
+        bind = self.raw if e.name in _TIME_COMPARISONS else self.bind
         arguments = [bind(a) for a in e.arguments if not isinstance(a, syntax.Symbol)]
         return self.call(e.name, arguments, options, e.position)
 
     def call(
-        self, name: str, arguments: Sequence[Expression], options: tuple[Any, ...] = (), position: int | None = None
+        self, name: str, arguments: Sequence[Expression], options: tuple[Option, ...] = (), position: int | None = None
     ) -> Expression:
         """Return a call of a built-in function with typed arguments."""
         try:
             return self._binder.functions.call(name, arguments, options)
         except ValidationException as e:
-            raise Refused(str(e), position) from None
+            raise BindError(str(e), position) from None
 
-    def _user_call(self, e: syntax.Call, user: Any) -> Expression:
+    def _user_call(self, e: syntax.Call, user: UserFunction) -> Expression:
         if user.kind not in ("scalar", "aggregate"):
-            raise Refused(
-                f"'{e.name}' is a table function; it stands in FROM, as LATERAL TABLE({e.name}(..))", e.position
+            raise BindError(
+                f"'{e.name}' is a table function; call it in FROM as LATERAL TABLE({e.name}(..))", e.position
             )
         arguments = [self.bind(a) for a in e.arguments]
         resolved = resolved_user_call(e.name, user, [a.type for a in arguments], e.position)
         assert resolved.type is not None
-        given = tuple(cast(a, t) for a, t in zip(arguments, resolved.arguments, strict=True))
+        arguments_cast = tuple(cast(a, t) for a, t in zip(arguments, resolved.arguments, strict=True))
         if user.kind == "aggregate":
-            return self._aggregated(e, given, resolved.type, user)
-        return UserCall(resolved.type, e.name, user, given)
+            return self._aggregated(e, arguments_cast, resolved.type, user)
+        return UserCall(resolved.type, e.name, user, arguments_cast)
 
     def _between(self, e: syntax.Call) -> Expression:
         value, low, high = e.arguments
         within = _both(_binary(">=", value, low, e.position), _binary("<=", value, high, e.position))
         if e.name == "BETWEEN SYMMETRIC":
-            turned = _both(_binary(">=", value, high, e.position), _binary("<=", value, low, e.position))
-            within = syntax.Call("OR", (within, turned), position=e.position)
+            reversed_ = _both(_binary(">=", value, high, e.position), _binary("<=", value, low, e.position))
+            within = syntax.Call("OR", (within, reversed_), position=e.position)
         return self.raw(within)
 
     def _item(self, e: syntax.Call) -> Expression:
@@ -233,38 +235,38 @@ class ExpressionBinder(AggregateBinder):
 
     def _row(self, e: syntax.Call) -> Expression:
         if not e.arguments:
-            raise Refused("ROW takes at least one value", e.position)
+            raise BindError("ROW takes at least one value", e.position)
         members = [self.bind(a) for a in e.arguments]
         fields = [RowField(f"EXPR${i}", m.type) for i, m in enumerate(members)]
         return Call(RowType(fields, False), "ROW", tuple(members))
 
     def _array(self, e: syntax.Call) -> Expression:
         if len(e.arguments) == 1 and isinstance(e.arguments[0], syntax.Subquery):
-            raise Refused("ARRAY(query) is not supported; use ARRAY_AGG", e.position)
+            raise BindError("ARRAY(query) is not supported; use ARRAY_AGG", e.position)
         members = [self.bind(a) for a in e.arguments]
         kind = self._common(members, "ARRAY", e.position)
         return Call(ArrayType(kind, False), "ARRAY", tuple(cast(m, kind) for m in members))
 
     def _map(self, e: syntax.Call) -> Expression:
         if any(isinstance(a, syntax.Subquery) for a in e.arguments):
-            raise Refused("MAP(query) is not supported; use MAP[..] or JSON_OBJECTAGG", e.position)
+            raise BindError("MAP(query) is not supported; use MAP[..] or JSON_OBJECTAGG", e.position)
         members = [self.bind(a) for a in e.arguments]
         if len(members) % 2:
-            raise Refused("Map requires an even number of arguments", e.position)
+            raise BindError("Map requires an even number of arguments", e.position)
         keys, values = members[::2], members[1::2]
         if any(isinstance(k.type, NullType) for k in keys):
-            raise Refused("A key of a MAP cannot be NULL", e.position)
+            raise BindError("A key of a MAP cannot be NULL", e.position)
         kind = MapType(self._common(keys, "MAP", e.position), self._common(values, "MAP", e.position), False)
         pairs = zip(keys, values, strict=True)
-        given = [x for k, v in pairs for x in (cast(k, kind.key_type), cast(v, kind.value_type))]
-        return Call(kind, "MAP", tuple(given))
+        elements = [x for k, v in pairs for x in (cast(k, kind.key_type), cast(v, kind.value_type))]
+        return Call(kind, "MAP", tuple(elements))
 
-    def _common(self, members: Sequence[Expression], what: str, position: int) -> DataType:
+    def _common(self, members: Sequence[Expression], constructor: str, position: int) -> DataType:
         if not members:
-            raise Refused(f"Require at least 1 argument in {what}[..]", position)
+            raise BindError(f"Require at least 1 argument in {constructor}[..]", position)
         kind = type_rules.least_restrictive([m.type for m in members])
         if kind is None:
-            raise Refused("Parameters must be of the same type", position)
+            raise BindError("Parameters must be of the same type", position)
         return kind
 
     def _units(self, e: syntax.Call) -> Expression:
@@ -277,7 +279,7 @@ class ExpressionBinder(AggregateBinder):
             if bound.value is None:
                 return Constant(kind, None)
             if not isinstance(bound.value, (int, float, Decimal)) or isinstance(bound.value, bool):
-                raise Refused(f"INTERVAL takes a number, not a {bound.type}", e.position)
+                raise BindError(f"INTERVAL takes a number, not a {bound.type}", e.position)
             return Constant(kind, int(bound.value * literals.unit_value(unit.word)))
         one = Constant(kind.with_nullability(False), literals.unit_value(unit.word))
         return self.call("*", [one, bound], (), e.position)
@@ -293,8 +295,8 @@ class ExpressionBinder(AggregateBinder):
         arguments = [self.bind(a) for a in e.arguments]
         return self.call(e.name, arguments, options, e.position)
 
-    def _json_default(self, given: str | syntax.Expression | None) -> Any:
-        return self.bind(given) if isinstance(given, syntax.Expression) else given
+    def _json_default(self, default: str | syntax.Expression | None) -> Option:
+        return self.bind(default) if isinstance(default, syntax.Expression) else default
 
     # --- IN, EXISTS, subqueries
 
@@ -310,18 +312,20 @@ class ExpressionBinder(AggregateBinder):
         types = [b.type for b in bound]
         kind = self._in_type(types, position)
         nullable = any(t.is_nullable for t in types)
-        given = [cast(b, kind) for b in bound]
+        operands = [cast(b, kind) for b in bound]
         if not all(isinstance(b, Constant) for b in bound[1:]) or isinstance(kind, RowType):
-            tests = [self.raw(_binary("=", TypedExpression(given[0]), TypedExpression(g), position)) for g in given[1:]]
+            tests = [
+                self.raw(_binary("=", TypedExpression(operands[0]), TypedExpression(g), position)) for g in operands[1:]
+            ]
             return disjunction(tests)
-        return Call(BooleanType(nullable), "IN", tuple(given))
+        return Call(BooleanType(nullable), "IN", tuple(operands))
 
     def _in_type(self, types: list[DataType], position: int) -> DataType:
         kind = types[0]
         for other in types[1:]:
             common = comparison_type(kind, other)
             if common is None:
-                raise Refused("Values passed to IN operator must have compatible types", position)
+                raise BindError("Values passed to IN operator must have compatible types", position)
             kind = common
         return kind
 
@@ -330,12 +334,12 @@ class ExpressionBinder(AggregateBinder):
         values = [self.bind(v) for v in (value.arguments if is_row and isinstance(value, syntax.Call) else [value])]
         node = self._binder.query(query, outer=self._scope)
         if len(node.fields) != len(values):
-            raise Refused("Values passed to IN operator must have compatible types", position)
+            raise BindError("Values passed to IN operator must have compatible types", position)
         kinds = [self._in_type([v.type, f.type], position) for v, f in zip(values, node.fields.fields, strict=True)]
         node = self._binder.cast_to(node, kinds)
         nullable = any(v.type.is_nullable for v in values) or any(f.type.is_nullable for f in node.fields.fields)
-        given = tuple(cast(v, k) for v, k in zip(values, kinds, strict=True))
-        return Subquery(BooleanType(nullable), SubqueryKind.IN, node, given)
+        operands = tuple(cast(v, k) for v, k in zip(values, kinds, strict=True))
+        return Subquery(BooleanType(nullable), SubqueryKind.IN, node, operands)
 
     def _exists(self, e: syntax.Exists) -> Expression:
         node = self._binder.query(e.query, outer=self._scope)
@@ -344,7 +348,7 @@ class ExpressionBinder(AggregateBinder):
     def _subquery(self, e: syntax.Subquery) -> Expression:
         node = self._binder.query(e.query, outer=self._scope)
         if len(node.fields) != 1:
-            raise Refused("A subquery that is a value must have one column", e.position)
+            raise BindError("A scalar subquery must have one column", e.position)
         return Subquery(node.fields[0].type.nullable(), SubqueryKind.SCALAR, node)
 
     def _quantified(self, e: syntax.Quantified) -> Expression:
@@ -355,7 +359,7 @@ class ExpressionBinder(AggregateBinder):
             if not some and e.operator == "<>":
                 result = self._in_query(e.value, e.among, e.position)
                 return Call(result.type, "NOT", (result,))
-            raise Refused(
+            raise BindError(
                 f"{e.operator} {e.quantifier} (query) is not supported; compare with MIN or MAX of it", e.position
             )
         tests = [self.raw(_binary(e.operator, e.value, x, e.position)) for x in e.among]
@@ -371,7 +375,7 @@ def _number_written(e: syntax.Expression) -> tuple[syntax.Literal | None, bool]:
     return (e, is_negative) if isinstance(e, syntax.Literal) and e.kind == "INTEGER" else (None, False)
 
 
-_ABOUT_TIME = frozenset(["=", "<", "<=", ">", ">=", "+", "-"])
+_TIME_COMPARISONS = frozenset(["=", "<", "<=", ">", ">=", "+", "-"])
 
 
 def _binary(operator: str, left: syntax.Expression, right: syntax.Expression, position: int) -> syntax.Call:
@@ -389,7 +393,8 @@ def _is_json(e: syntax.Expression) -> bool:
     return isinstance(e, syntax.Json) and e.name in ("JSON_OBJECT", "JSON_ARRAY")
 
 
-_HANDLERS: dict[type, Callable[[ExpressionBinder, Any], Expression]] = {
+# Each method takes the class of its key.
+_HANDLERS: dict[type[syntax.Expression], Callable[[ExpressionBinder, Any], Expression]] = {
     syntax.Name: ExpressionBinder._name,
     syntax.Star: ExpressionBinder._star,
     syntax.Literal: ExpressionBinder._literal,
@@ -415,5 +420,5 @@ _CALLS: dict[str, Callable[[ExpressionBinder, syntax.Call], Expression]] = {
     "ARRAY": ExpressionBinder._array,
     "MAP": ExpressionBinder._map,
     "INTERVAL": ExpressionBinder._units,
-    **dict.fromkeys([*GROUP_WINDOWS, *GROUP_FUNCTIONS], ExpressionBinder._group_property),
+    **dict.fromkeys([*GROUP_WINDOWS, *GROUP_FUNCTIONS], ExpressionBinder.group_property),
 }

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql import type_rules
-from millstream.sql.bind.scope import Refused
+from millstream.sql.bind.scope import BindError
 from millstream.sql.bind.unbound_calls import cast
-from millstream.sql.expressions import Call, Column, Constant, Expression, walk
+from millstream.sql.expressions import Call, Column, Constant, Expression, Option, walk
 from millstream.sql.functions import aggregates, table
 from millstream.sql.functions.evaluate import folded
 from millstream.sql.functions.function import Arguments, Kind
@@ -39,7 +39,7 @@ class Functions(Protocol):
     def canonical(self, name: str) -> str:
         """Return the registered name of a function."""
 
-    def call(self, name: str, arguments: Sequence[Expression], options: tuple[Any, ...] = ()) -> Expression:
+    def call(self, name: str, arguments: Sequence[Expression], options: tuple[Option, ...] = ()) -> Expression:
         """Return a call with cast arguments; raise with Flink's message if none matches."""
 
     def cast(self, value: Expression, target: DataType, lenient: bool) -> Expression:
@@ -62,11 +62,18 @@ class UserFunction(Protocol):
         kind: scalar, table, aggregate or table_aggregate.
         input_types: the parameter types; None to accept any.
         deterministic: whether equal arguments have equal results.
+        result_type: the type of the result; not of a table function.
+        result_types, result_names: the types and optional names of a table function's columns.
+        alias_names: the names that `alias` gave to those columns.
     """
 
     kind: str
     input_types: list[DataType] | None
     deterministic: bool
+    result_type: DataType
+    result_types: list[DataType]
+    result_names: list[str] | None
+    alias_names: tuple[str, ...]
 
 
 @fast_dataclass
@@ -78,14 +85,17 @@ class UserResolved:
     arguments: tuple[DataType, ...]
 
 
-def resolved_user_call(name: str, user: Any, types: Sequence[DataType], position: int | None) -> UserResolved:
+def resolved_user_call(name: str, user: UserFunction, types: Sequence[DataType], position: int | None) -> UserResolved:
     """Return a user function resolved for argument types."""
     required = list(types) if user.input_types is None else list(user.input_types)
     fits = len(required) == len(types) and all(type_rules.can_cast(a, b) for a, b in zip(types, required, strict=True))
     if not fits:
-        given = ", ".join(str(t) for t in types)
-        takes = ", ".join(str(t) for t in required)
-        raise Refused(f"Invalid input arguments. {name}({given}) is called, but it takes {name}({takes})", position)
+        argument_types = ", ".join(str(t) for t in types)
+        parameter_types = ", ".join(str(t) for t in required)
+        raise BindError(
+            f"Invalid input arguments. {name}({argument_types}) is called, but it takes {name}({parameter_types})",
+            position,
+        )
     if user.kind != "table":
         return UserResolved(user.result_type, (), tuple(required))
     names = list(user.alias_names) or user.result_names or [f"f{i}" for i in range(len(user.result_types))]
@@ -124,7 +134,7 @@ class LanguageFunctions:
             return expression
         return folded(expression)
 
-    def call(self, name: str, arguments: Sequence[Expression], options: tuple[Any, ...] = ()) -> Expression:
+    def call(self, name: str, arguments: Sequence[Expression], options: tuple[Option, ...] = ()) -> Expression:
         """Return a call of a scalar function."""
         result = call(name, arguments, options)
         return Call(result.type, result.function, tuple(map(_as_written, result.arguments)), result.options)

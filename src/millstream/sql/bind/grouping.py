@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.bind import relation_builder
-from millstream.sql.bind.scope import Refused
+from millstream.sql.bind.scope import BindError
 from millstream.sql.bind.unbound_calls import GROUP_FUNCTIONS, GROUP_WINDOWS, Aggregated, GroupProperty, Overed
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant, Expression, replaced
 from millstream.sql.plan.nodes import (
@@ -97,14 +97,18 @@ class Groups:
         for part in expression.parts:
             self.collect(part)
 
-    def _collect_property(self, found: GroupProperty) -> None:
-        if found.function in GROUP_FUNCTIONS:
+    def _collect_property(self, group_property: GroupProperty) -> None:
+        if group_property.function in GROUP_FUNCTIONS:
             return
-        kind, part = GROUP_WINDOWS[found.function]
-        if self.window is None or self.window.spec.kind.value != kind or found.arguments[0] != self.window.time:
-            raise Refused(
-                f"Call to auxiliary group function '{found.function}' must have matching call to group function "
-                f"'{kind}' in GROUP BY clause"
+        kind, part = GROUP_WINDOWS[group_property.function]
+        if (
+            self.window is None
+            or self.window.spec.kind.value != kind
+            or group_property.arguments[0] != self.window.time
+        ):
+            raise BindError(
+                f"Call to auxiliary group function '{group_property.function}' must have matching call to group "
+                f"function '{kind}' in GROUP BY clause"
             )
         if part not in self.properties:
             self.properties.append(part)
@@ -116,7 +120,7 @@ class Groups:
         columns: list[Expression] = list(self.keys)
         names = list(self.names)
 
-        def place(expression: Expression) -> int:
+        def column_of(expression: Expression) -> int:
             # With grouping sets a key that is also an argument has two columns, because the key can be null.
             start = len(self.keys) if self.has_sets else 0
             for i in range(start, len(columns)):
@@ -128,8 +132,8 @@ class Groups:
             names.append(taken if taken is not None and taken not in names else f"$f{len(columns) - 1}")
             return len(columns) - 1
 
-        calls = [self._aggregate_call(c, place) for c in self.calls]
-        time = None if self.window is None else place(self.window.time)
+        calls = [self._aggregate_call(c, column_of) for c in self.calls]
+        time = None if self.window is None else column_of(self.window.time)
         if not columns:
             # A row needs at least one column.
             columns, names = [Constant(IntType(False), 0)], ["$f0"]
@@ -138,10 +142,10 @@ class Groups:
             below = self._expanded(below)
         return self._grouped(below, calls, time)
 
-    def _aggregate_call(self, call: Aggregated, place: Callable[[Expression], int]) -> AggregateCall:
-        arguments = tuple(place(a) for a in call.arguments)
-        condition = None if call.condition is None else place(_is_true(call.condition))
-        order = tuple((place(k), d, n) for k, d, n in call.order)
+    def _aggregate_call(self, call: Aggregated, column_of: Callable[[Expression], int]) -> AggregateCall:
+        arguments = tuple(column_of(a) for a in call.arguments)
+        condition = None if call.condition is None else column_of(_is_true(call.condition))
+        order = tuple((column_of(k), d, n) for k, d, n in call.order)
         types = () if call.user is None else tuple(a.type for a in call.arguments)
         return AggregateCall(
             call.function, arguments, call.type, call.distinct, condition, order, call.options, call.user, types
@@ -254,10 +258,10 @@ class Groups:
             values = [number >> count for number in self._set_ids()]
         else:
             try:
-                places = [self.keys.index(a) for a in e.arguments]
+                key_indexes = [self.keys.index(a) for a in e.arguments]
             except ValueError:
-                raise Refused(f"Argument to {e.function} operator must be a grouped expression") from None
-            values = [sum((p not in s) << i for i, p in enumerate(reversed(places))) for s in self.sets]
+                raise BindError(f"Argument to {e.function} operator must be a grouped expression") from None
+            values = [sum((p not in s) << i for i, p in enumerate(reversed(key_indexes))) for s in self.sets]
         if not self.has_sets or len(set(values)) == 1:
             return Constant(BigIntType(False), values[0] if values else 0)
         number = Column(BigIntType(False), count)
@@ -289,14 +293,14 @@ def _window_times(node: Node, keys: list[int]) -> dict[int, TimeAttribute | None
     return {k: node.fields[k].time for k, (window, part) in parts.items() if part == 2 and window in whole}
 
 
-def _part_of_window(node: Node, place: int) -> tuple[int, int] | None:
+def _part_of_window(node: Node, index: int) -> tuple[int, int] | None:
     """Return whether a column is the start (0), end (1) or time (2) of a window TVF; None for others."""
     if isinstance(node, WindowTable):
-        part = place - len(node.input.fields)
+        part = index - len(node.input.fields)
         return (id(node), part) if part >= 0 else None
     if isinstance(node, Project):
-        column = node.expressions[place]
+        column = node.expressions[index]
         return _part_of_window(node.input, column.index) if isinstance(column, Column) else None
-    if isinstance(node, Filter) or (isinstance(node, Rank) and place < len(node.input.fields)):
-        return _part_of_window(node.input, place)
+    if isinstance(node, Filter) or (isinstance(node, Rank) and index < len(node.input.fields)):
+        return _part_of_window(node.input, index)
     return None

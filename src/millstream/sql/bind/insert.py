@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from millstream.sql import type_rules
 from millstream.sql.bind import relation_builder
 from millstream.sql.bind.expressions import ExpressionBinder
-from millstream.sql.bind.scope import Refused, Scope
+from millstream.sql.bind.scope import BindError, Scope
 from millstream.sql.bind.tables import context_of, with_options
 from millstream.sql.bind.unbound_calls import PROCTIME, cast
 from millstream.sql.catalog.manager import InlineView
@@ -32,7 +32,7 @@ def bound(binder: Binder, statement: statements.Insert) -> Sink:
     for name, value in statement.partition:
         constant = binder.folded(ExpressionBinder(binder, Scope()).bind(value))
         if not isinstance(constant, Constant):
-            raise Refused(f"The value of the partition '{name}' must be a constant", value.position)
+            raise BindError(f"The value of the partition '{name}' must be a constant", value.position)
         partition[name] = constant
     return written(
         binder,
@@ -63,16 +63,16 @@ def written(
     path = binder.catalogs.full_path(name)
     table = binder.catalogs.find(path)
     if table is None:
-        raise Refused(
+        raise BindError(
             f"Cannot find table '`{'`.`'.join(path)}`' in any of the catalogs "
             f"[{', '.join(sorted(binder.catalogs.catalog_names()))}], nor as a temporary table"
             f"{binder.catalogs.alike(path) or '.'}",
             position,
         )
     if isinstance(table, InlineView) or table.is_view:
-        raise Refused(f"'{'.'.join(path)}' is a view; only tables can be written to", position)
+        raise BindError(f"'{'.'.join(path)}' is a view; only tables can be written to", position)
     if binder.connectors is None:
-        raise Refused(f"The table '{'.'.join(path)}' cannot be written: there are no connectors")
+        raise BindError(f"The table '{'.'.join(path)}' cannot be written: there are no connectors")
     table = with_options(binder, table, options)
     sink = binder.connectors.sink(context_of(binder, path, table))
     if overwrite:
@@ -82,19 +82,21 @@ def written(
     row = _aligned(node, target, list(columns), partition or {}, path)
     fields = Fields(tuple(Field(c.name, c.type) for c in target))
     # Columns stay nullable until the sink's constraint checks them.
-    given = Project(Fields(tuple(Field(c.name, e.type) for c, e in zip(target, row, strict=True))), node, tuple(row))
+    projected = Project(
+        Fields(tuple(Field(c.name, e.type) for c, e in zip(target, row, strict=True))), node, tuple(row)
+    )
     values = tuple((k, str(v.value)) for k, v in (partition or {}).items())
-    return Sink(fields, _materialized(given), table, sink, path, overwrite, values, options, conflict=conflict)
+    return Sink(fields, _materialized(projected), table, sink, path, overwrite, values, options, conflict=conflict)
 
 
 def _check_metadata(target: list[TableColumn], known: Mapping[str, DataType], path: tuple[str, ...]) -> None:
     for column in target:
         key = column.metadata_key or column.name
         if column.kind is ColumnKind.METADATA and key not in known:
-            raise Refused(
+            raise BindError(
                 f"Invalid metadata key '{key}' in column '{column.name}' of table '{'.'.join(path)}'. The connector "
                 f"supports the following metadata keys for writing: {', '.join(sorted(known)) or 'none'}. Declare the "
-                "column as VIRTUAL if it is only read."
+                "column as VIRTUAL to only read it."
             )
 
 
@@ -115,27 +117,27 @@ def _aligned(
     names = [c.name for c in target]
     for name in [*columns, *partition]:
         if name not in names:
-            raise Refused(f"Unknown target column '{name}'")
+            raise BindError(f"Unknown target column '{name}'")
     if len(set(columns)) != len(columns):
-        twice = next(c for c in columns if columns.count(c) > 1)
-        raise Refused(f"Target column '{twice}' is assigned more than once")
-    given = columns or [n for n in names if n not in partition]
-    if len(given) != len(node.fields):
+        duplicate = next(c for c in columns if columns.count(c) > 1)
+        raise BindError(f"Target column '{duplicate}' is assigned more than once")
+    column_names = columns or [n for n in names if n not in partition]
+    if len(column_names) != len(node.fields):
         raise mismatch("Different number of columns.", node.fields, target, path)
     values: dict[str, Expression] = {}
-    for name, written_value in zip(given, relation_builder.columns(node.fields), strict=True):
-        values[name] = written_value
+    for name, expression in zip(column_names, relation_builder.columns(node.fields), strict=True):
+        values[name] = expression
     values |= partition
     row: list[Expression] = []
-    for place, column in enumerate(target):
+    for index, column in enumerate(target):
         value = values.get(column.name)
         if value is None:
             if not column.type.is_nullable:
-                raise Refused(f"Column '{column.name}' has no default value and does not allow NULLs")
+                raise BindError(f"Column '{column.name}' has no default value and does not allow NULLs")
             row.append(Constant(column.type, None))
             continue
         if not _can_store(value, column):
-            cause = f"Incompatible types for sink column '{column.name}' at position {place + 1}."
+            cause = f"Incompatible types for sink column '{column.name}' at position {index + 1}."
             raise mismatch(cause, node.fields, target, path)
         row.append(cast(value, column.type))
     return row

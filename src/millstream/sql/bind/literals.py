@@ -7,7 +7,7 @@ import re
 from decimal import Decimal
 
 from millstream.sql import type_rules
-from millstream.sql.bind.scope import Refused
+from millstream.sql.bind.scope import BindError
 from millstream.sql.expressions import Constant
 from millstream.sql.language import syntax
 from millstream.sql.types import (
@@ -25,8 +25,8 @@ from millstream.sql.types import (
     TimeType,
 )
 
-_MOST_INT = 2**31 - 1
-_MOST_BIGINT = 2**63 - 1
+_MAX_INT = 2**31 - 1
+_MAX_BIGINT = 2**63 - 1
 _MONTHS = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
 _MILLISECONDS = {"WEEK": 604_800_000, "DAY": 86_400_000, "HOUR": 3_600_000, "MINUTE": 60_000, "SECOND": 1000}
 _PARTS = ["DAY", "HOUR", "MINUTE", "SECOND"]
@@ -48,16 +48,16 @@ def constant(literal: syntax.Literal) -> Constant:
     try:
         return _READERS[literal.kind](literal.text)
     except (ValueError, ArithmeticError) as e:
-        raise Refused(f"Illegal {literal.kind} literal '{literal.text}': {e}", literal.position) from e
+        raise BindError(f"Illegal {literal.kind} literal '{literal.text}': {e}", literal.position) from e
 
 
 def _integer(text: str) -> Constant:
     value = int(text)
-    if value <= _MOST_INT:
+    if value <= _MAX_INT:
         return Constant(IntType(False), value)
-    if value <= _MOST_BIGINT:
+    if value <= _MAX_BIGINT:
         return Constant(BigIntType(False), value)
-    raise ValueError("it is out of range; write it with a point, or as a CAST of a text")
+    raise ValueError("it is out of range; write it with a decimal point, or as a CAST of a string")
 
 
 def signed_integer(literal: syntax.Literal, is_negative: bool) -> Constant:
@@ -65,15 +65,15 @@ def signed_integer(literal: syntax.Literal, is_negative: bool) -> Constant:
     if not is_negative:
         return constant(literal)
     value = -int(literal.text)
-    for kind, most in ((IntType(False), _MOST_INT), (BigIntType(False), _MOST_BIGINT)):
-        if value >= -most - 1:
+    for kind, max_value in ((IntType(False), _MAX_INT), (BigIntType(False), _MAX_BIGINT)):
+        if value >= -max_value - 1:
             return Constant(kind, value)
-    raise Refused(f"Numeric literal '-{literal.text}' out of range", literal.position)
+    raise BindError(f"Numeric literal '-{literal.text}' out of range", literal.position)
 
 
-def negated(found: Constant) -> Constant:
+def negated(number: Constant) -> Constant:
     """Return a negated number or interval."""
-    return Constant(found.type, -found.value)
+    return Constant(number.type, -number.value)
 
 
 def _double(text: str) -> Constant:
@@ -91,8 +91,8 @@ def _decimal(text: str) -> Constant:
     digits = text.replace(".", "")
     scale = len(text.split(".")[1]) if "." in text else 0
     precision = max(len(digits), scale, 1)
-    if int(digits) > _MOST_BIGINT:
-        raise ValueError("it has too many digits; write it as a CAST of a text")
+    if int(digits) > _MAX_BIGINT:
+        raise ValueError("it has too many digits; write it as a CAST of a string")
     return Constant(DecimalType(precision, scale, False), value)
 
 
@@ -121,7 +121,7 @@ def unit_in_nanoseconds(precision: int) -> int:
 def _fraction(text: str) -> str:
     fraction = text.partition(".")[2]
     if len(fraction) > 9:
-        raise ValueError("seconds have at most 9 digits behind the point")
+        raise ValueError("seconds have at most 9 fractional digits")
     return fraction
 
 
@@ -131,7 +131,7 @@ def _nanoseconds(text: str) -> int:
         raise ValueError("expected hh:mm:ss")
     hour, minute, second = (int(result.group(i)) for i in (1, 2, 3))
     if hour > 23 or minute > 59 or second > 59:
-        raise ValueError("there is no such time of a day")
+        raise ValueError("the time of day is out of range")
     return ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + int((result.group(4) or "").ljust(9, "0"))
 
 
@@ -156,7 +156,9 @@ def interval(written: syntax.Interval) -> Constant:
         value = _interval_value(written)
     except ValueError as e:
         units = written.first if written.first == written.last else f"{written.first} TO {written.last}"
-        raise Refused(f"Illegal interval literal format '{written.text}' for INTERVAL {units}", written.position) from e
+        raise BindError(
+            f"Illegal interval literal format '{written.text}' for INTERVAL {units}", written.position
+        ) from e
     return Constant(kind, -value if written.negative else value)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
 
 from millstream.sql.bind import relation_builder
 from millstream.sql.bind.expressions import ExpressionBinder
-from millstream.sql.bind.scope import Refused, Scope
+from millstream.sql.bind.scope import BindError, Scope
 from millstream.sql.bind.unbound_calls import PROCTIME, TypedExpression, cast
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import AggregateCall, Column, Constant, Expression
@@ -21,33 +21,34 @@ from millstream.sql.types import DataType, DayTimeIntervalType
 if TYPE_CHECKING:
     from millstream.sql.bind.binder import Binder
 
+_Part = TypeVar("_Part")
 # Maps an expression over a row to a column.
-Place = Callable[[Expression], int]
+ColumnIndex = Callable[[Expression], int]
 
 
 def matched(binder: Binder, relation: syntax.Matched, node: Node, scope: Scope) -> Match:
     """Return the node of a MATCH_RECOGNIZE clause."""
     _check(relation)
-    about_rows = ExpressionBinder(binder, scope)
+    row_binder = ExpressionBinder(binder, scope)
     columns = relation_builder.columns(node.fields)
     names = list(node.fields.names)
 
-    def place(e: Expression) -> int:
+    def column_of(e: Expression) -> int:
         if e in columns:
             return columns.index(e)
         columns.append(e)
         names.append(f"$f{len(columns) - 1}")
         return len(columns) - 1
 
-    partition = tuple(_column(about_rows.raw(e), "PARTITION BY", e.position) for e in relation.partition)
-    order = _order(relation, about_rows, node)
+    partition = tuple(_column(row_binder.raw(e), "PARTITION BY", e.position) for e in relation.partition)
+    order = _order(relation, row_binder, node)
     variables = [s.variable for s in relation.pattern]
-    measured = _References(binder, scope, about_rows, variables, place, order[0][0], node)
+    measured = _References(binder, scope, row_binder, variables, column_of, order[0][0], node)
     measures = [measured.bound(e) for e, _ in relation.measures]
     definitions = []
     for variable, condition in relation.define:
-        result = _References(binder, scope, about_rows, variables, place, order[0][0], node)
-        definitions.append(Definition(variable, result.boolean(condition), tuple(result.made)))
+        result = _References(binder, scope, row_binder, variables, column_of, order[0][0], node)
+        definitions.append(Definition(variable, result.boolean(condition), tuple(result.references)))
     own = [node.fields[p] for p in partition]
     created = [
         Field(name, e.type, TimeAttribute.ROWTIME if measured.is_rowtime(e) else _time_of(e))
@@ -62,9 +63,9 @@ def matched(binder: Binder, relation: syntax.Matched, node: Node, scope: Scope) 
         node.fields[order[0][0]].time is not TimeAttribute.PROCTIME,
         tuple(MatchStep(s.variable, s.min_count, s.max_count, s.reluctant) for s in relation.pattern),
         relation.skip,
-        _within(binder, about_rows, relation),
+        _within(binder, row_binder, relation),
         tuple(definitions),
-        tuple(measured.made),
+        tuple(measured.references),
         tuple(measures),
         _text(relation),
     )
@@ -78,7 +79,7 @@ def _check(relation: syntax.Matched) -> None:
     if relation.rows == "ALL":
         raise TableException("All rows per match mode is not supported yet.")
     if relation.subsets:
-        raise Refused("SUBSET is not supported yet", relation.position)
+        raise BindError("SUBSET is not supported yet", relation.position)
     last = relation.pattern[-1]
     if last.max_count != last.min_count and not last.reluctant and not (last.min_count == 0 and last.max_count == 1):
         raise TableException(
@@ -95,12 +96,12 @@ def _check(relation: syntax.Matched) -> None:
     known = {s.variable for s in relation.pattern}
     for variable, _ in relation.define:
         if variable not in known:
-            raise Refused(f"Pattern variable '{variable}' has no occurrence in the pattern", relation.position)
+            raise BindError(f"Pattern variable '{variable}' has no occurrence in the pattern", relation.position)
 
 
 def _column(e: Expression, clause: str, position: int) -> int:
     if not isinstance(e, Column):
-        raise Refused(f"{clause} of MATCH_RECOGNIZE takes columns alone", position)
+        raise BindError(f"{clause} of MATCH_RECOGNIZE must use columns only", position)
     return e.index
 
 
@@ -116,10 +117,10 @@ def _order(relation: syntax.Matched, binder: ExpressionBinder, node: Node) -> tu
     return tuple(result)
 
 
-def _within(binder: Binder, about_rows: ExpressionBinder, relation: syntax.Matched) -> int | None:
+def _within(binder: Binder, row_binder: ExpressionBinder, relation: syntax.Matched) -> int | None:
     if relation.within is None:
         return None
-    length = binder.folded(about_rows.bind(relation.within))
+    length = binder.folded(row_binder.bind(relation.within))
     if not isinstance(length, Constant) or not isinstance(length.type, DayTimeIntervalType):
         raise TableException("Only constant intervals with millisecond resolution are supported as time constraints.")
     return int(length.value)
@@ -137,8 +138,8 @@ def _text(relation: syntax.Matched) -> str:
 def _quantified(step: syntax.PatternStep) -> str:
     if step.min_count == step.max_count == 1:
         return ""
-    most = "" if step.max_count is None else str(step.max_count)
-    return f"{{{step.min_count},{most}}}{'?' if step.reluctant else ''}"
+    upper = "" if step.max_count is None else str(step.max_count)
+    return f"{{{step.min_count},{upper}}}{'?' if step.reluctant else ''}"
 
 
 @dataclass
@@ -147,101 +148,93 @@ class _References:
 
     binder: Binder
     scope: Scope
-    about_rows: ExpressionBinder
+    row_binder: ExpressionBinder
     variables: Sequence[str]
-    place: Place
+    column_of: ColumnIndex
     time: int
     node: Node
-    made: list[Reference] = field(default_factory=list)
+    references: list[Reference] = field(default_factory=list)
 
     def bound(self, e: syntax.Expression) -> Expression:
         """Return an expression over the references."""
-        asked = self._asked(e)
-        return ExpressionBinder(self.binder, self._about()).bind(asked)
+        resolved = self._resolved(e)
+        return ExpressionBinder(self.binder, self._about()).bind(resolved)
 
     def boolean(self, e: syntax.Expression) -> Expression:
         """Return a condition over the references."""
-        asked = self._asked(e)
-        return ExpressionBinder(self.binder, self._about()).boolean(asked, "DEFINE")
+        resolved = self._resolved(e)
+        return ExpressionBinder(self.binder, self._about()).boolean(resolved, "DEFINE")
 
     def _about(self) -> Scope:
-        return Scope.of(Fields(tuple(Field(f"$r{i}", r.type) for i, r in enumerate(self.made))))
+        return Scope.of(Fields(tuple(Field(f"$r{i}", r.type) for i, r in enumerate(self.references))))
 
     def is_rowtime(self, e: Expression) -> bool:
         """Return whether an expression is the time of the match."""
-        return isinstance(e, Column) and self.made[e.index].function == "ROWTIME"
+        return isinstance(e, Column) and self.references[e.index].function == "ROWTIME"
 
-    def _asked(self, tree: Any) -> Any:
-        """Return syntax with references to matched rows replaced by columns."""
-        if isinstance(tree, tuple):
-            return tuple(self._asked(part) for part in tree)
-        if isinstance(tree, syntax.Name):
-            return self._shifted("LAST", tree, 0)
-        if isinstance(tree, syntax.Call):
-            name = tree.name.upper()
-            if name in ("FIRST", "LAST"):
-                return self._shifted(name, tree.arguments[0], self._offset(tree))
-            if name == "MATCH_ROWTIME":
-                kind = self.node.fields[self.time].type
-                return self._column(Reference("ROWTIME", None, self.time, 0, kind))
-            if name == "MATCH_PROCTIME":
-                return TypedExpression(PROCTIME)
-            if self.binder.functions.kind(tree.name) == "aggregate":
-                return self._aggregate(tree)
-        if not isinstance(tree, syntax.Node):
-            return tree
-        parts = {f.name: getattr(tree, f.name) for f in fields(tree) if f.name != "position"}
-        return replace(tree, **{n: self._asked(p) for n, p in parts.items()})
+    def _resolved(self, e: syntax.Expression) -> syntax.Expression:
+        """Return an expression with references to matched rows replaced by columns."""
+        return syntax.replaced(e, self._replacement)
+
+    def _replacement(self, node: syntax.Node) -> TypedExpression | None:
+        if isinstance(node, syntax.Name):
+            return self._shifted("LAST", node, 0)
+        if not isinstance(node, syntax.Call):
+            return None
+        name = node.name.upper()
+        if name in ("FIRST", "LAST"):
+            return self._shifted(name, node.arguments[0], self._offset(node))
+        if name == "MATCH_ROWTIME":
+            return self._column(Reference("ROWTIME", None, self.time, 0, self.node.fields[self.time].type))
+        if name == "MATCH_PROCTIME":
+            return TypedExpression(PROCTIME)
+        return self._aggregate(node) if self.binder.functions.kind(node.name) == "aggregate" else None
 
     def _column(self, reference: Reference) -> TypedExpression:
-        if reference not in self.made:
-            self.made.append(reference)
-        return TypedExpression(Column(reference.type, self.made.index(reference)))
+        if reference not in self.references:
+            self.references.append(reference)
+        return TypedExpression(Column(reference.type, self.references.index(reference)))
 
     def _offset(self, call: syntax.Call) -> int:
         if len(call.arguments) < 2:
             return 0
-        number = self.binder.folded(self.about_rows.bind(call.arguments[1]))
+        number = self.binder.folded(self.row_binder.bind(call.arguments[1]))
         if not isinstance(number, Constant) or not isinstance(number.value, int):
-            raise Refused(f"The offset of {call.name} must be a constant", call.position)
+            raise BindError(f"The offset of {call.name} must be a constant", call.position)
         return number.value
 
     def _shifted(self, function: str, value: syntax.Expression, offset: int) -> TypedExpression:
         variable, stripped = self._of_variable(value)
-        bound = self.about_rows.bind(stripped)
-        return self._column(Reference(function, variable, self.place(bound), offset, bound.type.nullable()))
+        bound = self.row_binder.bind(stripped)
+        return self._column(Reference(function, variable, self.column_of(bound), offset, bound.type.nullable()))
 
     def _aggregate(self, call: syntax.Call) -> TypedExpression:
-        stars = len(call.arguments) == 1 and isinstance(call.arguments[0], syntax.Star)
-        variable, stripped = (None, ()) if stars else self._of_variable(call.arguments)
-        given = [self.about_rows.bind(a) for a in stripped]
+        is_star = len(call.arguments) == 1 and isinstance(call.arguments[0], syntax.Star)
+        variable, stripped = (None, ()) if is_star else self._of_variable(call.arguments)
+        values = [self.row_binder.bind(a) for a in stripped]
         try:
-            resolved = self.binder.functions.aggregate(call.name, given, False)
+            resolved = self.binder.functions.aggregate(call.name, values, False)
         except ValidationException as error:
-            raise Refused(str(error), call.position) from None
-        columns = tuple(self.place(cast(a, t)) for a, t in zip(given, resolved.arguments, strict=True))
+            raise BindError(str(error), call.position) from None
+        columns = tuple(self.column_of(cast(a, t)) for a, t in zip(values, resolved.arguments, strict=True))
         kind: DataType = resolved.type
         result = AggregateCall(self.binder.functions.canonical(call.name), columns, kind, call.distinct)
         return self._column(Reference("AGGREGATE", variable, 0, 0, kind, result))
 
-    def _of_variable(self, tree: Any) -> tuple[str | None, Any]:
-        """Return an expression's pattern variable, None for all, and the expression without it."""
-        result: set[str | None] = set()
+    def _of_variable(self, part: _Part) -> tuple[str | None, _Part]:
+        """Return the pattern variable of expressions, None for all, and the expressions without it."""
+        variables: set[str | None] = set()
 
-        def strip(part: Any) -> Any:
-            if isinstance(part, tuple):
-                return tuple(strip(p) for p in part)
-            if isinstance(part, syntax.Name):
-                is_variable = len(part.parts) > 1 and part.parts[0] in self.variables
-                result.add(part.parts[0] if is_variable else None)
-                return replace(part, parts=part.parts[1:]) if is_variable else part
-            if not isinstance(part, syntax.Node):
-                return part
-            return replace(part, **{f.name: strip(getattr(part, f.name)) for f in fields(part) if f.name != "position"})
+        def unqualified(node: syntax.Node) -> syntax.Name | None:
+            if not isinstance(node, syntax.Name):
+                return None
+            is_variable = len(node.parts) > 1 and node.parts[0] in self.variables
+            variables.add(node.parts[0] if is_variable else None)
+            return replace(node, parts=node.parts[1:]) if is_variable else node
 
-        stripped = strip(tree)
-        if len(result) > 1:
+        stripped = syntax.replaced(part, unqualified)
+        if len(variables) > 1:
             raise ValidationException(
                 "Aggregation must be applied to a single pattern variable, and so must FIRST and LAST."
             )
-        return (result.pop() if result else None), stripped
+        return (variables.pop() if variables else None), stripped

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from millstream.sql import type_rules
-from millstream.sql.bind.scope import Refused
+from millstream.sql.bind.scope import BindError
 from millstream.sql.bind.unbound_calls import cast
 from millstream.sql.expressions import Call, Column, Constant, Expression
 from millstream.sql.plan.nodes import Aggregate, Filter, Node, Project, SetOperation, Sort, Union, Values
@@ -65,23 +65,23 @@ def cast_to(node: Node, kinds: Sequence[DataType]) -> Node:
     return project(node, casted, node.fields.names)
 
 
-def common_fields(parts: Sequence[Fields], what: str, position: int | None = None) -> list[DataType]:
+def common_fields(parts: Sequence[Fields], operation: str, position: int | None = None) -> list[DataType]:
     """Return the common types of the columns of several relations."""
     if len({len(p) for p in parts}) > 1:
-        raise Refused(f"Column count mismatch in {what}", position)
+        raise BindError(f"Column count mismatch in {operation}", position)
     kinds: list[DataType] = []
     for i, names in enumerate(zip(*(p.fields for p in parts), strict=True)):
         kind = type_rules.least_restrictive([f.type for f in names])
         if kind is None:
-            raise Refused(f"Type mismatch in column {i + 1} of {what}", position)
+            raise BindError(f"Type mismatch in column {i + 1} of {operation}", position)
         kinds.append(kind)
     return kinds
 
 
 def set_operation(operator: str, all_: bool, left: Node, right: Node, position: int | None = None) -> Node:
     """Return UNION, INTERSECT or EXCEPT of two relations, with their common types."""
-    what = f"{operator} ALL" if all_ else operator
-    kinds = common_fields([left.fields, right.fields], what, position)
+    operation = f"{operator} ALL" if all_ else operator
+    kinds = common_fields([left.fields, right.fields], operation, position)
     left, right = cast_to(left, kinds), cast_to(right, kinds)
     pairs = zip(left.fields.fields, right.fields.fields, kinds, strict=True)
     fields = tuple(Field(a.name, k, a.time if a.time is b.time else None) for a, b, k in pairs)
@@ -107,19 +107,19 @@ def rows_of(
 ) -> Node:
     """Return literal rows; expressions that are not constant are computed above them."""
     if len({len(r) for r in rows}) > 1:
-        raise Refused("Values passed to VALUES operator must have compatible types: rows differ in length", position)
+        raise BindError("Values passed to VALUES operator must have compatible types: rows differ in length", position)
     kinds: list[DataType] = []
     for i, members in enumerate(zip(*rows, strict=True)):
         kind = type_rules.least_restrictive([m.type for m in members])
         if kind is None:
-            raise Refused(f"Values passed to VALUES operator must have compatible types: column {i + 1}", position)
+            raise BindError(f"Values passed to VALUES operator must have compatible types: column {i + 1}", position)
         kinds.append(kind)
     called = list(names) if names is not None else [f"EXPR${i}" for i in range(len(kinds))]
     fields = Fields(tuple(Field(n, k) for n, k in zip(called, kinds, strict=True)))
-    given = [[cast(m, k) for m, k in zip(row, kinds, strict=True)] for row in rows]
-    if all(isinstance(m, Constant) for row in given for m in row):
-        return Values(fields, tuple(tuple(m for m in row if isinstance(m, Constant)) for row in given))
-    parts = [project(one_row(), row, called) for row in given]
+    cast_rows = [[cast(m, k) for m, k in zip(row, kinds, strict=True)] for row in rows]
+    if all(isinstance(m, Constant) for row in cast_rows for m in row):
+        return Values(fields, tuple(tuple(m for m in row if isinstance(m, Constant)) for row in cast_rows))
+    parts = [project(one_row(), row, called) for row in cast_rows]
     parts = [Project(fields, p.inputs[0], p.expressions) for p in parts if isinstance(p, Project)]
     return parts[0] if len(parts) == 1 else Union(fields, tuple(parts))
 

@@ -10,54 +10,16 @@ from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.bind import relation_builder
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.match import matched
-from millstream.sql.bind.scope import Refused, Scope, Source
+from millstream.sql.bind.scope import BindError, Scope, Source
 from millstream.sql.bind.tables import check_hint
 from millstream.sql.expressions import Column, Expression, conjunction
 from millstream.sql.language import syntax
-from millstream.sql.plan.nodes import Apply, Correlate, Join, JoinKind, Node
-from millstream.sql.schema import Field, Fields
+from millstream.sql.plan.nodes import Apply, Correlate, Join, JoinKind, Node, TemporalJoin
+from millstream.sql.schema import Field, Fields, TimeAttribute
 from millstream.sql.types import ArrayType, IntType, MapType, MultisetType, RowType
 
 if TYPE_CHECKING:
     from millstream.sql.bind.binder import Binder
-from millstream.sql.plan.nodes import TemporalJoin
-from millstream.sql.schema import TimeAttribute
-
-
-def temporal_join(join: Node, time: Expression, left: Node, right: Node, table: syntax.TableName) -> TemporalJoin:
-    """Return the temporal join with the version of the right side at a time of the left one."""
-    assert isinstance(join, Join)
-    if not isinstance(time, Column) or left.fields[time.index].time is None:
-        raise Refused(
-            "Temporal table join currently only supports 'FOR SYSTEM_TIME AS OF' left table's time attribute field",
-            table.position,
-        )
-    if join.kind not in (JoinKind.INNER, JoinKind.LEFT):
-        raise Refused(
-            f"Temporal table join currently only support INNER JOIN and LEFT JOIN, but was {join.kind.name} JOIN",
-            table.position,
-        )
-    event = left.fields[time.index].time is TimeAttribute.ROWTIME
-    times = [i for i, f in enumerate(right.fields.fields) if f.time is TimeAttribute.ROWTIME]
-    if event and not times:
-        raise Refused(
-            "Event-Time Temporal Table Join requires both primary key and row time attribute in versioned table, but "
-            "no row time attribute can be found.",
-            table.position,
-        )
-    return TemporalJoin(
-        join.fields,
-        left,
-        right,
-        join.kind,
-        join.left_keys,
-        join.right_keys,
-        join.null_safe,
-        join.condition,
-        time.index,
-        times[0] if times else 0,
-        event,
-    )
 
 
 _KINDS = {
@@ -76,7 +38,7 @@ _USING = ("$using",)
 
 
 @fast_dataclass
-class Given(syntax.Relation):
+class BoundRelation(syntax.Relation):
     """A bound relation in place of a syntactic one."""
 
     node: Node
@@ -88,10 +50,10 @@ def joined_fields(kind: JoinKind, left: Fields, right: Fields) -> Fields:
         return left
     first = left.fields if kind in (JoinKind.INNER, JoinKind.LEFT) else _nullable(left)
     second = right.fields if kind in (JoinKind.INNER, JoinKind.RIGHT) else _nullable(right)
-    return Fields((*first, *_told_apart(left.names, second)))
+    return Fields((*first, *_distinct_names(left.names, second)))
 
 
-def _told_apart(taken: list[str], fields: tuple[Field, ...]) -> list[Field]:
+def _distinct_names(taken: list[str], fields: tuple[Field, ...]) -> list[Field]:
     """Number columns with duplicate names: plans identify columns by name."""
     names, result = set(taken), []
     for field in fields:
@@ -125,6 +87,42 @@ def with_types(scope: Scope, fields: Fields) -> Scope:
     return Scope(tuple(sources), scope.merged, scope.outer)
 
 
+def _temporal_join(join: Node, time: Expression, left: Node, right: Node, table: syntax.TableName) -> TemporalJoin:
+    """Return the temporal join with the version of the right side at a time of the left one."""
+    assert isinstance(join, Join)
+    if not isinstance(time, Column) or left.fields[time.index].time is None:
+        raise BindError(
+            "Temporal table join currently only supports 'FOR SYSTEM_TIME AS OF' left table's time attribute field",
+            table.position,
+        )
+    if join.kind not in (JoinKind.INNER, JoinKind.LEFT):
+        raise BindError(
+            f"Temporal table join currently only support INNER JOIN and LEFT JOIN, but was {join.kind.name} JOIN",
+            table.position,
+        )
+    event = left.fields[time.index].time is TimeAttribute.ROWTIME
+    times = [i for i, f in enumerate(right.fields.fields) if f.time is TimeAttribute.ROWTIME]
+    if event and not times:
+        raise BindError(
+            "Event-Time Temporal Table Join requires both primary key and row time attribute in versioned table, but "
+            "no row time attribute can be found.",
+            table.position,
+        )
+    return TemporalJoin(
+        join.fields,
+        left,
+        right,
+        join.kind,
+        join.left_keys,
+        join.right_keys,
+        join.null_safe,
+        join.condition,
+        time.index,
+        times[0] if times else 0,
+        event,
+    )
+
+
 class RelationBinder:
     """Binds the relations of one FROM."""
 
@@ -136,21 +134,21 @@ class RelationBinder:
 
     def check_hints(self, scope: Scope) -> None:
         """Reject unknown hints, and hints on unknown tables."""
-        for hint, said in self._lookups:
-            check_hint(said)
-            _check_called(hint, [said["table"]], scope)
+        for hint, options in self._lookups:
+            check_hint(options)
+            _check_hint_tables(hint, [options["table"]], scope)
         for hint in self._hints:
             if hint.name in _JOIN_HINTS:
                 if not hint.words:
-                    raise Refused(
+                    raise BindError(
                         f"Invalid hint: {hint.name}, expecting at least one table or view specified in hint "
                         f"{hint.name}.",
                         hint.position,
                     )
-                _check_called(hint, hint.words, scope)
+                _check_hint_tables(hint, hint.words, scope)
             elif hint.name not in _OTHER_HINTS:
                 known = ", ".join(sorted((*_JOIN_HINTS, *_OTHER_HINTS)))
-                raise Refused(f"There is no hint {hint.name}, only {known}", hint.position)
+                raise BindError(f"There is no hint {hint.name}, only {known}", hint.position)
 
     def _join_hints(self, join: syntax.Join, left: Scope, right: Scope) -> tuple[str, ...]:
         """Return the hints that name a side of a join; tables of a nested join are not a side."""
@@ -159,26 +157,26 @@ class RelationBinder:
         return tuple(
             h.name
             for h in self._hints
-            if h.name in _JOIN_HINTS and any(s.is_called((word,)) for s in sources for word in h.words)
+            if h.name in _JOIN_HINTS and any(s.matches((word,)) for s in sources for word in h.words)
         )
 
     def _lookup_hint(self, path: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         """Return the options of a LOOKUP hint on a table."""
-        for _, said in self._lookups:
-            called = tuple(said.get("table", "").split("."))
+        for _, options in self._lookups:
+            called = tuple(options.get("table", "").split("."))
             if path[-len(called) :] == called:
-                return tuple(said.items())
+                return tuple(options.items())
         return ()
 
     def bind(self, relation: syntax.Relation, left: Scope | None = None) -> tuple[Node, Scope]:
         """Return the node and its scope; `left` is visible to a lateral relation."""
-        if isinstance(relation, Given):
+        if isinstance(relation, BoundRelation):
             return relation.node, self._scope(relation.node, ())
         if isinstance(relation, syntax.Aliased):
             return self._aliased(relation)
         if isinstance(relation, syntax.TableName):
             if relation.as_of is not None:
-                raise Refused("FOR SYSTEM_TIME AS OF stands at the right side of a join", relation.position)
+                raise BindError("FOR SYSTEM_TIME AS OF is allowed only on the right side of a join", relation.position)
             return self._table(relation)
         if isinstance(relation, syntax.Derived):
             node = self._binder.query(unordered(relation.query), outer=self._outer)
@@ -195,7 +193,7 @@ class RelationBinder:
             below, scope = self.bind(relation.relation)
             result = matched(self._binder, relation, below, scope)
             return result, self._scope(result, ())
-        raise Refused(f"{type(relation).__name__} cannot stand in FROM", relation.position)
+        raise BindError(f"{type(relation).__name__} is not allowed in FROM", relation.position)
 
     def _scope(self, node: Node, path: tuple[str, ...]) -> Scope:
         return Scope.of(node.fields, path, self._outer)
@@ -208,12 +206,12 @@ class RelationBinder:
         node, _ = self.bind(relation.relation)
         if relation.columns:
             if len(relation.columns) != len(node.fields):
-                raise Refused(
+                raise BindError(
                     f"List of column aliases must have same degree as table; table has {len(node.fields)} columns "
                     f"({', '.join(node.fields.names)}), whereas alias list has {len(relation.columns)} columns",
                     relation.position,
                 )
-            _refuse_twice(relation.columns, relation.position)
+            _refuse_duplicates(relation.columns, relation.position)
             node = relation_builder.renamed(node, relation.columns)
         return node, self._scope(node, (relation.name,))
 
@@ -318,7 +316,7 @@ class RelationBinder:
         right_scope = self._scope(right, (name,) if name else path)
         node, scope = self._joined(left, left_scope, right, right_scope, _KINDS[join.kind], join)
         time = ExpressionBinder(self._binder, left_scope).raw(table.as_of)
-        result = temporal_join(node, time, left, right, table)
+        result = _temporal_join(node, time, left, right, table)
         return replace(result, hint=self._lookup_hint((name,) if name else path)), scope
 
     # --- table functions
@@ -334,7 +332,7 @@ class RelationBinder:
         condition: syntax.Expression | None,
     ) -> tuple[Node, Scope]:
         if kind not in (JoinKind.INNER, JoinKind.LEFT):
-            raise Refused(f"A table function cannot be at the right of a {kind.name} JOIN", relation.position)
+            raise BindError(f"A table function cannot be at the right of a {kind.name} JOIN", relation.position)
         binder = ExpressionBinder(self._binder, left_scope)
         ordinality = False
         if isinstance(relation, syntax.Unnest):
@@ -347,12 +345,12 @@ class RelationBinder:
             function, arguments, fields = self._binder.table_function(relation.call, binder)
         if columns:
             if len(columns) != len(fields):
-                raise Refused(
+                raise BindError(
                     f"List of column aliases must have same degree as table; table has {len(fields)} columns "
                     f"({', '.join(f.name for f in fields)}), whereas alias list has {len(columns)} columns",
                     relation.position,
                 )
-            _refuse_twice(columns, relation.position)
+            _refuse_duplicates(columns, relation.position)
             fields = tuple(replace(f, name=c) for f, c in zip(fields, columns, strict=True))
         elif isinstance(relation, syntax.Unnest) and name and len(fields) == 1:
             fields = (replace(fields[0], name=name),)
@@ -371,33 +369,33 @@ class RelationBinder:
         return node, with_types(scope, together)
 
 
-def _check_called(hint: syntax.Hint, tables: Sequence[str], scope: Scope) -> None:
+def _check_hint_tables(hint: syntax.Hint, tables: Sequence[str], scope: Scope) -> None:
     for table in tables:
-        if not any(s.is_called(tuple(table.split("."))) for s in scope.sources):
-            raise Refused(
+        if not any(s.matches(tuple(table.split("."))) for s in scope.sources):
+            raise BindError(
                 "The options of following hints cannot match the name of input tables or views: \n"
                 f"`{table}` in `{hint.name}`",
                 hint.position,
             )
 
 
-def _refuse_twice(columns: Sequence[str], position: int | None) -> None:
-    for place, name in enumerate(columns):
-        if name in columns[:place]:
-            raise Refused(f"Duplicate name '{name}' in column alias list", position)
+def _refuse_duplicates(columns: Sequence[str], position: int | None) -> None:
+    for index, name in enumerate(columns):
+        if name in columns[:index]:
+            raise BindError(f"Duplicate name '{name}' in column alias list", position)
 
 
 def _check_condition(join: syntax.Join) -> None:
     has_one = join.natural or bool(join.using) or join.condition is not None
     if join.kind == "CROSS" and has_one:
-        raise Refused(
+        raise BindError(
             "Cannot specify condition (NATURAL keyword, or ON or USING clause) following CROSS JOIN",
             join.right.position,
         )
     if join.kind != "CROSS" and not has_one:
-        raise Refused(
+        raise BindError(
             "INNER, LEFT, RIGHT or FULL join requires a condition (NATURAL keyword or ON or USING clause); CROSS JOIN "
-            "gives all pairs of rows",
+            "returns all pairs of rows",
             join.right.position,
         )
 
@@ -407,7 +405,7 @@ def _beside(left: Scope, right: Scope, position: int | None) -> Scope:
     taken = {s.path[-1] for s in left.sources if s.path and s.path != _USING}
     for source in right.sources:
         if source.path and source.path[-1] in taken:
-            raise Refused(f"Duplicate relation name '{source.path[-1]}' in FROM clause", position)
+            raise BindError(f"Duplicate relation name '{source.path[-1]}' in FROM clause", position)
     return left.beside(right)
 
 
@@ -430,7 +428,7 @@ def _unnested(arguments: tuple[Expression, ...], relation: syntax.Unnest) -> tup
             else:
                 fields.append(Field(f"EXPR${number}" if number else "EXPR$0", element))
         else:
-            raise Refused(f"UNNEST takes an array, map or multiset, not {kind}", relation.position)
+            raise BindError(f"UNNEST takes an array, map or multiset, not {kind}", relation.position)
     if relation.ordinality:
         fields.append(Field("ORDINALITY", IntType(False)))
     return tuple(fields)

@@ -12,7 +12,7 @@ from millstream.sql.language.errors import line_and_column, line_with_caret
 from millstream.sql.schema import Field, Fields
 
 
-class Refused(ValidationException):
+class BindError(ValidationException):
     """An error in a statement whose text is not known here; `located` adds it.
 
     Attributes:
@@ -20,21 +20,19 @@ class Refused(ValidationException):
         at: the offset in the text.
     """
 
-    def __init__(self, what: str, position: int | None = None) -> None:
-        super().__init__(what)
-        self.what = what
+    def __init__(self, message: str, position: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
         self.position = position
 
 
-def located(error: Refused, text: str) -> ValidationException:
+def located(error: BindError, text: str) -> ValidationException:
     """Return the error with line, column and caret."""
     if error.position is None or not text or error.position > len(text):
-        return ValidationException(f"SQL validation failed. {error.what}" if text else error.what)
+        return ValidationException(f"SQL validation failed. {error.message}" if text else error.message)
     line, column = line_and_column(text, error.position)
-    message = (
-        f"SQL validation failed. At line {line}, column {column}: {error.what}\n{line_with_caret(text, error.position)}"
-    )
-    return ValidationException(message)
+    caret = line_with_caret(text, error.position)
+    return ValidationException(f"SQL validation failed. At line {line}, column {column}: {error.message}\n{caret}")
 
 
 @fast_dataclass
@@ -51,13 +49,13 @@ class Source:
     start: int
     fields: Fields
 
-    def is_called(self, parts: tuple[str, ...]) -> bool:
+    def matches(self, parts: tuple[str, ...]) -> bool:
         """Return whether a qualifier refers to it."""
         return bool(parts) and self.path[-len(parts) :] == parts
 
 
 @fast_dataclass
-class Found:
+class ResolvedColumn:
     """A resolved column, the parts of the name that are its fields, and the number of queries outward."""
 
     index: int
@@ -101,47 +99,47 @@ class Scope:
         merged = {**self.merged, **{n: i + self.width for n, i in other.merged.items()}}
         return Scope(self.sources + moved, merged, self.outer)
 
-    def find(self, parts: tuple[str, ...], position: int | None) -> Found:
+    def find(self, parts: tuple[str, ...], position: int | None) -> ResolvedColumn:
         """Resolve a name here or in an enclosing query."""
         scope: Scope | None = self
         level = 0
         while scope is not None:
-            result = scope._here(parts, position)
+            result = scope._find_here(parts, position)
             if result is not None:
                 return replace(result, level=level)
             scope, level = scope.outer, level + 1
         raise self._unknown(parts, position)
 
-    def _here(self, parts: tuple[str, ...], position: int | None) -> Found | None:
+    def _find_here(self, parts: tuple[str, ...], position: int | None) -> ResolvedColumn | None:
         for length in range(len(parts) - 1, -1, -1):
             qualifier, name, rest = parts[:length], parts[length], parts[length + 1 :]
             if not qualifier and name in self.merged:
                 index = self.merged[name]
-                return Found(index, self.fields[index], rest)
+                return ResolvedColumn(index, self.fields[index], rest)
             matches = [
-                Found(source.start + i, f, rest)
+                ResolvedColumn(source.start + i, f, rest)
                 for source in self.sources
-                if not qualifier or source.is_called(qualifier)
+                if not qualifier or source.matches(qualifier)
                 for i, f in enumerate(source.fields.fields)
                 if f.name == name
             ]
             if len(matches) > 1:
-                raise Refused(f"Column '{name}' is ambiguous", position)
+                raise BindError(f"Column '{name}' is ambiguous", position)
             if matches:
                 return matches[0]
         return None
 
-    def _unknown(self, parts: tuple[str, ...], position: int | None) -> Refused:
+    def _unknown(self, parts: tuple[str, ...], position: int | None) -> BindError:
         if len(parts) > 1:
-            sources = [s for s in self._all_sources() if s.is_called(parts[:-1])]
+            sources = [s for s in self._all_sources() if s.matches(parts[:-1])]
             if not sources:
                 table = ".".join(parts[:-1])
-                return Refused(f"Table '{table}' not found{did_you_mean(table, self._source_names())}", position)
+                return BindError(f"Table '{table}' not found{did_you_mean(table, self._source_names())}", position)
             where = f"table '{'.'.join(parts[:-1])}'"
         else:
             sources, where = list(self._all_sources()), "any table"
         names = [f.name for s in sources for f in s.fields.fields]
-        return Refused(f"Column '{parts[-1]}' not found in {where}{did_you_mean(parts[-1], names)}", position)
+        return BindError(f"Column '{parts[-1]}' not found in {where}{did_you_mean(parts[-1], names)}", position)
 
     def _source_names(self) -> list[str]:
         return [s.path[-1] for s in self._all_sources() if s.path]
@@ -156,9 +154,9 @@ class Scope:
         """Return the columns of `*` or `t.*`."""
         if parts:
             for source in self.sources:
-                if source.is_called(parts):
+                if source.matches(parts):
                     return [(source.start + i, f) for i, f in enumerate(source.fields.fields)]
-            raise Refused(f"Unknown identifier '{'.'.join(parts)}'", position)
+            raise BindError(f"Unknown identifier '{'.'.join(parts)}'", position)
         twice = set(self.merged)
         columns = [(i, self.fields[i]) for i in self.merged.values()]
         for source in self.sources:

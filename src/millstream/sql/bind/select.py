@@ -12,7 +12,7 @@ from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.bind import relation_builder
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.grouping import Groups, GroupWindow, NotGrouped, grouping_sets
-from millstream.sql.bind.scope import Refused, Scope, Source
+from millstream.sql.bind.scope import BindError, Scope, Source
 from millstream.sql.bind.unbound_calls import TypedExpression, has_aggregate, is_over_free
 from millstream.sql.bind.windows import with_overs
 from millstream.sql.expressions import Column, Constant, Expression
@@ -57,7 +57,7 @@ class SelectBinder:
     @staticmethod
     def _refuse_aggregate(e: Expression, clause: str, source: syntax.Expression) -> None:
         if has_aggregate(e):
-            raise Refused(f"Aggregate expression is illegal in {clause} clause", source.position)
+            raise BindError(f"Aggregate expression is illegal in {clause} clause", source.position)
 
     def bound(self, order: Sequence[syntax.SortKey] = ()) -> tuple[Node, list[tuple[int, bool, bool]], int]:
         """Return the relation with sort keys appended, and the number of its own columns."""
@@ -70,7 +70,7 @@ class SelectBinder:
             names += _hidden_names(computed[len(values) :], node.fields.names, names)
             return relation_builder.project(node, computed, names), _placed(keys, len(values)), len(values)
         if hidden:
-            raise Refused("Expression in ORDER BY of SELECT DISTINCT must be in the select list", order[0].position)
+            raise BindError("Expression in ORDER BY of SELECT DISTINCT must be in the select list", order[0].position)
         return (
             relation_builder.distinct(relation_builder.project(node, computed, names)),
             _placed(keys, len(values)),
@@ -84,21 +84,21 @@ class SelectBinder:
         grouped = bool(self._select.group)
         return ExpressionBinder(self._binder, self._scope, windows=windows, grouped=grouped, aliases=aliases)
 
-    def _computed(self, wanted: list[Expression], values: list[Expression]) -> tuple[Node, list[Expression]]:
+    def _computed(self, expressions: list[Expression], values: list[Expression]) -> tuple[Node, list[Expression]]:
         """Return a relation over which the items can be computed, and the items: groups, HAVING, OVER, QUALIFY."""
         select = self._select
         having = None if select.having is None else self._expressions().boolean(select.having, "HAVING")
         qualify = None if select.qualify is None else self._expressions(values).boolean(select.qualify, "QUALIFY")
         node = self._node
-        asked = wanted if qualify is None else [*wanted, qualify]
-        if select.group is not None or having is not None or any(map(has_aggregate, asked)):
-            node, asked, having = self._grouped(asked, having)
+        computed = expressions if qualify is None else [*expressions, qualify]
+        if select.group is not None or having is not None or any(map(has_aggregate, computed)):
+            node, computed, having = self._grouped(computed, having)
         if having is not None:
             node = relation_builder.filtered(node, having)
-        node, asked = with_overs(node, asked)
+        node, computed = with_overs(node, computed)
         if qualify is not None:
-            node = relation_builder.filtered(node, asked.pop())
-        return node, asked
+            node = relation_builder.filtered(node, computed.pop())
+        return node, computed
 
     # --- ORDER BY
 
@@ -124,15 +124,15 @@ class SelectBinder:
     # --- GROUP BY
 
     def _grouped(
-        self, wanted: list[Expression], having: Expression | None
+        self, expressions: list[Expression], having: Expression | None
     ) -> tuple[Node, list[Expression], Expression | None]:
         groups = self._groups()
-        named = [*(i.name for i in self._items), *([None] * (len(wanted) - len(self._items)))]
-        for value, name in zip(wanted, named, strict=True):
+        named = [*(i.name for i in self._items), *([None] * (len(expressions) - len(self._items)))]
+        for value, name in zip(expressions, named, strict=True):
             groups.collect(value, name)
         if having is not None:
             groups.collect(having)
-        rewritten = [self._over_groups(groups, w) for w in wanted]
+        rewritten = [self._over_groups(groups, w) for w in expressions]
         condition = None if having is None else self._over_groups(groups, having)
         return groups.node(), rewritten, condition
 
@@ -142,7 +142,7 @@ class SelectBinder:
         except NotGrouped as error:
             raise self._not_grouped(error.column) from None
 
-    def _not_grouped(self, column: Expression) -> Refused:
+    def _not_grouped(self, column: Expression) -> BindError:
         """Return the error that names the column as written."""
         assert isinstance(column, Column)
         places = (self._select.items, self._select.having, self._select.qualify)
@@ -150,11 +150,11 @@ class SelectBinder:
             if isinstance(name, syntax.Name):
                 try:
                     result = self._scope.find(name.parts, name.position)
-                except Refused:
+                except BindError:
                     continue
                 if result.level == 0 and result.index == column.index:
-                    return Refused(f"Expression '{'.'.join(name.parts)}' is not being grouped", name.position)
-        return Refused(
+                    return BindError(f"Expression '{'.'.join(name.parts)}' is not being grouped", name.position)
+        return BindError(
             f"Expression '{self._scope.fields[column.index].name}' is not being grouped", self._select.position
         )
 
@@ -169,7 +169,7 @@ class SelectBinder:
             bound = binder.raw(e)
             self._refuse_aggregate(bound, "GROUP BY", e)
             if not is_over_free(bound):
-                raise Refused("Windowed aggregate expression is illegal in GROUP BY clause", e.position)
+                raise BindError("Windowed aggregate expression is illegal in GROUP BY clause", e.position)
             if bound not in keys:
                 keys.append(bound)
                 names.append(self._key_name(bound, names))
@@ -179,7 +179,7 @@ class SelectBinder:
             result = self._binder.group_window(element, binder)
             if result is not None:
                 if window is not None:
-                    raise Refused("Only one window can be in a GROUP BY", element.position)
+                    raise BindError("Only one window can be in a GROUP BY", element.position)
                 window = result
             elif isinstance(element, syntax.GroupingSets):
                 elements.append(self._sets(element, key))
@@ -222,27 +222,27 @@ def _hidden_names(keys: Sequence[Expression], below: Sequence[str], taken: Seque
 
 def state_ttl(select: syntax.Select, scope: Scope) -> int | None:
     """Return the longest state TTL of the STATE_TTL hints of a SELECT; None without one."""
-    return max((length for _, length in _said_ttls(select, scope)), default=None)
+    return max((length for _, length in _ttls_by_source(select, scope)), default=None)
 
 
 def side_ttls(select: syntax.Select, scope: Scope, width: int) -> tuple[int | None, int | None]:
     """Return the state TTL of each join side by the hints; `width` columns belong to the left."""
-    said = _said_ttls(select, scope)
-    left = max((length for source, length in said if source.start < width), default=None)
-    return left, max((length for source, length in said if source.start >= width), default=None)
+    ttls = _ttls_by_source(select, scope)
+    left = max((length for source, length in ttls if source.start < width), default=None)
+    return left, max((length for source, length in ttls if source.start >= width), default=None)
 
 
-def _said_ttls(select: syntax.Select, scope: Scope) -> list[tuple[Source, int]]:
-    said = []
+def _ttls_by_source(select: syntax.Select, scope: Scope) -> list[tuple[Source, int]]:
+    ttls = []
     for hint in select.hints:
         for table, length in hint.options if hint.name == "STATE_TTL" else ():
-            called = [s for s in scope.sources if s.is_called(tuple(table.split(".")))]
-            if not called:
-                raise Refused(
+            sources = [s for s in scope.sources if s.matches(tuple(table.split(".")))]
+            if not sources:
+                raise BindError(
                     f"The options of following hints cannot match the name of input tables: `{table}`", hint.position
                 )
-            said.append((called[0], parse_duration_ms(length)))
-    return said
+            ttls.append((sources[0], parse_duration_ms(length)))
+    return ttls
 
 
 def _joined(parts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
@@ -272,14 +272,14 @@ def expanded(items: Sequence[syntax.SelectItem], scope: Scope) -> list[Item]:
 def _star(star: syntax.Star, scope: Scope) -> list[Item]:
     try:
         columns = scope.star(star.parts, star.position)
-    except Refused:
+    except BindError:
         row = _row_of(star, scope)
         if row is None:
             raise
         parts = star.parts
         return [Item(syntax.Name((*parts, f.name), position=star.position), f.name, True) for f in row]
     if not columns:
-        raise Refused("SELECT * requires a FROM clause", star.position)
+        raise BindError("SELECT * requires a FROM clause", star.position)
     return [Item(TypedExpression(Column(f.type, i), position=star.position), f.name, True) for i, f in columns]
 
 
@@ -287,7 +287,7 @@ def _row_of(star: syntax.Star, scope: Scope) -> RowType | None:
     """Return the row type whose fields `r.*` expands."""
     try:
         result = scope.find(star.parts, star.position)
-    except Refused:
+    except BindError:
         return None
     kind = result.field.type
     for name in result.rest:
@@ -325,16 +325,16 @@ def ordinal(key: syntax.Literal, count: int) -> int:
     """Return the index that an ordinal in ORDER BY refers to."""
     number = int(key.text)
     if not 1 <= number <= count:
-        raise Refused("Ordinal out of range", key.position)
+        raise BindError("Ordinal out of range", key.position)
     return number - 1
 
 
-def whole_number(binder: Binder, e: syntax.Expression | None, what: str) -> int | None:
+def whole_number(binder: Binder, e: syntax.Expression | None, clause: str) -> int | None:
     """Return the number of a LIMIT or OFFSET."""
     if e is None:
         return None
     value = binder.folded(ExpressionBinder(binder, Scope()).bind(e))
     if not isinstance(value, Constant) or not isinstance(value.type, IntegralType) or value.value < 0:
-        raise Refused(f"{what} takes a whole number that is not negative", e.position)
+        raise BindError(f"{clause} must be a non-negative integer", e.position)
     assert isinstance(value.value, int)
     return value.value

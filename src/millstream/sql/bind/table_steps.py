@@ -10,8 +10,9 @@ from typing import cast as typed
 from millstream.sql.bind import relation_builder
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.functions import resolved_user_call
-from millstream.sql.bind.relations import Given, joined_fields
-from millstream.sql.bind.scope import Refused, Scope
+from millstream.sql.bind.relations import BoundRelation, joined_fields
+from millstream.sql.bind.scope import BindError, Scope
+from millstream.sql.bind.select import SelectBinder
 from millstream.sql.bind.unbound_calls import cast, has_aggregate
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.language import syntax
@@ -30,16 +31,16 @@ class TableSteps:
         """Return the rows that satisfy a condition."""
         bound = ExpressionBinder(typed("Binder", self), Scope.of(node.fields)).boolean(condition, "filter")
         if has_aggregate(bound):
-            raise Refused("An aggregate cannot stand in a filter; group first")
+            raise BindError("A filter must not contain an aggregate; call group_by() first")
         return relation_builder.filtered(node, bound)
 
     def changelog(self, function: str, node: Node, arguments: Sequence[syntax.Expression]) -> Node:
         """Return TO_CHANGELOG or FROM_CHANGELOG of a relation."""
         named = [a for a in arguments if isinstance(a, syntax.Argument)]
         if len(named) < len(arguments):
-            raise Refused(f"Arguments of {function} are named: descriptor('op').as_argument('op')")
-        given = (syntax.TableArgument(Given(node)), *(a.value for a in named))
-        call = syntax.Call(function, given, names=("input", *(a.name for a in named)))
+            raise BindError(f"Arguments of {function} must be named: descriptor('op').as_argument('op')")
+        call_arguments = (syntax.TableArgument(BoundRelation(node)), *(a.value for a in named))
+        call = syntax.Call(function, call_arguments, names=("input", *(a.name for a in named)))
         return typed("Binder", self).function_of_table(call)
 
     def select(self, node: Node, items: Sequence[syntax.SelectItem]) -> Node:
@@ -50,28 +51,28 @@ class TableSteps:
         self, node: Node, keys: Sequence[syntax.Expression] | None, items: Sequence[syntax.SelectItem]
     ) -> Node:
         """Return a grouped projection; for keys None, a projection or a global aggregate."""
-        from millstream.sql.bind.select import SelectBinder
-
         group = None if keys is None else tuple(keys)
-        select = syntax.Select(tuple(items), relation=Given(node), group=group)
+        select = syntax.Select(tuple(items), relation=BoundRelation(node), group=group)
         return SelectBinder(typed("Binder", self), select, None).bound()[0]
 
     def table_aggregate(
         self, node: Node, keys: Sequence[syntax.SelectItem], call: syntax.Call, names: Sequence[str]
     ) -> Node:
         """Return the rows of a table aggregate function per group."""
-        result = typed("Binder", self)
-        binder = ExpressionBinder(result, Scope.of(node.fields))
-        user = result.user_function(call.name)
+        sql_binder = typed("Binder", self)
+        binder = ExpressionBinder(sql_binder, Scope.of(node.fields))
+        user = sql_binder.user_function(call.name)
         if user is None or user.kind != "table_aggregate":
-            raise Refused(f"flat_aggregate() takes a table aggregate function, and {call.name} is none")
+            raise BindError(f"flat_aggregate() requires a table aggregate function, and {call.name} is not one")
         keyed = [binder.bind(k.value) for k in keys]
-        given = [binder.bind(a) for a in call.arguments]
-        resolved = resolved_user_call(call.name, user, [a.type for a in given], call.position)
+        arguments_bound = [binder.bind(a) for a in call.arguments]
+        resolved = resolved_user_call(call.name, user, [a.type for a in arguments_bound], call.position)
         assert resolved.type is not None
-        given = [cast(a, t) for a, t in zip(given, resolved.arguments, strict=True)]
+        arguments_bound = [cast(a, t) for a, t in zip(arguments_bound, resolved.arguments, strict=True)]
         width = len(keyed)
-        below = relation_builder.project(node, [*keyed, *given], [f"$f{i}" for i in range(width + len(given))])
+        below = relation_builder.project(
+            node, [*keyed, *arguments_bound], [f"$f{i}" for i in range(width + len(arguments_bound))]
+        )
         if isinstance(resolved.type, RowType):
             created = list(zip(resolved.type.names, resolved.type.field_types(), strict=True))
         else:
@@ -79,9 +80,9 @@ class TableSteps:
         called = [*names, *(name for name, _ in created[len(names) :])]
         fields = [Field(k.alias or f"$f{i}", e.type) for i, (k, e) in enumerate(zip(keys, keyed, strict=True))]
         fields += [Field(name, kind) for name, (_, kind) in zip(called, created, strict=True)]
-        arguments = tuple(range(width, width + len(given)))
+        arguments = tuple(range(width, width + len(arguments_bound)))
         aggregate = AggregateCall(
-            call.name, arguments, resolved.type, user=user, argument_types=tuple(a.type for a in given)
+            call.name, arguments, resolved.type, user=user, argument_types=tuple(a.type for a in arguments_bound)
         )
         return TableAggregate(Fields(tuple(fields)), below, tuple(range(width)), aggregate)
 
@@ -91,7 +92,7 @@ class TableSteps:
         """Return a join; both sides' columns must have distinct names."""
         common = set(left.fields.names) & set(right.fields.names)
         if common:
-            raise Refused(f"join relations with ambiguous names: [{', '.join(sorted(common))}]")
+            raise BindError(f"join relations with ambiguous names: [{', '.join(sorted(common))}]")
         fields = joined_fields(kind, left.fields, right.fields)
         both = Scope.of(left.fields).beside(Scope.of(right.fields))
         bound = None
@@ -109,33 +110,33 @@ class TableSteps:
 
     def order(self, node: Node, keys: Sequence[syntax.SortKey]) -> Node:
         """Return the relation sorted."""
-        query = syntax.Ordered(syntax.Select((syntax.SelectItem(syntax.Star()),), Given(node)), tuple(keys))
+        query = syntax.Ordered(syntax.Select((syntax.SelectItem(syntax.Star()),), BoundRelation(node)), tuple(keys))
         return typed("Binder", self).query(query)
 
     def limit(self, node: Node, offset: int | None, fetch: int | None, is_sorted: bool) -> Node:
         """Return the relation limited; `is_sorted` completes a preceding `order_by`, `offset` or `fetch`."""
         if offset is not None and offset < 0:
-            raise Refused("Offset should be greater or equal 0")
+            raise BindError("Offset should be greater or equal 0")
         if fetch is not None and fetch < 0:
-            raise Refused("FETCH count must be equal or larger than 0.")
+            raise BindError("FETCH count must be equal or larger than 0.")
         if is_sorted and isinstance(node, Project):
             # The order uses an expression that is not a column.
             return replace(node, input=self.limit(node.input, offset, fetch, is_sorted))
         if not is_sorted or not isinstance(node, Sort):
             return Sort(node.fields, node, (), offset or 0, fetch)
         if node.limit is not None:
-            raise Refused("FETCH is already defined.")
+            raise BindError("FETCH is already defined.")
         if offset is not None and node.offset:
-            raise Refused("OFFSET already defined")
+            raise BindError("OFFSET already defined")
         return replace(node, offset=node.offset if offset is None else offset, limit=fetch)
 
     def rename(self, node: Node, names: Sequence[str]) -> Node:
         """Return the relation with renamed columns; columns beyond the names keep theirs."""
         if len(names) > len(node.fields):
-            raise Refused(
+            raise BindError(
                 f"Aliasing more fields than we actually have: {len(names)} names for {len(node.fields)} columns"
             )
         every = [*names, *node.fields.names[len(names) :]]
         if len(set(every)) < len(every):
-            raise Refused(f"Ambiguous column name: {next(n for n in every if every.count(n) > 1)}")
+            raise BindError(f"Ambiguous column name: {next(n for n in every if every.count(n) > 1)}")
         return relation_builder.renamed(node, every)

@@ -10,7 +10,7 @@ from millstream.common.configuration import parse_duration_ms
 from millstream.common.errors import MillstreamError
 from millstream.sql.bind import relation_builder
 from millstream.sql.bind.expressions import ExpressionBinder
-from millstream.sql.bind.scope import Refused, Scope
+from millstream.sql.bind.scope import BindError, Scope
 from millstream.sql.bind.unbound_calls import cast
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind
 from millstream.sql.connectors import TableContext, TableSink, TableSource
@@ -61,7 +61,7 @@ _HINTS = "table.dynamic-table-options.enabled"
 def with_options(binder: Binder, table: CatalogTable, options: tuple[tuple[str, str], ...]) -> CatalogTable:
     """Return the table with the options of a hint."""
     if options and str(binder.settings.get(_HINTS, "true")).lower() == "false":
-        raise Refused(f"The 'OPTIONS' hint is allowed only when the config option '{_HINTS}' is set to true")
+        raise BindError(f"The 'OPTIONS' hint is allowed only when the config option '{_HINTS}' is set to true")
     return replace(table, options={**table.options, **dict(options)}) if options else table
 
 
@@ -70,23 +70,23 @@ def scanned(
 ) -> Node:
     """Return the scan of a table."""
     if binder.connectors is None:
-        raise Refused(f"The table '{'.'.join(path)}' cannot be read: there are no connectors")
+        raise BindError(f"The table '{'.'.join(path)}' cannot be read: there are no connectors")
     table = with_options(binder, table, options)
     source = binder.connectors.source(context_of(binder, path, table))
     read = [c for c in table.columns if c.kind is ColumnKind.PHYSICAL]
-    given = source.metadata() if any(c.kind is ColumnKind.METADATA for c in table.columns) else {}
+    metadata = source.metadata() if any(c.kind is ColumnKind.METADATA for c in table.columns) else {}
     fields = [Field(c.name, c.type) for c in read]
     columns = [c.name for c in read]
     for column in table.columns:
         if column.kind is ColumnKind.METADATA:
             key = column.metadata_key or column.name
-            if key not in given:
-                known = ", ".join(sorted(given)) or "none"
-                raise Refused(
+            if key not in metadata:
+                known = ", ".join(sorted(metadata)) or "none"
+                raise BindError(
                     f"Invalid metadata key '{key}' in column '{column.name}' of table '{'.'.join(path)}'. The "
                     f"connector's metadata keys are: {known}."
                 )
-            fields.append(Field(column.name, given[key]))
+            fields.append(Field(column.name, metadata[key]))
             columns.append(key)
     scan: Node = Scan(Fields(tuple(fields)), table, source, path, tuple(columns), options=options)
     return declared(binder, scan, table)
@@ -95,14 +95,14 @@ def scanned(
 def declared(binder: Binder, scan: Node, table: CatalogTable) -> Node:
     """Return the declared columns in order over the scanned ones, with the watermark."""
     scope = Scope.of(scan.fields)
-    places = {f.name: i for i, f in enumerate(scan.fields.fields)}
+    indexes = {f.name: i for i, f in enumerate(scan.fields.fields)}
     expressions: list[Expression] = []
     for column in table.columns:
         if column.kind is ColumnKind.COMPUTED:
             assert column.expression is not None
             expressions.append(ExpressionBinder(binder, scope).raw(read_expression(column.expression)))
         else:
-            read = Column(scan.fields[places[column.name]].type, places[column.name])
+            read = Column(scan.fields[indexes[column.name]].type, indexes[column.name])
             expressions.append(cast(read, column.type) if column.kind is ColumnKind.METADATA else read)
     node = relation_builder.project(scan, expressions, [c.name for c in table.columns])
     if table.watermark is None:
@@ -110,9 +110,9 @@ def declared(binder: Binder, scan: Node, table: CatalogTable) -> Node:
     rowtime, strategy = table.watermark
     if is_source_watermark(strategy):
         if not isinstance(scan, Scan) or not scan.source.watermarks_on_event:
-            raise Refused(
+            raise BindError(
                 f"Invalid expression for watermark '{rowtime}'. SOURCE_WATERMARK() takes the watermarks of a "
-                f"DataStream, and this connector makes none: declare WATERMARK FOR {rowtime} AS {rowtime} - "
+                f"DataStream, and this connector emits none: declare WATERMARK FOR {rowtime} AS {rowtime} - "
                 "INTERVAL '5' SECOND"
             )
         strategy = f"`{rowtime}`"
@@ -121,14 +121,14 @@ def declared(binder: Binder, scan: Node, table: CatalogTable) -> Node:
 
 def watermarked(binder: Binder, node: Node, column: str, strategy: str) -> Node:
     """Return the relation with a watermark."""
-    place = node.fields.names.index(column)
+    index = node.fields.names.index(column)
     bound = ExpressionBinder(binder, Scope.of(node.fields)).bind(read_expression(strategy))
-    field = replace(node.fields[place], time=TimeAttribute.ROWTIME)
-    fields = Fields((*node.fields.fields[:place], field, *node.fields.fields[place + 1 :]))
+    field = replace(node.fields[index], time=TimeAttribute.ROWTIME)
+    fields = Fields((*node.fields.fields[:index], field, *node.fields.fields[index + 1 :]))
     if binder.batch:
         # In batch no row is late, so watermarks are not needed.
         return replace(node, fields=fields)
-    return Watermark(fields, node, place, bound)
+    return Watermark(fields, node, index, bound)
 
 
 _LOOKUP_OPTIONS = frozenset(
@@ -160,10 +160,10 @@ def check_hint(hint: Mapping[str, str]) -> None:
 def retry_of(hint: Mapping[str, str]) -> Retry | None:
     """Return the retry strategy of a LOOKUP hint; None for no retry."""
     names = ("retry-predicate", "retry-strategy", "fixed-delay", "max-attempts")
-    said = [name for name in names if name in hint]
-    if not said:
+    present = [name for name in names if name in hint]
+    if not present:
         return None
-    if len(said) < len(names):
+    if len(present) < len(names):
         raise ValidationException(
             f"Invalid LOOKUP hint: retry options can be both null or all not null: {', '.join(names)}."
         )
@@ -175,7 +175,7 @@ def retry_of(hint: Mapping[str, str]) -> Retry | None:
         attempts, delay = int(hint["max-attempts"]), parse_duration_ms(hint["fixed-delay"])
     except (ValueError, MillstreamError):
         raise ValidationException(
-            "Invalid LOOKUP hint: 'max-attempts' is a number, and 'fixed-delay' a duration such as '10 s'."
+            "Invalid LOOKUP hint: 'max-attempts' must be a number, and 'fixed-delay' a duration such as '10 s'."
         ) from None
     if attempts < 1:
         raise ValidationException("Invalid LOOKUP hint: max-attempts value should be positive integer.")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql import type_rules
-from millstream.sql.expressions import Call, Constant, Expression
+from millstream.sql.expressions import Call, Constant, Expression, Option, UserFunction
 from millstream.sql.language import syntax
 from millstream.sql.types import (
     BooleanType,
@@ -44,8 +42,8 @@ class Aggregated(Expression):
     distinct: bool = False
     condition: Expression | None = None
     order: tuple[tuple[Expression, bool, bool], ...] = ()
-    options: tuple[Any, ...] = ()
-    user: Any = None
+    options: tuple[Option, ...] = ()
+    user: UserFunction = None
 
     @property
     def parts(self) -> tuple[Expression, ...]:

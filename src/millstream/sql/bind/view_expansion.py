@@ -5,8 +5,8 @@ So a view is stable when its tables get more columns.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
 
 from millstream.sql.bind.scope import Scope
 from millstream.sql.bind.select import expanded
@@ -16,6 +16,8 @@ from millstream.sql.language import syntax
 
 if TYPE_CHECKING:
     from millstream.sql.bind.binder import Binder
+
+_Part = TypeVar("_Part")
 
 
 def qualified(binder: Binder, query: syntax.Query, outer: Scope | None = None) -> syntax.Query:
@@ -47,9 +49,15 @@ def _select(binder: Binder, select: syntax.Select, outer: Scope | None) -> synta
             items.append(_expression(binder, item, scope))
     relation = None if select.relation is None else _relation(binder, select.relation, outer)
     # QUALIFY may use aliases of select items.
-    rest = {name: getattr(select, name) for name in ("where", "group", "having", "windows")}
-    changed = {name: _expression(binder, value, scope) for name, value in rest.items()}
-    return replace(select, items=tuple(items), relation=relation, **changed)
+    return replace(
+        select,
+        items=tuple(items),
+        relation=relation,
+        where=_expression(binder, select.where, scope),
+        group=_expression(binder, select.group, scope),
+        having=_expression(binder, select.having, scope),
+        windows=_expression(binder, select.windows, scope),
+    )
 
 
 def _star(item: syntax.SelectItem, scope: Scope) -> list[syntax.SelectItem]:
@@ -57,12 +65,12 @@ def _star(item: syntax.SelectItem, scope: Scope) -> list[syntax.SelectItem]:
     for column in expanded([item], scope):
         value = column.value
         if isinstance(value, TypedExpression) and isinstance(value.value, Column):
-            value = _of_place(value.value.index, column.name, scope)
+            value = _column_name(value.value.index, column.name, scope)
         result.append(syntax.SelectItem(value, position=item.position))
     return result
 
 
-def _of_place(index: int, name: str, scope: Scope) -> syntax.Name:
+def _column_name(index: int, name: str, scope: Scope) -> syntax.Name:
     """Return a column's name by index: qualified, unless it is a merged column of a join."""
     if name in scope.merged:
         return syntax.Name((name,))
@@ -71,19 +79,15 @@ def _of_place(index: int, name: str, scope: Scope) -> syntax.Name:
     return syntax.Name((source.path[-1], own)) if source.path else syntax.Name((own,))
 
 
-def _expression(binder: Binder, value: Any, scope: Scope) -> Any:
+def _expression(binder: Binder, part: _Part, scope: Scope) -> _Part:
     """Return an expression, or syntax that contains expressions, with qualified columns."""
-    if isinstance(value, syntax.Query):
-        return qualified(binder, value, scope)
-    if isinstance(value, syntax.Name):
-        return _name(value, scope)
-    if isinstance(value, tuple):
-        return tuple(_expression(binder, v, scope) for v in value)
-    if not isinstance(value, syntax.Node):
-        return value
-    parts = {f.name: getattr(value, f.name) for f in fields(value) if f.name != "position"}
-    new = {name: _expression(binder, part, scope) for name, part in parts.items()}
-    return replace(value, **new)
+
+    def change(node: syntax.Node) -> syntax.Node | None:
+        if isinstance(node, syntax.Query):
+            return qualified(binder, node, scope)
+        return _name(node, scope) if isinstance(node, syntax.Name) else None
+
+    return syntax.replaced(part, change)
 
 
 def _name(name: syntax.Name, scope: Scope) -> syntax.Name:
@@ -95,7 +99,7 @@ def _name(name: syntax.Name, scope: Scope) -> syntax.Name:
         assert around is not None
         around = around.outer
     assert around is not None
-    column = _of_place(result.index, name.parts[0], around)
+    column = _column_name(result.index, name.parts[0], around)
     return syntax.Name((*column.parts, *result.rest), position=name.position)
 
 

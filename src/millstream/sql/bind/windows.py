@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from millstream.sql.bind import relation_builder
 from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.grouping import GroupWindow
-from millstream.sql.bind.scope import Refused, Scope
-from millstream.sql.expressions import Column, Constant
+from millstream.sql.bind.scope import BindError, Scope
+from millstream.sql.bind.unbound_calls import Aggregated, Frame, Overed
+from millstream.sql.errors import ValidationException
+from millstream.sql.expressions import AggregateCall, Column, Constant, Expression, replaced, walk
+from millstream.sql.functions.evaluate import folded
 from millstream.sql.language import syntax
-from millstream.sql.plan.nodes import Node, WindowKind, WindowSpec, WindowTable
+from millstream.sql.plan.nodes import Node, Over, OverSpec, WindowKind, WindowSpec, WindowTable
 from millstream.sql.schema import Field, Fields, TimeAttribute
 from millstream.sql.types import DataType, DayTimeIntervalType, LocalZonedTimestampType, TimestampType
 
 if TYPE_CHECKING:
     from millstream.sql.bind.binder import Binder
-from collections.abc import Callable, Sequence
-
-from millstream.sql.bind import relation_builder
-from millstream.sql.bind.unbound_calls import Aggregated, Frame, Overed
-from millstream.sql.errors import ValidationException
-from millstream.sql.expressions import AggregateCall, Expression, replaced, walk
-from millstream.sql.functions.evaluate import folded
-from millstream.sql.plan.nodes import Over, OverSpec
 
 # Their parameter names in order, and the number of required ones.
 _PARAMETERS = {
@@ -37,24 +34,26 @@ FUNCTIONS = frozenset(_PARAMETERS)
 def window_table(binder: Binder, call: syntax.Call, outer: Scope | None) -> Node:
     """Return the node of a window TVF."""
     kind = call.name.upper()
-    given = _by_name(kind, call)
-    node, partition = _table(binder, given["DATA"], outer)
-    time = _time_column(binder, node, given["TIMECOL"])
+    arguments = _by_name(kind, call)
+    node, partition = _table(binder, arguments["DATA"], outer)
+    time = _time_column(binder, node, arguments["TIMECOL"])
     field = node.fields[time]
-    size = _milliseconds(binder, given.get("SIZE") or given["GAP"])
-    step_given = given.get("SLIDE") or given.get("STEP")
+    size = _milliseconds(binder, arguments.get("SIZE") or arguments["GAP"])
+    step_given = arguments.get("SLIDE") or arguments.get("STEP")
     step = _milliseconds(binder, step_given) if step_given is not None else 0
-    offset = _milliseconds(binder, given["OFFSET"]) if "OFFSET" in given else 0
+    offset = _milliseconds(binder, arguments["OFFSET"]) if "OFFSET" in arguments else 0
     if size <= 0 or (step_given is not None and step <= 0):
-        raise Refused(f"{kind} table function based aggregate requires size and step to be positive", call.position)
+        raise BindError(f"{kind} table function based aggregate requires size and step to be positive", call.position)
     if kind == "CUMULATE" and size % step:
-        raise Refused(
+        raise BindError(
             f"CUMULATE table function based aggregate requires maxSize must be an integral multiple of step, but got "
             f"maxSize {size} ms and step {step} ms",
             call.position,
         )
-    places = tuple(_column(node, e) for e in partition)
-    spec = WindowSpec(WindowKind(kind), time, field.time is not TimeAttribute.PROCTIME, size, step, offset, places)
+    partition_columns = tuple(_column(node, e) for e in partition)
+    spec = WindowSpec(
+        WindowKind(kind), time, field.time is not TimeAttribute.PROCTIME, size, step, offset, partition_columns
+    )
     plain = TimestampType(3, False)
     window_time = Field("window_time", field.type.not_null(), field.time)
     fields = (*node.fields.fields, Field("window_start", plain), Field("window_end", plain), window_time)
@@ -62,22 +61,22 @@ def window_table(binder: Binder, call: syntax.Call, outer: Scope | None) -> Node
 
 
 def _by_name(kind: str, call: syntax.Call) -> dict[str, syntax.Expression]:
-    names, least = _PARAMETERS[kind]
+    names, required = _PARAMETERS[kind]
     if call.names:
-        given = {n.upper(): a for n, a in zip(call.names, call.arguments, strict=True)}
-        unknown = [n for n in given if n not in names]
+        arguments = {n.upper(): a for n, a in zip(call.names, call.arguments, strict=True)}
+        unknown = [n for n in arguments if n not in names]
         if unknown:
-            raise Refused(f"{kind} has no argument {unknown[0]}; it has {', '.join(names)}", call.position)
+            raise BindError(f"{kind} has no argument {unknown[0]}; it has {', '.join(names)}", call.position)
     else:
-        given = dict(zip(names, call.arguments, strict=False))
-    missing = [n for n in names[:least] if n not in given]
+        arguments = dict(zip(names, call.arguments, strict=False))
+    missing = [n for n in names[:required] if n not in arguments]
     if missing or len(call.arguments) > len(names):
-        forms = ", ".join(names[:least])
-        optional = f"[, {names[-1]}]" if len(names) > least else ""
-        raise Refused(
+        forms = ", ".join(names[:required])
+        optional = f"[, {names[-1]}]" if len(names) > required else ""
+        raise BindError(
             f"Invalid number of arguments to function '{kind}'. Was expecting {kind}({forms}{optional})", call.position
         )
-    return given
+    return arguments
 
 
 def _table(binder: Binder, data: syntax.Expression, outer: Scope | None) -> tuple[Node, tuple[syntax.Expression, ...]]:
@@ -87,7 +86,7 @@ def _table(binder: Binder, data: syntax.Expression, outer: Scope | None) -> tupl
         return binder.query(data.query, outer), ()
     if isinstance(data, syntax.Name):
         return binder.table(syntax.TableName(data.parts, position=data.position))[0], ()
-    raise Refused("The first argument of a window function is a table: TABLE t", data.position)
+    raise BindError("The first argument of a window function must be a table: TABLE t", data.position)
 
 
 def _is_time(binder: Binder, kind: DataType, attribute: TimeAttribute | None) -> bool:
@@ -97,30 +96,30 @@ def _is_time(binder: Binder, kind: DataType, attribute: TimeAttribute | None) ->
 
 def _time_column(binder: Binder, node: Node, descriptor: syntax.Expression) -> int:
     if not (isinstance(descriptor, syntax.Call) and descriptor.name == "DESCRIPTOR" and len(descriptor.arguments) == 1):
-        raise Refused("The time column of a window function is named by DESCRIPTOR(column)", descriptor.position)
-    place = _column(node, descriptor.arguments[0])
-    field = node.fields[place]
+        raise BindError("The time column of a window function must be DESCRIPTOR(column)", descriptor.position)
+    index = _column(node, descriptor.arguments[0])
+    field = node.fields[index]
     if not _is_time(binder, field.type, field.time):
-        raise Refused(
+        raise BindError(
             "The window function requires the timecol is a time attribute type, but is "
             f"{field.type}: declare WATERMARK FOR {field.name}, or use a column AS PROCTIME()",
             descriptor.position,
         )
-    return place
+    return index
 
 
 def _column(node: Node, e: syntax.Expression) -> int:
     assert isinstance(e, syntax.Name)
     name = e.parts[-1]
     if name not in node.fields.names:
-        raise Refused(f"Column '{name}' not found in any table", e.position)
+        raise BindError(f"Column '{name}' not found in any table", e.position)
     return node.fields.names.index(name)
 
 
 def _milliseconds(binder: Binder, e: syntax.Expression) -> int:
     value = binder.folded(ExpressionBinder(binder, Scope()).bind(e))
     if not isinstance(value, Constant) or not isinstance(value.type, DayTimeIntervalType):
-        raise Refused("A window is as long as a constant interval of days to seconds", e.position)
+        raise BindError("The length of a window must be a constant interval of days to seconds", e.position)
     assert isinstance(value.value, int)
     return value.value
 
@@ -134,11 +133,11 @@ def group_window(binder: Binder, element: syntax.Expression, expressions: Expres
         return None
     kind = element.name.upper()
     if len(element.arguments) != (3 if kind == "HOP" else 2):
-        raise Refused(f"Invalid number of arguments to function '{kind}'", element.position)
+        raise BindError(f"Invalid number of arguments to function '{kind}'", element.position)
     time = expressions.raw(element.arguments[0])
     attribute = expressions.time_of(time)
     if not isinstance(time, Column) or not _is_time(binder, time.type, attribute):
-        raise Refused(
+        raise BindError(
             f"Window aggregate can only be defined over a time attribute column, but {time.type} encountered.",
             element.position,
         )
@@ -167,15 +166,15 @@ def _of_rows(
     element: syntax.Call, kind: WindowKind, time: Column, is_event_time: bool, counts: list[int]
 ) -> GroupWindow:
     if is_event_time:
-        raise Refused("Event-time grouping windows on row intervals are currently not supported.", element.position)
+        raise BindError("Event-time grouping windows on row intervals are currently not supported.", element.position)
     size, slide = (counts[1], counts[0]) if kind is WindowKind.HOP else (counts[0], counts[0])
     spec = WindowSpec(kind, time.index, False, size, slide if kind is WindowKind.HOP else 0)
     return GroupWindow(spec, time, (size, slide))
 
 
-_WITH_A_NUMBER = frozenset(["LAG", "LEAD", "NTILE"])
+_WITH_NUMBER = frozenset(["LAG", "LEAD", "NTILE"])
 # Maps an expression to a column.
-Place = Callable[[Expression], int]
+ColumnIndex = Callable[[Expression], int]
 
 
 def with_overs(node: Node, items: Sequence[Expression]) -> tuple[Node, list[Expression]]:
@@ -183,15 +182,17 @@ def with_overs(node: Node, items: Sequence[Expression]) -> tuple[Node, list[Expr
     overs = list(dict.fromkeys(e for item in items for e in walk(item) if isinstance(e, Overed)))
     if not overs:
         return node, list(items)
-    below, place = _with_arguments(node, overs)
+    below, column_of = _with_arguments(node, overs)
     columns: dict[Overed, Column] = {}
     frames: dict[Frame, list[Overed]] = {}
     for over in overs:
         frames.setdefault(over.frame, []).append(over)
     for number, (frame, calls) in enumerate(frames.items()):
-        result = [_call(o, place) for o in calls]
-        order = tuple((place(k), d, n) for k, d, n in frame.order)
-        spec = OverSpec(tuple(map(place, frame.partition)), order, frame.rows, frame.start, frame.end, tuple(result))
+        result = [_call(o, column_of) for o in calls]
+        order = tuple((column_of(k), d, n) for k, d, n in frame.order)
+        spec = OverSpec(
+            tuple(map(column_of, frame.partition)), order, frame.rows, frame.start, frame.end, tuple(result)
+        )
         new = [Field(f"w{number}$o{i}", c.type) for i, c in enumerate(result)]
         for i, over in enumerate(calls):
             columns[over] = Column(over.type, len(below.fields) + i)
@@ -199,10 +200,10 @@ def with_overs(node: Node, items: Sequence[Expression]) -> tuple[Node, list[Expr
     return below, [replaced(i, lambda e: columns.get(e) if isinstance(e, Overed) else None) for i in items]
 
 
-def _call(over: Overed, place: Place) -> AggregateCall:
+def _call(over: Overed, column_of: ColumnIndex) -> AggregateCall:
     call = over.call
-    condition = None if call.condition is None else place(call.condition)
-    arguments = tuple(place(a) for a in call.arguments)
+    condition = None if call.condition is None else column_of(call.condition)
+    arguments = tuple(column_of(a) for a in call.arguments)
     options = (*call.options, *_distance(call))
     types = () if call.user is None else tuple(a.type for a in call.arguments)
     return AggregateCall(call.function, arguments, over.type, call.distinct, condition, (), options, call.user, types)
@@ -210,10 +211,10 @@ def _call(over: Overed, place: Place) -> AggregateCall:
 
 def _distance(call: Aggregated) -> tuple[int, ...]:
     """Return the offset of LAG and LEAD, or the number of buckets of NTILE."""
-    if call.function not in _WITH_A_NUMBER:
+    if call.function not in _WITH_NUMBER:
         return ()
-    place = 0 if call.function == "NTILE" else 1
-    number = folded(call.arguments[place]) if len(call.arguments) > place else None
+    index = 0 if call.function == "NTILE" else 1
+    number = folded(call.arguments[index]) if len(call.arguments) > index else None
     if number is None:
         return (1,)
     if not isinstance(number, Constant) or not isinstance(number.value, int):
@@ -221,12 +222,12 @@ def _distance(call: Aggregated) -> tuple[int, ...]:
     return (number.value,)
 
 
-def _with_arguments(node: Node, overs: Sequence[Overed]) -> tuple[Node, Place]:
+def _with_arguments(node: Node, overs: Sequence[Overed]) -> tuple[Node, ColumnIndex]:
     """Return the node with a column for each expression of an OVER, and its index."""
     columns = relation_builder.columns(node.fields)
     names = list(node.fields.names)
 
-    def place(e: Expression) -> int:
+    def column_of(e: Expression) -> int:
         if isinstance(e, Column):
             return e.index
         if e not in columns:
@@ -236,7 +237,7 @@ def _with_arguments(node: Node, overs: Sequence[Overed]) -> tuple[Node, Place]:
 
     for over in overs:
         for e in (*over.call.arguments, *over.frame.partition, *(k for k, _, _ in over.frame.order)):
-            place(e)
+            column_of(e)
         if over.call.condition is not None:
-            place(over.call.condition)
-    return relation_builder.project(node, columns, names), place
+            column_of(over.call.condition)
+    return relation_builder.project(node, columns, names), column_of

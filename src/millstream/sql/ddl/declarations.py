@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millstream.sql.bind.expressions import ExpressionBinder
-from millstream.sql.bind.scope import Refused, Scope
+from millstream.sql.bind.scope import BindError, Scope
 from millstream.sql.bind.tables import is_source_watermark, read_expression
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
 from millstream.sql.errors import ValidationException
@@ -187,8 +187,10 @@ def checked(binder: Binder, table: CatalogTable) -> CatalogTable:
             assert column.expression is not None
             try:
                 bound = ExpressionBinder(binder, scope).raw(read_expression(column.expression))
-            except Refused as e:
-                raise ValidationException(f"Invalid expression for computed column '{column.name}'. {e.what}") from None
+            except BindError as e:
+                raise ValidationException(
+                    f"Invalid expression for computed column '{column.name}'. {e.message}"
+                ) from None
             column = replace(column, type=bound.type)
         columns.append(column)
     table = replace(table, columns=tuple(columns))
@@ -226,8 +228,8 @@ def _check_watermark(binder: Binder, table: CatalogTable, names: list[str]) -> N
         return
     try:
         bound = ExpressionBinder(binder, Scope.of(fields)).bind(read_expression(strategy))
-    except Refused as e:
-        raise ValidationException(f"Invalid expression for watermark '{column}'. {e.what}") from None
+    except BindError as e:
+        raise ValidationException(f"Invalid expression for watermark '{column}'. {e.message}") from None
     if not _is_time(bound.type):
         raise ValidationException(
             "Invalid data type of expression for watermark definition. The field must be of type TIMESTAMP(p) or "

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from millstream.common.fast_dataclass import fast_dataclass
-from millstream.sql.bind.binder import Binder, telling_where
+from millstream.sql.bind.binder import Binder, locating_errors
 from millstream.sql.bind.view_expansion import qualified
 from millstream.sql.catalog.manager import CatalogManager, InlineView
 from millstream.sql.catalog.memory import Catalog, CatalogFunction, Database, GenericInMemoryCatalog
@@ -82,7 +82,7 @@ class Ddl:
         execute = _EXECUTE.get(type(statement))
         if execute is None:
             raise ValidationException(f"{type(statement).__name__} is not a statement about catalogs")
-        with telling_where(text):
+        with locating_errors(text):
             return execute(self, statement)
 
     # --- tables

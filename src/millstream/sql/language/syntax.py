@@ -5,8 +5,10 @@ Each node has its offset in the text for errors; equality ignores it.
 
 from __future__ import annotations
 
-from dataclasses import field
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import field, replace
+from typing import TypeVar
+from typing import cast as typed
 
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.types import DataType
@@ -425,12 +427,37 @@ class With(Query):
     query: Query
 
 
-def walk(node: Any) -> Any:
-    """Yield a node and all nodes below it."""
-    if isinstance(node, Node):
-        yield node
-        for value in vars(node).values():
+def walk(part: object) -> Iterator[Node]:
+    """Yield all nodes of a part of a syntax tree: a node or a tuple of parts; other values have none."""
+    if isinstance(part, Node):
+        yield part
+        for value in vars(part).values():
             yield from walk(value)
-    elif isinstance(node, tuple):
-        for value in node:
+    elif isinstance(part, tuple):
+        for value in part:
             yield from walk(value)
+
+
+_Part = TypeVar("_Part")
+
+
+def replaced(part: _Part, change: Callable[[Node], Node | None]) -> _Part:
+    """Return a part of a syntax tree with nodes replaced, outermost first.
+
+    Args:
+        part: a node, a tuple of parts, or a value of a node's field.
+        change: returns the replacement, of a class that may be there too; for None the node's parts are replaced.
+    """
+    return typed("_Part", _replaced(part, change))
+
+
+def _replaced(part: object, change: Callable[[Node], Node | None]) -> object:
+    if isinstance(part, tuple):
+        return tuple(_replaced(member, change) for member in part)
+    if not isinstance(part, Node):
+        return part
+    changed = change(part)
+    if changed is not None:
+        return changed
+    parts = {name: _replaced(value, change) for name, value in vars(part).items()}
+    return replace(part, **parts)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from millstream.sql.bind.scope import Refused
+from millstream.sql.bind.scope import BindError
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Call, Column, Constant, UserCall
 from millstream.sql.language import syntax
@@ -358,8 +358,8 @@ def test_binder_insert_mismatch_shows_both_schemas(session: Session) -> None:
         ),
         ("SELECT * FROM t WHERE a", "WHERE clause must be a condition", 23),
         ("SELECT a FROM t ORDER BY 3", "Ordinal out of range", 26),
-        ("SELECT UPPER(x => c) FROM t", "Arguments of UPPER are given by place, not by name", 8),
-        ("SELECT UPPER(DISTINCT c) FROM t", "DISTINCT, FILTER and ORDER BY are for aggregates", 8),
+        ("SELECT UPPER(x => c) FROM t", "Arguments of UPPER are positional, not named", 8),
+        ("SELECT UPPER(DISTINCT c) FROM t", "DISTINCT, FILTER and ORDER BY apply only to aggregates", 8),
         ("SELECT 1 FROM t GROUP BY TUMBLE(ts, INTERVAL '1' DAY, INTERVAL '1' DAY)", "Invalid number of arguments", 26),
         ("SELECT MAX(*) FROM t", "Unknown identifier '*'", 8),
         ("SELECT ROW_NUMBER() FROM t", "OVER clause is necessary for window functions", 8),
@@ -425,7 +425,7 @@ def test_binder_builds_table_api_relations(session: Session) -> None:
     right = session.bound("SELECT k, v FROM u")
     joined = binder.join(node, right, _item("a = k").value, n.JoinKind.LEFT)
     assert [f"{f.name} {f.type}" for f in joined.fields.fields][3:] == ["k INT", "v STRING"]
-    with pytest.raises(Refused, match=r"join relations with ambiguous names: \[a, b, c\]"):
+    with pytest.raises(BindError, match=r"join relations with ambiguous names: \[a, b, c\]"):
         binder.join(node, node, None)
     assert isinstance(binder.limit(node, 1, 2, False), n.Sort)
     assert isinstance(binder.distinct(node), n.Aggregate)
