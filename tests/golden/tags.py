@@ -33,7 +33,7 @@ from millstream.connectors.hybrid_source import HybridPosition, HybridShare
 from millstream.connectors.jdbc.source import _Range
 from millstream.connectors.kafka.producer import Transaction
 from millstream.connectors.rabbitmq.source import Position
-from millstream.formats.file_format import FileShare
+from millstream.formats.file_format import FileSplitRange
 from millstream.operators.watermarks import BoundedOutOfOrderness, _NoWatermarks
 from millstream.operators.windows.windows import CountWindow, GlobalWindow, TimeWindow
 from millstream.sql.columns.batch import Batch
@@ -128,7 +128,7 @@ def _of_connectors() -> dict[str, Any]:
     return {
         "file-split": split,
         "file-position": FilePosition(2, {1: split}, b"12345678"),
-        "file-split-range": FileShare(1, "/in/a", 5, 10, 20, True),
+        "file-split-range": FileSplitRange(1, "/in/a", 5, 10, 20, True),
         "part-file": part,
         "staged-parts": parts,
         "staged-partitions": Staged(parts, 5, 2, {"day=1": 5}),

@@ -446,7 +446,7 @@ def test_kafka_table_reads_and_writes_avro_with_registry(kafka: KafkaBroker) -> 
                 # Under the subject of the topic's values.
                 assert f"{topic}-value" in registry.subjects
         send(kafka, topic, {"value": b"nonsense"})
-        with pytest.raises(MillstreamError, match="does not begin with the number of a schema"):
+        with pytest.raises(MillstreamError, match="does not begin with a schema id"):
             rows(t_env, "SELECT * FROM t")
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError, MillstreamError, TypeMismatchError
 from millstream.common.typeinfo import (
     BasicArrayTypeInfo,
@@ -19,10 +20,13 @@ from millstream.common.typeinfo import (
 from millstream.common.types import Row
 from millstream.operators.diagnostics.failures import shorten
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 __all__ = ["ArrowFile", "ArrowWriter", "row_writer"]
 
 
-Convert = Callable[[Any], Any]
+Convert = Callable[[Value], Value]
 
 _ARRAYS = (BasicArrayTypeInfo, ListTypeInfo, ObjectArrayTypeInfo, PrimitiveArrayTypeInfo)
 _BYTES = PrimitiveArrayTypeInfo(BasicTypeInfo("Byte"))
@@ -40,50 +44,50 @@ _BASIC = {
 }
 
 
-def arrow_type(type_info: TypeInformation, what: str = "Parquet") -> Any:
-    """Return the Arrow type for a type, in a format of that name."""
+def arrow_type(type_info: TypeInformation, format_name: str = "Parquet") -> pa.DataType:
+    """Return the Arrow type of a type in a format."""
     import pyarrow as pa
 
     name = str(type_info)
     if name in _BASIC:
         return pa.type_for_alias(_BASIC[name])
     if isinstance(type_info, RowTypeInfo):
-        return pa.struct(arrow_schema(type_info, what))
+        return pa.struct(arrow_schema(type_info, format_name))
     if type_info == _BYTES:
         return pa.binary()
     if isinstance(type_info, _ARRAYS):
-        return pa.list_(arrow_type(type_info.get_element_type(), what))
+        return pa.list_(arrow_type(type_info.get_element_type(), format_name))
     if isinstance(type_info, MapTypeInfo):
-        return pa.map_(arrow_type(type_info.key_type, what), arrow_type(type_info.value_type, what))
+        return pa.map_(arrow_type(type_info.key_type, format_name), arrow_type(type_info.value_type, format_name))
     others = {
         "TimeTypeInfo": pa.time64("us"),
         "TimestampTypeInfo": pa.timestamp("us"),
         "BigDecimal": pa.decimal128(38, 18),
         "BigInteger": pa.decimal128(38, 0),
     }
-    if name not in others or (what == "ORC" and name == "TimeTypeInfo"):
-        raise InvalidProgramError(f"{what} has no type for {type_info}: use another one for that field.")
+    if name not in others or (format_name == "ORC" and name == "TimeTypeInfo"):
+        raise InvalidProgramError(f"{format_name} does not support {type_info}: use another type for the field.")
     return others[name]
 
 
-def arrow_schema(row_type: RowTypeInfo, what: str = "Parquet") -> Any:
-    """Return the Arrow schema for the fields of a row, in a format of that name."""
+def arrow_schema(row_type: RowTypeInfo, format_name: str = "Parquet") -> pa.Schema:
+    """Return the Arrow schema of a row type in a format."""
     import pyarrow as pa
 
     fields = zip(row_type.get_field_names(), row_type.get_field_types(), strict=True)
-    return pa.schema([pa.field(name, arrow_type(field, what)) for name, field in fields])
+    return pa.schema([pa.field(name, arrow_type(field, format_name)) for name, field in fields])
 
 
 def from_arrow(type_info: TypeInformation) -> Convert | None:
-    """Return the function from what Arrow makes of a value to our value; None: it is the same."""
+    """Return the function that converts Arrow's Python value to ours; None if they are equal."""
     if isinstance(type_info, RowTypeInfo):
         return _row_from_arrow(type_info)
     if isinstance(type_info, _ARRAYS) and type_info != _BYTES:
         element = from_arrow(type_info.get_element_type())
         return None if element is None else lambda values: None if values is None else [element(v) for v in values]
     if isinstance(type_info, MapTypeInfo):
-        held = from_arrow(type_info.value_type) or _same
-        return lambda pairs: None if pairs is None else {k: held(v) for k, v in pairs}
+        convert_value = from_arrow(type_info.value_type) or _same
+        return lambda pairs: None if pairs is None else {k: convert_value(v) for k, v in pairs}
     if str(type_info) == "BigInteger":
         return lambda value: None if value is None else int(value)
     return None
@@ -93,7 +97,7 @@ def _row_from_arrow(row_type: RowTypeInfo) -> Convert:
     names = tuple(row_type.get_field_names())
     fields = [from_arrow(field) or _same for field in row_type.get_field_types()]
 
-    def convert(value: Any) -> Any:
+    def convert(value: Value) -> Value:
         if value is None:
             return None
         return Row.of(names, [field(value[name]) for name, field in zip(names, fields, strict=True)])
@@ -102,15 +106,15 @@ def _row_from_arrow(row_type: RowTypeInfo) -> Convert:
 
 
 def to_arrow(type_info: TypeInformation) -> Convert | None:
-    """Return the function from our value to what Arrow takes; None: it is the same."""
+    """Return the function that converts our value to Arrow's Python value; None if they are equal."""
     if isinstance(type_info, RowTypeInfo):
         return _row_to_arrow(type_info)
     if isinstance(type_info, _ARRAYS) and type_info != _BYTES:
         element = to_arrow(type_info.get_element_type())
         return None if element is None else lambda values: None if values is None else [element(v) for v in values]
     if isinstance(type_info, MapTypeInfo):
-        held = to_arrow(type_info.value_type) or _same
-        return lambda value: None if value is None else [(k, held(v)) for k, v in value.items()]
+        convert_value = to_arrow(type_info.value_type) or _same
+        return lambda value: None if value is None else [(k, convert_value(v)) for k, v in value.items()]
     return None
 
 
@@ -118,7 +122,7 @@ def _row_to_arrow(row_type: RowTypeInfo) -> Convert:
     names = row_type.get_field_names()
     fields = [to_arrow(field) or _same for field in row_type.get_field_types()]
 
-    def convert(value: Any) -> Any:
+    def convert(value: Value) -> Value:
         if value is None:
             return None
         return {name: field(v) for name, field, v in zip(names, fields, value, strict=True)}
@@ -126,50 +130,50 @@ def _row_to_arrow(row_type: RowTypeInfo) -> Convert:
     return convert
 
 
-def _same(value: Any) -> Any:
+def _same(value: Value) -> Value:
     return value
 
 
-# The rows of a batch, which are a row group in a Parquet file.
+# Rows per batch; a batch is a row group of a Parquet file.
 BATCH_ROWS = 1 << 16
 
 
 class ArrowFile(Protocol):
-    """A file that takes batches, such as pyarrow.parquet.ParquetWriter."""
+    """A writer of Arrow batches, such as pyarrow.parquet.ParquetWriter."""
 
-    def write_batch(self, batch: Any) -> None: ...
+    def write_batch(self, batch: pa.RecordBatch) -> None: ...
 
     def close(self) -> None: ...
 
 
 class ArrowWriter:
-    """Gathers records, makes columns of them, and writes those: a BulkWriter.
+    """A BulkWriter that buffers records and writes them as columns.
 
     Args:
-        what: the name of the format, for errors.
-        schema: of Arrow.
-        fit: makes a record's fields, one for each column.
-        columns: for each column what makes its values such as Arrow takes; None: they are.
-        file: where batches go.
+        format_name: the name of the format, for errors.
+        schema: the Arrow schema.
+        fields_of: returns a record's fields, one for each column.
+        columns: for each column the function that converts its values for Arrow; None if Arrow accepts them.
+        file: the file.
     """
 
     def __init__(
         self,
-        what: str,
-        schema: Any,
-        fit: Callable[[Any], Sequence[Any]],
+        format_name: str,
+        schema: pa.Schema,
+        fields_of: Callable[[Value], Sequence[Value]],
         columns: Sequence[Convert | None],
         file: ArrowFile,
     ) -> None:
-        self._what = what
+        self._format_name = format_name
         self._schema = schema
-        self._fit = fit
+        self._fields_of = fields_of
         self._columns = columns
         self._file = file
-        self._rows: list[Sequence[Any]] = []
+        self._rows: list[Sequence[Value]] = []
 
-    def add_element(self, value: Any) -> None:
-        self._rows.append(self._fit(value))
+    def add_element(self, value: Value) -> None:
+        self._rows.append(self._fields_of(value))
         if len(self._rows) >= BATCH_ROWS:
             self._write()
 
@@ -186,16 +190,16 @@ class ArrowWriter:
         self._file.write_batch(pa.record_batch(arrays, schema=self._schema))
         self._rows = []
 
-    def _array(self, field: Any, values: Sequence[Any]) -> Any:
+    def _array(self, field: pa.Field, values: Sequence[Value]) -> pa.Array:
         import pyarrow as pa
 
         try:
             return pa.array(values, field.type)
         except (pa.ArrowException, OverflowError) as e:
-            raise self._misfit(field, values, e) from None
+            raise self._mismatch(field, values, e) from None
 
-    def _misfit(self, field: Any, values: Sequence[Any], error: Exception) -> MillstreamError:
-        """Find the record whose value Arrow does not take."""
+    def _mismatch(self, field: pa.Field, values: Sequence[Value], error: Exception) -> MillstreamError:
+        """Return the error with the record whose value Arrow rejects."""
         import pyarrow as pa
 
         record = ""
@@ -205,19 +209,19 @@ class ArrowWriter:
             except (pa.ArrowException, OverflowError) as e:
                 record, error = f" of {shorten(row)}", e
                 break
-        return TypeMismatchError(f"{self._what}: field {field.name!r}{record} cannot be written: {error}.")
+        return TypeMismatchError(f"{self._format_name}: field {field.name!r}{record} cannot be written: {error}.")
 
 
-def row_writer(what: str, row_type: RowTypeInfo, file: ArrowFile) -> ArrowWriter:
+def row_writer(format_name: str, row_type: RowTypeInfo, file: ArrowFile) -> ArrowWriter:
     """Return a writer of rows."""
     convert = row_type.converter()
     assert convert is not None
 
-    def fit(value: Any) -> Sequence[Any]:
-        row: Sequence[Any] | None = convert(value)
-        if row is None:
-            raise TypeMismatchError(f"{what}: there is no row to write, but None.")
-        return row
+    def fields_of(value: Value) -> Sequence[Value]:
+        converted: Sequence[Value] | None = convert(value)
+        if converted is None:
+            raise TypeMismatchError(f"{format_name}: cannot write None as a row.")
+        return converted
 
     columns = [to_arrow(field) for field in row_type.get_field_types()]
-    return ArrowWriter(what, arrow_schema(row_type, what), fit, columns, file)
+    return ArrowWriter(format_name, arrow_schema(row_type, format_name), fields_of, columns, file)

@@ -6,8 +6,9 @@ import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any, BinaryIO, ClassVar
+from typing import BinaryIO, ClassVar, Protocol
 
+from millstream.common.aliases import Json, Value
 from millstream.common.display_text import did_you_mean
 from millstream.common.errors import MillstreamError
 from millstream.common.fast_dataclass import fast_dataclass
@@ -40,12 +41,20 @@ class Comparison:
 
     name: str
     operator: str
-    value: Any
+    value: Value
+
+
+class ColumnStatistics(Protocol):
+    """The statistics of a column chunk, as pyarrow returns them."""
+
+    has_min_max: bool
+    min: Value
+    max: Value
 
 
 def comparisons_of(conditions: Sequence[Expression], columns: Sequence[str]) -> list[Comparison]:
     """Return the conditions that can be pushed down to files or databases."""
-    return [found for c in conditions if (found := _comparison(c, columns)) is not None]
+    return [comparison for c in conditions if (comparison := _comparison(c, columns)) is not None]
 
 
 def _comparison(condition: Expression, columns: Sequence[str]) -> Comparison | None:
@@ -64,7 +73,7 @@ def _comparison(condition: Expression, columns: Sequence[str]) -> Comparison | N
     return Comparison(columns[left.index], operator, value)
 
 
-def may_pass(test: Comparison, statistics: Any) -> bool:
+def may_match(test: Comparison, statistics: ColumnStatistics | None) -> bool:
     """Return whether rows with these statistics may satisfy a comparison."""
     if statistics is None or not statistics.has_min_max:
         return True
@@ -80,8 +89,8 @@ def may_pass(test: Comparison, statistics: Any) -> bool:
 
 # The advice for malformed rows.
 FIX = (
-    "Correct the line, or set '{0}.ignore-parse-errors' = 'true': then what cannot be read of a row is null, and a "
-    "line that is no row is left out."
+    "Correct the line, or set '{0}.ignore-parse-errors' = 'true' to read malformed fields as null and to skip "
+    "malformed lines."
 )
 
 
@@ -89,13 +98,13 @@ class Malformed(MillstreamError):
     """A message that does not conform to its format.
 
     Attributes:
-        place: the index of the message.
+        index: the index of the message.
         reason: the cause, without a full stop.
     """
 
-    def __init__(self, place: int, reason: str) -> None:
+    def __init__(self, index: int, reason: str) -> None:
         super().__init__(reason)
-        self.place = place
+        self.index = index
         self.reason = reason
 
 
@@ -131,25 +140,25 @@ class Decoded:
 
     Attributes:
         batch: the rows.
-        places: the index of each row's message; None if each message has one row.
-        objects: the metadata of each row's message, if the format has metadata.
+        indices: the index of each row's message; None if each message has one row.
+        documents: the parsed message of each row, if the format has metadata.
     """
 
     batch: Batch
-    places: Sequence[int] | None = None
-    objects: Sequence[Any] = ()
+    indices: Sequence[int] | None = None
+    documents: Sequence[Json] = ()
 
 
 class MessageFormat(TableFormat):
     """A format of messages; in files each line is a message.
 
     Attributes:
-        options_begin: the prefix of its options in a declaration.
+        option_prefix: the prefix of its options in a declaration.
     """
 
     def __init__(self, options: Options, zone: str) -> None:
         super().__init__(options, zone)
-        self.options_begin = f"{self.identifier}."
+        self.option_prefix = f"{self.identifier}."
 
     @abstractmethod
     def read_all(self, messages: Sequence[bytes | None], fields: Sequence[Field]) -> Decoded:
@@ -166,7 +175,7 @@ class MessageFormat(TableFormat):
         """Return the types of metadata columns by key."""
         return {}
 
-    def metadata_values(self, key: str, decoded: Decoded) -> list[Any]:
+    def metadata_values(self, key: str, decoded: Decoded) -> list[Value]:
         """Return the metadata of a key for each row."""
         raise NotImplementedError(key)
 
@@ -190,7 +199,7 @@ class _Lines(StreamFormat):
     def splittable(self) -> bool:
         return True
 
-    def read_part(self, part: FilePart) -> Iterator[Collection[Any]]:
+    def read_part(self, part: FilePart) -> Iterator[Collection[Batch]]:
         for offset, block in part.blocks():
             lines = block.split(b"\n")
             if not lines[-1]:
@@ -198,8 +207,8 @@ class _Lines(StreamFormat):
             try:
                 yield [self._format.decoded(lines, self._fields)]
             except Malformed as e:
-                at = offset + sum(len(line) + 1 for line in lines[: e.place])
-                raise part.damaged(at, e.reason, FIX.format(self._format.identifier)) from None
+                start = offset + sum(len(line) + 1 for line in lines[: e.index])
+                raise part.damaged(start, e.reason, FIX.format(self._format.identifier)) from None
 
 
 class FileTableFormat(TableFormat):
@@ -287,16 +296,16 @@ def without_other_formats(
     return frozenset(o for o in options if o not in of_formats or o.startswith(starts))
 
 
-def made_format(identifier: str, options: Mapping[str, str], zone: str) -> TableFormat:
+def create_format(identifier: str, options: Mapping[str, str], zone: str) -> TableFormat:
     """Create a format with the options under its name."""
     return format_class(identifier)(Options(options_of(identifier, options)), zone)
 
 
-def made_message_format(identifier: str, options: Mapping[str, str], zone: str, prefix: str = "") -> MessageFormat:
+def create_message_format(identifier: str, options: Mapping[str, str], zone: str, prefix: str = "") -> MessageFormat:
     """Create a message format with the options under a prefix and its name."""
     message_format = _load(identifier, _MESSAGES)(Options(options_of(identifier, options, prefix)), zone)
     assert isinstance(message_format, MessageFormat)
-    message_format.options_begin = f"{prefix}{identifier}."
+    message_format.option_prefix = f"{prefix}{identifier}."
     return message_format
 
 

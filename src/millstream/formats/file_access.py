@@ -1,4 +1,4 @@
-"""Files on any storage, as a source sees them: found under a path, opened, decompressed."""
+"""Lists, opens and decompresses the files of sources, on any storage."""
 
 from __future__ import annotations
 
@@ -8,23 +8,27 @@ import lzma
 import os
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 from urllib.parse import unquote, urlsplit
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.fast_dataclass import fast_dataclass
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
 
 _HIDDEN = (".", "_")
 
 
 @fast_dataclass
-class FoundFile:
-    """A file as it was when it was found.
+class FileStatus:
+    """A file as it was when it was listed.
 
     Attributes:
-        path: a path, or a URL.
+        path: a path or a URL.
         size: in bytes.
-        modified: in seconds since 1970, 0 where the storage does not know.
+        modified: in seconds since 1970; 0 if the storage does not provide it.
     """
 
     path: str
@@ -34,18 +38,18 @@ class FoundFile:
 
 @fast_dataclass
 class FileAccess:
-    """Reaches local paths, file: URLs and whatever fsspec reaches.
+    """Accesses local paths, file: URLs and the file systems of fsspec.
 
     Attributes:
-        options: what a file system needs to know, by protocol.
+        options: the options of file systems, by protocol.
     """
 
-    options: dict[str, dict[str, Any]]
+    options: dict[str, dict[str, Value]]
 
-    def find(self, path: str) -> Iterator[FoundFile]:
-        """Yield a file, or all files below a directory; hidden ones (`.name`, `_name`) are left out.
+    def find(self, path: str) -> Iterator[FileStatus]:
+        """Yield a file, or all files below a directory except hidden ones (`.name`, `_name`).
 
-        Raises FileNotFoundError when there is nothing of that name.
+        Raises FileNotFoundError if the path does not exist.
         """
         if "://" in path:
             yield from self._find_remote(path)
@@ -53,21 +57,21 @@ class FileAccess:
             yield from _walk(path)
         else:
             status = os.stat(path)
-            yield FoundFile(path, status.st_size, status.st_mtime)
+            yield FileStatus(path, status.st_size, status.st_mtime)
 
-    def _find_remote(self, url: str) -> Iterator[FoundFile]:
+    def _find_remote(self, url: str) -> Iterator[FileStatus]:
         fs, root = self._remote(url)
         fs.invalidate_cache()
-        found = fs.find(root, detail=True)
-        if not found and not fs.exists(root):
+        infos = fs.find(root, detail=True)
+        if not infos and not fs.exists(root):
             raise FileNotFoundError(url)
-        for path, about in found.items():
-            below = path[len(root) :].strip("/")
-            if not any(part.startswith(_HIDDEN) for part in below.split("/")):
-                yield FoundFile(fs.unstrip_protocol(path), about["size"], _modified(about))
+        for path, info in infos.items():
+            relative = path[len(root) :].strip("/")
+            if not any(part.startswith(_HIDDEN) for part in relative.split("/")):
+                yield FileStatus(fs.unstrip_protocol(path), info["size"], _modified(info))
 
     def open(self, path: str) -> BinaryIO:
-        """Open a file to read its bytes."""
+        """Open a file for reading."""
         try:
             if "://" not in path:
                 return open(path, "rb")
@@ -75,10 +79,10 @@ class FileAccess:
             return cast(BinaryIO, fs.open(name, "rb"))
         except FileNotFoundError:
             raise MillstreamError(
-                f"FileSource: {path} is gone, but it was found before; files must stay until they have been read."
+                f"FileSource: {path} was deleted before it was read; retain files until the job has read them."
             ) from None
 
-    def _remote(self, url: str) -> tuple[Any, str]:
+    def _remote(self, url: str) -> tuple[AbstractFileSystem, str]:
         import fsspec
 
         protocol = url.partition("://")[0]
@@ -89,7 +93,7 @@ class FileAccess:
         return fs, path
 
 
-def _walk(directory: str) -> Iterator[FoundFile]:
+def _walk(directory: str) -> Iterator[FileStatus]:
     with os.scandir(directory) as entries:
         for entry in entries:
             if entry.name.startswith(_HIDDEN):
@@ -99,22 +103,22 @@ def _walk(directory: str) -> Iterator[FoundFile]:
                     yield from _walk(entry.path)
                 else:
                     status = entry.stat()
-                    yield FoundFile(entry.path, status.st_size, status.st_mtime)
+                    yield FileStatus(entry.path, status.st_size, status.st_mtime)
             except FileNotFoundError:
-                # Moved away while we looked.
+                # Removed during the listing.
                 continue
 
 
-def _modified(about: dict[str, Any]) -> float:
+def _modified(info: dict[str, Value]) -> float:
     for name in ("mtime", "LastModified", "last_modified", "modified", "created"):
-        when = about.get(name)
-        if when is not None:
-            return float(when.timestamp() if hasattr(when, "timestamp") else when)
+        time = info.get(name)
+        if time is not None:
+            return float(time.timestamp() if hasattr(time, "timestamp") else time)
     return 0.0
 
 
 def clean_path(path: str | os.PathLike[str]) -> str:
-    """Return a path or URL in the form in which it is remembered: local ones absolute, without file://."""
+    """Return the normal form of a path or URL: local paths are absolute, without file://."""
     text = os.fspath(path)
     if text.startswith("file:"):
         url = urlsplit(text)
@@ -129,7 +133,7 @@ def clean_path(path: str | os.PathLike[str]) -> str:
 
 
 class _Inflated:
-    """A stream of zlib data; the standard library has no file object for it."""
+    """Decompresses a zlib stream; the standard library has no file object for it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -150,7 +154,8 @@ def _zstd(file: BinaryIO) -> BinaryIO:
     return cast(BinaryIO, pyarrow.CompressedInputStream(pyarrow.PythonFile(file, mode="r"), "zstd"))
 
 
-_DECOMPRESSORS: dict[str, Callable[[BinaryIO], Any]] = {
+# Each returns an object with a `read` method.
+_DECOMPRESSORS: dict[str, Callable[[BinaryIO], object]] = {
     ".gz": lambda file: gzip.GzipFile(fileobj=file),
     ".gzip": lambda file: gzip.GzipFile(fileobj=file),
     ".bz2": bz2.BZ2File,
@@ -161,11 +166,11 @@ _DECOMPRESSORS: dict[str, Callable[[BinaryIO], Any]] = {
 
 
 def is_compressed(path: str) -> bool:
-    """Tell by its name whether a file is compressed, so that it can only be read from its beginning."""
+    """Return whether a file's name is that of a compressed file, which must be read from its beginning."""
     return os.path.splitext(path)[1].lower() in _DECOMPRESSORS
 
 
 def decompressed(path: str, file: BinaryIO) -> BinaryIO:
-    """Return a file's contents as they were before it was compressed; the file itself when it was not."""
+    """Return a file that yields the decompressed contents; the file itself if it is not compressed."""
     decompress = _DECOMPRESSORS.get(os.path.splitext(path)[1].lower())
     return file if decompress is None else cast(BinaryIO, decompress(file))

@@ -1,7 +1,7 @@
-"""Lines in a stretch of a file, read in blocks.
+"""File formats, and the lines of a range of a file, read in blocks.
 
-A line belongs to the stretch in which it begins. So a file may be cut at any byte: a stretch leaves out the end of a
-line that began before it, and reads its own last line to its end, wherever that is.
+A line belongs to the range in which it begins. So a file may be split at any byte: the reader of a range skips the rest
+of a line that began before it, and reads its own last line beyond the end of the range.
 """
 
 from __future__ import annotations
@@ -13,44 +13,47 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
 from dataclasses import field
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import BinaryIO, NamedTuple, cast
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.tags import tagged
 from millstream.common.typeinfo import TypeInformation, Types
-from millstream.formats.file_access import FileAccess, FoundFile, decompressed, is_compressed
+from millstream.formats.file_access import FileAccess, FileStatus, decompressed, is_compressed
 from millstream.operators.diagnostics.bad_records import BadRecord, BadRecords
 
 __all__ = ["BulkFormat", "StreamFormat"]
 
-# So much is read at once; the lines in it are handed on together.
+# Bytes per read; its lines form a block.
 BLOCK_BYTES = 1 << 18
-# The end of a stream whose length is not known.
+# The end of a stream of unknown length.
 UNKNOWN = sys.maxsize
 
 
 def line_blocks(file: BinaryIO, start: int, end: int, size: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines that begin in [start, end), many at a time, each block with the position where it begins.
+    """Yield the lines that begin in [start, end) in blocks, each with its position.
 
     Args:
-        file: read from its beginning when `start` is 0, else it must be seekable.
-        size: where the file ends, though there may be more by now; UNKNOWN for a stream.
+        file: a file at its beginning; seekable unless `start` is 0.
+        start: the start of the range.
+        end: the end of the range.
+        size: the size of the file when it was listed; later data is not read. UNKNOWN for a stream.
     """
     begin = _first_line(file, start, end) if start else 0
     if begin is None:
         return
-    at = begin
+    position = begin
     parts: list[bytes] = []
-    while at < size:
-        chunk = file.read(min(BLOCK_BYTES, size - at))
+    while position < size:
+        chunk = file.read(min(BLOCK_BYTES, size - position))
         if not chunk:
             if size != UNKNOWN:
-                raise EOFError(f"it has {at} bytes and had {size} when it was found")
+                raise EOFError(f"it has {position} bytes, but had {size} when it was listed")
             break
-        before, at = at, at + len(chunk)
-        if at >= end:
-            # The last line is the one that goes on at the byte before the end.
+        before, position = position, position + len(chunk)
+        if position >= end:
+            # The last line contains the byte before the end.
             cut = chunk.find(b"\n", max(end - 1 - before, 0)) + 1
             if cut:
                 parts.append(chunk[:cut])
@@ -67,23 +70,23 @@ def line_blocks(file: BinaryIO, start: int, end: int, size: int) -> Iterator[tup
 
 
 def _first_line(file: BinaryIO, start: int, end: int) -> int | None:
-    """Find where the first line begins in [start, end), and go there; None when there is none."""
-    at = start - 1
-    file.seek(at)
-    while at < end - 1:
-        chunk = file.read(min(BLOCK_BYTES, end - 1 - at))
+    """Seek to the first line that begins in [start, end) and return its position; None if there is none."""
+    position = start - 1
+    file.seek(position)
+    while position < end - 1:
+        chunk = file.read(min(BLOCK_BYTES, end - 1 - position))
         if not chunk:
             return None
-        found = chunk.find(b"\n")
-        if found >= 0:
-            file.seek(at + found + 1)
-            return at + found + 1
-        at += len(chunk)
+        newline = chunk.find(b"\n")
+        if newline >= 0:
+            file.seek(position + newline + 1)
+            return position + newline + 1
+        position += len(chunk)
     return None
 
 
 def text_lines(block: bytes, charset: str, errors: str = "replace") -> list[str]:
-    """Return the lines of a block as text, without their ends.
+    """Return the lines of a block as text, without line ends.
 
     Example:
         >>> text_lines(b"a\\r\\n\\nb", "utf-8")
@@ -98,41 +101,45 @@ def text_lines(block: bytes, charset: str, errors: str = "replace") -> list[str]
 
 
 class LineNumbers:
-    """Finds the numbers of lines, counted from 1, each behind the one before; for error messages only."""
+    """Finds line numbers, counted from 1, for error messages; fast for ascending positions."""
 
     def __init__(self) -> None:
-        self._at, self._number = 0, 1
+        self._offset, self._number = 0, 1
 
-    def at(self, file: BinaryIO, offset: int) -> int:
-        """Return the number of the line at a position of a file that stands at its beginning."""
-        if offset < self._at:
-            self._at, self._number = 0, 1
-        if self._at:
-            file.seek(self._at)
-        while self._at < offset and (chunk := file.read(min(BLOCK_BYTES, offset - self._at))):
+    def number_of(self, file: BinaryIO, offset: int) -> int:
+        """Return the number of the line at an offset of a file, which must be at its beginning."""
+        if offset < self._offset:
+            self._offset, self._number = 0, 1
+        if self._offset:
+            file.seek(self._offset)
+        while self._offset < offset and (chunk := file.read(min(BLOCK_BYTES, offset - self._offset))):
             self._number += chunk.count(b"\n")
-            self._at += len(chunk)
+            self._offset += len(chunk)
         return self._number
 
 
-# How long a record of a stream format is taken to be: the driver does not look into files. An epoch's size follows the
-# time it takes, so that a wrong guess only costs a few epochs.
+# The assumed length of a record, because the driver does not read files. Epoch sizes adapt to the time that epochs
+# take, so a wrong assumption only affects the first epochs.
 BYTES_PER_RECORD = 64
-# A file is read in parallel when it has several times as much.
-LEAST_SPLIT_BYTES = 1 << 20
-# Long files are read front to back by all subtasks together, so that event time goes on evenly.
-MOST_SPLIT_BYTES = 32 << 20
+# Splits are not smaller than this.
+MIN_SPLIT_BYTES = 1 << 20
+# All subtasks together read a long file from front to back, so that event time advances evenly.
+MAX_SPLIT_BYTES = 32 << 20
 
 FAIL = BadRecords.fail()
 
 
 @tagged("file-split-range")
-class FileShare(NamedTuple):
-    """What a subtask reads of one split in one epoch: from `start` to `end`, in units of the format.
+class FileSplitRange(NamedTuple):
+    """The part of a split that a subtask reads in one epoch: [start, end), in units of the format.
 
     Attributes:
-        size: how long the file was in bytes when it was found; what comes behind is not read.
-        ends: whether the split ends there.
+        split: the number of the split.
+        path: the file.
+        start: the first unit.
+        end: the end.
+        size: the size of the file in bytes when it was listed; later data is not read.
+        ends: whether the split ends at `end`.
     """
 
     split: int
@@ -145,47 +152,47 @@ class FileShare(NamedTuple):
 
 @fast_dataclass
 class Extent:
-    """How much there is to read in a file.
+    """The size of a file in units of its format.
 
     Attributes:
-        units: bytes, row groups, or 1 for a file that can only be read as a whole.
-        density: about how many records a unit has.
-        least: the least number of units that make a split.
-        most: the most.
+        units: the number of bytes or row groups; 1 for a file that can only be read as a whole.
+        density: the estimated number of records per unit.
+        min_units: the minimum size of a split.
+        max_units: the maximum size of a split.
     """
 
     units: int
     density: float
-    least: int = 1
-    most: int = 1
+    min_units: int = 1
+    max_units: int = 1
 
 
 class FileFormat(ABC):
-    """Reads files. It is pickled on its way to the workers."""
+    """Reads files. It is pickled and sent to the workers."""
 
     produced_type: TypeInformation | None = None
-    # What becomes of records that cannot be read: set where a source says so.
+    # How malformed records are handled; sources may set it.
     bad_records = FAIL
 
     @abstractmethod
-    def measure(self, access: FileAccess, file: FoundFile) -> Extent:
-        """Say how much there is to read in a file. Asked on the driver."""
+    def measure(self, access: FileAccess, file: FileStatus) -> Extent:
+        """Return the size of a file. Runs on the driver."""
 
-    def cut(self, access: FileAccess, path: str, start: int, wanted: int, end: int) -> int:
-        """Return where a share that begins at `start` may end: about where it is wanted. Asked on the driver."""
-        return wanted
+    def cut(self, access: FileAccess, path: str, start: int, target: int, end: int) -> int:
+        """Return an end near `target` for a split range that begins at `start`. Runs on the driver."""
+        return target
 
     @abstractmethod
-    def read(self, access: FileAccess, share: FileShare) -> Iterator[Collection[Any]]:
-        """Yield the records of a share in batches; they depend on the share and the file alone."""
+    def read(self, access: FileAccess, split_range: FileSplitRange) -> Iterator[Collection[Value]]:
+        """Yield the records of a split range in batches; repeated reads yield the same batches."""
 
 
 class BulkFormat(FileFormat):
-    """A format whose files know where their batches of records are, such as Parquet."""
+    """A format whose files contain the positions of their batches of records, such as Parquet."""
 
 
 class StreamFormat(FileFormat):
-    """A format that is read from the stream of a file's bytes, decompressed where the name says so.
+    """A format that reads the stream of a file's bytes, decompressed according to the file's name.
 
     Example:
         >>> StreamFormat.text_line_format().produced_type
@@ -194,48 +201,47 @@ class StreamFormat(FileFormat):
 
     @staticmethod
     def text_line_format(charset_name: str = "UTF-8") -> StreamFormat:
-        """Read the lines of text files, as strings without their ends (`\\n`, `\\r\\n`, `\\r`).
+        """Read the lines of text files, as strings without line ends (`\\n`, `\\r\\n`, `\\r`).
 
-        Bytes that are not text in the charset become U+FFFD, as in Flink.
+        Bytes that are invalid in the charset become U+FFFD, as in Flink.
         """
         return TextLineFormat(charset_name)
 
     @property
     def splittable(self) -> bool:
-        """Whether a file can be read from the first line that begins behind any byte."""
+        """Whether reading can start at the first line after any byte."""
         return False
 
     @property
     def cuttable(self) -> bool:
-        """Whether `cut` finds where a file can be cut, though it is read by one subtask from its beginning on."""
+        """Whether `cut` finds ends of split ranges, although one subtask reads the whole file."""
         return False
 
-    def measure(self, access: FileAccess, file: FoundFile) -> Extent:
+    def measure(self, access: FileAccess, file: FileStatus) -> Extent:
         if is_compressed(file.path) or not (self.splittable or self.cuttable):
             return Extent(1, max(file.size / BYTES_PER_RECORD, 1.0))
         if not self.splittable:
             return Extent(file.size, 1 / BYTES_PER_RECORD, file.size, file.size)
-        return Extent(file.size, 1 / BYTES_PER_RECORD, LEAST_SPLIT_BYTES, MOST_SPLIT_BYTES)
+        return Extent(file.size, 1 / BYTES_PER_RECORD, MIN_SPLIT_BYTES, MAX_SPLIT_BYTES)
 
-    def read(self, access: FileAccess, share: FileShare) -> Iterator[Collection[Any]]:
-        bad = self.bad_records
-        with access.open(share.path) as file:
-            if is_compressed(share.path):
-                part = FilePart(access, share.path, decompressed(share.path, file), 0, UNKNOWN, UNKNOWN, bad)
+    def read(self, access: FileAccess, split_range: FileSplitRange) -> Iterator[Collection[Value]]:
+        path, start, end, size = split_range.path, split_range.start, split_range.end, split_range.size
+        with access.open(path) as file:
+            stream = file
+            if is_compressed(path):
+                stream, start, end, size = decompressed(path, file), 0, UNKNOWN, UNKNOWN
             elif not (self.splittable or self.cuttable):
-                part = FilePart(access, share.path, file, 0, share.size, share.size, bad)
-            else:
-                part = FilePart(access, share.path, file, share.start, share.end, share.size, bad)
-            yield from self.read_part(part)
+                start, end = 0, size
+            yield from self.read_part(FilePart(access, path, stream, start, end, size, self.bad_records))
 
     @abstractmethod
-    def read_part(self, part: FilePart) -> Iterator[Collection[Any]]:
+    def read_part(self, part: FilePart) -> Iterator[Collection[Value]]:
         """Yield the records of the lines that begin in a part of a file."""
 
 
 @fast_dataclass
 class FilePart:
-    """A stretch of a file's contents: what begins at `start` or behind, and before `end`."""
+    """A range of a file's contents: the records that begin in [start, end)."""
 
     access: FileAccess
     path: str
@@ -247,34 +253,34 @@ class FilePart:
     numbers: LineNumbers = field(default_factory=LineNumbers)
 
     def blocks(self) -> Iterator[tuple[int, bytes]]:
-        """Yield whole lines, many at a time, with the position of the first."""
+        """Yield blocks of whole lines, each with its position."""
         try:
             yield from line_blocks(self.file, self.start, self.end, self.size)
         except (EOFError, OSError, zlib.error, lzma.LZMAError) as e:
             raise MillstreamError(
-                f"FileSource: {self.path} is damaged or incomplete ({e}); move files into the directory when they are "
-                "complete."
+                f"FileSource: {self.path} is damaged or incomplete ({e}); move files into the directory only when they "
+                "are complete."
             ) from None
 
     def damaged(self, offset: int, reason: str, fix: str) -> MillstreamError:
-        """Return the error for a record that cannot be read."""
-        return MillstreamError(f"FileSource: {self._place(offset)}: {reason}. {fix}")
+        """Return the error for a malformed record."""
+        return MillstreamError(f"FileSource: {self._location(offset)}: {reason}. {fix}")
 
-    def _place(self, offset: int) -> str:
+    def _location(self, offset: int) -> str:
         with self.access.open(self.path) as file:
-            number = self.numbers.at(decompressed(self.path, file), offset)
+            number = self.numbers.number_of(decompressed(self.path, file), offset)
         return f"{self.path}, line {number} (byte {offset})"
 
     def bad_record(self, offset: int, text: str, reason: str) -> BadRecord:
-        """Return what stands for a record that cannot be read; where the job is to fail, raise what is wrong."""
-        # Looking for the line costs something, and of what is skipped nobody asks.
-        where = self._place(offset) if self.bad.fails or self.bad.tag is not None else self.path
+        """Return a malformed record, or raise the error if malformed records fail the job."""
+        # Counting lines is expensive, and skipped records do not need the line number.
+        location = self._location(offset) if self.bad.fails or self.bad.tag is not None else self.path
         line = text.rstrip("\r\n")
         try:
             line.encode()
         except UnicodeEncodeError:
-            return self.bad.meet(BadRecord(where, line.encode(errors="surrogateescape"), reason))
-        return self.bad.meet(BadRecord(where, line, reason))
+            return self.bad.meet(BadRecord(location, line.encode(errors="surrogateescape"), reason))
+        return self.bad.meet(BadRecord(location, line, reason))
 
 
 class TextLineFormat(StreamFormat):
@@ -293,19 +299,19 @@ class TextLineFormat(StreamFormat):
     def splittable(self) -> bool:
         return self._bytewise
 
-    def read_part(self, part: FilePart) -> Iterator[Collection[Any]]:
+    def read_part(self, part: FilePart) -> Iterator[Collection[Value]]:
         if self._bytewise:
             for _, block in part.blocks():
                 yield text_lines(block, self._charset)
             return
-        # Where a newline is not one byte, as in UTF-16, the file is read from its beginning.
+        # If a newline is more than one byte, as in UTF-16, the file is read from its beginning.
         recoded = cast(BinaryIO, _Recoded(part.file, self._charset))
         for _, block in line_blocks(recoded, 0, UNKNOWN, UNKNOWN):
             yield text_lines(block, "utf-8")
 
 
 class _Recoded:
-    """A stream of text in UTF-8, whatever it was in."""
+    """Converts a stream of text to UTF-8."""
 
     def __init__(self, file: BinaryIO, charset: str) -> None:
         self._file = file

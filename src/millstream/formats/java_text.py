@@ -1,28 +1,28 @@
-"""Values as Java's own toString writes them: what the print connector shows."""
+"""Values in the format of Java's toString, for the print connector."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from millstream.common.aliases import Value
 from millstream.common.java_text import java_number
 from millstream.sql import types as t
 
-_Write = Callable[[Any], str]
+_Write = Callable[[Value], str]
 _NANOS = 1_000_000_000
 
 
 def texts(column: pa.Array, kind: t.DataType) -> list[str]:
-    """Return the values of a column as Java writes them; null is `null`."""
+    """Return the values of a column in Java's format; null is `null`."""
     write = _writer(kind)
     return ["null" if v is None else write(v) for v in _plain(column)]
 
 
-def _plain(column: pa.Array) -> list[Any]:
-    """Return values whose times are numbers, which lose no digits."""
+def _plain(column: pa.Array) -> list[Value]:
+    """Return Python values with timestamps as numbers, which retain nanoseconds."""
     return column.cast(_numbers(column.type)).to_pylist()  # type: ignore[no-any-return]
 
 
@@ -43,11 +43,13 @@ def _writer(kind: t.DataType) -> _Write:
     return make(kind) if make is not None else str
 
 
-def _timestamp(kind: Any) -> _Write:
+def _timestamp(kind: t.DataType) -> _Write:
+    assert isinstance(kind, t.TimestampType)
     return lambda value: iso_timestamp(value * _to_nanos(kind.precision))
 
 
-def _instant(kind: Any) -> _Write:
+def _instant(kind: t.DataType) -> _Write:
+    assert isinstance(kind, t.LocalZonedTimestampType)
     return lambda value: iso_instant(value * _to_nanos(kind.precision))
 
 
@@ -64,12 +66,12 @@ def _parts(nanos: int) -> tuple[str, int, int, int, int]:
 
 
 def iso_date(days: int) -> str:
-    """Return the day so many days after 1970 as Java's LocalDate writes it."""
+    """Return a date, in days since 1970, in the format of Java's LocalDate."""
     return str(np.datetime64(days, "D"))
 
 
 def iso_timestamp(nanos: int) -> str:
-    """Return nanoseconds since 1970 as Java's LocalDateTime writes them.
+    """Return nanoseconds since 1970 in the format of Java's LocalDateTime.
 
     Example:
         >>> iso_timestamp(0), iso_timestamp(1_500_000_000)
@@ -95,7 +97,7 @@ def _fraction(nano: int) -> str:
 
 
 def iso_instant(nanos: int) -> str:
-    """Return nanoseconds since 1970 as Java's Instant writes them.
+    """Return nanoseconds since 1970 in the format of Java's Instant.
 
     Example:
         >>> iso_instant(0)
@@ -105,33 +107,41 @@ def iso_instant(nanos: int) -> str:
     return f"{day}T{hour:02}:{minute:02}:{second:02}{_fraction(nano)}Z"
 
 
-def _time(kind: Any) -> _Write:
-    def write(value: Any) -> str:
+def _time(kind: t.DataType) -> _Write:
+    def write(value: Value) -> str:
         return _clock(value.hour, value.minute, value.second, value.microsecond * 1000)
 
     return write
 
 
-def _array(kind: Any) -> _Write:
+def _array(kind: t.DataType) -> _Write:
+    assert isinstance(kind, t.ArrayType)
     inner = _writer(kind.element_type)
     return lambda value: f"[{', '.join('null' if v is None else inner(v) for v in value)}]"
 
 
-def _pairs(of_key: _Write, of_value: _Write) -> _Write:
-    def write(value: Any) -> str:
+def _map(kind: t.DataType) -> _Write:
+    if isinstance(kind, t.MapType):
+        of_key, of_value = _writer(kind.key_type), _writer(kind.value_type)
+    else:
+        assert isinstance(kind, t.MultisetType)
+        of_key, of_value = _writer(kind.element_type), str
+
+    def write(value: Value) -> str:
         return f"{{{', '.join(f'{of_key(k)}={_null_or(of_value, v)}' for k, v in value)}}}"
 
     return write
 
 
-def _null_or(write: _Write, value: Any) -> str:
+def _null_or(write: _Write, value: Value) -> str:
     return "null" if value is None else write(value)
 
 
-def _row(kind: Any) -> _Write:
+def _row(kind: t.DataType) -> _Write:
+    assert isinstance(kind, t.RowType)
     inner = [_writer(f.data_type) for f in kind.fields]
 
-    def write(value: dict[str, Any]) -> str:
+    def write(value: dict[str, Value]) -> str:
         members = [_null_or(w, v) for w, v in zip(inner, value.values(), strict=True)]
         return f"+I[{', '.join(members)}]"
 
@@ -146,7 +156,7 @@ def _months(months: int) -> str:
 
 
 def _duration(millis: int) -> str:
-    """Write a length of time as Java's Duration does."""
+    """Return a duration in the format of Java's Duration."""
     if not millis:
         return "PT0S"
     seconds, rest = divmod(abs(millis), 1000)
@@ -161,11 +171,11 @@ def _duration(millis: int) -> str:
     return f"PT{text}"
 
 
-def _bytes(kind: Any) -> _Write:
+def _bytes(kind: t.DataType) -> _Write:
     return lambda value: f"[{', '.join(str(b - 256 if b > 127 else b) for b in value)}]"
 
 
-_WRITERS: dict[type[t.DataType], Callable[[Any], _Write]] = {
+_WRITERS: dict[type[t.DataType], Callable[[t.DataType], _Write]] = {
     t.BooleanType: lambda kind: lambda value: "true" if value else "false",
     t.FloatType: lambda kind: lambda value: java_number(value, True),
     t.DoubleType: lambda kind: lambda value: java_number(value, False),
@@ -176,8 +186,8 @@ _WRITERS: dict[type[t.DataType], Callable[[Any], _Write]] = {
     t.TimestampType: _timestamp,
     t.LocalZonedTimestampType: _instant,
     t.ArrayType: _array,
-    t.MapType: lambda kind: _pairs(_writer(kind.key_type), _writer(kind.value_type)),
-    t.MultisetType: lambda kind: _pairs(_writer(kind.element_type), str),
+    t.MapType: _map,
+    t.MultisetType: _map,
     t.RowType: _row,
     t.YearMonthIntervalType: lambda kind: _months,
     t.DayTimeIntervalType: lambda kind: _duration,

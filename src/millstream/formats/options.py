@@ -1,4 +1,4 @@
-"""Reads the options of a table, with Flink's words where one is wrong."""
+"""Reads the options of a table, with Flink's error messages."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ class Options:
         """Return an option as text."""
         return self._values.get(key, otherwise)
 
-    def _read(self, key: str, otherwise: T, read: Callable[[str], T], what: str) -> T:
+    def _read(self, key: str, otherwise: T, read: Callable[[str], T], expected: str) -> T:
         text = self._values.get(key)
         if text is None:
             return otherwise
         try:
             return read(text)
         except (ValueError, KeyError, ArithmeticError, MillstreamError):
-            raise ValidationException(f"Invalid value for option '{key}': {text!r} is not {what}.") from None
+            raise ValidationException(f"Invalid value for option '{key}': {text!r} is not {expected}.") from None
 
     def whole(self, key: str, otherwise: int) -> int:
         """Return an option that is a whole number."""
         return self._read(key, otherwise, int, "a whole number")
 
     def whole_or_none(self, key: str) -> int | None:
-        """Return an option that is a whole number, None where it is not set."""
+        """Return an option that is a whole number, or None if it is not set."""
         return self._read(key, None, int, "a whole number")
 
     def number(self, key: str, otherwise: float) -> float:
@@ -55,11 +55,11 @@ class Options:
         return self._read(key, otherwise, _truth, "true or false")
 
     def duration(self, key: str, otherwise: int) -> int:
-        """Return an option that is a length of time, in milliseconds."""
+        """Return an option that is a duration, in milliseconds."""
         return self._read(key, otherwise, parse_duration_ms, "a duration such as '10 s'")
 
     def one_of(self, key: str, otherwise: str, known: Mapping[str, T]) -> T:
-        """Return what one of some words stands for, in any case."""
+        """Return the value of one of the known words, which match in any case."""
         word = self._values.get(key, otherwise)
         by_word = {k.lower(): v for k, v in known.items()}
         if word.lower() not in by_word:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 
@@ -14,8 +14,8 @@ from millstream.common.serialization import BulkWriter, RowDataBulkWriterFactory
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.formats.arrow_rows import arrow_schema, row_writer
 from millstream.formats.base import Comparison, FileTableFormat
-from millstream.formats.file_access import FileAccess, FoundFile
-from millstream.formats.file_format import BulkFormat, Extent, FileFormat, FileShare
+from millstream.formats.file_access import FileAccess, FileStatus
+from millstream.formats.file_format import BulkFormat, Extent, FileFormat, FileSplitRange
 from millstream.formats.options import Options
 from millstream.formats.parquet.table import BATCH_ROWS, as_columns, table_schema
 from millstream.formats.text_values import check_row_type
@@ -24,10 +24,13 @@ from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
 from millstream.sql.types import TimeType
 
+if TYPE_CHECKING:
+    from pyarrow.orc import ORCFile, ORCWriter
+
 __all__ = ["OrcBulkWriters"]
 
 _COMPRESSIONS = {"NONE": "uncompressed", "ZLIB": "zlib", "SNAPPY": "snappy", "LZ4": "lz4", "ZSTD": "zstd"}
-# ORC's settings that are numbers, with what pyarrow calls them.
+# ORC's numeric settings, with pyarrow's names.
 _NUMBERS = {
     "orc.stripe.size": "stripe_size",
     "orc.compress.size": "compression_block_size",
@@ -36,7 +39,7 @@ _NUMBERS = {
 
 
 class OrcBulkWriters:
-    """Writes rows into ORC files, for `FileSink.for_bulk_format`.
+    """Writes rows to ORC files, for `FileSink.for_bulk_format`.
 
     Example:
         >>> import io
@@ -63,8 +66,8 @@ class OrcBulkWriters:
 
         Args:
             row_type: a row type of Types, or of DataTypes.
-            writer_properties: of ORC's settings, `orc.compress` (ZLIB if not set), `orc.stripe.size`,
-                `orc.compress.size` and `orc.row.index.stride` are read.
+            writer_properties: ORC's settings `orc.compress` (ZLIB if not set), `orc.stripe.size`,
+                `orc.compress.size` and `orc.row.index.stride`; others have no effect.
             hadoop_config: accepted, without effect.
         """
         checked = check_row_type(row_type, "OrcBulkWriters.for_row_type()")
@@ -72,12 +75,12 @@ class OrcBulkWriters:
         return _OrcWriterFactory(checked, _options(writer_properties or Configuration()))
 
 
-def _options(properties: Configuration) -> dict[str, Any]:
+def _options(properties: Configuration) -> dict[str, str | int]:
     name = properties.get_string("orc.compress", "ZLIB").upper()
     if name not in _COMPRESSIONS:
         known = ", ".join(_COMPRESSIONS)
         raise InvalidProgramError(f"OrcBulkWriters: orc.compress is {name!r}; it must be one of {known}.")
-    options: dict[str, Any] = {"compression": _COMPRESSIONS[name]}
+    options: dict[str, str | int] = {"compression": _COMPRESSIONS[name]}
     for key, argument in _NUMBERS.items():
         if properties.contains_key(key):
             options[argument] = properties.get_integer(key, 0)
@@ -87,7 +90,7 @@ def _options(properties: Configuration) -> dict[str, Any]:
 @dataclass(frozen=True)
 class _OrcWriterFactory(RowDataBulkWriterFactory):
     row_type: RowTypeInfo
-    options: dict[str, Any]
+    options: dict[str, str | int]
 
     def get_row_type(self) -> RowTypeInfo:
         return self.row_type
@@ -97,18 +100,16 @@ class _OrcWriterFactory(RowDataBulkWriterFactory):
 
 
 class _OrcFile:
-    """Takes batches, as the writer of Parquet files does."""
+    """Writes Arrow batches to an ORC file."""
 
-    def __init__(self, row_type: RowTypeInfo, options: dict[str, Any], file: BinaryIO) -> None:
+    def __init__(self, row_type: RowTypeInfo, options: dict[str, str | int], file: BinaryIO) -> None:
         from pyarrow.orc import ORCWriter
 
         self._writer = ORCWriter(file, **options)
-        # Without any table the file would not even have an end.
+        # A file without any table would have no footer.
         self._writer.write(arrow_schema(row_type, "ORC").empty_table())
 
-    def write_batch(self, batch: Any) -> None:
-        import pyarrow as pa
-
+    def write_batch(self, batch: pa.RecordBatch) -> None:
         self._writer.write(pa.Table.from_batches([batch]))
 
     def close(self) -> None:
@@ -119,35 +120,35 @@ class _OrcFiles(BulkFormat):
     def __init__(self, fields: Sequence[Field]) -> None:
         self._fields = list(fields)
 
-    def measure(self, access: FileAccess, file: FoundFile) -> Extent:
+    def measure(self, access: FileAccess, file: FileStatus) -> Extent:
         with access.open(file.path) as stream:
-            found = _orc(file.path, stream)
-        stripes = max(found.nstripes, 1)
-        return Extent(stripes, max(found.nrows / stripes, 1.0))
+            orc_file = _orc(file.path, stream)
+        stripes = max(orc_file.nstripes, 1)
+        return Extent(stripes, max(orc_file.nrows / stripes, 1.0))
 
-    def read(self, access: FileAccess, share: FileShare) -> Iterator[list[Any]]:
-        with access.open(share.path) as stream:
-            file = _orc(share.path, stream)
+    def read(self, access: FileAccess, split_range: FileSplitRange) -> Iterator[list[Batch]]:
+        with access.open(split_range.path) as stream:
+            file = _orc(split_range.path, stream)
             names = [f.name for f in self._fields if f.name in file.schema.names]
-            for stripe in range(share.start, min(share.end, file.nstripes)):
-                found = file.read_stripe(stripe, names or file.schema.names[:1])
-                for start in range(0, found.num_rows, BATCH_ROWS):
-                    yield [as_columns(found.slice(start, BATCH_ROWS), self._fields, share.path)]
+            for stripe in range(split_range.start, min(split_range.end, file.nstripes)):
+                columns = file.read_stripe(stripe, names or file.schema.names[:1])
+                for start in range(0, columns.num_rows, BATCH_ROWS):
+                    yield [as_columns(columns.slice(start, BATCH_ROWS), self._fields, split_range.path)]
 
 
-def _orc(path: str, stream: BinaryIO) -> Any:
+def _orc(path: str, stream: BinaryIO) -> ORCFile:
     from pyarrow.orc import ORCFile
 
     try:
         return ORCFile(stream)
     except (pa.ArrowException, OSError) as e:
-        raise MillstreamError(f"{path} is not a complete ORC file ({e}); take it out of the directory.") from None
+        raise MillstreamError(f"{path} is not a complete ORC file ({e}); remove it from the directory.") from None
 
 
 class _OrcWriter:
     """Writes batches to an ORC file: a BulkWriter."""
 
-    def __init__(self, file: Any, schema: pa.Schema) -> None:
+    def __init__(self, file: ORCWriter, schema: pa.Schema) -> None:
         self._file = file
         self._schema = schema
 
@@ -162,7 +163,7 @@ _ORC_CODECS = {"NONE": "UNCOMPRESSED", "ZLIB": "ZLIB", "SNAPPY": "SNAPPY", "LZ4"
 
 
 class OrcFormat(FileTableFormat):
-    """ORC files, column by column."""
+    """ORC files."""
 
     identifier = "orc"
     optional = frozenset(["compress", "compress.size", "row.index.stride", "stripe.size"])

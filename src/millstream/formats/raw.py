@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.formats.base import Decoded, Malformed, MessageFormat
 from millstream.formats.options import Options
 from millstream.sql import types as t
@@ -26,7 +26,7 @@ _PACKED: dict[type[t.DataType], str] = {
 
 
 class RawFormat(MessageFormat):
-    """One column: text, bytes, or a number in so many bytes."""
+    """One column: text, bytes, or a number as its bytes."""
 
     identifier = "raw"
     optional = frozenset(["charset", "endianness"])
@@ -49,7 +49,7 @@ class RawFormat(MessageFormat):
         return fields[0]
 
     def decoded(self, messages: Sequence[bytes], fields: Sequence[Field]) -> Batch:
-        # Lines of a file may have been written on Windows.
+        # Lines of a file may end in \r\n.
         return self.read_all([m.rstrip(b"\r") for m in messages], fields).batch
 
     def read_all(self, messages: Sequence[bytes | None], fields: Sequence[Field]) -> Decoded:
@@ -57,7 +57,7 @@ class RawFormat(MessageFormat):
         values = [None if m is None else self._read(m, i, field.type) for i, m in enumerate(messages)]
         return Decoded(Batch([to_column(values, field.type, self.zone)], None, len(values)))
 
-    def _read(self, message: bytes, place: int, kind: t.DataType) -> Any:
+    def _read(self, message: bytes, index: int, kind: t.DataType) -> Value:
         if isinstance(kind, (t.CharType, t.VarCharType)):
             return message.decode(self._charset, "replace")
         if isinstance(kind, (t.BinaryType, t.VarBinaryType)):
@@ -65,7 +65,7 @@ class RawFormat(MessageFormat):
         try:
             return struct.unpack(self._order + self._code(kind), message)[0]
         except struct.error as e:
-            raise Malformed(place, f"{message!r} is no {kind} ({e})") from None
+            raise Malformed(index, f"{message!r} is not of type {kind} ({e})") from None
 
     def _code(self, kind: t.DataType) -> str:
         code = _PACKED.get(type(kind))

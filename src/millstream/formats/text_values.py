@@ -1,4 +1,4 @@
-"""Values of the basic types as text: how the formats read and write them, which is how Java does."""
+"""Parsers of the basic types' text that accept what Java accepts."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
-from math import inf, isfinite, nan
-from typing import Any
+from math import inf, isfinite
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.time import Instant
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation, as_type_information
 
-Parse = Callable[[str], Any]
-ParseColumn = Callable[[Sequence[str]], Sequence[Any]]
+Parse = Callable[[str], Value]
+ParseColumn = Callable[[Sequence[str]], Sequence[Value]]
 
 _BITS = {"Byte": 8, "Short": 16, "Integer": 32, "Long": 64}
-# Java's BigDecimal takes digits of all scripts, parseDouble does not.
+# Java's BigDecimal accepts digits of all scripts, parseDouble does not.
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-_NUMBER = re.compile(rf"{_DECIMAL.pattern}[fFdD]?", re.ASCII)
-_NOT_FINITE = {"NaN": nan, "Infinity": inf, "+Infinity": inf, "-Infinity": -inf}
+_NUMBER = re.compile(_DECIMAL.pattern, re.ASCII)
+# Java accepts a type suffix.
+_DOUBLE = re.compile(rf"{_DECIMAL.pattern}[fFdD]?|[+-]?(?:NaN|Infinity)", re.ASCII)
 _single = struct.Struct("f")
 # Rounded numbers have fewer digits.
 _EXACT = Context(prec=100)
@@ -33,7 +34,7 @@ def _integer(name: str) -> Parse:
 
     def parse(text: str) -> int:
         number = int(text)
-        # int() takes underscores, Java does not.
+        # int() accepts underscores, Java does not.
         if not -high <= number < high or "_" in text:
             raise ValueError(text)
         return number
@@ -54,30 +55,31 @@ def _integers(name: str) -> ParseColumn:
 
 
 def parse_double(text: str) -> float:
-    """Read a number as Java's parseDouble does.
+    """Parse a number as Java's parseDouble does.
 
     Example:
         >>> parse_double(" 1.5f"), parse_double("Infinity")
         (1.5, inf)
     """
-    text = text.strip()
-    if text in _NOT_FINITE:
-        return _NOT_FINITE[text]
-    if not _NUMBER.fullmatch(text):
-        raise ValueError(text)
-    return float(text.rstrip("fFdD"))
+    # The common case: Python and Java parse plain numbers alike.
+    if _NUMBER.fullmatch(text) is not None:
+        return float(text)
+    stripped = text.strip()
+    if _DOUBLE.fullmatch(stripped) is None:
+        raise ValueError(f"{text!r} is not a number")
+    return float(stripped.rstrip("fFdD"))
 
 
 def _doubles(column: Sequence[str]) -> Sequence[float]:
     numbers = list(map(float, column))
-    # float() takes words, underscores and digits that Java does not: those are looked at one by one.
+    # float() accepts words, underscores and digits that Java rejects: parse those one by one.
     if all(map(isfinite, numbers)) and "_" not in (joined := "".join(column)) and joined.isascii():
         return numbers
     return [parse_double(text) for text in column]
 
 
 def narrow(number: float) -> float:
-    """Return the nearest number that 32 bits can hold."""
+    """Return the nearest 32-bit float."""
     try:
         return float(_single.unpack(_single.pack(number))[0])
     except OverflowError:
@@ -100,23 +102,23 @@ def _big_integer(text: str) -> int:
     return int(text)
 
 
-def _decimal(text: str) -> Decimal:
-    text = text.strip()
-    # Decimal() takes underscores, NaN and Infinity, Java does not.
-    if not _DECIMAL.fullmatch(text):
-        raise ValueError(text)
+def parse_decimal(text: str) -> Decimal:
+    """Parse a number as Java's BigDecimal does."""
+    # Decimal() accepts underscores, NaN and Infinity, Java does not.
+    if _DECIMAL.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is not a number")
     return Decimal(text)
 
 
 @dataclass(frozen=True)
 class DecimalSize:
-    """How many digits a decimal number may have, and how many of them stand behind the point."""
+    """The maximum number of digits of a decimal, and the number of fractional digits."""
 
     precision: int
     scale: int
 
     def fit(self, number: Decimal | None) -> Decimal | None:
-        """Return a number rounded half up, None where it has too many digits: Flink's DecimalData.
+        """Return a number rounded half up, or None if it has too many digits, like Flink's DecimalData.
 
         Example:
             >>> DecimalSize(2, 0).fit(Decimal("1.5")), DecimalSize(2, 0).fit(Decimal("99.5"))
@@ -147,7 +149,7 @@ _PARSERS: dict[str, Parse] = {
     "Float": lambda text: narrow(parse_double(text)),
     "Double": parse_double,
     "BigInteger": _big_integer,
-    "BigDecimal": _decimal,
+    "BigDecimal": lambda text: parse_decimal(text.strip()),
     "DateTypeInfo": lambda text: datetime.date.fromisoformat(text.strip()),
     "TimeTypeInfo": lambda text: datetime.datetime.strptime(text, "%H:%M:%S").time(),
     "TimestampTypeInfo": _timestamp,
@@ -162,20 +164,21 @@ _COLUMN_PARSERS: dict[str, ParseColumn] = {
 }
 
 
-def parser_of(type_info: TypeInformation, what: str) -> Parse:
-    """Return the function that reads a value of a basic type; it raises ValueError for what is none.
+def parser_of(type_info: TypeInformation, owner: str) -> Parse:
+    """Return the parser of a basic type; it raises ValueError for malformed text.
 
     Args:
-        what: who asks, for the error when the type is not a basic one.
+        type_info: the type.
+        owner: the name of the caller, for the error if the type is not a basic one.
     """
-    found = _PARSERS.get(str(type_info))
-    if found is None:
-        raise InvalidProgramError(f"{what}: the type {type_info} cannot be written as plain text.")
-    return found
+    parser = _PARSERS.get(str(type_info))
+    if parser is None:
+        raise InvalidProgramError(f"{owner}: the type {type_info} has no text form; use a basic type.")
+    return parser
 
 
 def column_parser_of(type_info: TypeInformation) -> ParseColumn:
-    """Return the function that reads many values at once; it raises ValueError when one does not fit."""
+    """Return the parser of many values; it raises ValueError if one is malformed."""
     name = str(type_info)
     if name in _COLUMN_PARSERS:
         return _COLUMN_PARSERS[name]
@@ -183,13 +186,13 @@ def column_parser_of(type_info: TypeInformation) -> ParseColumn:
     return lambda column: [parse(text) for text in column]
 
 
-def check_row_type(type_info: Any, what: str) -> RowTypeInfo:
-    """Return a row type of Types, or that of DataTypes as such a one; refuse what is neither."""
+def check_row_type(type_info: object, owner: str) -> RowTypeInfo:
+    """Return a row type of Types or DataTypes as a RowTypeInfo; fail for any other object."""
     if hasattr(type_info, "type_information"):
         type_info = as_type_information(type_info)
     if not isinstance(type_info, RowTypeInfo):
         raise InvalidProgramError(
-            f"{what} takes a row type such as Types.ROW_NAMED(['id'], [Types.INT()]) or "
+            f"{owner} takes a row type such as Types.ROW_NAMED(['id'], [Types.INT()]) or "
             f"DataTypes.ROW([DataTypes.FIELD('id', DataTypes.INT())]), not {type_info!r}."
         )
     return type_info

@@ -45,9 +45,9 @@ from millstream.datastream.formats.parquet import AvroParquetReaders, AvroParque
 from millstream.formats import arrow_rows as arrow_files
 from millstream.formats import file_format as file_formats
 from millstream.formats.avro import files as avro_files
-from millstream.formats.avro.values import fitter
+from millstream.formats.avro.values import coercer
 from millstream.formats.file_access import FileAccess
-from millstream.formats.file_format import FileFormat, FilePart, FileShare
+from millstream.formats.file_format import FileFormat, FilePart, FileSplitRange
 from millstream.testing import CollectSink
 from millstream.testing.local_job import LocalJob
 from tests.support.format_files import read, written
@@ -140,10 +140,10 @@ def test_avro_schema_is_its_json(tmp_path: Path) -> None:
     ("text", "reason"),
     [
         ("{", "is not JSON"),
-        ("{}", "there is no 'type' in it"),
+        ("{}", "'type' is missing"),
         ('{"type": "rec"}', "there is no type"),
         ('{"type": "record", "name": "R", "fields": [{"name": "x", "type": "text"}]}', "there is no type text"),
-        ("3", "is no schema"),
+        ("3", "is not a schema"),
     ],
 )
 def test_avro_schema_rejects_invalid_json(text: str, reason: str) -> None:
@@ -218,7 +218,7 @@ def test_avro_round_trips_values_of_every_type(name: str, tmp_path: Path) -> Non
     (tmp_path / "parquet").mkdir()
     (tmp_path / "parquet" / "a.parquet").write_bytes(parquet_bytes(ALL, [VALUES]))
     assert same(read(AvroParquetReaders.for_generic_record(ALL), tmp_path / "parquet"))
-    assert same([fitter(ALL)(VALUES)])
+    assert same([coercer(ALL)(VALUES)])
 
 
 WRONG = [
@@ -280,13 +280,13 @@ def test_avro_writer_fills_defaults_of_missing_fields() -> None:
         "f": 4,
     }
     assert list(fastavro.reader(io.BytesIO(avro_bytes(schema, [{}])))) == [expected]
-    one, other = fitter(schema)({}), fitter(schema)({})
+    one, other = coercer(schema)({}), coercer(schema)({})
     one["c"].append(None)
     assert other == expected
 
 
 def test_avro_fitter_converts_numbers_to_logical_types() -> None:
-    fit = fitter(ALL)
+    fit = coercer(ALL)
     plain = {"date": -1, "time_us": 1, "ts_ms": -1, "local_us": 1, "decimal": b"\xff", "uuid": str(UUID(int=5))}
     found = fit({**VALUES, **plain})
     assert found["date"] == datetime.date(1969, 12, 31) and found["time_us"] == datetime.time(0, 0, 0, 1)
@@ -303,7 +303,9 @@ def test_avro_writer_truncates_time_to_precision() -> None:
         "decimal": 5,
     }
     for data in (avro_bytes(ALL, [{**VALUES, **given_times}]), None):
-        records: Iterable[Any] = fastavro.reader(io.BytesIO(data)) if data else [fitter(ALL)({**VALUES, **given_times})]
+        records: Iterable[Any] = (
+            fastavro.reader(io.BytesIO(data)) if data else [coercer(ALL)({**VALUES, **given_times})]
+        )
         (found,) = records
         assert found["time_ms"] == datetime.time(1, 2, 3, 456000)
         assert found["ts_ms"] == datetime.datetime(2023, 12, 31, 23, tzinfo=UTC)
@@ -316,9 +318,9 @@ def test_avro_supports_recursive_records_but_parquet_and_rows_do_not() -> None:
     assert list(fastavro.reader(io.BytesIO(avro_bytes(schema, [chain])))) == [chain]
     with pytest.raises(TypeMismatchError, match="field 'next.next.value' is 'x'"):
         avro_bytes(schema, [{"value": 1, "next": {"value": 2, "next": {"value": "x", "next": None}}}])
-    with pytest.raises(InvalidProgramError, match="Parquet: a record cannot hold itself, as R does"):
+    with pytest.raises(InvalidProgramError, match="Parquet: the record R contains itself"):
         AvroParquetWriters.for_generic_record(schema)
-    with pytest.raises(InvalidProgramError, match="Avro: a row cannot hold itself, as R does"):
+    with pytest.raises(InvalidProgramError, match="Avro: the record R contains itself"):
         AvroRowDeserializationSchema(avro_schema_string=str(schema))
 
 
@@ -352,8 +354,8 @@ def test_avro_file_split_anywhere_reads_each_record_once(
     import tempfile
 
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as directory:
-        patch.setattr(file_formats, "LEAST_SPLIT_BYTES", split)
-        patch.setattr(file_formats, "MOST_SPLIT_BYTES", split)
+        patch.setattr(file_formats, "MIN_SPLIT_BYTES", split)
+        patch.setattr(file_formats, "MAX_SPLIT_BYTES", split)
         patch.setattr(avro_files, "SCAN_BYTES", scan)
         Path(directory, "a.avro").write_bytes(container(numbered(count), interval))
         found = read(AvroFormat(NUMBERED), Path(directory), 2, budget)
@@ -366,7 +368,7 @@ def test_avro_file_split_at_every_offset_reads_each_record_once(tmp_path: Path) 
     access, size, path = FileAccess({}), len(data), str(tmp_path / "a.avro")
 
     def numbers(start: int, end: int) -> list[int]:
-        share = FileShare(0, path, start, end, size, end == size)
+        share = FileSplitRange(0, path, start, end, size, end == size)
         return [r["number"] for batch in AvroFormat(NUMBERED).read(access, share) for r in batch]
 
     for cut in range(1, size):
@@ -396,9 +398,9 @@ def test_avro_format_resolves_writer_schema(tmp_path: Path) -> None:
     assert (first, second) == ({"x": 1.0, **rest}, {"x": 2.0, **rest})
     # What was filled in is each record's own.
     assert first["items"] is not second["items"] and first["inner"] is not second["inner"]
-    with pytest.raises(MillstreamError, match=r"a.avro was written with a schema that does not fit the one asked for"):
+    with pytest.raises(MillstreamError, match=r"a.avro was written with a schema that does not match the declared one"):
         read(AvroFormat(record_of(field("x", "string"))), tmp_path)
-    with pytest.raises(MillstreamError, match=r"a.avro was written with a schema that does not fit"):
+    with pytest.raises(MillstreamError, match=r"a.avro was written with a schema that does not match"):
         read(AvroFormat(record_of(field("x", "int"), field("new", "int"))), tmp_path)
 
 
@@ -419,7 +421,7 @@ def test_avro_format_names_damaged_file(tmp_path: Path) -> None:
         if not content:
             assert read(AvroFormat(NUMBERED), directory) == []
             continue
-        with pytest.raises(MillstreamError, match=r"b.avro is not a complete Avro file \(.+\); take it out"):
+        with pytest.raises(MillstreamError, match=r"b.avro is not a complete Avro file \(.+\); remove it"):
             read(AvroFormat(NUMBERED), directory)
 
 
@@ -528,10 +530,14 @@ def test_avro_parquet_reader_reads_files_of_other_writers(tmp_path: Path) -> Non
     assert read(AvroParquetReaders.for_generic_record(schema), tmp_path) == [expected]
     only_defaults = record_of(field("here", "int", default=3))
     assert read(AvroParquetReaders.for_generic_record(only_defaults), tmp_path) == [{"here": 3}]
-    with pytest.raises(MillstreamError, match=r"a record of .*a.parquet does not fit the schema: field 'x' is missing"):
+    with pytest.raises(
+        MillstreamError, match=r"a record of .*a.parquet does not match the schema: field 'x' is missing"
+    ):
         read(AvroParquetReaders.for_generic_record(POINT), tmp_path)
     pq.write_table(pa.table({"inner": pa.array([{"a": None, "b": "x"}])}), tmp_path / "b.parquet")
-    with pytest.raises(MillstreamError, match=r"a record of .*b.parquet does not fit the schema: field 'inner.a' is N"):
+    with pytest.raises(
+        MillstreamError, match=r"a record of .*b.parquet does not match the schema: field 'inner.a' is N"
+    ):
         read(AvroParquetReaders.for_generic_record(record_of(field("inner", INNER))), tmp_path / "b.parquet")
     (tmp_path / "b.parquet").unlink()
     wrong = record_of(field("tags", "int"))
@@ -605,7 +611,7 @@ def test_avro_row_schema_produces_types_of_flink() -> None:
 
 def test_avro_row_schemas_report_invalid_messages() -> None:
     text = str(NUMBERED)
-    with pytest.raises(MillstreamError, match=r"The Avro message b'' cannot be read \(.+\); it must have been written"):
+    with pytest.raises(MillstreamError, match=r"The Avro message b'' cannot be read \(.+\); read it with the schema"):
         AvroRowDeserializationSchema(avro_schema_string=text).deserialize(b"")
     with pytest.raises(MillstreamError, match=r"The Avro message b'\\x02\\x08' cannot be read"):
         AvroRowDeserializationSchema(avro_schema_string=text).deserialize(b"\x02\x08")
@@ -614,7 +620,7 @@ def test_avro_row_schemas_report_invalid_messages() -> None:
     for schema in (AvroRowSerializationSchema, AvroRowDeserializationSchema):
         with pytest.raises(InvalidProgramError, match="'org.Person' cannot be used, there are no Java objects behind"):
             schema("org.Person")
-        with pytest.raises(TypeError, match="give the schema as avro_schema_string"):
+        with pytest.raises(TypeError, match="set the schema as avro_schema_string"):
             schema()
         with pytest.raises(InvalidProgramError, match="takes the schema of a record, not of 'int'"):
             schema(avro_schema_string='"int"')

@@ -228,7 +228,7 @@ def test_filesystem_source_prunes_partitions(t_env: StreamTableEnvironment, tmp_
     declared(t_env, "src", "(a INT, `day` INT) PARTITIONED BY (`day`)", tmp_path, "json")
     assert rows(t_env, "SELECT * FROM src WHERE `day` = 1 + 1 AND a > 0") == [(1, 2)]
     assert rows(t_env, "SELECT * FROM src WHERE `day` IS NULL") == []
-    with pytest.raises(MillstreamError, match="broken is no JSON object"):
+    with pytest.raises(MillstreamError, match="broken is not a JSON object"):
         rows(t_env, "SELECT * FROM src WHERE `day` < 3")
 
 
@@ -291,7 +291,7 @@ def test_csv_table_reads_line_ends_in_quotes(t_env: StreamTableEnvironment, tmp_
 
 
 def test_csv_table_splits_large_file_between_quoted_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("LEAST_SPLIT_BYTES", "MOST_SPLIT_BYTES"):
+    for name in ("MIN_SPLIT_BYTES", "MAX_SPLIT_BYTES"):
         monkeypatch.setattr(file_formats, name, 10_000)
     text = "".join(f'{i},"line {i}\n{"x" * (i % 50)}"\n' for i in range(20_000))
     (tmp_path / "file.csv").write_text(text)
@@ -405,7 +405,7 @@ def test_orc_source_rejects_damaged_file_or_other_types(t_env: StreamTableEnviro
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "a.orc").write_bytes(b"ORC but no file")
     declared(t_env, "bad", "(a INT)", tmp_path / "bad", "orc")
-    with pytest.raises(MillstreamError, match=r"a.orc is not a complete ORC file .*; take it out of the directory"):
+    with pytest.raises(MillstreamError, match=r"a.orc is not a complete ORC file .*; remove it from the directory"):
         rows(t_env, "SELECT * FROM bad")
     declared(t_env, "good", "(a STRING)", tmp_path / "good", "orc")
     t_env.execute_sql("INSERT INTO good VALUES ('x')").wait()
@@ -434,7 +434,7 @@ def test_avro_sink_applies_codec_and_legacy_timestamps(tmp_path: Path) -> None:
     ("file_format", "columns", "options", "words"),
     [
         ("parquet", "a INT", {"parquet.compression": "lzo"}, "'lzo' is none of UNCOMPRESSED, SNAPPY"),
-        ("parquet", "a INT", {"parquet.utc-timezone": "false"}, "in no zone; leave the option out"),
+        ("parquet", "a INT", {"parquet.utc-timezone": "false"}, "unchanged; remove the option"),
         ("parquet", "a INT", {"parquet.bloom.filter.enabled": "true"}, "Unsupported options:\n\nparquet.bloom.filter"),
         ("orc", "a INT", {"orc.create.index": "false"}, "Unsupported options:\n\norc.create.index"),
         ("orc", "a INT", {"orc.compress": "lzo"}, "'lzo' is none of NONE, ZLIB"),

@@ -34,7 +34,7 @@ from millstream.datastream.functions import ProcessFunction
 from millstream.formats import file_format as file_formats
 from millstream.formats import file_format as lines
 from millstream.formats.file_access import FileAccess
-from millstream.formats.file_format import FileFormat, FileShare
+from millstream.formats.file_format import FileFormat, FileSplitRange
 from millstream.testing import CollectSink
 from millstream.testing.clock import ManualClock
 from millstream.testing.local_job import LocalJob
@@ -46,8 +46,8 @@ TEXT = StreamFormat.text_line_format()
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut small files as large ones are."""
-    monkeypatch.setattr(file_formats, "LEAST_SPLIT_BYTES", 50)
-    monkeypatch.setattr(file_formats, "MOST_SPLIT_BYTES", 200)
+    monkeypatch.setattr(file_formats, "MIN_SPLIT_BYTES", 50)
+    monkeypatch.setattr(file_formats, "MAX_SPLIT_BYTES", 200)
     monkeypatch.setattr(lines, "BLOCK_BYTES", 37)
 
 
@@ -378,12 +378,12 @@ def test_file_source_reads_a_growing_file_to_its_listed_size(tmp_path: Path) -> 
 def test_file_source_rejects_a_file_that_shrinks_or_vanishes(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("one\ntwo\n")
-    share = FileShare(0, str(path), 0, 8, 8, True)
+    share = FileSplitRange(0, str(path), 0, 8, 8, True)
     path.write_text("one\n")
-    with pytest.raises(MillstreamError, match="it has 4 bytes and had 8 when it was found"):
+    with pytest.raises(MillstreamError, match="it has 4 bytes, but had 8 when it was listed"):
         list(TEXT.read(FileAccess({}), share))
     path.unlink()
-    with pytest.raises(MillstreamError, match="is gone, but it was found before"):
+    with pytest.raises(MillstreamError, match="was deleted before it was read"):
         list(TEXT.read(FileAccess({}), share))
 
 

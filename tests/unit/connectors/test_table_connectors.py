@@ -307,7 +307,7 @@ def test_json_table_fails_on_or_skips_malformed_rows(t_env: StreamTableEnvironme
     declared = "CREATE TABLE {} (a INT) WITH ('connector' = 'filesystem', 'path' = '{}', 'format' = 'json'{})"
     t_env.execute_sql(declared.format("strict", tmp_path, ""))
     t_env.execute_sql(declared.format("lenient", tmp_path, ", 'json.ignore-parse-errors' = 'true'"))
-    with pytest.raises(MillstreamError, match=r"one.json, line 2 .* is no JSON object .*json.ignore-parse-errors"):
+    with pytest.raises(MillstreamError, match=r"one.json, line 2 .* is not a JSON object .*json.ignore-parse-errors"):
         collected(t_env, "SELECT a FROM strict")
     assert collected(t_env, "SELECT a FROM lenient") == [(1,), (None,), (None,)]
 

@@ -39,9 +39,9 @@ def test_debezium_json_deserializes_changes() -> None:
     assert schema.deserialize_all(b"") == []
     with_schema = DebeziumJsonDeserializationSchema(ROW, schema_include=True)
     assert len(told(with_schema, {"schema": {}, "payload": update})) == 2
-    with pytest.raises(MillstreamError, match="before is null.*REPLICA IDENTITY FULL"):
+    with pytest.raises(MillstreamError, match="the 'before' of 'u' is missing; .*REPLICA IDENTITY FULL"):
         told(schema, {**update, "before": None})
-    with pytest.raises(MillstreamError, match="tells of 2 rows: .*flat_map"):
+    with pytest.raises(MillstreamError, match="contains 2 rows: .*flat_map"):
         schema.deserialize(json.dumps(update).encode())
 
 
@@ -59,7 +59,7 @@ def test_maxwell_json_deserializes_changes() -> None:
     assert told(schema, update) == [("-U", 1, "a", 1.5), ("+U", 1, "b", 1.5)]
     assert told(schema, {"data": NEW, "type": "delete"}) == [("-D", 1, "b", 1.5)]
     assert told(schema, {"type": "bootstrap-start"}) == []
-    with pytest.raises(MillstreamError, match="'table-drop' is no type of a change"):
+    with pytest.raises(MillstreamError, match="its 'type' is 'table-drop', which is none of"):
         told(schema, {"type": "table-drop"})
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from millstream.formats.base import Malformed, made_message_format
+from millstream.formats.base import Malformed, create_message_format
 from millstream.sql.columns.batch import Batch
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
@@ -26,7 +26,7 @@ def rows(batch: Batch) -> list[tuple[str, Any, Any]]:
 def read(name: str, *messages: Any, **options: str) -> list[tuple[str, Any, Any]]:
     said = {f"{name}.{k.replace('__', '.').replace('_', '-')}": v for k, v in options.items()}
     bodies = [m if isinstance(m, bytes) or m is None else json.dumps(m).encode() for m in messages]
-    return rows(made_message_format(name, said, "UTC").read_all(bodies, FIELDS).batch)
+    return rows(create_message_format(name, said, "UTC").read_all(bodies, FIELDS).batch)
 
 
 UPDATED = [("-U", 1, "a"), ("+U", 1, "b")]
@@ -59,7 +59,7 @@ def test_canal_table_format_filters_by_database_and_table() -> None:
         0,
         2,
     ]
-    with pytest.raises(ValidationException, match="is no pattern"):
+    with pytest.raises(ValidationException, match="is not a regular expression"):
         read("canal-json", table__include="(")
 
 
@@ -74,7 +74,7 @@ TABLES = [("shop", "orders"), ("shop", "items"), ("shop2", "orders"), ("other", 
         ("canal-json", {"data": [{"id": 1}], "type": "QUERY"}, "its 'type' is 'QUERY', which is none of"),
         ("canal-json", {"type": "INSERT"}, "the Canal message is not usable: it has no 'data'"),
         ("maxwell-json", {"data": {"id": 1}, "type": "x"}, "its 'type' is 'x', which is none of"),
-        ("maxwell-json", b"nonsense", "nonsense is no JSON object"),
+        ("maxwell-json", b"nonsense", "nonsense is not a JSON object"),
         ("canal-json", {"data": [{"id": "x"}], "type": "INSERT"}, "field 'id' of .* is not of type INT"),
     ],
 )
@@ -82,7 +82,7 @@ def test_changelog_table_formats_reject_or_ignore_malformed_messages(name: str, 
     good = b""
     with pytest.raises(Malformed, match=words) as error:
         read(name, good, message)
-    assert error.value.place == 1
+    assert error.value.index == 1
     found = read(name, good, message, ignore_parse_errors="true")
     # What is wrong in a field alone is null there.
     assert found == ([("+I", None, None)] if "INT" in words else [])
@@ -99,9 +99,9 @@ def test_changelog_table_formats_metadata_columns() -> None:
         "ts": 1500,
         "es": None,
     }
-    canal = made_message_format("canal-json", {}, "UTC")
+    canal = create_message_format("canal-json", {}, "UTC")
     decoded = canal.read_all([json.dumps(message).encode()], FIELDS)
-    assert decoded.places == [0, 0]
+    assert decoded.indices == [0, 0]
     reported = {key: canal.metadata_values(key, decoded) for key in canal.metadata()}
     assert reported == {
         "database": ["shop"] * 2,

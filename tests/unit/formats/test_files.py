@@ -54,8 +54,8 @@ SCHEMA = CsvSchema.builder().add_string_column("name").add_number_column("age", 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_formats, "LEAST_SPLIT_BYTES", 50)
-    monkeypatch.setattr(file_formats, "MOST_SPLIT_BYTES", 200)
+    monkeypatch.setattr(file_formats, "MIN_SPLIT_BYTES", 50)
+    monkeypatch.setattr(file_formats, "MAX_SPLIT_BYTES", 200)
     monkeypatch.setattr(lines, "BLOCK_BYTES", 37)
 
 
@@ -272,7 +272,7 @@ def test_csv_open_quote_with_single_lines_affects_only_its_line(tmp_path: Path) 
         ),
         ("é,7\n" * 50 + "Bob\n", r"line 51 \(byte 250\)", "has 1 fields where 2"),
         ("Ann,7\nBob,8,9\n", r"line 2 \(byte 6\)", "more than 2 fields; the next is '9'"),
-        ('Ann,7\n"B"ob,8\n', r"line 2 \(byte 9\)", "'o' stands behind a closing quote"),
+        ('Ann,7\n"B"ob,8\n', r"line 2 \(byte 9\)", "'o' follows a closing quote"),
         ('Ann,7\n"Bob,8\n', r"line 2 \(byte 6\)", "a quote is not closed"),
         ("Ann,7\n\n", r"line 2 \(byte 6\)", "has 1 fields"),
     ],
@@ -482,7 +482,7 @@ def test_parquet_selects_columns_by_name(tmp_path: Path) -> None:
 def test_parquet_rejects_unsupported_types() -> None:
     with pytest.raises(InvalidProgramError, match=r"takes a row type such as .* or DataTypes.ROW\("):
         ParquetColumnarRowInputFormat("ROW<a INT>")  # type: ignore[arg-type]
-    with pytest.raises(InvalidProgramError, match="Parquet has no type"):
+    with pytest.raises(InvalidProgramError, match="Parquet does not support"):
         ParquetBulkWriters.for_row_type(Types.ROW([Types.PICKLED_BYTE_ARRAY()]))
 
 

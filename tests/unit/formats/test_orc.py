@@ -104,11 +104,11 @@ def test_orc_compression_settings() -> None:
 
 
 def test_orc_rejects_unsupported_types_and_values() -> None:
-    with pytest.raises(InvalidProgramError, match="ORC has no type for TimeTypeInfo"):
+    with pytest.raises(InvalidProgramError, match="ORC does not support TimeTypeInfo"):
         OrcBulkWriters.for_row_type(Types.ROW([Types.LIST(Types.SQL_TIME())]))
     with pytest.raises(InvalidProgramError, match=r"OrcBulkWriters.for_row_type\(\) takes a row type"):
         OrcBulkWriters.for_row_type("ROW<a INT>")  # type: ignore[arg-type]
-    with pytest.raises(TypeMismatchError, match="ORC: there is no row to write, but None"):
+    with pytest.raises(TypeMismatchError, match="ORC: cannot write None as a row"):
         orc_bytes(PEOPLE, [None])
     with pytest.raises(TypeMismatchError):
         orc_bytes(PEOPLE, [("Ann", "seven")])

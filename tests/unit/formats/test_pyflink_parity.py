@@ -22,7 +22,7 @@ from millstream.datastream.formats.csv import (
 )
 from millstream.datastream.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
 from millstream.formats.file_access import FileAccess
-from millstream.formats.file_format import FileFormat, FileShare, StreamFormat
+from millstream.formats.file_format import FileFormat, FileSplitRange, StreamFormat
 from tests.support.paths import TESTS
 
 FORMATS = TESTS / "pyflink" / "formats"
@@ -99,7 +99,7 @@ def plain(value: Any) -> Any:
 def read_all(file_format: FileFormat, case: dict[str, Any], path: Path) -> list[Any]:
     data = case["input"].encode()
     path.write_bytes(data)
-    share = FileShare(0, str(path), 0, len(data), len(data), True)
+    share = FileSplitRange(0, str(path), 0, len(data), len(data), True)
     found: list[Any] = []
     try:
         for batch in file_format.read(FileAccess({}), share) if data else ():

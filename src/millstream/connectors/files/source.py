@@ -29,8 +29,8 @@ from millstream.connectors.base import (
     SplitRange,
     split_interval,
 )
-from millstream.formats.file_access import FileAccess, FoundFile, clean_path
-from millstream.formats.file_format import BulkFormat, Extent, FileFormat, FileShare, StreamFormat
+from millstream.formats.file_access import FileAccess, FileStatus, clean_path
+from millstream.formats.file_format import BulkFormat, Extent, FileFormat, FileSplitRange, StreamFormat
 
 __all__ = ["FileEnumeratorProvider", "FileSource", "FileSourceBuilder", "FileSplitAssignerProvider"]
 
@@ -143,12 +143,12 @@ class FileEnumerator(SplitEnumerator):
         for file in sorted(new, key=self._order):
             self._add(file)
 
-    def _order(self, file: FoundFile) -> tuple[float, list[str | int]]:
+    def _order(self, file: FileStatus) -> tuple[float, list[str | int]]:
         """Order a static set by name, part-2 before part-10, and monitored files by modification time."""
         parts: list[str | int] = [int(p) if i % 2 else p for i, p in enumerate(_NUMBERS.split(file.path))]
         return (0.0 if self._interval is None else file.modified, parts)
 
-    def _add(self, file: FoundFile) -> None:
+    def _add(self, file: FileStatus) -> None:
         if not file.size:
             return
         extent = self._format.measure(self._access, file)
@@ -162,7 +162,7 @@ class FileEnumerator(SplitEnumerator):
         if not self._splits_files:
             return 1
         even = -(-extent.units // self._parallelism)
-        return max(extent.units // min(max(even, extent.least), extent.most), 1)
+        return max(extent.units // min(max(even, extent.min_units), extent.max_units), 1)
 
     # --- assignment
 
@@ -186,7 +186,7 @@ class FileEnumerator(SplitEnumerator):
             if to < split.end:
                 to = self._format.cut(self._access, split.path, split.at, to, split.end)
             budget -= (to - split.at) * split.density
-            shares.append(FileShare(number, split.path, split.at, to, split.size, to == split.end))
+            shares.append(FileSplitRange(number, split.path, split.at, to, split.size, to == split.end))
             if to == split.end:
                 queue.popleft()
                 del self._left[number]
@@ -256,16 +256,16 @@ class _FileReader(SourceReader):
         self._format = file_format
         self._access = access
 
-    def read(self, share: FileShare) -> Iterator[Collection[Any]]:
+    def read(self, share: FileSplitRange) -> Iterator[Collection[Any]]:
         return self._format.read(self._access, share)
 
-    def split_of(self, share: FileShare) -> int:
+    def split_of(self, share: FileSplitRange) -> int:
         return share.split
 
-    def in_turn(self, share: FileShare) -> bool:
+    def in_turn(self, share: FileSplitRange) -> bool:
         return True
 
-    def ends_split(self, share: FileShare) -> bool:
+    def ends_split(self, share: FileSplitRange) -> bool:
         return share.ends
 
 

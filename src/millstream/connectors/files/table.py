@@ -21,19 +21,19 @@ from millstream.formats.base import (
     MessageFormat,
     TableFormat,
     comparisons_of,
+    create_format,
     format_options,
-    made_format,
     without_other_formats,
 )
-from millstream.formats.file_access import FileAccess, FoundFile
+from millstream.formats.column_text import parser
+from millstream.formats.file_access import FileAccess, FileStatus
 from millstream.formats.file_format import (
     BulkFormat,
     Extent,
     FileFormat,
-    FileShare,
+    FileSplitRange,
 )
 from millstream.formats.options import Options
-from millstream.formats.texts import parser
 from millstream.operators.sink import Sink
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
@@ -97,7 +97,7 @@ class PartitionedFiles:
             name, is_partition, text = part.partition("=")
             if is_partition and unquote(name) == column:
                 value = unquote(text)
-                return None if value == self._default else parser(self._types[column], "SQL", "UTC")(value)
+                return None if value == self._default else parser(self._types[column], "SQL")(value)
         return None
 
     def is_partition(self, column: str) -> bool:
@@ -130,22 +130,22 @@ class TableFileReader(BulkFormat):
         self._columns = columns
         self._files = files
 
-    def measure(self, access: FileAccess, file: FoundFile) -> Extent:
+    def measure(self, access: FileAccess, file: FileStatus) -> Extent:
         return self._inner.measure(access, file) if self._files.is_read(file.path) else Extent(0, 1.0)
 
     def cut(self, access: FileAccess, path: str, start: int, wanted: int, end: int) -> int:
         return self._inner.cut(access, path, start, wanted, end)
 
-    def read(self, access: FileAccess, share: FileShare) -> Iterator[Collection[Any]]:
+    def read(self, access: FileAccess, share: FileSplitRange) -> Iterator[Collection[Any]]:
         for batches in self._inner.read(access, share):
             yield [self._completed(batch, access, share) for batch in batches]
 
-    def _completed(self, batch: Batch, access: FileAccess, share: FileShare) -> Batch:
+    def _completed(self, batch: Batch, access: FileAccess, share: FileSplitRange) -> Batch:
         rows = len(batch)
         columns = [self._column(c, batch, access, share, rows) for c in self._columns]
         return Batch(columns, batch.kinds, rows)
 
-    def _column(self, name: str, batch: Batch, access: FileAccess, share: FileShare, rows: int) -> pa.Array:
+    def _column(self, name: str, batch: Batch, access: FileAccess, share: FileSplitRange, rows: int) -> pa.Array:
         if self._files.is_partition(name):
             return self._files.column(share.path, name, rows)
         if name in self._names:
@@ -153,7 +153,7 @@ class TableFileReader(BulkFormat):
         return _repeated(_metadata(name, access, share), rows)
 
 
-def _metadata(key: str, access: FileAccess, share: FileShare) -> pa.Array:
+def _metadata(key: str, access: FileAccess, share: FileSplitRange) -> pa.Array:
     kind = arrow_type(METADATA[key])
     if key == "file.size":
         return pa.array([share.size], kind)
@@ -181,7 +181,9 @@ class _Table:
                 "Could not find required scan format 'format': say which one with 'format' = '...'."
             )
         zone = context.settings.get("table.local-time-zone", "default")
-        self.format: TableFormat = made_format(identifier, context.table.options, "UTC" if zone == "default" else zone)
+        self.format: TableFormat = create_format(
+            identifier, context.table.options, "UTC" if zone == "default" else zone
+        )
         self.fields = [Field(c.name, c.type) for c in context.table.physical]
         self.partition = context.table.partition
         self.format.check(self.stored)

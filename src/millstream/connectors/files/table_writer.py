@@ -19,10 +19,10 @@ from millstream.connectors.files.partition_commit import PartitionCommits, Parti
 from millstream.connectors.files.rolling_policy import RollingPolicy
 from millstream.connectors.files.sink import FileSink
 from millstream.formats.base import FileTableFormat, MessageFormat, TableFormat
+from millstream.formats.column_text import plain_texts
 from millstream.formats.file_access import FileAccess
-from millstream.formats.file_format import FileShare
+from millstream.formats.file_format import FileSplitRange
 from millstream.formats.options import Options
-from millstream.formats.texts import plain_texts
 from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.sink import CommitContext, Committer, Sink, SinkWriter
 from millstream.sql.columns.batch import Batch
@@ -70,7 +70,7 @@ class _Files(BulkWriterFactory):
             copy.flush()
             reader, access = self._format.reader(self._fields), FileAccess({})
             units = reader.measure(access, next(iter(access.find(copy.name)))).units
-            for found in reader.read(access, FileShare(0, copy.name, 0, units, len(content), True)):
+            for found in reader.read(access, FileSplitRange(0, copy.name, 0, units, len(content), True)):
                 yield from found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from millstream.common.errors import MillstreamError
 from millstream.common.fast_dataclass import fast_dataclass
-from millstream.formats.texts import parser
+from millstream.formats.column_text import parser
 from millstream.sql import types as t
 from millstream.sql.errors import ValidationException
 
@@ -155,7 +155,7 @@ def reader_of(kind: t.DataType, zone: str) -> Callable[[Any], Any]:
 
 
 def _timed(kind: t.DataType, zone: str) -> Callable[[Any], Any]:
-    parse = parser(kind, "SQL", zone)
+    parse = parser(kind, "SQL")
 
     def read(value: Any) -> Any:
         if isinstance(value, str):

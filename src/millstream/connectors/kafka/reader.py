@@ -13,7 +13,7 @@ from millstream.connectors.kafka.client import TIMEOUT, KafkaFailure, library, s
 from millstream.connectors.kafka.offsets import Partition
 from millstream.connectors.kafka.serialization import KafkaBatchDeserializationSchema, KafkaRecord
 from millstream.connectors.kafka.settings import SourceSettings
-from millstream.formats.changelog.rows import ChangeDeserializationSchema
+from millstream.formats.changelog.messages import ChangeDeserializationSchema
 from millstream.operators.diagnostics.bad_records import FormatUnavailable
 
 # Maximum messages per consume call.

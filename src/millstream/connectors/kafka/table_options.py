@@ -12,7 +12,7 @@ from millstream.connectors.kafka.offsets import (
     KafkaTopicPartition,
 )
 from millstream.formats.avro.table import AvroConfluentFormat
-from millstream.formats.base import MessageFormat, made_message_format
+from millstream.formats.base import MessageFormat, create_message_format
 from millstream.formats.options import Options
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.errors import ValidationException
@@ -170,7 +170,7 @@ def messages_of(table: CatalogTable, zone: str, topics: Topics, keys: Sequence[s
 
 def _about_topic(found: MessageFormat | None, topics: Topics, what: str) -> None:
     if isinstance(found, AvroConfluentFormat) and topics.only is not None:
-        found.about(f"{topics.only}-{what}")
+        found.set_default_subject(f"{topics.only}-{what}")
 
 
 def _format(options: Mapping[str, str], zone: str) -> MessageFormat:
@@ -181,7 +181,7 @@ def _format(options: Mapping[str, str], zone: str) -> MessageFormat:
         raise ValidationException(
             "One of 'format' and 'value.format' is required: say which one with 'format' = '...'."
         )
-    return made_message_format(str(plain or named), options, zone, "" if named is None else "value.")
+    return create_message_format(str(plain or named), options, zone, "" if named is None else "value.")
 
 
 def _key_format(options: Mapping[str, str], zone: str) -> MessageFormat | None:
@@ -192,7 +192,7 @@ def _key_format(options: Mapping[str, str], zone: str) -> MessageFormat | None:
                 "The option 'key.fields' can only be declared if a key format is defined using 'key.format'."
             )
         return None
-    return made_message_format(named, options, zone, "key.")
+    return create_message_format(named, options, zone, "key.")
 
 
 def _key_names(options: Options, physical: Sequence[Field], has_format: bool) -> tuple[str, ...]:

@@ -160,7 +160,7 @@ class _Taken:
 
 def _places(decoded: Decoded, count: int) -> NDArray[np.int64]:
     """Return of each row which message it was in."""
-    return np.arange(count) if decoded.places is None else np.array(decoded.places, np.int64)
+    return np.arange(count) if decoded.indices is None else np.array(decoded.indices, np.int64)
 
 
 def _without(decoded: Decoded, gone: NDArray[np.bool_]) -> Decoded:
@@ -174,10 +174,10 @@ def _decoded(
     try:
         return found.read_all(bodies, fields)
     except Malformed as e:
-        message = messages[e.place]
+        message = messages[e.index]
         fix = ""
         if "ignore-parse-errors" in found.optional:
-            fix = f" Correct it, or leave such messages out with '{found.options_begin}ignore-parse-errors' = 'true'."
+            fix = f" Correct it, or leave such messages out with '{found.option_prefix}ignore-parse-errors' = 'true'."
         raise MillstreamError(
             f"Kafka: the message at offset {message.offset()} of partition {message.partition()} of topic "
             f"{message.topic()!r} cannot be read: {e.reason}.{fix}"

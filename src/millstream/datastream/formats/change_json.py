@@ -1,6 +1,6 @@
 """Debezium's, Maxwell's and Canal's JSON messages."""
 
-from millstream.formats.changelog.rows import (
+from millstream.formats.changelog.messages import (
     CanalJsonDeserializationSchema,
     CanalJsonSerializationSchema,
     ChangeDeserializationSchema,

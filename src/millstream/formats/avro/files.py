@@ -6,31 +6,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
+from millstream.common.aliases import Json, Value
 from millstream.common.errors import MillstreamError, TypeMismatchError
 from millstream.common.serialization import BulkWriter, BulkWriterFactory
 from millstream.formats import file_format as file_formats
 from millstream.formats.avro.schema import AvroSchema, avro_library, check_record_schema
-from millstream.formats.avro.values import TAGGED, AvroMisfit, GenericRecordAvroTypeInfo, fitter, reader_schema
-from millstream.formats.file_access import FileAccess, FoundFile
-from millstream.formats.file_format import BYTES_PER_RECORD, BulkFormat, Extent, FileShare
+from millstream.formats.avro.values import TAGGED, AvroMismatch, GenericRecordAvroTypeInfo, coercer, reader_schema
+from millstream.formats.file_access import FileAccess, FileStatus
+from millstream.formats.file_format import BYTES_PER_RECORD, BulkFormat, Extent, FileSplitRange
 from millstream.operators.diagnostics.bad_records import BadRecord
 
 __all__ = ["AvroBulkWriters", "AvroFormat"]
 
-# The mark that stands before every block of records, the same in a whole file.
+# The length of the sync marker in front of every block.
 MARK_BYTES = 16
-# So much is looked through at once for the next mark.
+# Bytes per read while searching for the next sync marker.
 SCAN_BYTES = 1 << 16
 
 
 class AvroFormat(BulkFormat):
-    """Reads records from Avro's files, as dicts. Not in PyFlink, which has AvroInputFormat.
+    """Reads records from Avro files, as dicts. Not in PyFlink, which has AvroInputFormat.
 
-    A file is read by the schema it was written with and handed on by this one, as Avro's rules have it: fields may be
-    missing that have a default, or be there that are not asked for. Files are cut between blocks, so that a large one
-    is read in parallel.
+    Records are converted from the writer's schema to this one by Avro's schema resolution: a missing field needs a
+    default, and surplus fields are ignored. Files are split between blocks, so large files are read in parallel.
 
     Example:
         >>> schema = AvroSchema('{"type": "record", "name": "Point", "fields": [{"name": "x", "type": "int"}]}')
@@ -42,107 +42,104 @@ class AvroFormat(BulkFormat):
         self._schema = check_record_schema(schema, "AvroFormat")
         self.produced_type = GenericRecordAvroTypeInfo(schema)
 
-    def measure(self, access: FileAccess, file: FoundFile) -> Extent:
-        # Looked up when asked for: tests make files small.
-        least, most = file_formats.LEAST_SPLIT_BYTES, file_formats.MOST_SPLIT_BYTES
-        return Extent(file.size, 1 / BYTES_PER_RECORD, least, most)
+    def measure(self, access: FileAccess, file: FileStatus) -> Extent:
+        # Read at call time, because tests change them.
+        min_units, max_units = file_formats.MIN_SPLIT_BYTES, file_formats.MAX_SPLIT_BYTES
+        return Extent(file.size, 1 / BYTES_PER_RECORD, min_units, max_units)
 
-    def read(self, access: FileAccess, share: FileShare) -> Iterator[list[Any]]:
-        """Yield the records of the blocks whose mark begins in the share."""
-        with access.open(share.path) as file:
-            blocks = _Blocks(share.path, file, self._schema, self._reader_schema)
-            is_there = blocks.go_to(share.start, share.end)
-            while is_there and (mark := blocks.mark) < min(share.end, share.size - MARK_BYTES):
+    def read(self, access: FileAccess, split_range: FileSplitRange) -> Iterator[list[Value]]:
+        """Yield the records of the blocks whose sync marker begins in the split range."""
+        with access.open(split_range.path) as file:
+            blocks = _Blocks(split_range.path, file, self._schema, self._reader_schema)
+            has_block = blocks.go_to(split_range.start, split_range.end)
+            while has_block and (mark := blocks.mark) < min(split_range.end, split_range.size - MARK_BYTES):
                 try:
                     yield blocks.read()
                 except MillstreamError as e:
                     if self.bad_records.fails:
                         raise
-                    # On with the next block that can be found.
-                    yield [BadRecord(f"{share.path}, the block at byte {mark + MARK_BYTES}", None, str(e))]
+                    # Continue with the next block.
+                    yield [BadRecord(f"{split_range.path}, the block at byte {mark + MARK_BYTES}", None, str(e))]
                     file.seek(0)
-                    blocks = _Blocks(share.path, file, self._schema, self._reader_schema)
-                    is_there = blocks.go_to(mark + MARK_BYTES, share.end)
+                    blocks = _Blocks(split_range.path, file, self._schema, self._reader_schema)
+                    has_block = blocks.go_to(mark + MARK_BYTES, split_range.end)
 
     @cached_property
-    def _reader_schema(self) -> Any:
+    def _reader_schema(self) -> Json:
         return reader_schema(self._schema)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {"_schema": self._schema, "produced_type": self.produced_type}
 
 
 class _Blocks:
     """Reads a file block by block."""
 
-    def __init__(self, path: str, file: BinaryIO, schema: AvroSchema, reader_schema: Any) -> None:
+    def __init__(self, path: str, file: BinaryIO, schema: AvroSchema, reader_schema: Json) -> None:
         self._path = path
         self._file = file
         fastavro = avro_library()
         with _naming(path):
             self._blocks = fastavro.block_reader(file, reader_schema)
-        # fastavro reads no further than it must, so the file stands behind the first mark.
+        # fastavro has read the header only, so the file's position is right after the first sync marker.
         self._first = file.tell() - MARK_BYTES
         written = {k: v for k, v in self._blocks.writer_schema.items() if not k.startswith("__")}
-        asked = {k: v for k, v in schema.parsed.items() if not k.startswith("__")}
-        # What fastavro fills in for missing fields is one object for all records; a user's function may change it.
-        self._fit = None if written == asked else fitter(schema)
+        expected = {k: v for k, v in schema.parsed.items() if not k.startswith("__")}
+        # fastavro uses one default object for all records, which a user's function may mutate.
+        self._coerce = None if written == expected else coercer(schema)
 
     @property
     def mark(self) -> int:
-        """Where the mark before the next block begins."""
+        """The position of the sync marker in front of the next block."""
         return self._file.tell() - MARK_BYTES
 
     def go_to(self, start: int, end: int) -> bool:
-        """Go to the first block whose mark begins at `start` or behind it; say whether one was found.
-
-        Nothing is looked for behind `end`.
-        """
+        """Seek to the first block whose sync marker begins in [start, end); return whether there is one."""
         if start <= self._first:
             return True
         file = self._file
         file.seek(self._first)
-        wanted = file.read(MARK_BYTES)
+        sync_marker = file.read(MARK_BYTES)
         file.seek(start)
-        at, data = start, b""
-        while at < end and (more := file.read(SCAN_BYTES)):
+        offset, data = start, b""
+        while offset < end and (more := file.read(SCAN_BYTES)):
             data += more
-            if (found := data.find(wanted)) >= 0:
-                file.seek(at + found + MARK_BYTES)
+            if (index := data.find(sync_marker)) >= 0:
+                file.seek(offset + index + MARK_BYTES)
                 return True
-            # A mark may lie across the end of what was read.
-            kept = min(len(data), MARK_BYTES - 1)
-            at += len(data) - kept
-            data = data[len(data) - kept :]
+            # A sync marker may span two reads.
+            n_retained = min(len(data), MARK_BYTES - 1)
+            offset += len(data) - n_retained
+            data = data[len(data) - n_retained :]
         return False
 
-    def read(self) -> list[Any]:
+    def read(self) -> list[Value]:
         with _naming(self._path):
             block = next(self._blocks, None)
             if block is None:
                 raise EOFError("it ends within a block")
             records = list(block)
-            return records if self._fit is None else [self._fit(record) for record in records]
+            return records if self._coerce is None else [self._coerce(record) for record in records]
 
 
 @contextmanager
 def _naming(path: str) -> Iterator[None]:
-    """Say in which file something went wrong; what fastavro raises for damaged files is of many kinds."""
+    """Add the file's name to errors; fastavro raises many kinds of errors for damaged files."""
     try:
         yield
     except Exception as e:
         if type(e).__name__ == "SchemaResolutionError":
             raise MillstreamError(
-                f"FileSource: {path} was written with a schema that does not fit the one asked for: {e}."
+                f"FileSource: {path} was written with a schema that does not match the declared one: {e}."
             ) from None
         raise MillstreamError(
-            f"FileSource: {path} is not a complete Avro file ({str(e) or type(e).__name__}); take it out of the "
-            "directory."
+            f"FileSource: {path} is not a complete Avro file ({str(e) or type(e).__name__}); remove it from "
+            "the directory."
         ) from None
 
 
 class AvroBulkWriters:
-    """Writes records into Avro's files, for `FileSink.for_bulk_format`.
+    """Writes records to Avro files, for `FileSink.for_bulk_format`.
 
     Example:
         >>> import io
@@ -158,13 +155,13 @@ class AvroBulkWriters:
 
     @staticmethod
     def for_generic_record(schema: AvroSchema, codec: str = "null") -> BulkWriterFactory:
-        """Return the factory of writers: of dicts, or of rows whose fields stand in the schema's order.
+        """Return the factory of writers of dicts, or of rows whose fields are in the schema's order.
 
         The stream's type need not be declared, as it must be in PyFlink.
 
         Args:
             schema: of a record.
-            codec: how blocks are compressed, one of those that fastavro knows; PyFlink has no choice.
+            codec: the compression of blocks, one that fastavro supports; PyFlink has no such argument.
         """
         return _AvroWriterFactory(check_record_schema(schema, "AvroBulkWriters.for_generic_record()"), codec)
 
@@ -183,13 +180,13 @@ class _AvroWriter:
         avro_library()
         from fastavro.write import Writer
 
-        self._fit = fitter(schema, TAGGED)
+        self._coerce = coercer(schema, TAGGED)
         self._writer = Writer(file, schema.parsed, codec)
 
-    def add_element(self, value: Any) -> None:
+    def add_element(self, value: Value) -> None:
         try:
-            record = self._fit(value)
-        except AvroMisfit as e:
+            record = self._coerce(value)
+        except AvroMismatch as e:
             raise TypeMismatchError(f"Avro: {e}.") from None
         self._writer.write(record)
 

@@ -10,10 +10,10 @@ import struct
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
+from millstream.common.aliases import Json, Value
 from millstream.common.errors import InvalidProgramError, MillstreamError, TypeMismatchError
 from millstream.common.serialization import DeserializationSchema, SerializationSchema
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation, Types
@@ -27,7 +27,7 @@ from millstream.formats.avro.schema import (
     logical_type_of,
     resolved,
 )
-from millstream.formats.avro.values import TAGGED, AvroMisfit, fitter, reader_schema
+from millstream.formats.avro.values import TAGGED, AvroMismatch, coercer, reader_schema
 from millstream.operators.diagnostics.bad_records import FormatUnavailable
 from millstream.operators.diagnostics.failures import shorten
 
@@ -39,7 +39,7 @@ __all__ = [
     "SchemaRegistry",
 ]
 
-Convert = Callable[[Any], Any]
+Convert = Callable[[Value], Value]
 
 _BASIC: dict[str, Callable[[], TypeInformation]] = {
     "boolean": Types.BOOLEAN,
@@ -67,10 +67,10 @@ _LOGICAL: dict[str, Callable[[], TypeInformation]] = {
 class AvroRowDeserializationSchema(DeserializationSchema):
     """Reads a row from each message of Avro's binary encoding.
 
-    Timestamps have no time zone, as the types of rows have none; they are in UTC.
+    Timestamps are in UTC and have no time zone, like the types of rows.
 
     Args:
-        record_class: a class of Java's, which does not exist here; give the schema.
+        record_class: a Java class, which does not exist here; set the schema instead.
         avro_schema_string: the schema with which the messages were written.
 
     Example:
@@ -91,28 +91,28 @@ class AvroRowDeserializationSchema(DeserializationSchema):
             record = self._read(io.BytesIO(message), self._schema.parsed, None)
         except Exception as e:
             raise MillstreamError(
-                f"The Avro message {shorten(message)} cannot be read ({str(e) or type(e).__name__}); it must have been "
-                "written with the schema that it is read with."
+                f"The Avro message {shorten(message)} cannot be read ({str(e) or type(e).__name__}); read it with the "
+                "schema with which it was written."
             ) from None
         return self.row_of(record)
 
-    def row_of(self, record: Any) -> Row | None:
-        """Return what Avro has read as a row."""
+    def row_of(self, record: Value) -> Row | None:
+        """Convert a record of fastavro to a row."""
         row: Row | None = self._row(record)
         return row
 
     def get_produced_type(self) -> TypeInformation:
         return self._type
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (None, str(self._schema))
 
 
 class AvroRowSerializationSchema(SerializationSchema):
-    """Writes each row in Avro's binary encoding; its fields stand in the schema's order.
+    """Writes each row in Avro's binary encoding, with its fields in the schema's order.
 
     Args:
-        record_class: a class of Java's, which does not exist here; give the schema.
+        record_class: a Java class, which does not exist here; set the schema instead.
         avro_schema_string: the schema.
 
     Example:
@@ -123,40 +123,40 @@ class AvroRowSerializationSchema(SerializationSchema):
 
     def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:
         self._schema = _schema_of(record_class, avro_schema_string, "AvroRowSerializationSchema")
-        self._fit = fitter(self._schema, TAGGED, naive_is_utc=True)
+        self._coerce = coercer(self._schema, TAGGED, naive_is_utc=True)
         self._write = avro_library().schemaless_writer
 
-    def serialize(self, element: Any) -> bytes:
+    def serialize(self, element: Value) -> bytes:
         try:
-            record = self._fit(element)
-        except AvroMisfit as e:
+            record = self._coerce(element)
+        except AvroMismatch as e:
             raise TypeMismatchError(f"Avro: the row {shorten(element)} cannot be written: {e}.") from None
         out = io.BytesIO()
         self._write(out, self._schema.parsed, record)
         return out.getvalue()
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (None, str(self._schema))
 
 
-def _schema_of(record_class: str | None, avro_schema_string: str | None, what: str) -> AvroSchema:
+def _schema_of(record_class: str | None, avro_schema_string: str | None, owner: str) -> AvroSchema:
     if record_class is not None:
-        raise InvalidProgramError(f"{what}: {record_class!r} cannot be used, {JAVA}; give avro_schema_string.")
+        raise InvalidProgramError(f"{owner}: {record_class!r} cannot be used, {JAVA}; set avro_schema_string.")
     if avro_schema_string is None:
-        raise TypeError(f"{what}: give the schema as avro_schema_string.")
-    return check_record_schema(AvroSchema(avro_schema_string), what)
+        raise TypeError(f"{owner}: set the schema as avro_schema_string.")
+    return check_record_schema(AvroSchema(avro_schema_string), owner)
 
 
 class _Rows:
-    """The types of rows for schemas, and rows for what fastavro reads."""
+    """Derives row types from schemas, and converts records of fastavro to rows."""
 
-    def __init__(self, names: dict[str, Any]) -> None:
+    def __init__(self, names: dict[str, Json]) -> None:
         self._names = names
-        # The records that hold what is being looked at.
+        # The enclosing records of the current schema.
         self._within: list[str] = []
 
-    def type_of(self, schema: Any) -> TypeInformation:
-        """Return the type that Flink has for a schema; a union of several types can be any Python object."""
+    def type_of(self, schema: Json) -> TypeInformation:
+        """Return Flink's type for a schema; a union of several types is a pickled Python object."""
         schema = resolved(schema, self._names)
         kind, logical = kind_of(schema), logical_type_of(schema)
         if kind in ("record", "error"):
@@ -169,8 +169,8 @@ class _Rows:
             return Types.PICKLED_BYTE_ARRAY()
         return _LOGICAL.get(logical or "", _BASIC[kind])()
 
-    def converter_of(self, schema: Any) -> Convert:
-        """Return the function from what fastavro reads to the value in a row."""
+    def converter_of(self, schema: Json) -> Convert:
+        """Return the function that converts a value of fastavro to a value of a row."""
         schema = resolved(schema, self._names)
         kind = kind_of(schema)
         if kind in ("record", "error"):
@@ -179,19 +179,21 @@ class _Rows:
             item = self.converter_of(schema["items"])
             return _optional(lambda values: [item(value) for value in values])
         if kind == "map":
-            held = self.converter_of(schema["values"])
-            return _optional(lambda value: {k: held(v) for k, v in value.items()})
+            convert_value = self.converter_of(schema["values"])
+            return _optional(lambda value: {k: convert_value(v) for k, v in value.items()})
         return _plain
 
-    def _row_type(self, schema: Any) -> RowTypeInfo:
+    def _row_type(self, schema: Json) -> RowTypeInfo:
         if schema["name"] in self._within:
-            raise InvalidProgramError(f"Avro: a row cannot hold itself, as {schema['name']} does; use AvroFormat.")
+            raise InvalidProgramError(
+                f"Avro: the record {schema['name']} contains itself, which a row cannot; use AvroFormat."
+            )
         self._within.append(schema["name"])
         types = [self.type_of(field["type"]) for field in schema["fields"]]
         self._within.pop()
         return Types.ROW_NAMED([field["name"] for field in schema["fields"]], types)
 
-    def _row_maker(self, schema: Any) -> Convert:
+    def _row_maker(self, schema: Json) -> Convert:
         fields = [(field["name"], self.converter_of(field["type"])) for field in schema["fields"]]
         names = tuple(name for name, _ in fields)
         return lambda record: Row.of(names, [convert(record[name]) for name, convert in fields])
@@ -201,21 +203,21 @@ def _optional(convert: Convert) -> Convert:
     return lambda value: None if value is None else convert(value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Value) -> Value:
     if isinstance(value, datetime.datetime):
         return value.replace(tzinfo=None)
     return str(value) if isinstance(value, UUID) else value
 
 
-# Every message begins with this byte and the schema's number.
+# Every message begins with this byte and the id of its schema.
 _MAGIC = 0
-_HEAD = struct.Struct(">bI")
+_HEADER = struct.Struct(">bI")
 _TYPE = "application/vnd.schemaregistry.v1+json"
 _NOT_FOUND = 404
 
 
 class SchemaRegistry:
-    """Asks a schema registry over HTTP. What it says of a number never changes, so it is asked once for each.
+    """A client of a Confluent schema registry. The schema of an id never changes, so it is fetched once.
 
     Args:
         url: such as `http://localhost:8081`.
@@ -229,27 +231,27 @@ class SchemaRegistry:
         self._config = dict(config or {})
         self._schemas: dict[int, AvroSchema] = {}
 
-    def schema(self, number: int) -> AvroSchema:
-        """Return the schema with a number."""
-        known = self._schemas.get(number)
-        if known is None:
-            answer = self._ask(f"/schemas/ids/{number}")
-            if answer is None:
-                raise MillstreamError(f"the schema registry {self._url} has no schema with the number {number}")
-            if answer.get("schemaType", "AVRO") != "AVRO":
-                raise MillstreamError(f"schema {number} of {self._url} is {answer['schemaType']}, not Avro")
-            known = self._schemas[number] = AvroSchema(answer["schema"])
-        return known
+    def schema(self, schema_id: int) -> AvroSchema:
+        """Return the schema with an id."""
+        schema = self._schemas.get(schema_id)
+        if schema is None:
+            response = self._request(f"/schemas/ids/{schema_id}")
+            if response is None:
+                raise MillstreamError(f"the schema registry {self._url} has no schema with id {schema_id}")
+            if response.get("schemaType", "AVRO") != "AVRO":
+                raise MillstreamError(f"schema {schema_id} of {self._url} is {response['schemaType']}, not Avro")
+            schema = self._schemas[schema_id] = AvroSchema(response["schema"])
+        return schema
 
     def register(self, subject: str, schema: AvroSchema) -> int:
-        """Return the number of a schema, under which it is known to the registry from now on."""
-        answer = self._ask(f"/subjects/{quote(subject, safe='')}/versions", {"schema": str(schema)})
-        if answer is None:
-            raise FormatUnavailable(f"The schema registry {self._url} does not take schemas for subject {subject!r}.")
-        return int(answer["id"])
+        """Register a schema and return its id."""
+        response = self._request(f"/subjects/{quote(subject, safe='')}/versions", {"schema": str(schema)})
+        if response is None:
+            raise FormatUnavailable(f"The schema registry {self._url} does not accept schemas for subject {subject!r}.")
+        return int(response["id"])
 
-    def _ask(self, path: str, body: Any = None) -> Any:
-        """Return the registry's answer, None when it does not know what was asked for."""
+    def _request(self, path: str, body: Json = None) -> Json:
+        """Send a request and return the response; None if the registry does not have the resource."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self._url}{path}", data, {"Content-Type": _TYPE, "Accept": _TYPE})
         user = self._config.get("basic.auth.user.info")
@@ -257,20 +259,23 @@ class SchemaRegistry:
             request.add_header("Authorization", f"Basic {base64.b64encode(user.encode()).decode()}")
         seconds = int(self._config.get("request.timeout.ms", "10000")) / 1000
         try:
-            with urllib.request.urlopen(request, timeout=seconds) as answer:
-                return json.load(answer)
+            with urllib.request.urlopen(request, timeout=seconds) as response:
+                return json.load(response)
         except urllib.error.HTTPError as e:
             if e.code == _NOT_FOUND:
                 return None
-            raise FormatUnavailable(f"The schema registry {self._url} refuses {path}: {e.code}, {_said(e)}.") from None
-        except (OSError, ValueError) as e:
-            why = getattr(e, "reason", None) or e
             raise FormatUnavailable(
-                f"The schema registry {self._url} does not answer ({why}): check its address, and that it runs."
+                f"The schema registry {self._url} rejects {path}: {e.code}, {_error_text(e)}."
+            ) from None
+        except (OSError, ValueError) as e:
+            reason = getattr(e, "reason", None) or e
+            raise FormatUnavailable(
+                f"The schema registry {self._url} does not respond ({reason}): check that it is running at "
+                "this address."
             ) from None
 
 
-def _said(error: urllib.error.HTTPError) -> str:
+def _error_text(error: urllib.error.HTTPError) -> str:
     text = error.read().decode(errors="replace")
     try:
         return str(json.loads(text)["message"])
@@ -279,7 +284,7 @@ def _said(error: urllib.error.HTTPError) -> str:
 
 
 class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema):
-    """Reads messages as rows of one schema, whatever version of it each was written with.
+    """Reads messages, written with any version of a schema, as rows of one version.
 
     Not in PyFlink, which has it in SQL only; named as in Flink's Java API.
 
@@ -301,35 +306,34 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema):
     def for_generic(
         schema: str, url: str, registry_configs: Mapping[str, str] | None = None
     ) -> ConfluentRegistryAvroDeserializationSchema:
-        """Return what reads messages; see SchemaRegistry for the settings."""
+        """Create the schema; see SchemaRegistry for `registry_configs`."""
         return ConfluentRegistryAvroDeserializationSchema(schema, SchemaRegistry(url, registry_configs))
 
-    def deserialize(self, message: bytes) -> Any:
-        if len(message) < _HEAD.size or message[0] != _MAGIC:
+    def deserialize(self, message: bytes) -> Value:
+        if len(message) < _HEADER.size or message[0] != _MAGIC:
             raise MillstreamError(
-                f"The message {shorten(message)} does not begin with the number of a schema, as those of a schema "
-                "registry do"
+                f"The message {shorten(message)} does not begin with a schema id, as Confluent's wire format requires"
             )
-        _, number = _HEAD.unpack_from(message)
-        written = self._registry.schema(number)
+        _, schema_id = _HEADER.unpack_from(message)
+        written = self._registry.schema(schema_id)
         try:
-            record = self._read(io.BytesIO(message[_HEAD.size :]), written.parsed, self._reader)
+            record = self._read(io.BytesIO(message[_HEADER.size :]), written.parsed, self._reader)
         except Exception as e:
             raise MillstreamError(
-                f"The message {shorten(message)}, written with schema {number}, cannot be read as this one "
-                f"({str(e) or type(e).__name__})"
+                f"The message {shorten(message)}, written with schema {schema_id}, cannot be converted to the "
+                f"declared schema ({str(e) or type(e).__name__})"
             ) from None
         return self._rows.row_of(record)
 
     def get_produced_type(self) -> TypeInformation:
         return self._rows.get_produced_type()
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self._text, self._registry)
 
 
 class ConfluentRegistryAvroSerializationSchema(SerializationSchema):
-    """Writes rows as messages that name their schema, which is registered with the first of them.
+    """Writes rows as messages that contain the id of their schema, which the first message registers.
 
     Example:
         >>> schema = '{"type": "record", "name": "Person", "fields": [{"name": "age", "type": "int"}]}'
@@ -341,19 +345,19 @@ class ConfluentRegistryAvroSerializationSchema(SerializationSchema):
         self._text = schema
         self._registry = registry
         self._rows = AvroRowSerializationSchema(avro_schema_string=schema)
-        self._head: bytes | None = None
+        self._header: bytes | None = None
 
     @staticmethod
     def for_generic(
         subject: str, schema: str, url: str, registry_configs: Mapping[str, str] | None = None
     ) -> ConfluentRegistryAvroSerializationSchema:
-        """Return what writes messages; the subject of a topic's values is its name with `-value` behind it."""
+        """Create the schema; the subject of a topic's values is `<topic>-value`."""
         return ConfluentRegistryAvroSerializationSchema(subject, schema, SchemaRegistry(url, registry_configs))
 
-    def serialize(self, element: Any) -> bytes:
-        if self._head is None:
-            self._head = _HEAD.pack(_MAGIC, self._registry.register(self._subject, AvroSchema(self._text)))
-        return self._head + self._rows.serialize(element)
+    def serialize(self, element: Value) -> bytes:
+        if self._header is None:
+            self._header = _HEADER.pack(_MAGIC, self._registry.register(self._subject, AvroSchema(self._text)))
+        return self._header + self._rows.serialize(element)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self._subject, self._text, self._registry)

@@ -1,4 +1,4 @@
-"""Avro's schemas, and the package that reads and writes Avro."""
+"""Avro schemas, and access to fastavro."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
+from millstream.common.aliases import Json
 from millstream.common.errors import InvalidProgramError, MillstreamError
 
 __all__ = ["AvroSchema", "avro_library"]
@@ -16,7 +16,7 @@ NAMED = ("record", "error", "enum", "fixed")
 
 
 def avro_library() -> ModuleType:
-    """Return fastavro; it is an extra, so it is looked for where it is used."""
+    """Return fastavro; it is an optional package, so it is imported on use."""
     try:
         import fastavro
     except ImportError:
@@ -25,9 +25,9 @@ def avro_library() -> ModuleType:
 
 
 class AvroSchema:
-    """A schema of Avro, which is written in JSON.
+    """An Avro schema, written in JSON.
 
-    Written out, it is the JSON it was made from, without spaces; Flink sorts the keys.
+    Its text is the original JSON without spaces; Flink sorts the keys.
 
     Example:
         >>> schema = AvroSchema.parse_string('{"type": "array", "items": "string"}')
@@ -41,43 +41,43 @@ class AvroSchema:
         except (TypeError, ValueError) as e:
             raise InvalidProgramError(f"AvroSchema: {json_schema!r} is not JSON: {e}.") from None
         self._text = json.dumps(self._json, separators=(",", ":"), ensure_ascii=False)
-        # A schema that is wrong is an error where it is made, and not in a worker.
-        _ = self._read
+        # A malformed schema fails in the program, not in a worker.
+        _ = self._parsed_and_names
 
     @staticmethod
     def parse_string(json_schema: str) -> AvroSchema:
-        """Return the schema in a text."""
+        """Parse a schema."""
         return AvroSchema(json_schema)
 
     @staticmethod
     def parse_file(file_path: str) -> AvroSchema:
-        """Return the schema in a file."""
+        """Parse the schema in a file."""
         try:
             return AvroSchema(Path(file_path).read_text(encoding="utf-8"))
         except OSError as e:
             raise InvalidProgramError(f"AvroSchema.parse_file(): {file_path} cannot be read: {e.strerror}.") from None
 
     @cached_property
-    def _read(self) -> tuple[Any, dict[str, Any]]:
-        names: dict[str, Any] = {}
+    def _parsed_and_names(self) -> tuple[Json, dict[str, Json]]:
+        names: dict[str, Json] = {}
         fastavro = avro_library()
         try:
             return fastavro.parse_schema(self._json, names), names
         except KeyError as e:
-            raise InvalidProgramError(f"AvroSchema: {self._text} is no schema: there is no {e} in it.") from None
+            raise InvalidProgramError(f"AvroSchema: {self._text} is not a schema: {e} is missing.") from None
         except Exception as e:
             reason = f"there is no type {e}" if type(e).__name__ == "UnknownType" else str(e)
-            raise InvalidProgramError(f"AvroSchema: {self._text} is no schema: {reason}.") from None
+            raise InvalidProgramError(f"AvroSchema: {self._text} is not a schema: {reason}.") from None
 
     @property
-    def parsed(self) -> Any:
-        """The schema as fastavro takes it; types that have a name are written out once."""
-        return self._read[0]
+    def parsed(self) -> Json:
+        """The schema in fastavro's form, which defines named types once."""
+        return self._parsed_and_names[0]
 
     @property
-    def names(self) -> dict[str, Any]:
-        """The types that have a name."""
-        return self._read[1]
+    def names(self) -> dict[str, Json]:
+        """The named types."""
+        return self._parsed_and_names[1]
 
     def __str__(self) -> str:
         return self._text
@@ -91,35 +91,35 @@ class AvroSchema:
     def __hash__(self) -> int:
         return hash(kind_of(self._json))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return AvroSchema, (self._text,)
 
 
-def kind_of(schema: Any) -> str:
-    """Return what a schema is: `union`, a primitive type, a complex one, or the name of one that was written out."""
+def kind_of(schema: Json) -> str:
+    """Return the kind of a schema: `union`, a primitive or complex type, or the name of a type defined elsewhere."""
     if isinstance(schema, list):
         return "union"
     return str(schema["type"] if isinstance(schema, dict) else schema)
 
 
-def name_of(schema: Any) -> str:
-    """Return a schema's name in a union: the full name of what has one."""
+def name_of(schema: Json) -> str:
+    """Return a schema's name in a union: the full name of a named type."""
     kind = kind_of(schema)
     return str(schema["name"]) if kind in NAMED else kind
 
 
-def members_of(union: list[Any]) -> list[Any]:
+def members_of(union: list[Json]) -> list[Json]:
     """Return the types of a union without null."""
     return [schema for schema in union if kind_of(schema) != "null"]
 
 
-def is_nullable(schema: Any) -> bool:
-    """Tell whether None is a value of a schema."""
+def is_nullable(schema: Json) -> bool:
+    """Return whether None is a value of a schema."""
     return kind_of(schema) == "null" or (isinstance(schema, list) and len(members_of(schema)) < len(schema))
 
 
-def resolved(schema: Any, names: dict[str, Any]) -> Any:
-    """Return what a name stands for, or the one type in a union of null and another; else the schema itself."""
+def resolved(schema: Json, names: dict[str, Json]) -> Json:
+    """Return the type that a name refers to, or the other type in a union with null; else the schema itself."""
     if isinstance(schema, list):
         members = members_of(schema)
         return resolved(members[0], names) if len(members) == 1 else schema
@@ -128,15 +128,17 @@ def resolved(schema: Any, names: dict[str, Any]) -> Any:
     return names.get(kind_of(schema), schema)
 
 
-def logical_type_of(schema: Any) -> str | None:
-    """Return what the values of a schema stand for; None when they are what they are."""
+def logical_type_of(schema: Json) -> str | None:
+    """Return the logical type of a schema, or None."""
     return schema.get("logicalType") if isinstance(schema, dict) else None
 
 
-def check_record_schema(schema: Any, what: str) -> AvroSchema:
-    """Refuse what is not the schema of a record."""
+def check_record_schema(schema: object, owner: str) -> AvroSchema:
+    """Return the schema of a record; fail for any other object."""
     if not isinstance(schema, AvroSchema):
-        raise InvalidProgramError(f"{what} takes an AvroSchema, as AvroSchema.parse_string() makes it, not {schema!r}.")
+        raise InvalidProgramError(
+            f"{owner} takes an AvroSchema, such as AvroSchema.parse_string() returns, not {schema!r}."
+        )
     if kind_of(schema.parsed) != "record":
-        raise InvalidProgramError(f"{what} takes the schema of a record, not of {kind_of(schema.parsed)!r}.")
+        raise InvalidProgramError(f"{owner} takes the schema of a record, not of {kind_of(schema.parsed)!r}.")
     return schema

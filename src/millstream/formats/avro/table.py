@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
+from millstream.common.aliases import Json, Value
 from millstream.common.errors import MillstreamError
 from millstream.common.serialization import BulkWriter, DeserializationSchema, SerializationSchema
 from millstream.common.types import Row
@@ -22,18 +24,19 @@ from millstream.formats.avro.messages import (
 )
 from millstream.formats.avro.schema import AvroSchema
 from millstream.formats.base import Comparison, Decoded, FileTableFormat, Malformed, MessageFormat
-from millstream.formats.file_access import FileAccess, FoundFile
-from millstream.formats.file_format import BulkFormat, Extent, FileFormat, FileShare
+from millstream.formats.changelog.envelopes import debezium_changes
+from millstream.formats.file_access import FileAccess, FileStatus
+from millstream.formats.file_format import BulkFormat, Extent, FileFormat, FileSplitRange
 from millstream.formats.options import Options
 from millstream.operators.diagnostics.bad_records import FormatUnavailable
 from millstream.sql import types as t
-from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch
+from millstream.sql.columns.batch import INSERT, UPDATE_AFTER, Batch
 from millstream.sql.columns.value_conversion import to_column, to_python
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import ALL_CHANGES, Field
 from millstream.sql.types import DataTypes
 
-_PRIMITIVES: dict[type[t.DataType], Any] = {
+_PRIMITIVES: dict[type[t.DataType], Json] = {
     t.NullType: "null",
     t.BooleanType: "boolean",
     t.TinyIntType: "int",
@@ -56,18 +59,18 @@ def avro_schema(fields: Sequence[Field], legacy: bool = False) -> AvroSchema:
 
     Args:
         fields: the columns.
-        legacy: whether times without a zone are points in time of Avro's, which has no other in old versions.
+        legacy: whether timestamps without a zone are written as instants, the only timestamps of old Avro versions.
     """
     row = t.RowType([t.RowField(f.name, f.type) for f in fields], False)
     return AvroSchema.parse_string(json.dumps(_schema(row, "org.apache.flink.avro.generated.record", legacy)))
 
 
-def _schema(kind: t.DataType, name: str, legacy: bool) -> Any:
-    found = _plain(kind, name, legacy)
-    return ["null", found] if kind.is_nullable and found != "null" else found
+def _schema(kind: t.DataType, name: str, legacy: bool) -> Json:
+    plain = _plain(kind, name, legacy)
+    return ["null", plain] if kind.is_nullable and plain != "null" else plain
 
 
-def _plain(kind: t.DataType, name: str, legacy: bool) -> Any:
+def _plain(kind: t.DataType, name: str, legacy: bool) -> Json:
     if isinstance(kind, t.RowType):
         members = [{"name": f.name, "type": _schema(f.data_type, f"{name}_{f.name}", legacy)} for f in kind.fields]
         for member in members:
@@ -91,17 +94,17 @@ def _plain(kind: t.DataType, name: str, legacy: bool) -> Any:
             return _legacy_timestamp(kind)
         local = "local-" if isinstance(kind, t.TimestampType) else ""
         return {"type": "long", "logicalType": f"{local}timestamp-{'millis' if kind.precision <= 3 else 'micros'}"}
-    found = _PRIMITIVES.get(type(kind))
-    if found is None:
+    primitive = _PRIMITIVES.get(type(kind))
+    if primitive is None:
         raise ValidationException(f"Unsupported to derive Schema for type: {kind}")
-    return found
+    return primitive
 
 
-def _legacy_timestamp(kind: t.TimestampType | t.LocalZonedTimestampType) -> Any:
+def _legacy_timestamp(kind: t.TimestampType | t.LocalZonedTimestampType) -> Json:
     if isinstance(kind, t.LocalZonedTimestampType) or kind.precision > 3:
         raise ValidationException(
             f"With 'avro.timestamp_mapping.legacy' = 'true' Avro does not support {kind}, only TIMESTAMP(0) to "
-            "TIMESTAMP(3); leave the option out."
+            "TIMESTAMP(3); remove the option."
         )
     return {"type": "long", "logicalType": "timestamp-millis"}
 
@@ -112,14 +115,14 @@ class _AvroFiles(BulkFormat):
         self._zone = zone
         self._inner = AvroFormat(schema)
 
-    def measure(self, access: FileAccess, file: FoundFile) -> Extent:
+    def measure(self, access: FileAccess, file: FileStatus) -> Extent:
         return self._inner.measure(access, file)
 
-    def cut(self, access: FileAccess, path: str, start: int, wanted: int, end: int) -> int:
-        return self._inner.cut(access, path, start, wanted, end)
+    def cut(self, access: FileAccess, path: str, start: int, target: int, end: int) -> int:
+        return self._inner.cut(access, path, start, target, end)
 
-    def read(self, access: FileAccess, share: FileShare) -> Iterator[list[Any]]:
-        for records in self._inner.read(access, share):
+    def read(self, access: FileAccess, split_range: FileSplitRange) -> Iterator[list[Batch]]:
+        for records in self._inner.read(access, split_range):
             columns = [to_column([r.get(f.name) for r in records], f.type, self._zone) for f in self._fields]
             yield [Batch(columns, None, len(records))]
 
@@ -140,12 +143,12 @@ class _AvroWriter:
         self._inner.finish()
 
 
-def as_records(names: Sequence[str], columns: Sequence[list[Any]]) -> list[dict[str, Any]]:
-    """Return the rows of columns as Avro's records."""
+def as_records(names: Sequence[str], columns: Sequence[list[Value]]) -> list[dict[str, Value]]:
+    """Return the rows of columns as Avro records."""
     return [{n: _as_dict(v) for n, v in zip(names, row, strict=True)} for row in zip(*columns, strict=True)]
 
 
-def _as_dict(value: Any) -> Any:
+def _as_dict(value: Value) -> Value:
     if isinstance(value, Row):
         return {k: _as_dict(v) for k, v in value.as_dict().items()}
     if isinstance(value, list):
@@ -153,7 +156,7 @@ def _as_dict(value: Any) -> Any:
     return value
 
 
-# Those that fastavro knows without another package, and one that needs one.
+# fastavro needs another package for snappy only.
 _CODECS = {"null": "null", "deflate": "deflate", "bzip2": "bzip2", "xz": "xz", "snappy": "snappy"}
 
 
@@ -181,7 +184,7 @@ class AvroTableFormat(FileTableFormat):
         return _AvroWriter(writers.open(file), fields, self.zone)
 
 
-# What Flink's registry client takes; those about Java's key stores are refused by it here.
+# The options of Flink's registry client, except those of Java key stores.
 _REGISTRY_OPTIONS = frozenset(
     [
         "url",
@@ -195,7 +198,7 @@ _REGISTRY_OPTIONS = frozenset(
 
 
 class AvroMessageFormat(MessageFormat):
-    """A row is a record, in Avro's binary encoding; its schema follows from the columns."""
+    """A row is a record in Avro's binary encoding; its schema is derived from the columns."""
 
     identifier = "avro"
     optional = frozenset(["encoding", "timestamp_mapping.legacy"])
@@ -204,8 +207,9 @@ class AvroMessageFormat(MessageFormat):
         super().__init__(options, zone)
         self._legacy = options.flag("timestamp_mapping.legacy", False)
         if options.text("encoding", "binary").lower() != "binary":
-            raise ValidationException("'avro.encoding' is binary here: leave the option out, or take the format json.")
-        self._made: dict[str, Any] = {}
+            raise ValidationException("'avro.encoding' must be binary: remove the option, or use the format json.")
+        self._cached_reader: DeserializationSchema | None = None
+        self._cached_writer: SerializationSchema | None = None
 
     def check(self, fields: Sequence[Field]) -> None:
         self._schema(fields)
@@ -219,49 +223,51 @@ class AvroMessageFormat(MessageFormat):
     def _writer(self, schema: AvroSchema) -> SerializationSchema:
         return AvroRowSerializationSchema(avro_schema_string=str(schema))
 
-    def _once(self, what: str, fields: Sequence[Field], make: Callable[[AvroSchema], Any]) -> Any:
-        if what not in self._made:
-            self._made[what] = make(self._schema(fields))
-        return self._made[what]
+    def _serializer(self, fields: Sequence[Field]) -> Callable[[Value], bytes]:
+        if self._cached_writer is None:
+            self._cached_writer = self._writer(self._schema(fields))
+        return self._cached_writer.serialize
 
-    def _records(self, messages: Sequence[bytes | None], fields: Sequence[Field]) -> tuple[list[Any], list[int]]:
-        """Return what is in messages, and in which; of an empty one nothing."""
-        reader = self._once("reader", fields, self._reader)
-        records, places = [], []
-        for place, message in enumerate(messages):
+    def _records(self, messages: Sequence[bytes | None], fields: Sequence[Field]) -> tuple[list[Value], list[int]]:
+        """Return the records of messages that are not empty, and the indices of those messages."""
+        if self._cached_reader is None:
+            self._cached_reader = self._reader(self._schema(fields))
+        reader = self._cached_reader
+        records, indices = [], []
+        for index, message in enumerate(messages):
             if not message:
                 continue
             try:
                 records.append(reader.deserialize(message))
-                places.append(place)
+                indices.append(index)
             except FormatUnavailable:
                 raise
             except MillstreamError as e:
-                raise Malformed(place, str(e).rstrip(".")) from None
-        return records, places
+                raise Malformed(index, str(e).rstrip(".")) from None
+        return records, indices
 
     def read_all(self, messages: Sequence[bytes | None], fields: Sequence[Field]) -> Decoded:
-        records, places = self._records(messages, fields)
-        return Decoded(self._batch(records, fields), None if len(places) == len(messages) else places)
+        records, indices = self._records(messages, fields)
+        return Decoded(self._batch(records, fields), None if len(indices) == len(messages) else indices)
 
-    def _batch(self, records: Sequence[Any], fields: Sequence[Field], kinds: Any = None) -> Batch:
+    def _batch(self, records: Sequence[Value], fields: Sequence[Field], kinds: NDArray[np.int8] | None = None) -> Batch:
         columns = [to_column([r[i] for r in records], f.type, self.zone) for i, f in enumerate(fields)]
         return Batch(columns, kinds, len(records))
 
-    def _rows(self, batch: Batch, fields: Sequence[Field]) -> list[dict[str, Any]]:
+    def _rows(self, batch: Batch, fields: Sequence[Field]) -> list[dict[str, Value]]:
         columns = [to_python(c, f.type, self.zone) for c, f in zip(batch.columns, fields, strict=True)]
         return as_records([f.name for f in fields], columns)
 
     def encoded(self, batch: Batch, fields: Sequence[Field]) -> list[bytes]:
-        write = self._once("writer", fields, self._writer).serialize
+        write = self._serializer(fields)
         return [write(row) for row in self._rows(batch, fields)]
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_made": {}}
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_cached_reader": None, "_cached_writer": None}
 
 
 class AvroConfluentFormat(AvroMessageFormat):
-    """A row is a record that names its schema by a number of a schema registry."""
+    """A row is a record with the id of its schema in a schema registry."""
 
     identifier = "avro-confluent"
     optional = _REGISTRY_OPTIONS
@@ -279,28 +285,27 @@ class AvroConfluentFormat(AvroMessageFormat):
         self._registry = SchemaRegistry(url, config)
         self._subject = options.text("subject", "")
 
-    def about(self, subject: str) -> None:
-        """Take the subject of a topic's messages, where the options say none."""
+    def set_default_subject(self, subject: str) -> None:
+        """Set the subject that applies if the options have none."""
         self._subject = self._subject or subject
 
     def check_written(self) -> None:
         if not self._subject:
             raise ValidationException(
-                f"Option '{self.identifier}.subject' is required for serialization: say under which subject the "
-                "schema is registered."
+                f"Option '{self.identifier}.subject' is required for serialization: set the subject of the schema."
             )
 
     def _schema(self, fields: Sequence[Field]) -> AvroSchema:
         derived = super()._schema(fields)
-        given = self.options.text("schema", "")
-        if not given:
+        declared = self.options.text("schema", "")
+        if not declared:
             return derived
-        schema = AvroSchema.parse_string(given)
+        schema = AvroSchema.parse_string(declared)
         names = [f["name"] for f in json.loads(str(schema)).get("fields", ())]
         if names != [f["name"] for f in json.loads(str(derived))["fields"]]:
             raise ValidationException(
-                f"The fields of '{self.identifier}.schema' are {', '.join(names)}, and those of the table "
-                f"{', '.join(f.name for f in fields)}."
+                f"The fields of '{self.identifier}.schema' are {', '.join(names)}, but those of the table "
+                f"are {', '.join(f.name for f in fields)}."
             )
         return schema
 
@@ -312,7 +317,7 @@ class AvroConfluentFormat(AvroMessageFormat):
 
 
 class DebeziumAvroConfluentFormat(AvroConfluentFormat):
-    """Changes as Debezium tells them: records with `before`, `after` and `op`."""
+    """Debezium's messages: records with `before`, `after` and `op`."""
 
     identifier = "debezium-avro-confluent"
     changes = ALL_CHANGES
@@ -321,44 +326,30 @@ class DebeziumAvroConfluentFormat(AvroConfluentFormat):
     def _schema(self, fields: Sequence[Field]) -> AvroSchema:
         row = DataTypes.ROW([DataTypes.FIELD(f.name, f.type) for f in fields])
         envelope = [Field("before", row), Field("after", row), Field("op", DataTypes.STRING())]
-        given = self.options.text("schema", "")
-        return AvroSchema.parse_string(given) if given else avro_schema(envelope, self._legacy)
+        declared = self.options.text("schema", "")
+        return AvroSchema.parse_string(declared) if declared else avro_schema(envelope, self._legacy)
 
     def read_all(self, messages: Sequence[bytes | None], fields: Sequence[Field]) -> Decoded:
-        records, places = self._records(messages, fields)
-        rows: list[Any] = []
+        records, indices = self._records(messages, fields)
+        rows: list[Value] = []
         kinds: list[int] = []
-        found: list[int] = []
-        for place, record in zip(places, records, strict=True):
-            for kind, row in _told(place, record[0], record[1], record[2]):
-                kinds.append(kind)
-                rows.append(row)
-                found.append(place)
-        return Decoded(self._batch(rows, fields, np.array(kinds, np.int8)), found)
+        row_indices: list[int] = []
+        for index, record in zip(indices, records, strict=True):
+            before, after, op = record
+            try:
+                for kind, row in debezium_changes(op, before, after):
+                    kinds.append(kind)
+                    rows.append(row)
+                    row_indices.append(index)
+            except ValueError as e:
+                raise Malformed(index, f"the Debezium message is not usable: {e}") from None
+        return Decoded(self._batch(rows, fields, np.array(kinds, np.int8)), row_indices)
 
     def encoded(self, batch: Batch, fields: Sequence[Field]) -> list[bytes]:
-        write = self._once("writer", fields, self._writer).serialize
+        write = self._serializer(fields)
         messages = []
         for row, kind in zip(self._rows(batch, fields), batch.all_kinds().tolist(), strict=True):
-            is_there = kind in (INSERT, UPDATE_AFTER)
-            before, after, op = (None, row, "c") if is_there else (row, None, "d")
+            is_insert = kind in (INSERT, UPDATE_AFTER)
+            before, after, op = (None, row, "c") if is_insert else (row, None, "d")
             messages.append(write({"before": before, "after": after, "op": op}))
         return messages
-
-
-def _told(place: int, before: Any, after: Any, op: Any) -> list[tuple[int, Any]]:
-    told = {
-        "c": [(INSERT, after)],
-        "r": [(INSERT, after)],
-        "u": [(UPDATE_BEFORE, before), (UPDATE_AFTER, after)],
-        "d": [(DELETE, before)],
-    }.get(op)
-    if told is None:
-        raise Malformed(place, f"the Debezium message is not usable: its 'op' is {op!r}, which is none of c, r, u, d")
-    if any(row is None for _, row in told):
-        raise Malformed(
-            place,
-            f"the Debezium message is not usable: a row of op {op!r} is missing; a table whose updates lack the row "
-            "before needs REPLICA IDENTITY FULL",
-        )
-    return told

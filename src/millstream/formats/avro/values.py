@@ -1,6 +1,6 @@
-"""Values against Avro's schemas: what fits, what a value becomes, and which field is wrong.
+"""Coerces values to Avro schemas, and names the field that does not match.
 
-fastavro writes a float for an int and leaves out fields that the schema does not have; here both are errors.
+fastavro writes a float for an int and drops fields that the schema does not have; here both are errors.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from numbers import Integral, Real
-from typing import Any
 from uuid import UUID
 
+from millstream.common.aliases import Json, Value
 from millstream.common.coercion import Converter
 from millstream.common.errors import TypeMismatchError
 from millstream.common.typeinfo import TypeInformation
@@ -29,49 +29,49 @@ from millstream.formats.avro.schema import (
 )
 from millstream.operators.diagnostics.failures import shorten
 
-__all__ = ["PLAIN", "TAGGED", "AvroMisfit", "GenericRecordAvroTypeInfo", "Shape", "fitter"]
+__all__ = ["PLAIN", "TAGGED", "AvroMismatch", "GenericRecordAvroTypeInfo", "Representation", "coercer"]
 
-ToPython = Callable[[Any], Any]
+ToPython = Callable[[Value], Value]
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-# How many microseconds the number in a file counts.
+# Microseconds per unit of a logical type.
 _UNITS = {"millis": 1000, "micros": 1}
 _TIMES = ("time", "timestamp", "local-timestamp")
 
 
-def logical_reader_of(schema: Any, naive_is_utc: bool) -> ToPython | None:
-    """Return the function that makes the value of a logical type, or raises ValueError; None: there is no such type.
+def logical_reader_of(schema: Json, naive_is_utc: bool) -> ToPython | None:
+    """Return the function that creates the value of a logical type, or raises ValueError; None for other types.
 
-    It takes Python's value, and the plain number or bytes that Avro holds for it.
+    It accepts Python's value, and the plain number or bytes that Avro stores for it.
 
     Args:
         schema: the schema.
-        naive_is_utc: whether a timestamp without a time zone is in UTC; else it is in the machine's.
+        naive_is_utc: whether a timestamp without a time zone is in UTC; else it is in the local time zone.
     """
     kind, logical = kind_of(schema), logical_type_of(schema) or ""
-    what, _, unit = logical.rpartition("-")
+    base, _, unit = logical.rpartition("-")
     if kind == "int" and logical == "date":
         return _date
     if kind in ("bytes", "fixed") and logical == "decimal":
         return _decimals(schema["precision"], schema.get("scale", 0))
     if kind == "string" and logical == "uuid":
         return lambda value: value if isinstance(value, UUID) else UUID(value)
-    # A time of day in milliseconds is an int, everything else a long; else the logical type does not count.
-    if what not in _TIMES or unit not in _UNITS or kind != ("int" if logical == "time-millis" else "long"):
+    # A time of day in milliseconds is an int, all other times are longs; otherwise Avro ignores the logical type.
+    if base not in _TIMES or unit not in _UNITS or kind != ("int" if logical == "time-millis" else "long"):
         return None
-    if what == "time":
+    if base == "time":
         return _times(_UNITS[unit])
-    return _timestamps(_UNITS[unit], naive_is_utc) if what == "timestamp" else _local_timestamps(_UNITS[unit])
+    return _timestamps(_UNITS[unit], naive_is_utc) if base == "timestamp" else _local_timestamps(_UNITS[unit])
 
 
-def _date(value: Any) -> datetime.date:
+def _date(value: Value) -> datetime.date:
     if isinstance(value, datetime.datetime):
         raise ValueError(value)
     return value if isinstance(value, datetime.date) else (_EPOCH + datetime.timedelta(days=_number(value))).date()
 
 
 def _times(unit: int) -> ToPython:
-    def read(value: Any) -> datetime.time:
+    def read(value: Value) -> datetime.time:
         if not isinstance(value, datetime.time):
             moment = _EPOCH + datetime.timedelta(microseconds=_number(value) * unit)
             if moment.date() != _EPOCH.date():
@@ -83,7 +83,7 @@ def _times(unit: int) -> ToPython:
 
 
 def _timestamps(unit: int, naive_is_utc: bool) -> ToPython:
-    def read(value: Any) -> datetime.datetime:
+    def read(value: Value) -> datetime.datetime:
         if not isinstance(value, datetime.datetime):
             return _EPOCH + datetime.timedelta(microseconds=_number(value) * unit)
         if value.tzinfo is None and naive_is_utc:
@@ -95,7 +95,7 @@ def _timestamps(unit: int, naive_is_utc: bool) -> ToPython:
 
 
 def _local_timestamps(unit: int) -> ToPython:
-    def read(value: Any) -> datetime.datetime:
+    def read(value: Value) -> datetime.datetime:
         if not isinstance(value, datetime.datetime):
             value = _EPOCH + datetime.timedelta(microseconds=_number(value) * unit)
         local: datetime.datetime = value.replace(tzinfo=None, microsecond=_cut(value.microsecond, unit))
@@ -108,53 +108,53 @@ def _decimals(precision: int, scale: int) -> ToPython:
     context = Context(prec=precision, traps=[Inexact, InvalidOperation])
     one = Decimal(1).scaleb(-scale)
 
-    def read(value: Any) -> Decimal:
+    def read(value: Value) -> Decimal:
         if isinstance(value, (bytes, bytearray)):
             value = Decimal(int.from_bytes(value, signed=True)).scaleb(-scale, context)
         if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
             raise ValueError(value)
         try:
-            found = Decimal(value).quantize(one, context=context)
+            rounded = Decimal(value).quantize(one, context=context)
         except (Inexact, InvalidOperation):
             raise ValueError(value) from None
-        if not found.is_finite():
+        if not rounded.is_finite():
             raise ValueError(value)
-        return found
+        return rounded
 
     return read
 
 
-def _number(value: Any) -> int:
+def _number(value: Value) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(value)
     return value
 
 
 def _cut(microseconds: int, unit: int) -> int:
-    """Leave off what a file does not hold; Flink does so too."""
+    """Truncate microseconds to the unit of the file, as Flink does."""
     return microseconds - microseconds % unit
 
 
-Fit = Callable[[Any], Any]
+Coerce = Callable[[Value], Value]
 
 _LIMITS = {"int": 1 << 31, "long": 1 << 63}
-# The first number that is too large for 32 bits: half a step above the largest.
+# The smallest number that does not round to a 32-bit float: half a step above the largest float.
 _FLOAT_LIMIT = 2.0**128 - 2.0**103
 _MISSING = object()
 
 
-class AvroMisfit(ValueError):
-    """A value that does not fit its schema."""
+class AvroMismatch(ValueError):
+    """A value that does not match its schema."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
         self._problem = problem
         self._path = ""
 
-    def within(self, place: str) -> AvroMisfit:
-        """Say where the value stands, from the inside out."""
+    def within(self, location: str) -> AvroMismatch:
+        """Prefix the path of the value with an enclosing field or element."""
         dot = "." if self._path and not self._path.startswith("[") else ""
-        self._path = f"{place}{dot}{self._path}"
+        self._path = f"{location}{dot}{self._path}"
         return self
 
     def __str__(self) -> str:
@@ -162,54 +162,56 @@ class AvroMisfit(ValueError):
 
 
 @dataclass(frozen=True)
-class Shape:
-    """How values that were found to fit are handed on.
+class Representation:
+    """How coerced values are represented.
 
     Attributes:
-        union: makes the value of a union of several types from the name of its type, its number (null is not counted)
-            and the value.
-        entries: makes a map of a dict.
-        uuid: makes a value of a UUID.
+        union: returns the value of a union of several types from the name of its type, its index (null is not
+            counted) and the value.
+        entries: returns a map from a dict.
+        uuid: returns a value from a UUID.
     """
 
-    union: Callable[[str, int, Any], Any]
-    entries: Fit
-    uuid: Fit
+    union: Callable[[str, int, Value], Value]
+    entries: Coerce
+    uuid: Coerce
 
 
-# As user code sees values.
-PLAIN = Shape(lambda name, number, value: value, lambda entries: entries, lambda uuid: uuid)
-# As fastavro takes them: it need not guess which type of a union is meant.
-TAGGED = Shape(lambda name, number, value: (name, value), lambda entries: entries, str)
+# The representation for user code.
+PLAIN = Representation(lambda name, index, value: value, lambda entries: entries, lambda uuid: uuid)
+# The representation for fastavro; it names the type of a union's value, so fastavro need not guess it.
+TAGGED = Representation(lambda name, index, value: (name, value), lambda entries: entries, str)
 
 
-def fitter(schema: AvroSchema, shape: Shape = PLAIN, naive_is_utc: bool = False) -> Fit:
-    """Return the function that makes a value fit a schema, or raises AvroMisfit.
+def coercer(schema: AvroSchema, representation: Representation = PLAIN, naive_is_utc: bool = False) -> Coerce:
+    """Return the function that coerces a value to a schema, or raises AvroMismatch.
 
     Args:
         schema: the schema.
-        shape: how values are handed on.
-        naive_is_utc: whether a timestamp without a time zone is in UTC; else it is in the machine's.
+        representation: how values are represented.
+        naive_is_utc: whether a timestamp without a time zone is in UTC; else it is in the local time zone.
 
     Example:
         >>> schema = AvroSchema('{"type": "record", "name": "Point", "fields": [{"name": "x", "type": "int"}]}')
-        >>> fitter(schema)({"x": 1.5})
+        >>> coercer(schema)({"x": 1.5})
         Traceback (most recent call last):
-        millstream.formats.avro.values.AvroMisfit: field 'x' is 1.5, which is not of the type int
+        millstream.formats.avro.values.AvroMismatch: field 'x' is 1.5, which is not of the type int
     """
-    return _Fitters(schema.names, shape, naive_is_utc).of(schema.parsed)
+    return _Coercers(schema.names, representation, naive_is_utc).of(schema.parsed)
 
 
-class _Fitters:
-    """Makes the functions for a schema and all in it."""
+class _Coercers:
+    """Creates the coercion functions of a schema and its parts."""
 
-    def __init__(self, names: dict[str, Any], shape: Shape, naive_is_utc: bool) -> None:
+    def __init__(self, names: dict[str, Json], representation: Representation, naive_is_utc: bool) -> None:
         self._names = names
-        self._shape = shape
+        self._representation = representation
         self._naive_is_utc = naive_is_utc
-        self._records: dict[str, Any] = {}
+        self._records: dict[str, Coerce] = {}
+        # Records may contain records of their own type.
+        self._in_progress: set[str] = set()
 
-    def of(self, schema: Any) -> Fit:
+    def of(self, schema: Json) -> Coerce:
         kind = kind_of(schema)
         if kind in self._names:
             return self._named(kind)
@@ -221,127 +223,127 @@ class _Fitters:
         if kind in ("record", "error"):
             return self._named(schema["name"])
         if kind in ("array", "map", "union"):
-            made: Fit = {"array": self._array, "map": self._map, "union": self._union}[kind](schema)
-            return made
+            return {"array": self._array, "map": self._map, "union": self._union}[kind](schema)
         return _simple(schema, kind)
 
-    def _named(self, name: str) -> Fit:
+    def _named(self, name: str) -> Coerce:
         schema = self._names[name]
         if kind_of(schema) not in ("record", "error"):
             return self.of(schema)
         records = self._records
+        if name in self._in_progress:
+            return lambda value: records[name](value)
         if name not in records:
-            # Known before it is made: a record may hold records of its own kind.
-            records[name] = None
+            self._in_progress.add(name)
             records[name] = self._record(schema)
-        made: Fit = records[name] or (lambda value: records[name](value))
-        return made
+            self._in_progress.remove(name)
+        return records[name]
 
-    def _logical(self, schema: Any, real: Fit) -> Fit:
+    def _logical(self, schema: Json, real: Coerce) -> Coerce:
         if logical_type_of(schema) == "uuid":
-            to_real, to_shape = real, self._shape.uuid
-            real = lambda value: to_shape(to_real(value))  # noqa: E731
+            to_real, to_representation = real, self._representation.uuid
+            real = lambda value: to_representation(to_real(value))  # noqa: E731
 
-        def fit(value: Any) -> Any:
+        def fit(value: Value) -> Value:
             try:
                 return real(value)
             except (ValueError, TypeError, AttributeError, OverflowError):
-                raise _misfit(value, schema) from None
+                raise _mismatch(value, schema) from None
 
         return fit
 
-    def _record(self, schema: Any) -> Fit:
+    def _record(self, schema: Json) -> Coerce:
         fields = [(f["name"], self.of(f["type"]), self._default(f)) for f in schema["fields"]]
         names = tuple(name for name, _, _ in fields)
 
-        def fit(value: Any) -> dict[str, Any]:
-            given = _by_name(value, names) if isinstance(value, Row) else value
-            if not isinstance(given, Mapping):
-                raise _misfit(value, schema)
-            made = {}
+        def fit(value: Value) -> dict[str, Value]:
+            by_name = _by_name(value, names) if isinstance(value, Row) else value
+            if not isinstance(by_name, Mapping):
+                raise _mismatch(value, schema)
+            record = {}
             absent = 0
             for name, fit_field, default in fields:
-                found = given.get(name, _MISSING)
-                if found is _MISSING:
+                field_value = by_name.get(name, _MISSING)
+                if field_value is _MISSING:
                     absent += 1
-                    found = default
-                    if found is _MISSING:
-                        raise AvroMisfit("is missing, and the schema has no default for it").within(name)
+                    field_value = default
+                    if field_value is _MISSING:
+                        raise AvroMismatch("is missing, and the schema has no default for it").within(name)
                 try:
-                    made[name] = fit_field(found)
-                except AvroMisfit as e:
+                    record[name] = fit_field(field_value)
+                except AvroMismatch as e:
                     raise e.within(name) from None
-            if len(given) + absent != len(fields):
-                unknown = next(key for key in given if key not in names)
-                raise AvroMisfit(f"is not in the schema, which has {', '.join(names)}").within(str(unknown))
-            return made
+            if len(by_name) + absent != len(fields):
+                unknown = next(key for key in by_name if key not in names)
+                raise AvroMismatch(f"is not in the schema, which has {', '.join(names)}").within(str(unknown))
+            return record
 
         return fit
 
-    def _default(self, field: Any) -> Any:
+    def _default(self, field: Json) -> Value:
         if "default" in field:
-            return real_default(field["type"], field["default"], self._names)
+            return resolved_default(field["type"], field["default"], self._names)
         return None if is_nullable(field["type"]) else _MISSING
 
-    def _array(self, schema: Any) -> Fit:
+    def _array(self, schema: Json) -> Coerce:
         item = self.of(schema["items"])
 
-        def fit(values: Any) -> list[Any]:
+        def fit(values: Value) -> list[Value]:
             if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
-                raise _misfit(values, schema)
+                raise _mismatch(values, schema)
             values = list(values)
             try:
                 return [item(value) for value in values]
-            except AvroMisfit:
-                raise _first_misfit(enumerate(values), item) from None
+            except AvroMismatch:
+                raise _first_mismatch(enumerate(values), item) from None
 
         return fit
 
-    def _map(self, schema: Any) -> Fit:
-        held, entries = self.of(schema["values"]), self._shape.entries
+    def _map(self, schema: Json) -> Coerce:
+        coerce_value, entries = self.of(schema["values"]), self._representation.entries
 
-        def fit(value: Any) -> Any:
+        def fit(value: Value) -> Value:
             if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-                raise _misfit(value, schema)
+                raise _mismatch(value, schema)
             try:
-                return entries({key: held(v) for key, v in value.items()})
-            except AvroMisfit:
-                raise _first_misfit(value.items(), held) from None
+                return entries({key: coerce_value(v) for key, v in value.items()})
+            except AvroMismatch:
+                raise _first_mismatch(value.items(), coerce_value) from None
 
         return fit
 
-    def _union(self, schema: Any) -> Fit:
+    def _union(self, schema: Json) -> Coerce:
         branches = [(name_of(member), self.of(member)) for member in members_of(schema)]
         nullable = is_nullable(schema)
         if len(branches) == 1:
             return self._optional(branches[0][1]) if nullable else branches[0][1]
-        union = self._shape.union
+        union = self._representation.union
 
-        def fit(value: Any) -> Any:
+        def fit(value: Value) -> Value:
             if value is None and nullable:
                 return None
-            for number, (name, branch) in enumerate(branches):
+            for index, (name, branch) in enumerate(branches):
                 try:
-                    return union(name, number, branch(value))
-                except AvroMisfit:
+                    return union(name, index, branch(value))
+                except AvroMismatch:
                     continue
-            raise _misfit(value, schema)
+            raise _mismatch(value, schema)
 
         return fit
 
     @staticmethod
-    def _optional(fit: Fit) -> Fit:
+    def _optional(fit: Coerce) -> Coerce:
         return lambda value: None if value is None else fit(value)
 
 
-def _simple(schema: Any, kind: str) -> Fit:
+def _simple(schema: Json, kind: str) -> Coerce:
     if kind in _LIMITS:
         return _integers(schema, _LIMITS[kind])
     if kind in ("float", "double"):
         return _floats(schema, kind)
     if kind in ("bytes", "fixed"):
         return _bytes(schema, schema["size"] if kind == "fixed" else None)
-    tests: dict[str, Callable[[Any], bool]] = {
+    tests: dict[str, Callable[[Value], bool]] = {
         "null": lambda value: value is None,
         "boolean": lambda value: isinstance(value, bool),
         "string": lambda value: isinstance(value, str),
@@ -349,75 +351,75 @@ def _simple(schema: Any, kind: str) -> Fit:
     }
     fits = tests[kind]
 
-    def fit(value: Any) -> Any:
+    def fit(value: Value) -> Value:
         if not fits(value):
-            raise _misfit(value, schema)
+            raise _mismatch(value, schema)
         return value
 
     return fit
 
 
-def _integers(schema: Any, limit: int) -> Fit:
-    def fit(value: Any) -> int:
+def _integers(schema: Json, limit: int) -> Coerce:
+    def fit(value: Value) -> int:
         if value.__class__ is not int and (isinstance(value, bool) or not isinstance(value, Integral)):
-            raise _misfit(value, schema)
+            raise _mismatch(value, schema)
         number = int(value)
         if not -limit <= number < limit:
-            raise _misfit(value, schema)
+            raise _mismatch(value, schema)
         return number
 
     return fit
 
 
-def _floats(schema: Any, kind: str) -> Fit:
-    def fit(value: Any) -> float:
+def _floats(schema: Json, kind: str) -> Coerce:
+    def fit(value: Value) -> float:
         if value.__class__ is not float and (isinstance(value, bool) or not isinstance(value, Real)):
-            raise _misfit(value, schema)
+            raise _mismatch(value, schema)
         try:
             number = float(value)
         except OverflowError:
-            raise _misfit(value, schema) from None
+            raise _mismatch(value, schema) from None
         if kind == "float" and _FLOAT_LIMIT <= abs(number) < float("inf"):
-            raise _misfit(value, schema)
+            raise _mismatch(value, schema)
         return number
 
     return fit
 
 
-def _bytes(schema: Any, size: int | None) -> Fit:
-    def fit(value: Any) -> bytes:
+def _bytes(schema: Json, size: int | None) -> Coerce:
+    def fit(value: Value) -> bytes:
         if not isinstance(value, (bytes, bytearray)) or (size is not None and len(value) != size):
-            raise _misfit(value, schema)
+            raise _mismatch(value, schema)
         return bytes(value)
 
     return fit
 
 
-def _by_name(row: Row, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return a row's fields by name: by its own names when they are the schema's, else in their order, as in Flink."""
+def _by_name(row: Row, names: tuple[str, ...]) -> dict[str, Value]:
+    """Return a row's fields by name: its own names if they are those of the schema, else by position, as in Flink."""
     own = field_names(row)
     if own is not None and own != names and set(own) == set(names):
         return row.as_dict()
     if len(row) != len(names):
-        raise AvroMisfit(f"has {len(row)} fields, but the schema has {len(names)}")
+        raise AvroMismatch(f"has {len(row)} fields, but the schema has {len(names)}")
     return dict(zip(names, row, strict=True))
 
 
-def _first_misfit(values: Iterable[tuple[Any, Any]], fit: Fit) -> AvroMisfit:
+def _first_mismatch(values: Iterable[tuple[object, Value]], fit: Coerce) -> AvroMismatch:
     for key, value in values:
         try:
             fit(value)
-        except AvroMisfit as e:
+        except AvroMismatch as e:
             return e.within(f"[{key!r}]")
-    raise AssertionError("one of the values does not fit")
+    raise AssertionError("one of the values does not match")
 
 
-def _misfit(value: Any, schema: Any) -> AvroMisfit:
-    return AvroMisfit(f"is {shorten(value)}, which is not of the type {described(schema)}")
+def _mismatch(value: Value, schema: Json) -> AvroMismatch:
+    return AvroMismatch(f"is {shorten(value)}, which is not of the type {described(schema)}")
 
 
-def described(schema: Any) -> str:
-    """Write a type so that it fits an error message."""
+def described(schema: Json) -> str:
+    """Return a type as text for error messages."""
     kind, logical = kind_of(schema), logical_type_of(schema)
     if kind == "union":
         return " or ".join(described(branch) for branch in schema)
@@ -430,49 +432,49 @@ def described(schema: Any) -> str:
     return logical or name_of(schema)
 
 
-def real_default(schema: Any, default: Any, names: dict[str, Any]) -> Any:
-    """Return the value that a default in a schema stands for: JSON has no bytes, they are written as text."""
+def resolved_default(schema: Json, default: Json, names: dict[str, Json]) -> Value:
+    """Return the value of a default in a schema; in JSON, bytes are written as text."""
     schema = names.get(kind_of(schema), schema)
     kind = kind_of(schema)
     if kind == "union":
-        return real_default(schema[0], default, names) if default is not None else None
+        return resolved_default(schema[0], default, names) if default is not None else None
     if kind in ("bytes", "fixed") and isinstance(default, str):
         return default.encode("latin-1")
     if kind == "array":
-        return [real_default(schema["items"], value, names) for value in default]
+        return [resolved_default(schema["items"], value, names) for value in default]
     if kind == "map":
-        return {key: real_default(schema["values"], value, names) for key, value in default.items()}
+        return {key: resolved_default(schema["values"], value, names) for key, value in default.items()}
     if kind in ("record", "error"):
-        given = {f["name"]: default.get(f["name"], f.get("default")) for f in schema["fields"]}
-        return {f["name"]: real_default(f["type"], given[f["name"]], names) for f in schema["fields"]}
+        field_defaults = {f["name"]: default.get(f["name"], f.get("default")) for f in schema["fields"]}
+        return {f["name"]: resolved_default(f["type"], field_defaults[f["name"]], names) for f in schema["fields"]}
     return default
 
 
-def reader_schema(schema: AvroSchema) -> Any:
-    """Return a schema to read by as fastavro takes it, but with the values that its defaults stand for."""
+def reader_schema(schema: AvroSchema) -> Value:
+    """Return a reader schema in fastavro's form, with resolved defaults."""
     parsed = copy.deepcopy(schema.parsed)
-    _make_defaults_real(parsed, schema.names)
-    _make_defaults_real(list(parsed["__named_schemas"].values()), schema.names)
+    _resolve_defaults(parsed, schema.names)
+    _resolve_defaults(list(parsed["__named_schemas"].values()), schema.names)
     return parsed
 
 
-def _make_defaults_real(schema: Any, names: dict[str, Any]) -> None:
+def _resolve_defaults(schema: Json, names: dict[str, Json]) -> None:
     if isinstance(schema, list):
         for part in schema:
-            _make_defaults_real(part, names)
+            _resolve_defaults(part, names)
     elif isinstance(schema, dict):
         for field in schema.get("fields", ()):
             if "default" in field:
-                field["default"] = real_default(field["type"], field["default"], names)
-            _make_defaults_real(field["type"], names)
-        _make_defaults_real([schema.get(key) for key in ("type", "items", "values")], names)
+                field["default"] = resolved_default(field["type"], field["default"], names)
+            _resolve_defaults(field["type"], names)
+        _resolve_defaults([schema.get(key) for key in ("type", "items", "values")], names)
 
 
 class GenericRecordAvroTypeInfo(TypeInformation):
     """Records of an Avro schema: dicts whose values are plain Python data.
 
-    Dates, times, decimals and UUIDs are Python's own; timestamps are in UTC. In PyFlink a type like this must be
-    declared before a sink of Avro; here it may be, and then records are checked where they leave the operator.
+    Dates, times, decimals and UUIDs are Python's own; timestamps are in UTC. PyFlink requires this type before an
+    Avro sink; here it is optional, and checks the records that the operator emits.
 
     Example:
         >>> schema = AvroSchema('{"type": "record", "name": "Point", "fields": [{"name": "x", "type": "int"}]}')
@@ -484,12 +486,12 @@ class GenericRecordAvroTypeInfo(TypeInformation):
         self._schema = check_record_schema(schema, "GenericRecordAvroTypeInfo")
 
     def converter(self) -> Converter | None:
-        fit = fitter(self._schema)
+        fit = coercer(self._schema)
 
-        def convert(value: Any) -> Any:
+        def convert(value: Value) -> Value:
             try:
                 return None if value is None else fit(value)
-            except AvroMisfit as e:
+            except AvroMismatch as e:
                 raise TypeMismatchError(f"Avro: {e}; the value was {value!r}") from None
 
         return convert
@@ -497,7 +499,7 @@ class GenericRecordAvroTypeInfo(TypeInformation):
     def has_field(self, field: int | str) -> bool:
         return any(field == f["name"] for f in self._schema.parsed["fields"])
 
-    def _identity(self) -> tuple[Any, ...]:
+    def _identity(self) -> tuple[object, ...]:
         return (self._schema,)
 
     def __str__(self) -> str:

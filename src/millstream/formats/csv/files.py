@@ -1,11 +1,12 @@
-"""Files of CSV: CsvReaderFormat for FileSource, CsvBulkWriters for FileSink."""
+"""CSV files: CsvReaderFormat for FileSource, CsvBulkWriters for FileSink."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.serialization import BulkWriter, RowDataBulkWriterFactory
 from millstream.common.typeinfo import RowTypeInfo
@@ -18,6 +19,7 @@ from millstream.formats.csv.dialect import (
     behind_line,
     can_be_cut,
     cut_behind_record,
+    read_whole_records,
 )
 from millstream.formats.csv.schema import CsvSchema
 from millstream.formats.file_access import FileAccess
@@ -25,18 +27,18 @@ from millstream.formats.file_format import FilePart, StreamFormat
 
 __all__ = ["CsvBulkWriters", "CsvReaderFormat"]
 
-# Bytes that are not text come through decoding and are found again in the fields.
-_KEPT = "surrogateescape"
-_MARK = b"\xef\xbb\xbf"
+# Invalid bytes pass through decoding and are reported with their fields.
+_ESCAPE = "surrogateescape"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class CsvReaderFormat(StreamFormat):
     """Reads rows from CSV files, in UTF-8.
 
-    A field in quotes may contain newlines, so a file is read by one subtask; the driver looks for the ends of records.
-    Where there are escapes or comments it cannot tell them, and a file is read in one piece. `with_single_lines()`
-    says that no field contains a newline. PyFlink has neither that nor `with_ignore_parse_errors()`, which Flink's
-    Java API has.
+    Quoted fields may contain newlines, so one subtask reads a file, and the driver finds the ends of records to divide
+    the file into epochs. With escapes or comments, the driver cannot find them, and a file is read in one epoch.
+    `with_single_lines()` declares that no field contains a newline. PyFlink has neither that method nor
+    `with_ignore_parse_errors()`, which Flink's Java API has.
 
     Example:
         >>> from millstream.common import Types
@@ -53,7 +55,7 @@ class CsvReaderFormat(StreamFormat):
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> CsvReaderFormat:
-        """Return what reads lines of CSV as rows."""
+        """Create a format that reads CSV records as rows."""
         if not isinstance(schema, CsvSchema):
             raise InvalidProgramError(f"CsvReaderFormat.for_schema() takes a CsvSchema, not {schema!r}.")
         if not len(schema):
@@ -61,34 +63,34 @@ class CsvReaderFormat(StreamFormat):
         return CsvReaderFormat(schema)
 
     def with_ignore_parse_errors(self) -> CsvReaderFormat:
-        """Leave out records that cannot be read; else they are an error."""
+        """Skip malformed records; by default they are an error."""
         return CsvReaderFormat(self._schema, True, self._single_lines)
 
     def with_single_lines(self) -> CsvReaderFormat:
-        """Take every line for a record: large files are then read in parallel."""
+        """Read every line as a record, so that large files are read in parallel."""
         return CsvReaderFormat(self._schema, self._ignores_errors, True)
 
     @property
     def splittable(self) -> bool:
-        # The row that is skipped may not be in the same stretch as the header.
+        # The skipped row and the header may be in different split ranges.
         return self._single_lines and not self._schema.skip_first_data_row
 
     @property
     def cuttable(self) -> bool:
         return can_be_cut(self._schema.dialect) and not self._schema.skip_first_data_row
 
-    def cut(self, access: FileAccess, path: str, start: int, wanted: int, end: int) -> int:
+    def cut(self, access: FileAccess, path: str, start: int, target: int, end: int) -> int:
         if self.splittable:
-            return wanted
+            return target
         with access.open(path) as file:
-            return cut_behind_record(file, start, wanted, end, self._schema.dialect)
+            return cut_behind_record(file, start, target, end, self._schema.dialect)
 
     def read_part(self, part: FilePart) -> Iterator[list[Row]]:
         yield from _PartReader(self._schema, self._ignores_errors, self._single_lines, part).batches()
 
 
 class _PartReader:
-    """Reads the rows in a stretch of a file."""
+    """Reads the rows of a part of a file."""
 
     def __init__(self, schema: CsvSchema, ignores_errors: bool, single_lines: bool, part: FilePart) -> None:
         self._schema = schema
@@ -97,35 +99,28 @@ class _PartReader:
         self._ignores_errors = ignores_errors
         self._single_lines = single_lines
         self._part = part
+        # Whether the header of the file is still to be read.
+        self._at_head = part.start == 0
 
     def batches(self) -> Iterator[list[Row]]:
-        at_head = self._part.start == 0
-        waiting, begin, tried = b"", 0, 0
-        for offset, block in self._part.blocks():
-            if waiting:
-                block, offset = waiting + block, begin
-            if len(block) < 2 * tried:
-                # A record that does not end: look again when there is much more.
-                waiting, begin = block, offset
-                continue
-            try:
-                yield self._read(block, offset, at_head, final=False)
-            except UnclosedError:
-                waiting, begin, tried = block, offset, len(block)
-                continue
-            at_head, waiting, tried = False, b"", 0
-        if waiting or at_head:
-            yield self._read(waiting, begin, at_head, final=True)
+        rest, offset = yield from read_whole_records(self._part.blocks(), self._read)
+        if rest or self._at_head:
+            yield self._read(rest, offset, final=True)
 
-    def _read(self, block: bytes, offset: int, at_head: bool, final: bool) -> list[Row]:
-        if at_head and offset == 0 and block.startswith(_MARK):
-            block, offset = block[len(_MARK) :], len(_MARK)
+    def _read(self, block: bytes, offset: int, final: bool = False) -> list[Row]:
+        rows = self._rows_in(block, offset, self._at_head, final)
+        self._at_head = False
+        return rows
+
+    def _rows_in(self, block: bytes, offset: int, at_head: bool, final: bool) -> list[Row]:
+        if at_head and offset == 0 and block.startswith(_BYTE_ORDER_MARK):
+            block, offset = block[len(_BYTE_ORDER_MARK) :], len(_BYTE_ORDER_MARK)
         text, is_text = self._decoded(block)
         try:
             if at_head:
-                behind = self._behind_head(text)
-                offset += _length(text[:behind])
-                text = text[behind:]
+                end = self._behind_head(text)
+                offset += _length(text[:end])
+                text = text[end:]
             if is_text:
                 return self._rows.rows(self._records(text))
         except UnclosedError:
@@ -133,74 +128,74 @@ class _PartReader:
                 raise
         except ValueError:
             pass
-        # Something is wrong: find out what and where.
+        # Read again to find the malformed record.
         return self._one_by_one(text, offset)
 
     def _decoded(self, block: bytes) -> tuple[str, bool]:
-        """Return a text, and whether all of it is one."""
+        """Return a block as text, and whether all of it is valid."""
         try:
             return block.decode(errors="replace" if self._ignores_errors else "strict"), True
         except UnicodeDecodeError:
-            return block.decode(errors=_KEPT), False
+            return block.decode(errors=_ESCAPE), False
 
     def _records(self, text: str) -> list[list[str]]:
         records = self._dialect.records(text)
         if self._single_lines and not self._dialect.comments and len(records) != len(_lines(text)):
-            raise CsvError("a record goes over several lines")
+            raise CsvError("a record spans several lines")
         return records
 
     def _one_by_one(self, text: str, offset: int) -> list[Row]:
         rows = []
-        at = 0
-        pieces = _lines(text) if self._single_lines else [text]
-        for piece in pieces:
-            rows += self._rows_of(piece, offset + _length(text[:at]) if at else offset)
-            at += len(piece)
+        position = 0
+        parts = _lines(text) if self._single_lines else [text]
+        for part in parts:
+            rows += self._rows_of(part, offset + _length(text[:position]) if position else offset)
+            position += len(part)
         return rows
 
     def _rows_of(self, text: str, offset: int) -> list[Row]:
-        rows: list[Any] = []
+        rows: list[Value] = []
 
-        def met(start: int, error: CsvError) -> None:
+        def on_error(start: int, error: CsvError) -> None:
             if not self._ignores_errors:
-                where = offset + _length(text[: max(start, error.at)])
-                rows.append(self._part.bad_record(where, text[start : behind_line(text, start)], str(error)))
+                position = offset + _length(text[: max(start, error.position)])
+                rows.append(self._part.bad_record(position, text[start : behind_line(text, start)], str(error)))
 
-        for start, fields in self._dialect.exactly(text, met):
+        for start, fields in self._dialect.exactly(text, on_error):
             try:
                 rows.append(self._rows.row(_checked(fields)))
             except CsvError as e:
-                met(start, e)
+                on_error(start, e)
         return rows
 
     def _behind_head(self, text: str) -> int:
-        """Return where the first row begins, behind the header and the row that is skipped."""
-        schema, behind = self._schema, 0
+        """Return the position of the first row, after the header and the skipped row."""
+        schema, end = self._schema, 0
         if schema.use_header:
-            names, behind = self._dialect.first_record(text)
+            names, end = self._dialect.first_record(text)
             if schema.strict_headers:
                 self._check_header(names)
         if schema.skip_first_data_row:
-            first = _lines(text[behind:])[:1]
-            behind += len(first[0]) if first else 0
-        return behind
+            first = _lines(text[end:])[:1]
+            end += len(first[0]) if first else 0
+        return end
 
     def _check_header(self, names: list[str]) -> None:
         expected = [column.name for column in self._schema.columns]
         if names != expected:
             raise MillstreamError(
                 f"FileSource: the header of {self._part.path} is {names}, but the schema has {expected}; correct "
-                "one of them, or leave out set_strict_headers()."
+                "one of them, or remove set_strict_headers()."
             )
 
 
 def _length(text: str) -> int:
-    """Return how many bytes a text was."""
-    return len(text.encode(errors=_KEPT))
+    """Return the length of a decoded text in bytes."""
+    return len(text.encode(errors=_ESCAPE))
 
 
 def _checked(fields: list[str]) -> list[str]:
-    """Refuse fields with bytes that are not UTF-8."""
+    """Fail if a field contains bytes that are not UTF-8."""
     for field in fields:
         try:
             field.encode()
@@ -210,16 +205,16 @@ def _checked(fields: list[str]) -> list[str]:
 
 
 def _lines(text: str) -> list[str]:
-    """Return lines with their ends."""
+    """Return lines with their line ends."""
     if "\r" not in text:
         parts = text.split("\n")
         lines = [f"{part}\n" for part in parts[:-1]]
         return [*lines, parts[-1]] if parts[-1] else lines
-    return [line.decode(errors=_KEPT) for line in text.encode(errors=_KEPT).splitlines(keepends=True)]
+    return [line.decode(errors=_ESCAPE) for line in text.encode(errors=_ESCAPE).splitlines(keepends=True)]
 
 
 class CsvBulkWriters:
-    """Writes rows into CSV files, for `FileSink.for_bulk_format`.
+    """Writes rows to CSV files, for `FileSink.for_bulk_format`.
 
     Example:
         >>> import io
@@ -235,7 +230,7 @@ class CsvBulkWriters:
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> RowDataBulkWriterFactory:
-        """Return what writes rows as lines of CSV."""
+        """Return the factory of writers."""
         if not isinstance(schema, CsvSchema) or not len(schema):
             raise InvalidProgramError(f"CsvBulkWriters.for_schema() takes a CsvSchema with columns, not {schema!r}.")
         return _CsvWriterFactory(schema)
@@ -253,17 +248,17 @@ class _CsvWriterFactory(RowDataBulkWriterFactory):
 
 
 class _CsvWriter:
-    # So many lines are put together before they are written.
-    _LINES = 1024
+    # Lines per write.
+    _BUFFERED_LINES = 1024
 
     def __init__(self, schema: CsvSchema, file: BinaryIO) -> None:
         self._rows = RowWriter(schema.settled_columns(), schema.dialect, schema.null_value or "", schema.line_separator)
         self._file = file
         self._lines = [self._rows.header()] if schema.use_header else []
 
-    def add_element(self, value: Any) -> None:
+    def add_element(self, value: Value) -> None:
         self._lines.append(self._rows.line(value))
-        if len(self._lines) >= self._LINES:
+        if len(self._lines) >= self._BUFFERED_LINES:
             self._write()
 
     def finish(self) -> None:

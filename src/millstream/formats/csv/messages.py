@@ -1,10 +1,10 @@
-"""Messages of CSV: rows from bytes and to bytes."""
+"""CSV messages: schemas that read and write rows."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.serialization import DeserializationSchema, SerializationSchema
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
@@ -52,37 +52,37 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             self._lenient = False
 
         def set_field_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
-            """Set what parts fields; a comma if not set."""
+            """Set the separator of fields; a comma if not set."""
             self._dialect = replace(self._dialect, separator=delimiter)
             return self
 
         def set_allow_comments(self, allow_comments: bool) -> CsvRowDeserializationSchema.Builder:
-            """Take messages that begin with `#` for comments, which hold no row."""
+            """Treat messages that begin with `#` as comments, without a row."""
             self._dialect = replace(self._dialect, comments=allow_comments)
             return self
 
         def set_array_element_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
-            """Set what parts the elements of an array; a semicolon if not set."""
+            """Set the separator of array elements; a semicolon if not set."""
             self._array_separator = delimiter
             return self
 
         def set_quote_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
-            """Set what fields are quoted with; a double quote if not set."""
+            """Set the quote character; a double quote if not set."""
             self._dialect = replace(self._dialect, quote=c)
             return self
 
         def set_escape_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
-            """Set what escapes a character; nothing if not set."""
+            """Set the escape character; none if not set."""
             self._dialect = replace(self._dialect, escape=c)
             return self
 
         def set_null_literal(self, null_literal: str) -> CsvRowDeserializationSchema.Builder:
-            """Set the text that stands for None."""
+            """Set the text of None."""
             self._null = null_literal
             return self
 
         def set_ignore_parse_errors(self, ignore_parse_errors: bool) -> CsvRowDeserializationSchema.Builder:
-            """Let fields that cannot be read or are missing be None, and leave out messages that are no CSV."""
+            """Read malformed and missing fields as None, and skip malformed messages."""
             self._lenient = ignore_parse_errors
             return self
 
@@ -97,13 +97,13 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             text = message.decode()
             _, fields = next(self._dialect.exactly(text), (0, None))
             if fields is None:
-                raise CsvError("there is no row in it")
+                raise CsvError("it has no row")
             return self._rows.lenient_row(fields) if self._lenient else self._rows.row(fields)
         except (CsvError, UnicodeDecodeError) as e:
             if self._lenient:
                 return None
             raise MillstreamError(
-                f"The CSV message {shorten(message)} cannot be read: {e}. Correct it, or leave such messages out with "
+                f"The CSV message {shorten(message)} cannot be read: {e}. Correct it, or skip such messages with "
                 "set_ignore_parse_errors(True)."
             ) from None
 
@@ -133,41 +133,41 @@ class CsvRowSerializationSchema(SerializationSchema):
             self._line_end = "\n"
 
         def set_field_delimiter(self, c: str) -> CsvRowSerializationSchema.Builder:
-            """Set what parts fields; a comma if not set."""
+            """Set the separator of fields; a comma if not set."""
             self._dialect = replace(self._dialect, separator=c)
             return self
 
         def set_line_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
-            """Set what ends each message: a line end, or nothing."""
+            """Set the line end of each message; "" for none."""
             if delimiter not in ("\n", "\r", "\r\n", ""):
                 raise InvalidProgramError(
-                    f"set_line_delimiter({delimiter!r}): give '\\n', '\\r', '\\r\\n', or '' for none."
+                    f"set_line_delimiter({delimiter!r}): use '\\n', '\\r', '\\r\\n', or '' for none."
                 )
             self._line_end = delimiter
             return self
 
         def set_array_element_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
-            """Set what parts the elements of an array; a semicolon if not set."""
+            """Set the separator of array elements; a semicolon if not set."""
             self._array_separator = delimiter
             return self
 
         def disable_quote_character(self) -> CsvRowSerializationSchema.Builder:
-            """Quote nothing."""
+            """Write fields without quotes."""
             self._dialect = replace(self._dialect, quote=None)
             return self
 
         def set_quote_character(self, c: str) -> CsvRowSerializationSchema.Builder:
-            """Set what fields are quoted with; a double quote if not set."""
+            """Set the quote character; a double quote if not set."""
             self._dialect = replace(self._dialect, quote=c)
             return self
 
         def set_escape_character(self, c: str) -> CsvRowSerializationSchema.Builder:
-            """Set what escapes a character; nothing if not set."""
+            """Set the escape character; none if not set."""
             self._dialect = replace(self._dialect, escape=c)
             return self
 
         def set_null_literal(self, s: str) -> CsvRowSerializationSchema.Builder:
-            """Set the text that stands for None."""
+            """Set the text of None."""
             self._null = s
             return self
 
@@ -177,5 +177,5 @@ class CsvRowSerializationSchema(SerializationSchema):
                 self._type, self._dialect, self._array_separator, self._null, self._line_end
             )
 
-    def serialize(self, element: Any) -> bytes:
+    def serialize(self, element: Value) -> bytes:
         return self._rows.line(element).encode()

@@ -1,10 +1,11 @@
-"""CsvSchema: the columns of CSV files and how they are written down."""
+"""CsvSchema: the columns and the dialect of CSV files."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol, TypeGuard
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.typeinfo import BasicTypeInfo, RowTypeInfo, TypeInformation, Types, as_type_information
 from millstream.formats.csv.dialect import Column, CsvDialect, check_columns
@@ -18,7 +19,7 @@ __all__ = ["CsvSchema", "CsvSchemaBuilder"]
 
 @dataclass(frozen=True)
 class CsvSchema:
-    """What CSV files look like; made by `CsvSchema.builder()`.
+    """The columns and the dialect of CSV files; create it with `CsvSchema.builder()`.
 
     Example:
         >>> schema = CsvSchema.builder().add_number_column("id").add_string_column("name").build()
@@ -47,11 +48,11 @@ class CsvSchema:
         return Types.ROW_NAMED([c.name for c in self.columns], [c.type_info for c in self.columns])
 
     def settled_columns(self) -> tuple[Column, ...]:
-        """Return the columns, each with the separator of its elements."""
+        """Return the columns, each with its own or the schema's separator of array elements."""
         return tuple(replace(c, separator=c.separator or self.array_separator) for c in self.columns)
 
     def size(self) -> int:
-        """Return how many columns there are."""
+        """Return the number of columns."""
         return len(self.columns)
 
     def __len__(self) -> int:
@@ -65,7 +66,7 @@ class CsvSchema:
 
 
 class CsvSchemaBuilder:
-    """Builds a CsvSchema. Types of elements and numbers are those of Types, or of DataTypes."""
+    """Builds a CsvSchema. Element and number types are types of Types or DataTypes."""
 
     def __init__(self) -> None:
         self._schema = CsvSchema()
@@ -74,11 +75,11 @@ class CsvSchemaBuilder:
         """Return the schema."""
         return self._schema
 
-    def _set(self, **changes: Any) -> CsvSchemaBuilder:
+    def _set(self, **changes: Value) -> CsvSchemaBuilder:
         self._schema = replace(self._schema, **changes)
         return self
 
-    def _set_dialect(self, **changes: Any) -> CsvSchemaBuilder:
+    def _set_dialect(self, **changes: Value) -> CsvSchemaBuilder:
         return self._set(dialect=replace(self._schema.dialect, **changes))
 
     # --- columns
@@ -88,11 +89,11 @@ class CsvSchemaBuilder:
         return self._set(columns=(*self._schema.columns, *columns))
 
     def add_string_column(self, name: str) -> CsvSchemaBuilder:
-        """Add a column of texts."""
+        """Add a column of strings."""
         return self._add(Column(name, Types.STRING()))
 
     def add_boolean_column(self, name: str) -> CsvSchemaBuilder:
-        """Add a column in which `true` in any case is true and everything else false."""
+        """Add a boolean column; `true` in any case is true, any other text is false."""
         return self._add(Column(name, Types.BOOLEAN()))
 
     def add_number_column(self, name: str, number_type: TypeInformation | DataType | None = None) -> CsvSchemaBuilder:
@@ -116,7 +117,7 @@ class CsvSchemaBuilder:
         return self._set(columns=())
 
     def size(self) -> int:
-        """Return how many columns there are."""
+        """Return the number of columns."""
         return len(self._schema)
 
     def __len__(self) -> int:
@@ -125,31 +126,31 @@ class CsvSchemaBuilder:
     # --- characters
 
     def set_column_separator(self, char: str) -> CsvSchemaBuilder:
-        """Set what parts columns; a comma if not set."""
+        """Set the separator of columns; a comma if not set."""
         return self._set_dialect(separator=_character("Column separator", char))
 
     def set_quote_char(self, char: str) -> CsvSchemaBuilder:
-        """Set what fields are quoted with; a double quote if not set."""
+        """Set the quote character; a double quote if not set."""
         return self._set_dialect(quote=_character("Quote char", char))
 
     def disable_quote_char(self) -> CsvSchemaBuilder:
-        """Take quotes as any other character."""
+        """Treat quotes like any other character."""
         return self._set_dialect(quote=None)
 
     def set_escape_char(self, char: str) -> CsvSchemaBuilder:
-        """Set what escapes a character; nothing if not set."""
+        """Set the escape character; none if not set."""
         return self._set_dialect(escape=_character("Escape char", char))
 
     def disable_escape_char(self) -> CsvSchemaBuilder:
-        """Let nothing escape a character."""
+        """Use no escape character."""
         return self._set_dialect(escape=None)
 
     def set_allow_comments(self, allow: bool = True) -> CsvSchemaBuilder:
-        """Leave out lines that begin with `#`, and with them empty lines and blanks at the beginning of others."""
+        """Skip lines that begin with `#`, empty lines, and blanks at the beginning of lines."""
         return self._set_dialect(comments=allow)
 
     def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
-        """Say how written lines end; a reader takes any of `\\n`, `\\r\\n` and `\\r`."""
+        """Set the line end for writing; readers accept `\\n`, `\\r\\n` and `\\r`."""
         return self._set(line_separator=separator)
 
     def set_array_element_separator(self, separator: str) -> CsvSchemaBuilder:
@@ -157,11 +158,11 @@ class CsvSchemaBuilder:
         return self._set(array_separator=separator)
 
     def disable_array_element_separator(self) -> CsvSchemaBuilder:
-        """Have none for array columns that were added with an empty one."""
+        """Use no separator for array columns that were added with an empty one."""
         return self._set(array_separator="")
 
     def remove_array_element_separator(self, index: int) -> CsvSchemaBuilder:
-        """Let a column have the separator of the schema."""
+        """Use the schema's separator of array elements for a column."""
         columns = list(self._schema.columns)
         columns[index] = replace(columns[index], separator="")
         return self._set(columns=tuple(columns))
@@ -169,44 +170,52 @@ class CsvSchemaBuilder:
     # --- rows
 
     def set_null_value(self, null_value: str) -> CsvSchemaBuilder:
-        """Set the text that stands for a missing value; without one nothing does, and None is written as nothing."""
+        """Set the text of nulls; without one, readers return no nulls, and None is written as empty text."""
         return self._set(null_value=null_value)
 
     def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
-        """Say that files begin with the names of the columns: they are skipped, and written."""
+        """Declare that files begin with a header of column names, which readers skip and writers write."""
         return self._set(use_header=use)
 
     def set_strict_headers(self, strict: bool = True) -> CsvSchemaBuilder:
-        """Check that the names in a file's header are those of the columns."""
+        """Fail if the names in a file's header differ from those of the columns."""
         return self._set(strict_headers=strict)
 
     def set_skip_first_data_row(self, skip: bool = True) -> CsvSchemaBuilder:
-        """Skip the first line behind the header."""
+        """Skip the first line after the header."""
         return self._set(skip_first_data_row=skip)
 
     def set_any_property_name(self, name: str) -> CsvSchemaBuilder:
-        """Leave out fields behind the last column; without, they are an error."""
+        """Ignore fields after the last column; by default they are an error."""
         return self._set(any_property_name=name)
 
 
-def _type(given: TypeInformation | DataType | None, usual: TypeInformation, method: str) -> TypeInformation:
-    if given is None:
-        return usual
-    kind = as_type_information(given) if hasattr(given, "type_information") else given
+def _type(type_info: TypeInformation | DataType | None, default: TypeInformation, method: str) -> TypeInformation:
+    if type_info is None:
+        return default
+    kind = as_type_information(type_info) if hasattr(type_info, "type_information") else type_info
     if not isinstance(kind, BasicTypeInfo):
         raise InvalidProgramError(
-            f"{method}() takes a basic type such as Types.INT() or DataTypes.INT(), not {given!r}."
+            f"{method}() takes a basic type such as Types.INT() or DataTypes.INT(), not {type_info!r}."
         )
     return kind
 
 
-def _decimal_size(given: Any) -> DecimalSize | None:
-    """Return how many digits a type of DataTypes has; those of Types have as many as come."""
-    is_sized = hasattr(given, "precision") and hasattr(given, "scale")
-    return DecimalSize(given.precision, given.scale) if is_sized else None
+class _Decimal(Protocol):
+    precision: int
+    scale: int
 
 
-def _character(what: str, char: str) -> str:
+def _is_decimal(type_info: object) -> TypeGuard[_Decimal]:
+    return hasattr(type_info, "precision") and hasattr(type_info, "scale")
+
+
+def _decimal_size(type_info: object) -> DecimalSize | None:
+    """Return the size of a decimal type of DataTypes; those of Types have no size."""
+    return DecimalSize(type_info.precision, type_info.scale) if _is_decimal(type_info) else None
+
+
+def _character(label: str, char: str) -> str:
     if len(char) != 1:
-        raise InvalidProgramError(f"{what} must be a single char, got {char!r}.")
+        raise InvalidProgramError(f"{label} must be a single char, got {char!r}.")
     return char

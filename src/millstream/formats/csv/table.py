@@ -1,27 +1,33 @@
-"""The format `csv`: fields with commas between them, a line for each row; in quotes, a field may have line ends."""
+"""The format `csv`: a record of comma-separated fields for each row; quoted fields may contain newlines."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any
 
 import pyarrow as pa
 
+from millstream.common.aliases import Value
 from millstream.common.types import Row
 from millstream.formats.base import FIX, Decoded, Malformed, MessageFormat
-from millstream.formats.csv.dialect import CsvDialect, CsvError, UnclosedError, can_be_cut, cut_behind_record
+from millstream.formats.column_text import Decimals, plain_texts, strict_parser
+from millstream.formats.csv.dialect import (
+    CsvDialect,
+    CsvError,
+    UnclosedError,
+    can_be_cut,
+    cut_behind_record,
+    read_whole_records,
+)
 from millstream.formats.file_access import FileAccess
 from millstream.formats.file_format import FileFormat, FilePart, StreamFormat
 from millstream.formats.options import Options
-from millstream.formats.strict_texts import strict_parser
-from millstream.formats.texts import Decimals, plain_texts
 from millstream.sql import types as t
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import to_column, to_python
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
 
-_Parse = Callable[[str], Any]
+_Parse = Callable[[str], Value]
 
 
 class CsvFormat(MessageFormat):
@@ -62,51 +68,51 @@ class CsvFormat(MessageFormat):
 
     def read_all(self, messages: Sequence[bytes | None], fields: Sequence[Field]) -> Decoded:
         parsers = self.parsers(fields)
-        rows: list[list[Any]] = []
-        places: list[int] = []
-        for place, message in enumerate(messages):
+        rows: list[list[Value]] = []
+        indices: list[int] = []
+        for index, message in enumerate(messages):
             text = (message or b"").decode("utf-8", "replace").rstrip("\r\n")
             try:
                 records = self._dialect.records(text) if text else []
                 rows += [self.row(r, fields, parsers) for r in records[:1]]
-                places += [place] * len(records[:1])
+                indices += [index] * len(records[:1])
             except CsvError as e:
                 if not self.lenient:
-                    raise Malformed(place, f"{text!r} is no row ({e})") from None
-        return Decoded(self.batch(rows, fields), None if len(rows) == len(messages) else places)
+                    raise Malformed(index, f"{text!r} is not a row ({e})") from None
+        return Decoded(self.batch(rows, fields), None if len(rows) == len(messages) else indices)
 
     def file_reader(self, fields: Sequence[Field]) -> FileFormat:
         return _CsvFiles(self, fields)
 
     @property
     def dialect(self) -> CsvDialect:
-        """The characters that have a meaning."""
+        """The separator, quote and escape characters."""
         return self._dialect
 
     @property
     def lenient(self) -> bool:
-        """Whether what is wrong is left out."""
+        """Whether malformed fields are null and malformed records are skipped."""
         return self._lenient
 
     def parsers(self, fields: Sequence[Field]) -> list[_Parse]:
-        """Return what reads the text of each column."""
+        """Return the parser of each column."""
         return [self._parser(f.type) for f in fields]
 
-    def row(self, found: list[str], fields: Sequence[Field], parsers: Sequence[_Parse]) -> list[Any]:
-        """Return the values of a record; raises CsvError where they are too many or too few, or one is wrong."""
-        missing = len(fields) - len(found)
-        if missing < 0 or (missing and not self._lenient):
-            raise CsvError(f"it has {len(found)} fields, and the table {len(fields)} columns")
-        there = [self._value(v, f, p) for v, f, p in zip(found, fields, parsers, strict=False)]
-        return [*there, *[None] * missing]
+    def row(self, record: list[str], fields: Sequence[Field], parsers: Sequence[_Parse]) -> list[Value]:
+        """Return the values of a record; raise CsvError if a field is missing, surplus or malformed."""
+        n_missing = len(fields) - len(record)
+        if n_missing < 0 or (n_missing and not self._lenient):
+            raise CsvError(f"it has {len(record)} fields, but the table has {len(fields)} columns")
+        values = [self._value(v, f, p) for v, f, p in zip(record, fields, parsers, strict=False)]
+        return [*values, *[None] * n_missing]
 
-    def batch(self, rows: list[list[Any]], fields: Sequence[Field]) -> Batch:
+    def batch(self, rows: list[list[Value]], fields: Sequence[Field]) -> Batch:
         """Return rows as columns."""
         columns = zip(*rows, strict=True) if rows else [()] * len(fields)
         arrays = [to_column(list(c), f.type, self.zone) for c, f in zip(columns, fields, strict=True)]
         return Batch(arrays, None, len(rows))
 
-    def _value(self, text: str, field: Field, parse: _Parse) -> Any:
+    def _value(self, text: str, field: Field, parse: _Parse) -> Value:
         if self._null is not None and text == self._null:
             return None
         if not text and not isinstance(field.type, (t.CharType, t.VarCharType, t.ArrayType)):
@@ -120,21 +126,21 @@ class CsvFormat(MessageFormat):
 
     def _parser(self, kind: t.DataType) -> _Parse:
         if isinstance(kind, t.ArrayType):
-            inner, between = self._parser(kind.element_type), self._elements
-            return lambda text: [inner(part) for part in text.split(between)] if text else []
+            inner, separator = self._parser(kind.element_type), self._elements
+            return lambda text: [inner(part) for part in text.split(separator)] if text else []
         if isinstance(kind, t.RowType):
             members = [self._parser(f) for f in kind.field_types()]
-            names, between = tuple(kind.names), self._elements
+            names, separator = tuple(kind.names), self._elements
 
             def parse(text: str) -> Row:
-                parts = text.split(between)
+                parts = text.split(separator)
                 if len(parts) != len(members):
                     raise ValueError(f"{len(parts)} parts where {len(members)} are expected")
                 return Row.of(names, [p(v) for p, v in zip(members, parts, strict=True)])
 
             return parse
         try:
-            return strict_parser(kind, "SQL", self.zone, in_csv=True)
+            return strict_parser(kind, "SQL", in_csv=True)
         except ValueError:
             raise ValidationException(f"The format 'csv' does not support the type {kind}.") from None
 
@@ -157,14 +163,14 @@ class CsvFormat(MessageFormat):
             return [null if v is None else written(self._joined(list(v), inner)) for v in values]
         raise ValidationException(f"The format 'csv' does not support the type {kind}.")
 
-    def _joined(self, values: list[Any], kinds: list[t.DataType]) -> str:
-        each = kinds * len(values) if len(kinds) == 1 else kinds
-        texts = [plain_texts(to_column([v], k, self.zone), k, "SQL") for v, k in zip(values, each, strict=True)]
-        return self._elements.join((found or [None])[0] or (self._null or "") for found in texts)
+    def _joined(self, values: list[Value], kinds: list[t.DataType]) -> str:
+        value_types = kinds * len(values) if len(kinds) == 1 else kinds
+        texts = [plain_texts(to_column([v], k, self.zone), k, "SQL") for v, k in zip(values, value_types, strict=True)]
+        return self._elements.join((text or [None])[0] or (self._null or "") for text in texts)
 
 
 class _CsvFiles(StreamFormat):
-    """Files of CSV: a record ends at the end of a line that is not in quotes, so one subtask reads a file."""
+    """CSV files; quoted fields may contain newlines, so one subtask reads a file."""
 
     def __init__(self, csv: CsvFormat, fields: Sequence[Field]) -> None:
         self._csv = csv
@@ -178,32 +184,21 @@ class _CsvFiles(StreamFormat):
     def cuttable(self) -> bool:
         return can_be_cut(self._csv.dialect)
 
-    def cut(self, access: FileAccess, path: str, start: int, wanted: int, end: int) -> int:
+    def cut(self, access: FileAccess, path: str, start: int, target: int, end: int) -> int:
         if self.splittable:
-            return wanted
+            return target
         with access.open(path) as file:
-            return cut_behind_record(file, start, wanted, end, self._csv.dialect)
+            return cut_behind_record(file, start, target, end, self._csv.dialect)
 
-    def read_part(self, part: FilePart) -> Iterator[Collection[Any]]:
-        waiting, begin, tried = b"", 0, 0
-        for offset, block in part.blocks():
-            if waiting:
-                block, offset = waiting + block, begin
-            if len(block) < 2 * tried:
-                # A record that does not end: look again when there is much more.
-                waiting, begin = block, offset
-                continue
-            try:
-                yield [self._read(part, block, offset)]
-            except UnclosedError:
-                waiting, begin, tried = block, offset, len(block)
-                continue
-            waiting, tried = b"", 0
-        if waiting:
-            yield [self._one_by_one(part, waiting.decode("utf-8", "replace"), begin)]
+    def read_part(self, part: FilePart) -> Iterator[Collection[Batch]]:
+        rest, offset = yield from read_whole_records(
+            part.blocks(), lambda block, start: [self._read(part, block, start)]
+        )
+        if rest:
+            yield [self._one_by_one(part, rest.decode("utf-8", "replace"), offset)]
 
     def _read(self, part: FilePart, block: bytes, offset: int) -> Batch:
-        """Return the rows of a block; raises UnclosedError where the last record goes on behind it."""
+        """Return the rows of a block; raise UnclosedError if the last record continues after it."""
         csv, parsers = self._csv, self._csv.parsers(self._fields)
         text = block.decode("utf-8", "replace")
         try:
@@ -215,21 +210,21 @@ class _CsvFiles(StreamFormat):
             return self._one_by_one(part, text, offset)
 
     def _one_by_one(self, part: FilePart, text: str, offset: int) -> Batch:
-        """Return the rows of a text in which something is wrong, or say what and where."""
+        """Return the rows of a text with a malformed record: skip it in lenient mode, else raise an error."""
         csv, parsers = self._csv, self._csv.parsers(self._fields)
         rows, start = [], 0
         try:
-            for start, found in csv.dialect.exactly(text, _left_out if csv.lenient else None):  # noqa: B007
+            for start, record in csv.dialect.exactly(text, _skip if csv.lenient else None):  # noqa: B007
                 try:
-                    rows += [csv.row(found, self._fields, parsers)] if found != [""] else []
+                    rows += [csv.row(record, self._fields, parsers)] if record != [""] else []
                 except CsvError:
                     if not csv.lenient:
                         raise
         except CsvError as e:
-            at = offset + len(text[: max(start, e.at)].encode())
-            raise part.damaged(at, str(e), FIX.format(csv.identifier)) from None
+            position = offset + len(text[: max(start, e.position)].encode())
+            raise part.damaged(position, str(e), FIX.format(csv.identifier)) from None
         return csv.batch(rows, self._fields)
 
 
-def _left_out(at: int, error: CsvError) -> None:
-    """A record that cannot be read is no row, where the format is told to be lenient."""
+def _skip(position: int, error: CsvError) -> None:
+    """Skip a malformed record."""

@@ -1,12 +1,13 @@
-"""JSON: rows from messages and to messages, and files with a document in every line."""
+"""JSON messages as rows, rows as JSON messages, and files with a JSON document per line."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from typing import Any
+from typing import NoReturn
 
+from millstream.common.aliases import Json, Value
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.serialization import DeserializationSchema, SerializationSchema
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation, Types
@@ -23,7 +24,7 @@ _FORMATS = {"date-time": Types.SQL_TIMESTAMP, "date": Types.SQL_DATE, "time": Ty
 
 
 def type_of_schema(json_schema: str) -> TypeInformation:
-    """Return the type that a JSON schema describes, as Flink reads it: all its numbers are decimals.
+    """Return the type that a JSON schema describes; as in Flink, all numbers are decimals.
 
     Example:
         >>> type_of_schema('{"type": "object", "properties": {"id": {"type": "integer"}}}')
@@ -36,7 +37,7 @@ def type_of_schema(json_schema: str) -> TypeInformation:
     return _convert(schema, "<root>")
 
 
-def _convert(node: Any, name: str) -> TypeInformation:
+def _convert(node: Json, name: str) -> TypeInformation:
     kind = node.get("type") if isinstance(node, dict) else None
     if isinstance(kind, list) and len(kind) == 2 and "null" in kind:
         kind = next(k for k in kind if k != "null")
@@ -54,24 +55,24 @@ def _convert(node: Any, name: str) -> TypeInformation:
     if kind == "boolean":
         return Types.BOOLEAN()
     raise InvalidProgramError(
-        f"json_schema(): {name} is {node!r}; object, array with one kind of items, string, number, integer and boolean "
-        "are understood. Use type_info() for other types."
+        f"json_schema(): {name} is {node!r}, but only object, array with one type of items, string, number, integer "
+        "and boolean are supported. Use type_info() for other types."
     )
 
 
-def _no_constant(name: str) -> Any:
+def _no_constant(name: str) -> NoReturn:
     raise JsonError(f"{name} is not JSON")
 
 
-def _scanner(exact: bool) -> Callable[[str, int], tuple[Any, int]]:
-    """Return a function that reads the document at a position; what stands behind it is left alone, as in Flink."""
-    decoder: Any = json.JSONDecoder(parse_float=Decimal if exact else None, parse_constant=_no_constant)
-    scan: Callable[[str, int], tuple[Any, int]] = decoder.scan_once
+def _scanner(exact: bool) -> Callable[[str, int], tuple[Json, int]]:
+    """Return a function that parses the document at a position and, as in Flink, ignores the text after it."""
+    decoder = json.JSONDecoder(parse_float=Decimal if exact else None, parse_constant=_no_constant)
+    scan: Callable[[str, int], tuple[Json, int]] = decoder.scan_once  # type: ignore[attr-defined]
     return scan
 
 
 class _Documents:
-    """Reads the row of a JSON document."""
+    """Parses JSON documents as rows."""
 
     def __init__(self, row_type: RowTypeInfo, needs_all: bool, lenient: bool) -> None:
         self._scan = _scanner("BigDecimal" in str(row_type))
@@ -104,7 +105,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
 
     @staticmethod
     def builder() -> JsonRowDeserializationSchema.Builder:
-        """Begin a schema."""
+        """Create a builder."""
         return JsonRowDeserializationSchema.Builder()
 
     class Builder:
@@ -116,28 +117,28 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             self._lenient = False
 
         def type_info(self, type_info: TypeInformation) -> JsonRowDeserializationSchema.Builder:
-            """Say which fields to read, and of which types."""
+            """Set the fields to read and their types."""
             self._type = check_row_type(type_info, "JsonRowDeserializationSchema")
             return self
 
         def json_schema(self, json_schema: str) -> JsonRowDeserializationSchema.Builder:
-            """Say it with a JSON schema, whose numbers become decimals."""
+            """Set the fields with a JSON schema, whose numbers become decimals."""
             return self.type_info(type_of_schema(json_schema))
 
         def fail_on_missing_field(self) -> JsonRowDeserializationSchema.Builder:
-            """Let a missing field be an error; else it is None."""
+            """Fail if a field is missing; by default it is None."""
             self._needs_all = True
             return self
 
         def ignore_parse_errors(self) -> JsonRowDeserializationSchema.Builder:
-            """Let fields that do not fit be None, and leave out messages that are no JSON."""
+            """Read malformed fields as None, and skip malformed messages."""
             self._lenient = True
             return self
 
         def build(self) -> JsonRowDeserializationSchema:
             """Return the schema."""
             if self._type is None:
-                raise InvalidProgramError("JsonRowDeserializationSchema: give the type of the rows with type_info().")
+                raise InvalidProgramError("JsonRowDeserializationSchema: set the type of the rows with type_info().")
             if self._needs_all and self._lenient:
                 raise InvalidProgramError(
                     "JSON format doesn't support failOnMissingField and ignoreParseErrors are both enabled."
@@ -153,14 +154,14 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             if self._lenient:
                 return None
             raise MillstreamError(
-                f"The JSON message {shorten(message)} cannot be read: {e}. Correct it, or leave such messages out with "
+                f"The JSON message {shorten(message)} cannot be read: {e}. Correct it, or skip such messages with "
                 "ignore_parse_errors()."
             ) from None
 
     def get_produced_type(self) -> TypeInformation:
         return self._type
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return JsonRowDeserializationSchema, (self._type, self._needs_all, self._lenient)
 
 
@@ -177,12 +178,12 @@ class JsonRowSerializationSchema(SerializationSchema):
     def __init__(self, row_type: RowTypeInfo) -> None:
         convert = row_type.converter()
         assert convert is not None
-        self._fit = convert
+        self._convert = convert
         self._write = writer_of(row_type)
 
     @staticmethod
     def builder() -> JsonRowSerializationSchema.Builder:
-        """Begin a schema."""
+        """Create a builder."""
         return JsonRowSerializationSchema.Builder()
 
     class Builder:
@@ -192,31 +193,29 @@ class JsonRowSerializationSchema(SerializationSchema):
             self._type: RowTypeInfo | None = None
 
         def with_type_info(self, type_info: TypeInformation) -> JsonRowSerializationSchema.Builder:
-            """Say what type the rows have."""
+            """Set the type of the rows."""
             self._type = check_row_type(type_info, "JsonRowSerializationSchema")
             return self
 
         def build(self) -> JsonRowSerializationSchema:
             """Return the schema."""
             if self._type is None:
-                raise InvalidProgramError(
-                    "JsonRowSerializationSchema: give the type of the rows with with_type_info()."
-                )
+                raise InvalidProgramError("JsonRowSerializationSchema: set the type of the rows with with_type_info().")
             return JsonRowSerializationSchema(self._type)
 
-    def serialize(self, element: Any) -> bytes:
-        return self._write(self._fit(element)).encode()
+    def serialize(self, element: Value) -> bytes:
+        return self._write(self._convert(element)).encode()
 
 
 class JsonLinesFormat(StreamFormat):
-    """Reads files with a JSON document in every line. Not in PyFlink.
+    """Reads files with a JSON document per line. Not in PyFlink.
 
     Args:
-        type_info: the type of the rows to make; without, records are what Python's `json` makes of a line.
-        ignore_parse_errors: whether lines that cannot be read are left out; else they are an error.
+        type_info: the type of the rows; without, records are the results of Python's `json.loads`.
+        ignore_parse_errors: whether malformed lines are skipped; else they are an error.
         fail_on_missing_field: whether a missing field is an error; else it is None.
 
-    Empty lines are left out.
+    Empty lines are skipped.
 
     Example:
         >>> from millstream.common import Types
@@ -241,22 +240,22 @@ class JsonLinesFormat(StreamFormat):
     def splittable(self) -> bool:
         return True
 
-    def read_part(self, part: FilePart) -> Iterator[list[Any]]:
+    def read_part(self, part: FilePart) -> Iterator[list[Value]]:
         read = self._reader()
         for offset, block in part.blocks():
             lines = text_lines(block, "utf-8")
             try:
                 yield [read(line) for line in lines if line and not line.isspace()]
             except (ValueError, RecursionError):
-                # Something is wrong: find out what and where.
+                # Read again to find the malformed line.
                 yield list(self._one_by_one(part, offset, block, read))
 
-    def _reader(self) -> Callable[[str], Any]:
+    def _reader(self) -> Callable[[str], Value]:
         if self._row_type is not None:
             return _Documents(self._row_type, self._needs_all, lenient=False).read
         return json.JSONDecoder(parse_constant=_no_constant).decode
 
-    def _one_by_one(self, part: FilePart, offset: int, block: bytes, read: Callable[[str], Any]) -> Iterator[Any]:
+    def _one_by_one(self, part: FilePart, offset: int, block: bytes, read: Callable[[str], Value]) -> Iterator[Value]:
         for line in block.splitlines(keepends=True):
             text = line.decode(errors="replace")
             try:

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import decimal
 import json
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import NoReturn
 
 import pyarrow as pa
 
+from millstream.common.aliases import Json, Value
 from millstream.common.types import Row
 from millstream.formats.base import Decoded, Malformed, MessageFormat
+from millstream.formats.column_text import Decimals, plain_texts, strict_parser
 from millstream.formats.options import Options
-from millstream.formats.strict_texts import strict_parser
-from millstream.formats.texts import Decimals, plain_texts
 from millstream.sql import types as t
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import to_column
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
 
-_Read = Callable[[Any], Any]
-MISSING = object()
-# No integral type has more.
-_MOST_DIGITS = 20
+_Read = Callable[[Json], Value]
+_MISSING = object()
+# No integral type has more digits.
+_MAX_DIGITS = 20
 _NULL_KEYS = ("LITERAL", "FAIL", "DROP")
 
 
@@ -49,12 +49,12 @@ class JsonFormat(MessageFormat):
         self._lenient = options.flag("ignore-parse-errors", False)
         self._strict = options.flag("fail-on-missing-field", False)
         self._standard = options.text("timestamp-format.standard", "SQL")
-        self._leaves_out = options.flag("encode.ignore-null-fields", False)
+        self._omits_nulls = options.flag("encode.ignore-null-fields", False)
         plain = options.flag("encode.decimal-as-plain-number", False)
         self._decimals = Decimals.ALL_DIGITS if plain else Decimals.SHORTEST
-        # It says how Flink parses, not what comes of it.
+        # The option selects Flink's parser; the rows are the same.
         options.flag("decode.json-parser.enabled", True)
-        # Whatever it is: a MAP whose key is null is refused where it is made.
+        # The mode has no effect: MAP values reject null keys when they are created.
         null_keys = options.text("map-null-key.mode", "FAIL")
         if null_keys.upper() not in _NULL_KEYS:
             raise ValidationException(
@@ -72,97 +72,97 @@ class JsonFormat(MessageFormat):
     # --- reading
 
     def read_all(self, messages: Sequence[bytes | None], fields: Sequence[Field]) -> Decoded:
-        objects: list[dict[str, Any]] = []
-        places: list[int] = []
+        objects: list[dict[str, Json]] = []
+        indices: list[int] = []
         is_one_each = True
-        for place, message in enumerate(messages):
-            found = self._loaded(message, place) if message and message.strip() else None
-            if type(found) is dict:
-                objects.append(found)
-                places.append(place)
+        for index, message in enumerate(messages):
+            document = self._loaded(message, index) if message and message.strip() else None
+            if type(document) is dict:
+                objects.append(document)
+                indices.append(index)
             else:
                 is_one_each = False
-                several = self._several(found, message, place) if message and message.strip() else []
-                objects.extend(several)
-                places.extend([place] * len(several))
-        batch = Batch(self.columns(objects, fields, places), None, len(objects))
-        return Decoded(batch, None if is_one_each else places)
+                rows = self._row_objects(document, message, index) if message and message.strip() else []
+                objects.extend(rows)
+                indices.extend([index] * len(rows))
+        batch = Batch(self.columns(objects, fields, indices), None, len(objects))
+        return Decoded(batch, None if is_one_each else indices)
 
-    def _several(self, found: Any, message: bytes, place: int) -> list[dict[str, Any]]:
-        """Return the objects of a message that is an array of them, each a row, without those that are left out."""
-        each = found if isinstance(found, list) else [found]
+    def _row_objects(self, document: Json, message: bytes, index: int) -> list[dict[str, Json]]:
+        """Return the objects of a message that is an array of rows; in lenient mode without other elements."""
+        rows = document if isinstance(document, list) else [document]
         if self._lenient:
-            return [one for one in each if isinstance(one, dict)]
-        return [self._as_object(one, message, place) for one in each]
+            return [row for row in rows if isinstance(row, dict)]
+        return [self._as_object(row, message, index) for row in rows]
 
-    def read(self, message: bytes, place: int) -> dict[str, Any] | None:
-        """Return the object of a message; None for one that is left out."""
-        found = self._loaded(message, place)
-        if self._lenient and not isinstance(found, dict):
+    def read(self, message: bytes, index: int) -> dict[str, Json] | None:
+        """Return the object of a message; None for a malformed message in lenient mode."""
+        document = self._loaded(message, index)
+        if self._lenient and not isinstance(document, dict):
             return None
-        return self._as_object(found, message, place)
+        return self._as_object(document, message, index)
 
-    def _loaded(self, message: bytes, place: int) -> Any:
-        """Return what a message says; None for one that is left out."""
+    def _loaded(self, message: bytes, index: int) -> Json:
+        """Return the document of a message; None for a malformed message in lenient mode."""
         try:
             return json.loads(message, parse_float=_number, parse_constant=_no_constant, strict=False)
         except ValueError as e:
             if self._lenient:
                 return None
-            raise Malformed(place, f"{_shown(message)} is no JSON object ({e})") from None
+            raise Malformed(index, f"{_shown(message)} is not a JSON object ({e})") from None
 
-    def _as_object(self, found: Any, message: bytes, place: int) -> dict[str, Any]:
-        if not isinstance(found, dict):
-            raise Malformed(place, f"{_shown(message)} is no JSON object (it is no object)")
-        return found
+    def _as_object(self, value: Json, message: bytes, index: int) -> dict[str, Json]:
+        if not isinstance(value, dict):
+            raise Malformed(index, f"{_shown(message)} is not a JSON object")
+        return value
 
     def columns(
-        self, objects: Sequence[dict[str, Any]], fields: Sequence[Field], places: Sequence[int]
+        self, objects: Sequence[dict[str, Json]], fields: Sequence[Field], indices: Sequence[int]
     ) -> list[pa.Array]:
-        """Return the fields of objects as columns; `places` are those of their messages."""
-        return [to_column(self._values(objects, f, places), f.type, self.zone) for f in fields]
+        """Return the fields of objects as columns; `indices` are those of their messages."""
+        return [to_column(self._values(objects, f, indices), f.type, self.zone) for f in fields]
 
-    def _values(self, objects: Sequence[dict[str, Any]], field: Field, places: Sequence[int]) -> list[Any]:
+    def _values(self, objects: Sequence[dict[str, Json]], field: Field, indices: Sequence[int]) -> list[Value]:
         read, name = self.reader(field.type), field.name
         values = []
-        for place, found in zip(places, objects, strict=True):
-            value = found.get(name, MISSING)
-            if value is MISSING:
+        for index, document in zip(indices, objects, strict=True):
+            value = document.get(name, _MISSING)
+            if value is _MISSING:
                 if self._strict:
-                    raise Malformed(place, f"{_shown(found)} has no field '{name}'")
+                    raise Malformed(index, f"{_shown(document)} has no field '{name}'")
                 value = None
             try:
                 values.append(None if value is None else read(value))
             except (ValueError, TypeError, AttributeError) as e:
                 if not self._lenient:
                     raise Malformed(
-                        place, f"field '{name}' of {_shown(found)} is not of type {field.type} ({e})"
+                        index, f"field '{name}' of {_shown(document)} is not of type {field.type} ({e})"
                     ) from None
                 values.append(None)
         return values
 
     def reader(self, kind: t.DataType) -> _Read:
-        """Return what makes of a JSON value one of a type."""
+        """Return the function that converts a JSON value to a value of a type."""
         if isinstance(kind, t.ArrayType):
-            inner = self._part(kind.element_type)
+            inner = self._member_reader(kind.element_type)
             return lambda value: [inner(v) for v in _list(value)]
         if isinstance(kind, (t.MapType, t.MultisetType)):
-            of_value = self._part(kind.value_type if isinstance(kind, t.MapType) else t.DataTypes.INT())
+            of_value = self._member_reader(kind.value_type if isinstance(kind, t.MapType) else t.DataTypes.INT())
             of_key = self.reader(kind.key_type if isinstance(kind, t.MapType) else kind.element_type)
             return lambda value: {of_key(k): of_value(v) for k, v in _dict(value).items()}
         if isinstance(kind, t.RowType):
-            members = [(f.name, self._part(f.data_type)) for f in kind.fields]
+            members = [(f.name, self._member_reader(f.data_type)) for f in kind.fields]
             names = tuple(kind.names)
             return lambda value: Row.of(names, [read(_dict(value).get(n)) for n, read in members])
         return self._plain(kind)
 
-    def _part(self, kind: t.DataType) -> _Read:
-        """Return what reads a value in another: null where it is wrong and that is to be ignored."""
+    def _member_reader(self, kind: t.DataType) -> _Read:
+        """Return the reader of members of a collection or row; in lenient mode malformed members are null."""
         read = self.reader(kind)
         if not self._lenient:
             return lambda value: None if value is None else read(value)
 
-        def lenient(value: Any) -> Any:
+        def lenient(value: Json) -> Value:
             try:
                 return None if value is None else read(value)
             except (ValueError, TypeError):
@@ -171,7 +171,7 @@ class JsonFormat(MessageFormat):
         return lenient
 
     def _plain(self, kind: t.DataType) -> _Read:
-        parse = strict_parser(kind, self._standard, self.zone, in_csv=False)
+        parse = strict_parser(kind, self._standard, in_csv=False)
         if isinstance(kind, (t.CharType, t.VarCharType)):
             return lambda value: value if isinstance(value, str) else _compact(value)
         if isinstance(kind, t.BooleanType):
@@ -189,14 +189,14 @@ class JsonFormat(MessageFormat):
         """Return each row as a JSON object."""
         names = [json.dumps(f.name, ensure_ascii=False) for f in fields]
         columns = [self.texts(c, f.type) for c, f in zip(batch.columns, fields, strict=True)]
-        if self._leaves_out:
+        if self._omits_nulls:
             return self._rows(names, columns)
         template = "{{" + ",".join(f"{n.replace('{', '{{').replace('}', '}}')}:{{}}" for n in names) + "}}"
         return [template.format(*row) for row in zip(*columns, strict=True)]
 
     def _rows(self, names: list[str], columns: list[list[str]]) -> list[str]:
         rows = zip(*columns, strict=True)
-        if self._leaves_out:
+        if self._omits_nulls:
             return [_object((n, v) for n, v in zip(names, row, strict=True) if v != "null") for row in rows]
         return [_object(zip(names, row, strict=True)) for row in rows]
 
@@ -218,7 +218,7 @@ class JsonFormat(MessageFormat):
             return [r if valid else "null" for r, valid in zip(rows, column.is_valid().to_pylist(), strict=True)]
         raise ValidationException(f"The format 'json' does not support the type {kind}.")
 
-    def _map_texts(self, column: pa.Array, kind: Any) -> list[str]:
+    def _map_texts(self, column: pa.Array, kind: t.MapType | t.MultisetType) -> list[str]:
         key_type = kind.key_type if isinstance(kind, t.MapType) else kind.element_type
         value_type = kind.value_type if isinstance(kind, t.MapType) else t.DataTypes.INT()
         if not isinstance(key_type, (t.CharType, t.VarCharType)):
@@ -226,7 +226,7 @@ class JsonFormat(MessageFormat):
         keys = [json.dumps(k, ensure_ascii=False) for k in column.keys.to_pylist()]
         pairs = [f"{k}:{v}" for k, v in zip(keys, self.texts(column.items, value_type), strict=True)]
         offsets = column.offsets.to_pylist()
-        # By their places: a null may have entries, which are none of the next row.
+        # A null map may have entries, so the offsets of each row count.
         return [
             f"{{{','.join(pairs[start:end])}}}" if valid else "null"
             for start, end, valid in zip(offsets, offsets[1:], column.is_valid().to_pylist(), strict=False)
@@ -234,26 +234,26 @@ class JsonFormat(MessageFormat):
 
 
 class _Number(str):
-    """A number with a point or an exponent, as it is written."""
+    """The text of a number with a decimal point or an exponent."""
 
 
 def _number(text: str) -> _Number:
     return _Number(text)
 
 
-def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no number of JSON")
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a JSON number")
 
 
 def _whole_part(number: _Number) -> str:
-    """Return a number without what stands behind its point."""
-    found = decimal.Decimal(number)
-    if found.adjusted() > _MOST_DIGITS:
+    """Return a number without its fraction."""
+    decimal_value = decimal.Decimal(number)
+    if decimal_value.adjusted() > _MAX_DIGITS:
         raise ValueError(f"{number} is too large")
-    return str(int(found))
+    return str(int(decimal_value))
 
 
-def _compact(value: Any) -> str:
+def _compact(value: Json) -> str:
     if isinstance(value, _Number):
         return str(value)
     if isinstance(value, bool):
@@ -261,33 +261,33 @@ def _compact(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _list(value: Any) -> list[Any]:
+def _list(value: Json) -> list[Json]:
     if not isinstance(value, list):
-        raise ValueError(f"{_shown(value)} is no array")
+        raise ValueError(f"{_shown(value)} is not an array")
     return value
 
 
-def _dict(value: Any) -> dict[str, Any]:
+def _dict(value: Json) -> dict[str, Json]:
     if not isinstance(value, dict):
-        raise ValueError(f"{_shown(value)} is no object")
+        raise ValueError(f"{_shown(value)} is not an object")
     return value
 
 
-def _object(pairs: Any) -> str:
+def _object(pairs: Iterable[tuple[str, str]]) -> str:
     return "{" + ",".join(f"{k}:{v}" for k, v in pairs) + "}"
 
 
-def _grouped(column: pa.Array, parts: list[str], write: Callable[[list[str]], str]) -> list[str]:
-    found, at = [], 0
-    for size in column.value_lengths().to_pylist():
+def _grouped(lists: pa.Array, elements: list[str], write: Callable[[list[str]], str]) -> list[str]:
+    texts, offset = [], 0
+    for size in lists.value_lengths().to_pylist():
         if size is None:
-            found.append("null")
+            texts.append("null")
             continue
-        found.append(write(parts[at : at + size]))
-        at += size
-    return found
+        texts.append(write(elements[offset : offset + size]))
+        offset += size
+    return texts
 
 
-def _shown(value: Any) -> str:
+def _shown(value: bytes | Json) -> str:
     text = value.decode(errors="replace").strip() if isinstance(value, bytes) else _compact(value)
     return text if len(text) <= 200 else f"{text[:200]}..."

@@ -1,4 +1,4 @@
-"""Values of declared types in JSON: what Flink's JSON schemas take and write for each."""
+"""Values of declared types in JSON, as Flink's JSON schemas read and write them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import json
 from collections.abc import Callable
 from decimal import Decimal
 from json.encoder import encode_basestring
-from typing import Any
 
+from millstream.common.aliases import Json, Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.typeinfo import (
     BasicArrayTypeInfo,
@@ -24,10 +24,10 @@ from millstream.common.typeinfo import (
     Types,
 )
 from millstream.common.types import Row
-from millstream.formats.text_values import narrow, parser_of
+from millstream.formats.text_values import narrow, parse_double, parser_of
 
-Read = Callable[[Any], Any]
-Write = Callable[[Any], str]
+Read = Callable[[Json], Value]
+Write = Callable[[Value], str]
 
 _ARRAYS = (BasicArrayTypeInfo, ListTypeInfo, ObjectArrayTypeInfo, PrimitiveArrayTypeInfo)
 _BYTES = PrimitiveArrayTypeInfo(BasicTypeInfo("Byte"))
@@ -35,19 +35,20 @@ _INT_LIMITS = {"Integer": 1 << 31, "Long": 1 << 63}
 
 
 class JsonError(ValueError):
-    """A value that does not fit its type."""
+    """A value that does not match its type."""
 
 
 def reader_of(type_info: TypeInformation, needs_all: bool, lenient: bool) -> Read:
-    """Return the function from parsed JSON to a value.
+    """Return the function that converts parsed JSON to a value.
 
     Args:
-        needs_all: whether a field that is missing is an error; else it is None.
-        lenient: whether what does not fit is None; else it is an error.
+        type_info: the type of the value.
+        needs_all: whether a missing field is an error; else it is None.
+        lenient: whether a malformed value is None; else it is an error.
     """
     read = _plain_reader(type_info, needs_all, lenient)
 
-    def nullable(value: Any) -> Any:
+    def nullable(value: Json) -> Value:
         return None if value is None else read(value)
 
     return nullable
@@ -64,8 +65,8 @@ def _plain_reader(type_info: TypeInformation, needs_all: bool, lenient: bool) ->
     if isinstance(type_info, MapTypeInfo):
         if type_info.key_type != Types.STRING():
             raise InvalidProgramError(f"JSON: the keys of a map must be strings, not {type_info.key_type}.")
-        held = reader_of(type_info.value_type, needs_all, lenient)
-        return lambda value: {k: held(v) for k, v in _of(dict, value, type_info).items()}
+        read_value = reader_of(type_info.value_type, needs_all, lenient)
+        return lambda value: {k: read_value(v) for k, v in _of(dict, value, type_info).items()}
     if isinstance(type_info, PickledBytesTypeInfo):
         return lambda value: value
     return _basic_reader(type_info)
@@ -77,31 +78,31 @@ def _row_reader(row_type: RowTypeInfo, needs_all: bool, lenient: bool) -> Read:
     fields = [(n, t, reader_of(t, needs_all, lenient)) for n, t in zip(names, types, strict=True)]
     make = Row.of
 
-    def read(value: Any) -> Row:
-        values: list[Any] = []
+    def read(value: Json) -> Row:
+        values: list[Value] = []
         for name, field_type, field in fields:
-            found = value.get(name)
-            if found is None:
+            member = value.get(name)
+            if member is None:
                 if needs_all and name not in value and not lenient:
                     raise JsonError(f"there is no field {name!r}")
                 values.append(None)
                 continue
             try:
-                values.append(field(found))
+                values.append(field(member))
             except ValueError as e:
                 if lenient:
                     values.append(None)
                     continue
                 if isinstance(e, JsonError):
                     raise
-                raise JsonError(f"{found!r} in field {name!r} is not of the type {field_type}") from None
+                raise JsonError(f"{member!r} in field {name!r} is not of the type {field_type}") from None
         return make(names, values)
 
     return lambda value: read(_of(dict, value, row_type))
 
 
-def _of(wanted: type, value: Any, type_info: TypeInformation) -> Any:
-    if not isinstance(value, wanted):
+def _of(expected: type, value: Json, type_info: TypeInformation) -> Json:
+    if not isinstance(value, expected):
         raise JsonError(f"{value!r} is not of the type {type_info}")
     return value
 
@@ -128,7 +129,7 @@ def _basic_reader(type_info: TypeInformation) -> Read:
 def _integer_reader(name: str) -> Read:
     parse, high = parser_of(BasicTypeInfo(name), "JSON"), _INT_LIMITS[name]
 
-    def read(value: Any) -> int:
+    def read(value: Json) -> int:
         if value.__class__ is int and -high <= value < high:
             return int(value)
         if value.__class__ in (float, Decimal) and -high <= value < high:
@@ -138,21 +139,18 @@ def _integer_reader(name: str) -> Read:
     return read
 
 
-def _double(value: Any) -> float:
+def _double(value: Json) -> float:
     if value.__class__ in (float, int, Decimal):
         return float(value)
-    return float(_parse_double(_as_text(value)))
+    return parse_double(_as_text(value))
 
 
-_parse_double = parser_of(Types.DOUBLE(), "JSON")
-
-
-def _is_true(value: Any) -> bool:
+def _is_true(value: Json) -> bool:
     return isinstance(value, str) and value.strip().lower() == "true"
 
 
-def _as_text(value: Any) -> str:
-    """Return a value as the text it has in JSON; a string as it is."""
+def _as_text(value: Json) -> str:
+    """Return a value as JSON text; a string unchanged."""
     if isinstance(value, str):
         return value
     if isinstance(value, Decimal):
@@ -162,7 +160,7 @@ def _as_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _text(value: Any) -> str:
+def _text(value: Json) -> str:
     if not isinstance(value, str):
         raise ValueError(value)
     return value
@@ -174,7 +172,7 @@ def _without_zone(text: str) -> str:
     return text[:-1]
 
 
-def _timestamp(value: Any) -> datetime.datetime:
+def _timestamp(value: Json) -> datetime.datetime:
     text = _without_zone(_text(value))
     if "T" not in text:
         raise ValueError(text)
@@ -185,7 +183,7 @@ def _timestamp(value: Any) -> datetime.datetime:
 
 
 def writer_of(type_info: TypeInformation) -> Write:
-    """Return the function from a value to its JSON."""
+    """Return the function that converts a value to JSON text."""
     write = _plain_writer(type_info)
     return lambda value: "null" if value is None else write(value)
 
@@ -199,8 +197,10 @@ def _plain_writer(type_info: TypeInformation) -> Write:
         element = writer_of(type_info.get_element_type())
         return lambda values: f"[{','.join(map(element, values))}]"
     if isinstance(type_info, MapTypeInfo):
-        held = writer_of(type_info.value_type)
-        return lambda value: f"{{{','.join(f'{encode_basestring(str(k))}:{held(v)}' for k, v in value.items())}}}"
+        write_value = writer_of(type_info.value_type)
+        return lambda value: (
+            f"{{{','.join(f'{encode_basestring(str(k))}:{write_value(v)}' for k, v in value.items())}}}"
+        )
     if isinstance(type_info, PickledBytesTypeInfo):
         return lambda value: json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return _basic_writer(type_info)
@@ -210,7 +210,7 @@ def _row_writer(row_type: RowTypeInfo) -> Write:
     keys = [f"{encode_basestring(name)}:" for name in row_type.get_field_names()]
     fields = list(zip(keys, map(writer_of, row_type.get_field_types()), strict=True))
 
-    def write(row: Any) -> str:
+    def write(row: Value) -> str:
         inner = ",".join([key + field(value) for (key, field), value in zip(fields, row, strict=True)])
         return f"{{{inner}}}"
 

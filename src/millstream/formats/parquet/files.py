@@ -1,12 +1,13 @@
-"""Parquet files of rows, and of Avro records laid out as Java's parquet-avro does."""
+"""Parquet files of rows, and of Avro records in the layout of Java's parquet-avro."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
+from millstream.common.aliases import Json, Value
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError, MillstreamError, TypeMismatchError
 from millstream.common.serialization import BulkWriter, BulkWriterFactory, RowDataBulkWriterFactory
@@ -22,10 +23,15 @@ from millstream.formats.avro.schema import (
     members_of,
     resolved,
 )
-from millstream.formats.avro.values import AvroMisfit, GenericRecordAvroTypeInfo, Shape, described, fitter
-from millstream.formats.file_access import FileAccess, FoundFile
-from millstream.formats.file_format import BulkFormat, Extent, FileFormat, FilePart, FileShare, StreamFormat
+from millstream.formats.avro.values import AvroMismatch, GenericRecordAvroTypeInfo, Representation, coercer, described
+from millstream.formats.file_access import FileAccess, FileStatus
+from millstream.formats.file_format import BulkFormat, Extent, FileFormat, FilePart, FileSplitRange, StreamFormat
 from millstream.formats.text_values import check_row_type
+
+# pyarrow.parquet is imported on use, because it takes long to load.
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetFile, RowGroupMetaData
 
 __all__ = [
     "IN_ARROW",
@@ -38,48 +44,48 @@ __all__ = [
 
 
 class RowGroups(FileFormat):
-    """Reads Parquet files; a row group is the least that is read at once."""
+    """Reads Parquet files; the unit of split ranges is a row group."""
 
-    # How many rows are handed on at once.
+    # Rows per batch.
     _batch_size = 2048
 
     @abstractmethod
-    def _wanted(self, there: list[str]) -> list[str]:
-        """Return which of a file's columns are read."""
+    def _columns_to_read(self, names_in_file: list[str]) -> list[str]:
+        """Return the names of the columns to read from a file."""
 
-    def _is_wanted(self, group: Any, names: list[str]) -> bool:
-        """Tell whether a row group is read, by what is known of its columns, which have these names."""
+    def _may_match(self, group: RowGroupMetaData, names: list[str]) -> bool:
+        """Return whether a row group with these columns may contain rows that pass the filters."""
         return True
 
     @abstractmethod
-    def _records(self, batch: Any, path: str) -> list[Any]:
+    def _records(self, batch: pa.RecordBatch, path: str) -> list[Value]:
         """Return the records of a batch of those columns."""
 
-    def measure(self, access: FileAccess, file: FoundFile) -> Extent:
+    def measure(self, access: FileAccess, file: FileStatus) -> Extent:
         with access.open(file.path) as stream:
-            about = _open(file.path, stream).metadata
-        groups = about.num_row_groups
-        return Extent(groups, about.num_rows / groups if about.num_rows else 1.0)
+            metadata = _open(file.path, stream).metadata
+        groups = metadata.num_row_groups
+        return Extent(groups, metadata.num_rows / groups if metadata.num_rows else 1.0)
 
-    def read(self, access: FileAccess, share: FileShare) -> Iterator[list[Any]]:
-        with access.open(share.path) as stream:
-            yield from self._read_groups(share.path, stream, range(share.start, share.end))
+    def read(self, access: FileAccess, split_range: FileSplitRange) -> Iterator[list[Value]]:
+        with access.open(split_range.path) as stream:
+            yield from self._read_groups(split_range.path, stream, range(split_range.start, split_range.end))
 
-    def _read_groups(self, path: str, stream: BinaryIO, groups: range | None = None) -> Iterator[list[Any]]:
-        """Yield the records of some row groups; of all when none are named."""
+    def _read_groups(self, path: str, stream: BinaryIO, groups: range | None = None) -> Iterator[list[Value]]:
+        """Yield the records of row groups, of all by default."""
         parquet = _open(path, stream)
-        there = parquet.schema_arrow.names
-        # Without columns there would be no telling how many rows there are.
-        chosen = self._wanted(there) or there[:1]
+        names_in_file = parquet.schema_arrow.names
+        # A batch without columns has no row count.
+        chosen = self._columns_to_read(names_in_file) or names_in_file[:1]
         all_groups = range(parquet.metadata.num_row_groups) if groups is None else groups
-        names = [parquet.metadata.schema.column(i).path for i in range(parquet.metadata.num_columns)]
-        numbers = [i for i in all_groups if self._is_wanted(parquet.metadata.row_group(i), names)]
+        column_paths = [parquet.metadata.schema.column(i).path for i in range(parquet.metadata.num_columns)]
+        numbers = [i for i in all_groups if self._may_match(parquet.metadata.row_group(i), column_paths)]
         batches = parquet.iter_batches(self._batch_size, row_groups=numbers, columns=chosen)
         while (batch := _next_batch(batches, path)) is not None:
             yield self._records(batch, path)
 
 
-def _open(path: str, stream: BinaryIO) -> Any:
+def _open(path: str, stream: BinaryIO) -> ParquetFile:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -89,7 +95,7 @@ def _open(path: str, stream: BinaryIO) -> Any:
         raise _incomplete(path, e) from None
 
 
-def _next_batch(batches: Iterator[Any], path: str) -> Any:
+def _next_batch(batches: Iterator[pa.RecordBatch], path: str) -> pa.RecordBatch | None:
     import pyarrow as pa
 
     try:
@@ -100,43 +106,43 @@ def _next_batch(batches: Iterator[Any], path: str) -> Any:
 
 def _incomplete(path: str, error: Exception) -> MillstreamError:
     return MillstreamError(
-        f"FileSource: {path} is not a complete Parquet file ({error}); take it out of the directory."
+        f"FileSource: {path} is not a complete Parquet file ({error}); remove it from the directory."
     )
 
 
-def cast_column(batch: Any, name: str, arrow: Any, path: str, wanted: str) -> list[Any]:
-    """Return a column's values as those of a type of Arrow.
+def cast_column(batch: pa.RecordBatch, name: str, arrow: pa.DataType, path: str, declared: str) -> list[Value]:
+    """Return a column's values as values of an Arrow type.
 
     Args:
-        batch: what was read.
-        name: the column's.
-        arrow: the type of Arrow.
-        path: the file's.
-        wanted: the type as the user knows it.
+        batch: a batch of the file.
+        name: the name of the column.
+        arrow: the Arrow type.
+        path: the path of the file.
+        declared: the declared type, for the error.
     """
     import pyarrow as pa
 
     try:
-        values: list[Any] = batch.column(name).cast(arrow).to_pylist()
+        values: list[Value] = batch.column(name).cast(arrow).to_pylist()
     except pa.ArrowException as e:
         raise MillstreamError(
-            f"FileSource: column {name!r} of {path} does not fit the type {wanted}: {e}. Correct the type."
+            f"FileSource: column {name!r} of {path} does not fit the type {declared}: {e}. Correct the type."
         ) from None
     return values
 
 
 class ParquetColumnarRowInputFormat(RowGroups, BulkFormat):
-    """Reads rows from Parquet files, by the names of their columns; a row group is the least that is read at once.
+    """Reads rows from Parquet files, by column names; row groups are read in parallel.
 
-    A column that a file does not have is None. In Flink columns must be of primitive types; here arrays, maps and rows
-    are read too.
+    A column that is missing in a file is None. Flink requires primitive types; here columns may also be arrays, maps
+    and rows.
 
     Args:
         row_type: a row type of Types, or of DataTypes.
         hadoop_config: accepted, without effect.
-        batch_size: how many rows are handed on at once.
-        is_utc_timestamp: accepted; timestamps are read as they were written, without a time zone.
-        is_case_sensitive: whether the case of names matters.
+        batch_size: the number of rows per batch.
+        is_utc_timestamp: accepted; timestamps are read unchanged, without a time zone.
+        is_case_sensitive: whether names are case-sensitive.
 
     Example:
         >>> from millstream.common import Types
@@ -161,16 +167,16 @@ class ParquetColumnarRowInputFormat(RowGroups, BulkFormat):
         self._case_sensitive = is_case_sensitive
         arrow_schema(self._row_type)
 
-    def _wanted(self, there: list[str]) -> list[str]:
+    def _columns_to_read(self, there: list[str]) -> list[str]:
         return [name for name in self._columns(there) if name is not None]
 
     def _columns(self, there: list[str]) -> list[str | None]:
-        """Return the name that each field has in a file, None where it has none."""
+        """Return the name of each field in a file, or None if it is missing."""
         by_name = {name if self._case_sensitive else name.lower(): name for name in there}
         names = self._row_type.get_field_names()
         return [by_name.get(name if self._case_sensitive else name.lower()) for name in names]
 
-    def _records(self, batch: Any, path: str) -> list[Row]:
+    def _records(self, batch: pa.RecordBatch, path: str) -> list[Row]:
         names = tuple(self._row_type.get_field_names())
         types = self._row_type.get_field_types()
         columns = self._columns(batch.schema.names)
@@ -179,14 +185,14 @@ class ParquetColumnarRowInputFormat(RowGroups, BulkFormat):
             if name is None:
                 values.append([None] * batch.num_rows)
                 continue
-            found = cast_column(batch, name, arrow.type, path, str(field))
+            column_values = cast_column(batch, name, arrow.type, path, str(field))
             convert = from_arrow(field)
-            values.append(found if convert is None else [convert(v) for v in found])
+            values.append(column_values if convert is None else [convert(v) for v in column_values])
         return Row.many(names, zip(*values, strict=True))
 
 
 class ParquetBulkWriters:
-    """Writes rows into Parquet files, for `FileSink.for_bulk_format`.
+    """Writes rows to Parquet files, for `FileSink.for_bulk_format`.
 
     Example:
         >>> import io
@@ -209,8 +215,8 @@ class ParquetBulkWriters:
 
         Args:
             row_type: a row type of Types, or of DataTypes.
-            hadoop_config: of its keys `parquet.compression` is read (snappy if not set).
-            utc_timestamp: accepted; timestamps are written as they are, without a time zone.
+            hadoop_config: its key `parquet.compression` is used (snappy if not set).
+            utc_timestamp: accepted; timestamps are written unchanged, without a time zone.
         """
         checked = check_row_type(row_type, "ParquetBulkWriters.for_row_type()")
         arrow_schema(checked)
@@ -236,7 +242,7 @@ class _ParquetWriterFactory(RowDataBulkWriterFactory):
         )
 
 
-Convert = Callable[[Any], Any]
+Convert = Callable[[Value], Value]
 
 _BASIC = {
     "null": "null",
@@ -249,21 +255,21 @@ _BASIC = {
     "string": "string",
     "enum": "string",
 }
-# A union of several types is a struct with a field for each, of which one is set.
+# A union of several types is a struct with a field for each type; one of the fields is set.
 _MEMBER = "member{}"
 
-# Values as Arrow takes them.
-IN_ARROW = Shape(
-    lambda name, number, value: {_MEMBER.format(number): value}, lambda entries: list(entries.items()), str
+# The representation for Arrow.
+IN_ARROW = Representation(
+    lambda name, index, value: {_MEMBER.format(index): value}, lambda entries: list(entries.items()), str
 )
 
 
 class AvroArrow:
-    """Finds Arrow's types for a schema, and makes values of what Arrow gives.
+    """Derives Arrow types from a schema, and converts Arrow's values to Avro's.
 
     Args:
         schema: the schema.
-        nullable: whether every field may be null, as it may in a file that another program has written.
+        nullable: whether every field may be null, as in files of other programs.
 
     Example:
         >>> schema = AvroSchema('{"type": "record", "name": "Point", "fields": [{"name": "x", "type": "int"}]}')
@@ -277,26 +283,27 @@ class AvroArrow:
         self._nullable = nullable
         self._within: list[str] = []
 
-    def fields(self) -> list[Any]:
-        """Return a field of Arrow's for each of the record's."""
+    def fields(self) -> list[pa.Field]:
+        """Return the Arrow fields of the record."""
         return self._fields(self._schema.parsed)
 
-    def _fields(self, record: Any) -> list[Any]:
+    def _fields(self, record: Json) -> list[pa.Field]:
         if record["name"] in self._within:
             raise InvalidProgramError(
-                f"Parquet: a record cannot hold itself, as {record['name']} does; write Avro with AvroBulkWriters."
+                f"Parquet: the record {record['name']} contains itself, which Parquet does not support; use "
+                "AvroBulkWriters."
             )
         self._within.append(record["name"])
-        found = [self._field(field["name"], field["type"]) for field in record["fields"]]
+        fields = [self._field(field["name"], field["type"]) for field in record["fields"]]
         self._within.pop()
-        return found
+        return fields
 
-    def _field(self, name: str, schema: Any) -> Any:
+    def _field(self, name: str, schema: Json) -> pa.Field:
         import pyarrow as pa
 
         return pa.field(name, self._type(schema), nullable=self._nullable or is_nullable(schema))
 
-    def _type(self, schema: Any) -> Any:
+    def _type(self, schema: Json) -> pa.DataType:
         import pyarrow as pa
 
         schema = resolved(schema, self._names)
@@ -315,8 +322,8 @@ class AvroArrow:
             return logical
         return pa.binary(schema["size"]) if kind == "fixed" else pa.type_for_alias(_BASIC[kind])
 
-    def reader_of(self, schema: Any) -> Convert | None:
-        """Return the function from Arrow's value to Avro's; None: it is the same."""
+    def reader_of(self, schema: Json) -> Convert | None:
+        """Return the function that converts Arrow's value to Avro's; None if they are equal."""
         schema = resolved(schema, self._names)
         kind = kind_of(schema)
         if kind == "union":
@@ -327,28 +334,28 @@ class AvroArrow:
             item = self.reader_of(schema["items"])
             return None if item is None else _optional(lambda values: [item(v) for v in values])
         if kind == "map":
-            held = self.reader_of(schema["values"]) or _same
-            return _optional(lambda pairs: {key: held(value) for key, value in pairs})
+            read_value = self.reader_of(schema["values"]) or _same
+            return _optional(lambda pairs: {key: read_value(value) for key, value in pairs})
         return None
 
-    def _record_reader(self, schema: Any) -> Convert:
+    def _record_reader(self, schema: Json) -> Convert:
         readers = [(f["name"], self.reader_of(f["type"]) or _same) for f in schema["fields"]]
         return lambda value: {name: read(value[name]) for name, read in readers}
 
-    def _member_reader(self, members: list[Any]) -> Convert:
+    def _member_reader(self, members: list[Json]) -> Convert:
         readers = [(_MEMBER.format(i), self.reader_of(s) or _same) for i, s in enumerate(members)]
         return lambda value: next((read(value[name]) for name, read in readers if value[name] is not None), None)
 
 
-def _logical_type(schema: Any, kind: str) -> Any:
-    """Return Arrow's type for a logical type; None when there is none, and the plain type is taken."""
+def _logical_type(schema: Json, kind: str) -> pa.DataType | None:
+    """Return the Arrow type of a logical type; None if the plain type applies."""
     import pyarrow as pa
 
     logical = logical_type_of(schema)
     if logical == "decimal" and kind in ("bytes", "fixed"):
         make = pa.decimal128 if schema["precision"] <= 38 else pa.decimal256
         return make(schema["precision"], schema.get("scale", 0))
-    found = {
+    logical_types = {
         ("int", "date"): pa.date32(),
         ("int", "time-millis"): pa.time32("ms"),
         ("long", "time-micros"): pa.time64("us"),
@@ -357,23 +364,23 @@ def _logical_type(schema: Any, kind: str) -> Any:
         ("long", "local-timestamp-millis"): pa.timestamp("ms"),
         ("long", "local-timestamp-micros"): pa.timestamp("us"),
     }
-    return found.get((kind, str(logical)))
+    return logical_types.get((kind, str(logical)))
 
 
 def _optional(convert: Convert) -> Convert:
     return lambda value: None if value is None else convert(value)
 
 
-def _same(value: Any) -> Any:
+def _same(value: Value) -> Value:
     return value
 
 
-# Where parquet-avro keeps the schema in a file.
+# The metadata key under which parquet-avro stores the schema.
 _SCHEMA_KEY = "parquet.avro.schema"
 
 
 class AvroParquetReaders:
-    """Reads Avro's records from Parquet files, for `FileSource.for_record_stream_format`.
+    """Reads Avro records from Parquet files, for `FileSource.for_record_stream_format`.
 
     Example:
         >>> schema = AvroSchema('{"type": "record", "name": "Point", "fields": [{"name": "x", "type": "int"}]}')
@@ -383,9 +390,9 @@ class AvroParquetReaders:
 
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> StreamFormat:
-        """Return the format: it makes a dict of each row, from the columns that have the names of the schema's fields.
+        """Return the format, which reads each row as a dict by the names of the schema's fields.
 
-        A field without a column has its default, or is None if it may be. Row groups are read in parallel.
+        A field without a column has its default, or is None if it is nullable. Row groups are read in parallel.
         """
         return _AvroParquetFormat(check_record_schema(schema, "AvroParquetReaders.for_generic_record()"))
 
@@ -396,14 +403,14 @@ class _AvroParquetFormat(RowGroups, StreamFormat):
         self.produced_type = GenericRecordAvroTypeInfo(schema)
         AvroArrow(schema).fields()
 
-    def read_part(self, part: FilePart) -> Iterator[list[Any]]:
+    def read_part(self, part: FilePart) -> Iterator[list[Value]]:
         yield from self._read_groups(part.path, part.file)
 
-    def _wanted(self, there: list[str]) -> list[str]:
+    def _columns_to_read(self, there: list[str]) -> list[str]:
         return [field["name"] for field in self._schema.parsed["fields"] if field["name"] in there]
 
-    def _records(self, batch: Any, path: str) -> list[Any]:
-        arrow, fit = AvroArrow(self._schema, nullable=True), fitter(self._schema)
+    def _records(self, batch: pa.RecordBatch, path: str) -> list[Value]:
+        arrow, coerce = AvroArrow(self._schema, nullable=True), coercer(self._schema)
         names, columns = [], []
         for field, column in zip(self._schema.parsed["fields"], arrow.fields(), strict=True):
             if field["name"] in batch.schema.names:
@@ -412,14 +419,14 @@ class _AvroParquetFormat(RowGroups, StreamFormat):
                 names.append(field["name"])
                 columns.append(values if read is None else [read(value) for value in values])
         try:
-            rows: Iterator[Sequence[Any]] = zip(*columns, strict=True) if columns else iter([()] * batch.num_rows)
-            return [fit(dict(zip(names, row, strict=True))) for row in rows]
-        except AvroMisfit as e:
-            raise MillstreamError(f"FileSource: a record of {path} does not fit the schema: {e}.") from None
+            rows: Iterator[Sequence[Value]] = zip(*columns, strict=True) if columns else iter([()] * batch.num_rows)
+            return [coerce(dict(zip(names, row, strict=True))) for row in rows]
+        except AvroMismatch as e:
+            raise MillstreamError(f"FileSource: a record of {path} does not match the schema: {e}.") from None
 
 
 class AvroParquetWriters:
-    """Writes Avro's records into Parquet files, for `FileSink.for_bulk_format`.
+    """Writes Avro records to Parquet files, for `FileSink.for_bulk_format`.
 
     Example:
         >>> import io
@@ -435,7 +442,7 @@ class AvroParquetWriters:
 
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> BulkWriterFactory:
-        """Return the factory of writers: of dicts, or of rows whose fields stand in the schema's order.
+        """Return the factory of writers of dicts, or of rows whose fields are in the schema's order.
 
         The stream's type need not be declared, as it must be in PyFlink. Files are not compressed, as in Flink.
         """
@@ -454,13 +461,13 @@ class _AvroParquetWriterFactory(BulkWriterFactory):
 
         fields = AvroArrow(self.schema).fields()
         schema = pa.schema(fields, {_SCHEMA_KEY: str(self.schema), "writer.model.name": "avro"})
-        fit_record = fitter(self.schema, IN_ARROW)
+        coerce = coercer(self.schema, IN_ARROW)
 
-        def fit(value: Any) -> Sequence[Any]:
+        def fields_of(value: Value) -> Sequence[Value]:
             try:
-                return list(fit_record(value).values())
-            except AvroMisfit as e:
+                return list(coerce(value).values())
+            except AvroMismatch as e:
                 raise TypeMismatchError(f"Avro: {e}.") from None
 
         file_of_batches = ParquetWriter(file, schema, compression="none")
-        return ArrowWriter("Parquet", schema, fit, [None] * len(fields), file_of_batches)
+        return ArrowWriter("Parquet", schema, fields_of, [None] * len(fields), file_of_batches)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 
 from millstream.common.errors import MillstreamError
 from millstream.common.serialization import BulkWriter
-from millstream.formats.base import Comparison, FileTableFormat, may_pass
+from millstream.formats.base import ColumnStatistics, Comparison, FileTableFormat, may_match
 from millstream.formats.file_format import BulkFormat, FileFormat
 from millstream.formats.options import Options
 from millstream.formats.parquet.files import RowGroups
@@ -19,12 +19,15 @@ from millstream.sql.connectors import TableStatistics
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
 
-# Rows per batch that file formats of columns yield.
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetWriter, RowGroupMetaData
+
+# Rows per batch of the columnar file formats.
 BATCH_ROWS = 1 << 14
 
 
 def as_columns(batch: pa.RecordBatch | pa.Table, fields: Sequence[Field], path: str) -> Batch:
-    """Return what was read of a file as columns of the table's types; those that it has not are null."""
+    """Return a batch of a file as columns of the table's types; missing columns are null."""
     names = batch.schema.names
     columns = []
     for field in fields:
@@ -33,12 +36,12 @@ def as_columns(batch: pa.RecordBatch | pa.Table, fields: Sequence[Field], path: 
             columns.append(pa.nulls(batch.num_rows, kind))
             continue
         try:
-            found = batch.column(names.index(field.name)).cast(kind, safe=False)
+            column = batch.column(names.index(field.name)).cast(kind, safe=False)
         except pa.ArrowException as e:
             raise MillstreamError(
                 f"Column '{field.name}' of {path} does not fit the type {field.type}: {e}. Correct the declaration."
             ) from None
-        columns.append(found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found)
+        columns.append(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
     return Batch(columns, None, batch.num_rows)
 
 
@@ -47,46 +50,46 @@ def table_schema(fields: Sequence[Field]) -> pa.Schema:
 
 
 class _ParquetFiles(RowGroups, BulkFormat):
-    """Reads Parquet files; row groups whose statistics say that no row passes a test are skipped."""
+    """Reads Parquet files; row groups whose statistics exclude that a row passes the tests are skipped."""
 
     def __init__(self, fields: Sequence[Field], tests: Sequence[Comparison], batch_rows: int) -> None:
         self._fields = list(fields)
         self._tests = list(tests)
         self._batch_size = batch_rows
 
-    def _is_wanted(self, group: Any, names: list[str]) -> bool:
+    def _may_match(self, group: RowGroupMetaData, names: list[str]) -> bool:
         return all(
-            t.name not in names or may_pass(t, group.column(names.index(t.name)).statistics) for t in self._tests
+            t.name not in names or may_match(t, group.column(names.index(t.name)).statistics) for t in self._tests
         )
 
-    def _wanted(self, there: list[str]) -> list[str]:
-        return [f.name for f in self._fields if f.name in there]
+    def _columns_to_read(self, names_in_file: list[str]) -> list[str]:
+        return [f.name for f in self._fields if f.name in names_in_file]
 
-    def _records(self, batch: Any, path: str) -> list[Any]:
+    def _records(self, batch: pa.RecordBatch, path: str) -> list[Batch]:
         return [as_columns(batch, self._fields, path)]
 
 
 class _ParquetWriter:
-    """Writes batches to a Parquet file, in row groups of a size: a BulkWriter."""
+    """A BulkWriter of batches to a Parquet file, in row groups of a minimum size."""
 
-    def __init__(self, file: Any, schema: pa.Schema, group_bytes: int) -> None:
+    def __init__(self, file: ParquetWriter, schema: pa.Schema, group_bytes: int) -> None:
         self._file = file
         self._schema = schema
-        self._most = group_bytes
-        self._waiting: list[pa.RecordBatch] = []
+        self._group_bytes = group_bytes
+        self._pending: list[pa.RecordBatch] = []
         self._bytes = 0
 
     def add_element(self, value: Batch) -> None:
-        self._waiting.append(pa.RecordBatch.from_arrays(list(value.columns), schema=self._schema))
-        self._bytes += self._waiting[-1].nbytes
-        if self._bytes >= self._most:
+        self._pending.append(pa.RecordBatch.from_arrays(list(value.columns), schema=self._schema))
+        self._bytes += self._pending[-1].nbytes
+        if self._bytes >= self._group_bytes:
             self._write()
 
     def _write(self) -> None:
-        if self._waiting:
-            whole = pa.Table.from_batches(self._waiting)
+        if self._pending:
+            whole = pa.Table.from_batches(self._pending)
             self._file.write_table(whole, row_group_size=whole.num_rows)
-        self._waiting, self._bytes = [], 0
+        self._pending, self._bytes = [], 0
 
     def finish(self) -> None:
         self._write()
@@ -106,7 +109,7 @@ _PARQUET_CODECS = {
 
 
 class ParquetFormat(FileTableFormat):
-    """Parquet files, column by column."""
+    """Parquet files."""
 
     identifier = "parquet"
     optional = frozenset(
@@ -128,8 +131,8 @@ class ParquetFormat(FileTableFormat):
         super().__init__(options, zone)
         if not options.flag("utc-timezone", True):
             raise ValidationException(
-                "'parquet.utc-timezone' = 'false': times without a zone are written and read as they are, in no zone; "
-                "leave the option out or set it to 'true'."
+                "'parquet.utc-timezone' = 'false': timestamps without a zone are written and read unchanged; "
+                "remove the option or set it to 'true'."
             )
         self._rows = options.whole("batch-size", BATCH_ROWS)
         self._group_bytes = options.bytes("block.size", 128 << 20)
@@ -165,26 +168,26 @@ class ParquetFormat(FileTableFormat):
             try:
                 footer = read_metadata(path)
             except (OSError, pa.ArrowException):
-                # The job says what is wrong with the file.
+                # The job reports the error of the file.
                 return None
             rows += footer.num_rows
-            places = {name: place for place, name in enumerate(footer.schema.names) if name in columns}
+            indices = {name: index for index, name in enumerate(footer.schema.names) if name in columns}
             for group in range(footer.num_row_groups):
-                for name, place in places.items():
-                    found = _range(footer.row_group(group).column(place).statistics)
-                    if found is None:
+                for name, index in indices.items():
+                    value_range = _range(footer.row_group(group).column(index).statistics)
+                    if value_range is None:
                         unknown.add(name)
                     else:
-                        low, high = ranges.get(name, found)
-                        ranges[name] = min(low, found[0]), max(high, found[1])
+                        low, high = ranges.get(name, value_range)
+                        ranges[name] = min(low, value_range[0]), max(high, value_range[1])
         distinct = {name: high - low + 1 for name, (low, high) in ranges.items() if name not in unknown}
         return TableStatistics(rows, distinct)
 
 
-def _range(statistics: Any) -> tuple[int, int] | None:
-    """Return the least and greatest whole number of a column chunk."""
+def _range(statistics: ColumnStatistics | None) -> tuple[int, int] | None:
+    """Return the minimum and maximum of a column chunk of integers."""
     if statistics is None or not statistics.has_min_max:
         return None
     low, high = statistics.min, statistics.max
-    is_whole = isinstance(low, int) and isinstance(high, int)
-    return (low, high) if is_whole and not isinstance(low, bool) else None
+    is_int = isinstance(low, int) and isinstance(high, int)
+    return (low, high) if is_int and not isinstance(low, bool) else None
