@@ -779,7 +779,10 @@ def _told_twice(table: Table) -> Table:
             lambda t: t.to_changelog(map_("INSERT, INSERT", "I").as_argument("op_mapping")),
             "op_mapping has INSERT twice",
         ),
-        (lambda t: t.to_changelog(map_(1, "I").as_argument("op_mapping")), "op_mapping must be a constant MAP of strings"),
+        (
+            lambda t: t.to_changelog(map_(1, "I").as_argument("op_mapping")),
+            "op_mapping must be a constant MAP of strings",
+        ),
         (
             lambda t: t.from_changelog(
                 descriptor("name").as_argument("op"), map_("u", "UPDATE_AFTER").as_argument("op_mapping")
