@@ -29,7 +29,7 @@ from millstream.connectors.cdc.postgres.values import PostgresType
 from millstream.connectors.files.part_files import PartFile, StagedParts
 from millstream.connectors.files.partition_commit import Staged
 from millstream.connectors.files.source import FilePosition, FileSplit
-from millstream.connectors.hybrid_source import HybridPosition, HybridShare
+from millstream.connectors.hybrid_source import HybridPosition, HybridSplitRange
 from millstream.connectors.jdbc.source import _Range
 from millstream.connectors.kafka.producer import Transaction
 from millstream.connectors.rabbitmq.source import Position
@@ -134,7 +134,7 @@ def _of_connectors() -> dict[str, Any]:
         "staged-partitions": Staged(parts, 5, 2, {"day=1": 5}),
         "kafka-transaction": Transaction("id", 5, 1),
         "hybrid-position": HybridPosition(1, {"next": 5}),
-        "hybrid-split-range": HybridShare(1, (0, 5)),
+        "hybrid-split-range": HybridSplitRange(1, (0, 5)),
         "jdbc-split-range": _Range("id", 1, 5, True, False),
         "rabbitmq-position": Position(5, "channel", 7, frozenset(["a"])),
     }

@@ -848,7 +848,7 @@ def test_kafka_source_reports_expired_offsets(local: LocalEnvironment, kafka: Ka
     given = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(topic, 0): 2})
     source = reading(kafka, topic).set_starting_offsets(given).set_bounded(KafkaOffsetsInitializer.latest())
     local.from_source(source.build(), NONE, "kafka").print()
-    with pytest.raises(Exception, match=f"partition 0 of topic '{topic}' are no longer there.*retention"):
+    with pytest.raises(Exception, match=f"partition 0 of topic '{topic}' no longer exist.*retention"):
         local.execute()
     beyond = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(topic, 0): 99})
     local.from_source(reading(kafka, topic).set_starting_offsets(beyond).build(), NONE, "kafka").print()

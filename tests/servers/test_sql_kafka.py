@@ -256,7 +256,7 @@ def test_kafka_table_ignore_parse_errors_is_set_per_key_and_value(kafka: KafkaBr
     t_env = local()
     for name, part in (("t", "value"), ("u", "key")):
         declare(t_env, kafka, name, "k INT, n INT", topic, options)
-        advice = f"leave such messages out with '{part}.json.ignore-parse-errors' = 'true'"
+        advice = f"skip such messages with '{part}.json.ignore-parse-errors' = 'true'"
         with pytest.raises(MillstreamError, match=advice):
             rows(t_env, f"SELECT * FROM {name}")
         options[f"{part}.json.ignore-parse-errors"] = "true"

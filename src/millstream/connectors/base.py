@@ -29,7 +29,7 @@ __all__ = [
     "split_interval",
 ]
 
-# A DataStream; that class is in a layer above this one.
+# A DataStream, whose class is in a layer above.
 _Stream: TypeAlias = Any
 
 # Records per batch that a reader hands to its chain. Full buckets are sent between two batches.

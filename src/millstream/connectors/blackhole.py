@@ -1,4 +1,4 @@
-"""The connector `blackhole`: takes all rows and keeps none."""
+"""The connector `blackhole`: discards all rows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Table(TableSink):
 
 
 class BlackHoleConnector(Connector):
-    """Takes all rows and keeps none."""
+    """Discards all rows."""
 
     identifier = "blackhole"
 

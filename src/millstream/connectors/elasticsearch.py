@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
@@ -12,14 +11,16 @@ from datetime import time as time_of_day
 from decimal import Decimal
 from enum import Enum
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 from uuid import UUID
 
+from millstream.common.aliases import Json, Key, Value
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.types import Row, RowKind
 from millstream.common.unsupported import JAVA, missing_function
 from millstream.connectors.base import CommitContext, Committer, DeliveryGuarantee, Sink, SinkWriter
+from millstream.connectors.retries import Backoff, Retries, constant, exponential
 from millstream.operators.diagnostics.failures import shorten
 from millstream.operators.functions.context import RuntimeContext
 
@@ -33,6 +34,9 @@ __all__ = [
 
 # Transient status codes: too many requests, and servers that are busy or starting.
 TRANSIENT = {429, 502, 503, 504}
+# A document: the fields of a record.
+Document: TypeAlias = Mapping[str, Value]
+
 _UNAUTHORIZED = {401, 403}
 _PORT = 9200
 
@@ -71,24 +75,24 @@ class Client:
         self._connection: HTTPConnection | None = None
         self._host_index = 0
 
-    def request(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
+    def request(self, method: str, path: str, body: bytes | None = None) -> dict[str, Json]:
         """Return a response; raise Unavailable after a transient failure."""
         status, text = self._response(method, path, body)
         address = self._access.address
         if status in TRANSIENT:
-            raise Unavailable(f"it says {status}: {reason(text)}")
+            raise Unavailable(f"status {status}: {error_reason(text)}")
         if status in _UNAUTHORIZED:
             raise MillstreamError(
                 f"ElasticsearchSink: {address} rejects this user ({status}): check set_connection_username(...) "
                 "and set_connection_password(...)."
             )
         if status >= 400:
-            raise MillstreamError(f"ElasticsearchSink: {address} refuses a request ({status}): {reason(text)}.")
+            raise MillstreamError(f"ElasticsearchSink: {address} refuses a request ({status}): {error_reason(text)}.")
         try:
             return dict(json.loads(text))
         except ValueError:
             raise MillstreamError(
-                f"ElasticsearchSink: {address} is no Elasticsearch, its answer begins with {text[:60]!r}: check "
+                f"ElasticsearchSink: {address} is not Elasticsearch, its response begins with {text[:60]!r}: check "
                 "set_hosts(...)."
             ) from None
 
@@ -110,16 +114,16 @@ class Client:
     def _connect(self) -> HTTPConnection:
         access = self._access
         host = access.hosts[self._host_index % len(access.hosts)]
-        make = HTTPSConnection if host.scheme == "https" else HTTPConnection
-        connection = make(str(host.hostname), host.port or _PORT, timeout=access.connect_timeout)
+        connection_class = HTTPSConnection if host.scheme == "https" else HTTPConnection
+        connection = connection_class(str(host.hostname), host.port or _PORT, timeout=access.connect_timeout)
         connection.connect()
         connection.sock.settimeout(access.read_timeout)
         return connection
 
     def _send_once(self, connection: HTTPConnection, method: str, path: str, body: bytes | None) -> tuple[int, str]:
         connection.request(method, f"{self._access.prefix}{path}", body, self._access.headers())
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode(errors="replace")
+        response = connection.getresponse()
+        return response.status, response.read().decode(errors="replace")
 
     def close(self) -> None:
         """Disconnect; the next request reconnects."""
@@ -133,11 +137,11 @@ def bulk_body(actions: Sequence[tuple[str, ...]]) -> bytes:
     return "".join(f"{line}\n" for action in actions for line in action).encode()
 
 
-def reason(text: str) -> str:
+def error_reason(text: str) -> str:
     """Return the reason of an error response, or the beginning of another response.
 
     Example:
-        >>> reason('{"error": {"type": "x", "reason": "no such index", "caused_by": {"reason": "it is closed"}}}')
+        >>> error_reason('{"error": {"type": "x", "reason": "no such index", "caused_by": {"reason": "it is closed"}}}')
         'no such index (it is closed)'
     """
     try:
@@ -183,7 +187,7 @@ class ElasticsearchEmitter:
         """Write each record to the index named by a field."""
         return ElasticsearchEmitter(index_field, key_field, True)
 
-    def action(self, record: Any) -> Action:
+    def action(self, record: Value) -> Action:
         """Return the action of a record; a retraction deletes its document.
 
         Example:
@@ -195,47 +199,47 @@ class ElasticsearchEmitter:
         deletes = isinstance(record, Row) and record.get_row_kind() in (RowKind.UPDATE_BEFORE, RowKind.DELETE)
         if deletes and self.key_field is None:
             raise MillstreamError(
-                f"ElasticsearchSink: {shorten(record)} takes a document back, and which one is not said: name the "
-                "field with its id, as in ElasticsearchEmitter.static_index(index, key_field)."
+                f"ElasticsearchSink: {shorten(record)} deletes a document without an id: set the field with the id, as "
+                "in ElasticsearchEmitter.static_index(index, key_field)."
             )
         index = str(_field(document, self.index)) if self.is_dynamic else self.index
-        about = None if self.key_field is None else (index, str(_field(document, self.key_field)))
-        named = {"_index": index} if about is None else {"_index": index, "_id": about[1]}
+        identity = None if self.key_field is None else (index, str(_field(document, self.key_field)))
+        metadata = {"_index": index} if identity is None else {"_index": index, "_id": identity[1]}
         if deletes:
-            return Action(about, (json.dumps({"delete": named}),))
-        return Action(about, (json.dumps({"index": named}), _written(document)))
+            return Action(identity, (json.dumps({"delete": metadata}),))
+        return Action(identity, (json.dumps({"index": metadata}), _json_text(document)))
 
 
-def _document(record: Any) -> Mapping[Any, Any]:
+def _document(record: Value) -> Document:
     try:
         document = record.as_dict(recursive=True) if isinstance(record, Row) else record
     except TypeError:
         document = None
     if not isinstance(document, Mapping):
         raise MillstreamError(
-            f"ElasticsearchSink takes dicts, or Rows with names, not {shorten(record)}: .map(...) makes them so."
+            f"ElasticsearchSink takes dicts, or Rows with names, not {shorten(record)}: convert records with .map(...)."
         )
     return document
 
 
-def _field(document: Mapping[Any, Any], name: str) -> Any:
+def _field(document: Document, name: str) -> Value:
     value = document.get(name)
     if value is None:
         raise MillstreamError(f"ElasticsearchSink: the record {shorten(document)} has no value in field {name!r}.")
     return value
 
 
-def _written(document: Mapping[Any, Any]) -> str:
+def _json_text(document: Document) -> str:
     try:
         # NaN is not JSON.
-        return json.dumps(document, default=_as_json, allow_nan=False)
+        return json.dumps(document, default=_to_json, allow_nan=False)
     except (TypeError, ValueError) as e:
         raise MillstreamError(
             f"ElasticsearchSink: the record {shorten(document)} cannot be written as JSON: {e}."
         ) from None
 
 
-def _as_json(value: Any) -> Any:
+def _to_json(value: Value) -> Json:
     if isinstance(value, Row):
         return value.as_dict(recursive=True)
     if isinstance(value, date | datetime | time_of_day):
@@ -243,13 +247,13 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, Decimal):
         number = float(value)
         if value.is_finite() and Decimal(repr(number)) != value:
-            raise ValueError(f"{value} has more digits than a number of JSON's keeps; make it a string")
+            raise ValueError(f"{value} has more digits than a JSON number; convert it to a string")
         return number
     if isinstance(value, bytes | bytearray):
         return base64.b64encode(value).decode()
     if isinstance(value, UUID):
         return str(value)
-    raise TypeError(f"{shorten(value)} is a {type(value).__name__}; make it a number, a string, a list or a dict")
+    raise TypeError(f"{shorten(value)} is a {type(value).__name__}; convert it to a number, a string, a list or a dict")
 
 
 class FlushBackoffType(Enum):
@@ -270,8 +274,8 @@ class _Settings:
     retries: int = 0
     delay: float = 0.0
 
-    def pause(self, attempt: int) -> float:
-        return self.delay * 2**attempt if self.backoff is FlushBackoffType.EXPONENTIAL else self.delay
+    def pauses(self) -> Backoff:
+        return exponential(self.delay) if self.backoff is FlushBackoffType.EXPONENTIAL else constant(self.delay)
 
 
 class _Writer(SinkWriter):
@@ -285,7 +289,7 @@ class _Writer(SinkWriter):
         self._action = settings.emitter.action
         self._client = Client(settings.access)
         # Only the last action per document: a retried earlier one would overwrite it.
-        self._pending: dict[Any, Action] = {}
+        self._pending: dict[Key, Action] = {}
         self._bytes = 0
 
     def begin(self, transaction: str) -> None:
@@ -295,12 +299,12 @@ class _Writer(SinkWriter):
     def _clear(self) -> None:
         self._pending, self._bytes = {}, 0
 
-    def write(self, value: Any) -> None:
+    def write(self, value: Value) -> None:
         action = self._action(value)
-        waiting, settings = self._pending, self._settings
-        waiting[len(waiting) if action.document is None else action.document] = action
+        pending, settings = self._pending, self._settings
+        pending[len(pending) if action.document is None else action.document] = action
         self._bytes += sum(map(len, action.lines))
-        if 0 < settings.max_actions <= len(waiting) or 0 < settings.max_bytes <= self._bytes:
+        if 0 < settings.max_actions <= len(pending) or 0 < settings.max_bytes <= self._bytes:
             self._flush()
 
     def prepare_commit(self, flush: bool) -> None:
@@ -308,41 +312,38 @@ class _Writer(SinkWriter):
 
     def _flush(self) -> None:
         """Send pending actions, and retry failed ones as the back-off allows."""
-        waiting, why = list(self._pending.values()), ""
-        for attempt in range(self._settings.retries + 1):
-            if not waiting:
-                break
-            if attempt:
-                time.sleep(self._settings.pause(attempt - 1))
+        pending = list(self._pending.values())
+        retries = Retries(self._settings.pauses(), self._settings.retries)
+        while pending:
             try:
-                waiting, why = self._send(waiting)
+                pending, reason = self._send(pending)
             except Unavailable as e:
-                why = str(e)
-        if waiting:
-            raise MillstreamError(
-                f"ElasticsearchSink: {self._settings.access.address} does not take what is to be written: "
-                f"{why.rstrip('.')}. How often to try again is said by set_bulk_flush_backoff_strategy(...)."
-            )
+                reason = str(e)
+            if pending and not retries.wait():
+                raise MillstreamError(
+                    f"ElasticsearchSink: {self._settings.access.address} does not accept {len(pending):,} documents: "
+                    f"{reason.rstrip('.')}. Set retries with set_bulk_flush_backoff_strategy(...)."
+                )
         self._clear()
 
     def _send(self, actions: Sequence[Action]) -> tuple[list[Action], str]:
         """Send a bulk request; return the actions to retry, and the reason."""
-        answer = self._client.request("POST", "/_bulk", bulk_body([action.lines for action in actions]))
-        again: list[Action] = []
-        why = ""
-        if not answer["errors"]:
-            return again, why
-        for action, item in zip(actions, answer["items"], strict=True):
-            ((what, result),) = item.items()
+        response = self._client.request("POST", "/_bulk", bulk_body([action.lines for action in actions]))
+        rejected: list[Action] = []
+        reason = ""
+        if not response["errors"]:
+            return rejected, reason
+        for action, item in zip(actions, response["items"], strict=True):
+            ((operation, result),) = item.items()
             if result["status"] in TRANSIENT:
-                again.append(action)
-                why = reason(json.dumps(result))
-            elif result["status"] >= 400 and (what, result["status"]) != ("delete", 404):
+                rejected.append(action)
+                reason = error_reason(json.dumps(result))
+            elif result["status"] >= 400 and (operation, result["status"]) != ("delete", 404):
                 raise MillstreamError(
-                    f"ElasticsearchSink: {shorten(action.lines[-1])} was not taken into index {result['_index']!r}: "
-                    f"{reason(json.dumps(result))}."
+                    f"ElasticsearchSink: index {result['_index']!r} rejects {shorten(action.lines[-1])}: "
+                    f"{error_reason(json.dumps(result))}."
                 )
-        return again, why
+        return rejected, reason
 
     def close(self) -> None:
         self._client.close()
@@ -364,17 +365,17 @@ class ElasticsearchSink(Sink):
 
     def create_committer(self, context: CommitContext) -> Committer | None:
         """Return None; check that a server answers."""
-        access, why = self._settings.access, ""
+        access, reason = self._settings.access, ""
         client = Client(access)
         for _ in access.hosts:
             try:
                 client.request("GET", "/")
                 return None
             except Unavailable as e:
-                why = str(e)
+                reason = str(e)
             finally:
                 client.close()
-        raise MillstreamError(f"ElasticsearchSink: {access.address} does not answer: {why}. Check set_hosts(...).")
+        raise MillstreamError(f"ElasticsearchSink: {access.address} does not answer: {reason}. Check set_hosts(...).")
 
 
 class ElasticsearchSinkBuilderBase:
@@ -401,16 +402,19 @@ class ElasticsearchSinkBuilderBase:
     def set_hosts(self, hosts: str | list[str]) -> Self:
         """Set the servers, such as `localhost:9200` or `https://host:9200`; a failure switches to the next one."""
         urls = hosts if isinstance(hosts, list) else [hosts]
-        found = tuple(urlsplit(host if "://" in host else f"http://{host}") for host in urls)
-        if not found or not all(host.hostname and host.scheme in ("http", "https") for host in found):
-            raise InvalidProgramError(f"ElasticsearchSink: {hosts!r} does not say where servers are: 'localhost:9200'.")
-        return self._with_access(hosts=found)
+        servers = tuple(urlsplit(host if "://" in host else f"http://{host}") for host in urls)
+        if not servers or not all(host.hostname and host.scheme in ("http", "https") for host in servers):
+            raise InvalidProgramError(
+                f"ElasticsearchSink: {hosts!r} are no addresses; use the form 'localhost:9200' or 'https://host:9200'."
+            )
+        return self._with_access(hosts=servers)
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
         """Accept NONE, the default, or AT_LEAST_ONCE; both write all records by the end of an epoch."""
         if delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE:
             raise InvalidProgramError(
-                "ElasticsearchSink: there is no EXACTLY_ONCE; say AT_LEAST_ONCE, and give documents ids by a key field."
+                "ElasticsearchSink: EXACTLY_ONCE is not supported; use AT_LEAST_ONCE and a key field, which makes "
+                "writes idempotent."
             )
         return self
 
@@ -462,9 +466,9 @@ class ElasticsearchSinkBuilderBase:
     def build(self) -> ElasticsearchSink:
         """Return the sink; an incomplete configuration is an error."""
         if not self._settings.access.hosts:
-            raise InvalidProgramError("ElasticsearchSink: say where servers are with set_hosts(...).")
+            raise InvalidProgramError("ElasticsearchSink: set the servers with set_hosts(...).")
         if self._settings.emitter is None:
-            raise InvalidProgramError("ElasticsearchSink: say into which index records go with set_emitter(...).")
+            raise InvalidProgramError("ElasticsearchSink: set the index with set_emitter(...).")
         return ElasticsearchSink(self._settings)
 
 

@@ -7,13 +7,14 @@ import hmac
 import json
 import socket
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.serialization import DeserializationSchema, SimpleStringSchema
-from millstream.connectors.push_source import CAPACITY, ArrivalsSource, Inlet
+from millstream.connectors.push_source import CAPACITY, PushSource, Receiver
 
 if TYPE_CHECKING:
+    import uvicorn
     from starlette.requests import Request
     from starlette.responses import Response
 
@@ -22,7 +23,7 @@ __all__ = ["HttpSource"]
 _MANY = "application/x-ndjson"
 
 
-class HttpSource(ArrivalsSource):
+class HttpSource(PushSource):
     """Receives POST requests on the driver; the body of a request is a record.
 
     With the content type `application/x-ndjson` each line of the body is a record. The response is 200 when the driver
@@ -61,7 +62,7 @@ class HttpSource(ArrivalsSource):
             raise InvalidProgramError(f"HttpSource: the path must begin with /, it is {path!r}.")
         super().__init__(schema or SimpleStringSchema(), capacity)
         self.name = f"HTTP {host}:{port}{path}"
-        self._where = host, port, path
+        self._endpoint = host, port, path
         self._token = token
         self._limit = max_body_bytes
         self._acknowledges_processed = acknowledge_processed
@@ -69,108 +70,120 @@ class HttpSource(ArrivalsSource):
     @property
     def address(self) -> str:
         """The URL while the job runs."""
-        inlet = self.inlet()
-        assert isinstance(inlet, _Server)
-        return inlet.address
+        receiver = self.receiver()
+        assert isinstance(receiver, _Server)
+        return receiver.address
 
-    def make_inlet(self) -> Inlet:
-        return _Server(self._where, self._token, self._acknowledges_processed, self._capacity, self._limit)
+    def create_receiver(self) -> Receiver:
+        return _Server(self._endpoint, self._token, self._acknowledges_processed, self._capacity, self._limit)
 
 
-class _Server(Inlet):
+class _Server(Receiver):
     """An HTTP server on its own thread."""
 
     def __init__(
-        self, where: tuple[str, int, str], token: str | None, waits: bool, capacity: int, max_body_bytes: int
+        self,
+        endpoint: tuple[str, int, str],
+        token: str | None,
+        acknowledges_processed: bool,
+        capacity: int,
+        max_body_bytes: int,
     ) -> None:
         super().__init__(capacity)
-        self._host, self._port, self._path = where
+        self._host, self._port, self._path = endpoint
         self._token = token
-        self._waits = waits
+        self._acknowledges_processed = acknowledges_processed
         self._limit = max_body_bytes
-        self._server: Any = None
+        self._server: uvicorn.Server | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Requests that wait for a checkpoint with all records before a number.
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
-        self._done = 0
+        # Requests without a response yet, which need a checkpoint with all records before a number.
+        self._open_requests: list[tuple[int, asyncio.Future[None]]] = []
+        # The end of the records in the last checkpoint.
+        self._processed = 0
         self.address = ""
 
     def open(self) -> None:
+        # Only jobs with this source need the server.
         import uvicorn
         from starlette.applications import Starlette
         from starlette.routing import Route
 
-        app = Starlette(routes=[Route(self._path, self._posted, methods=["POST"])])
+        app = Starlette(routes=[Route(self._path, self._handle_post, methods=["POST"])])
         config = uvicorn.Config(app, log_level="error", access_log=False, lifespan="off", timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(config)
-        listening = self._bound()
-        host, port = listening.getsockname()[:2]
+        listener = self._listen()
+        host, port = listener.getsockname()[:2]
         self.address = f"http://{host}:{port}{self._path}"
-        serve = threading.Thread(target=self._serve, args=(listening,), name=f"http-source-{port}", daemon=True)
+        serve = threading.Thread(target=self._serve, args=(listener,), name=f"http-source-{port}", daemon=True)
         serve.start()
 
-    def _bound(self) -> socket.socket:
-        listening = socket.socket()
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    def _listen(self) -> socket.socket:
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listening.bind((self._host, self._port))
-            listening.listen(128)
+            listener.bind((self._host, self._port))
+            listener.listen(128)
         except OSError as e:
-            listening.close()
-            raise InvalidProgramError(f"HttpSource: {self._host}:{self._port} cannot be listened on: {e}.") from None
-        return listening
+            listener.close()
+            raise InvalidProgramError(
+                f"HttpSource: cannot listen on {self._host}:{self._port}: {e}. Use another port."
+            ) from None
+        return listener
 
-    def _serve(self, listening: socket.socket) -> None:
-        with listening:
-            self._server.run(sockets=[listening])
+    def _serve(self, listener: socket.socket) -> None:
+        assert self._server is not None
+        with listener:
+            self._server.run(sockets=[listener])
 
     def close(self) -> None:
+        assert self._server is not None
         self._server.should_exit = True
 
-    async def _posted(self, request: Request) -> Response:
+    async def _handle_post(self, request: Request) -> Response:
         if self._token is not None:
-            given = request.headers.get("authorization", "")
-            if not hmac.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
-                return _answer(401, "the token is missing or wrong")
+            header = request.headers.get("authorization", "")
+            if not hmac.compare_digest(header.encode(), f"Bearer {self._token}".encode()):
+                return _respond(401, "the token is missing or wrong")
         body = bytearray()
         async for part in request.stream():
             body += part
             if len(body) > self._limit:
-                return _answer(413, f"a body may have {self._limit} bytes")
+                return _respond(413, f"the body is larger than {self._limit} bytes")
         records = [bytes(body)]
         if request.headers.get("content-type", "").partition(";")[0].strip() == _MANY:
             records = [line for line in bytes(body).splitlines() if line]
-        end = self.arrivals.put(records, wait=False)
+        end = self.buffer.put(records, wait=False)
         if end is None:
-            return _answer(503, "too many records wait to be processed: try again later")
-        if self._waits:
-            await self._until_done(end)
-        return _answer(200, None, len(records))
+            return _respond(503, "the buffer is full: retry later")
+        if self._acknowledges_processed:
+            await self._wait_for_checkpoint(end)
+        return _respond(200, None, len(records))
 
-    async def _until_done(self, end: int) -> None:
+    async def _wait_for_checkpoint(self, end: int) -> None:
         self._loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.append((end, future))
+        self._open_requests.append((end, future))
         # The checkpoint may be complete already.
-        self._answer_waiting(self._done)
+        self._respond_processed(self._processed)
         await future
 
-    def done(self, before: int) -> None:
-        super().done(before)
-        self._done = before
+    def discard(self, before: int) -> None:
+        super().discard(before)
+        self._processed = before
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._answer_waiting, before)
+            self._loop.call_soon_threadsafe(self._respond_processed, before)
 
-    def _answer_waiting(self, before: int) -> None:
+    def _respond_processed(self, before: int) -> None:
         """Respond to requests whose records are in a checkpoint; runs on the server's thread."""
-        ready = [future for end, future in self._waiting if end <= before]
-        self._waiting = [one for one in self._waiting if one[0] > before]
+        ready = [future for end, future in self._open_requests if end <= before]
+        self._open_requests = [request for request in self._open_requests if request[0] > before]
         for future in ready:
             if not future.done():
                 future.set_result(None)
 
 
-def _answer(status: int, error: str | None, accepted: int = 0) -> Response:
+def _respond(status: int, error: str | None, accepted: int = 0) -> Response:
+    # Only jobs with this source need the server.
     from starlette.responses import Response
 
     content = {"accepted": accepted} if error is None else {"error": error}

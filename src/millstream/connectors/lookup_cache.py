@@ -1,4 +1,4 @@
-"""Caches of look-ups: none, of what was asked for, or of the whole table."""
+"""Caches of lookup joins: none, of recent keys, or of the whole table."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
+from millstream.common.aliases import Key
 from millstream.formats.options import Options
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import Found, LookupSource
@@ -33,13 +34,12 @@ LOOKUP_OPTIONS = frozenset(
         "lookup.full-cache.timed-reload.interval-in-days",
     ]
 )
-_DAY = 86_400.0
-
-Wrap = Callable[[LookupSource], LookupSource]
+# Adds a cache to a lookup.
+Wrap: TypeAlias = Callable[[LookupSource], LookupSource]
 
 
 def cached_lookup(options: Options) -> Wrap:
-    """Return what puts a cache before a look-up, as options say."""
+    """Return a function that adds the configured cache to a lookup."""
     kind = options.one_of("lookup.cache", "NONE", {k: k for k in ("NONE", "PARTIAL", "FULL")})
     if kind == "FULL":
         return partial(FullCache, schedule=_schedule(options))
@@ -71,15 +71,15 @@ def _plain(inner: LookupSource) -> LookupSource:
 
 
 class PartialCache(LookupSource):
-    """Remembers rows of keys that were asked for; the least used are forgotten first.
+    """Caches the rows of recent keys; the least recently used are evicted first.
 
     Args:
-        inner: is asked for what is not remembered.
-        size: of so many rows at most; None for any number.
-        after_write: so many seconds after they were found; None for ever.
-        after_read: so many seconds after they were last asked for; None for ever.
-        keeps_missing: whether it is remembered that a key has no rows.
-        clock: tells the time.
+        inner: looks up keys that are not cached.
+        size: the maximum number of rows; None for no limit.
+        after_write: seconds until rows expire after they were looked up; None for never.
+        after_read: seconds until rows expire after their last use; None for never.
+        keeps_missing: whether keys without rows are cached, too.
+        clock: the monotonic clock.
     """
 
     def __init__(
@@ -95,55 +95,55 @@ class PartialCache(LookupSource):
         self._size, self._after_write, self._after_read = size, after_write, after_read
         self._keeps_missing = keeps_missing
         self._clock = clock
-        # By key: when it was found, when it was last asked for, its rows.
-        self._known: OrderedDict[tuple[Any, ...], tuple[float, float, Batch]] = OrderedDict()
+        # By key: the times of the lookup and of the last use, and the rows.
+        self._entries: OrderedDict[tuple[Key, ...], tuple[float, float, Batch]] = OrderedDict()
         self._rows = 0
 
-    def find(self, keys: Sequence[tuple[Any, ...]]) -> Found:
+    def find(self, keys: Sequence[tuple[Key, ...]]) -> Found:
         now = self._clock()
-        found = {key: rows for key in keys if (rows := self._remembered(key, now)) is not None}
-        asked = [key for key in keys if key not in found]
+        rows_by_key = {key: rows for key in keys if (rows := self._cached(key, now)) is not None}
+        missing = [key for key in keys if key not in rows_by_key]
         empty: Batch | None = None
-        if asked:
-            answer = self._inner.find(asked)
-            empty = answer.batch.slice(0, 0)
+        if missing:
+            result = self._inner.find(missing)
+            empty = result.batch.slice(0, 0)
             start = 0
-            for key, count in zip(asked, answer.counts.tolist(), strict=True):
-                found[key] = answer.batch.slice(start, start + count)
+            for key, count in zip(missing, result.counts.tolist(), strict=True):
+                rows_by_key[key] = result.batch.slice(start, start + count)
                 start += count
                 if count or self._keeps_missing:
-                    self._remember(key, found[key], now)
-        parts = [found[key] for key in keys]
+                    self._add(key, rows_by_key[key], now)
+        parts = [rows_by_key[key] for key in keys]
         batch = Batch.concatenated(parts) if parts else empty
         assert batch is not None
         return Found(batch, np.array([len(p) for p in parts], np.int64))
 
-    def _remembered(self, key: tuple[Any, ...], now: float) -> Batch | None:
-        known = self._known.get(key)
-        if known is None:
+    def _cached(self, key: tuple[Key, ...], now: float) -> Batch | None:
+        entry = self._entries.get(key)
+        if entry is None:
             return None
-        written, read, rows = known
-        late = self._after_write is not None and now - written >= self._after_write
-        if late or (self._after_read is not None and now - read >= self._after_read):
-            self._forget(key)
+        written, read, rows = entry
+        has_expired = self._after_write is not None and now - written >= self._after_write
+        if has_expired or (self._after_read is not None and now - read >= self._after_read):
+            self._evict(key)
             return None
-        self._known[key] = (written, now, rows)
-        self._known.move_to_end(key)
+        self._entries[key] = (written, now, rows)
+        self._entries.move_to_end(key)
         return rows
 
-    def _remember(self, key: tuple[Any, ...], rows: Batch, now: float) -> None:
-        self._forget(key)
-        self._known[key] = (now, now, rows)
+    def _add(self, key: tuple[Key, ...], rows: Batch, now: float) -> None:
+        self._evict(key)
+        self._entries[key] = (now, now, rows)
         self._rows += max(len(rows), 1)
-        while self._size is not None and self._rows > self._size and self._known:
-            self._forget(next(iter(self._known)))
+        while self._size is not None and self._rows > self._size and self._entries:
+            self._evict(next(iter(self._entries)))
 
-    def _forget(self, key: tuple[Any, ...]) -> None:
-        known = self._known.pop(key, None)
-        if known is not None:
-            self._rows -= max(len(known[2]), 1)
+    def _evict(self, key: tuple[Key, ...]) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._rows -= max(len(entry[2]), 1)
 
-    def all_rows(self) -> tuple[list[tuple[Any, ...]], Batch]:
+    def all_rows(self) -> tuple[list[tuple[Key, ...]], Batch]:
         return self._inner.all_rows()
 
     def close(self) -> None:
@@ -151,38 +151,39 @@ class PartialCache(LookupSource):
 
 
 class Periodic:
-    """The whole table is read again some seconds after it was read, or after that was begun.
+    """Reloads the whole table at an interval.
 
     Args:
-        seconds: how many.
-        fixed_rate: whether they are counted from the beginning of a reading.
+        seconds: the interval.
+        fixed_rate: whether the interval starts at the beginning of a load instead of its end.
     """
 
     def __init__(self, seconds: float, fixed_rate: bool = False) -> None:
         self._seconds, self._fixed_rate = seconds, fixed_rate
 
     def next(self, begun: float, ended: float) -> float:
-        """Return when it is read again."""
+        """Return the time of the next load."""
         return (begun if self._fixed_rate else ended) + self._seconds
 
 
 class Timed:
-    """The whole table is read again at a time of day, every so many days.
+    """Reloads the whole table at a time of day.
 
     Args:
-        at: the time, with its zone or in the machine's.
-        days: how many.
-        wall: tells the time of day.
+        time_of_day: the time, in its own or the machine's zone.
+        days: the interval in days.
+        now: returns the current time in a zone.
     """
 
     def __init__(
-        self, at: dt.time, days: int, wall: Callable[[dt.tzinfo | None], dt.datetime] = dt.datetime.now
+        self, time_of_day: dt.time, days: int, now: Callable[[dt.tzinfo | None], dt.datetime] = dt.datetime.now
     ) -> None:
-        self._at, self._days, self._wall = at, days, wall
+        self._time_of_day, self._days, self._now = time_of_day, days, now
 
     def next(self, begun: float, ended: float) -> float:
-        now = self._wall(self._at.tzinfo)
-        then = dt.datetime.combine(now.date(), self._at)
+        """Return the time of the next load."""
+        now = self._now(self._time_of_day.tzinfo)
+        then = dt.datetime.combine(now.date(), self._time_of_day)
         if then <= now:
             then += dt.timedelta(days=self._days)
         return ended + (then - now).total_seconds()
@@ -203,8 +204,8 @@ def _schedule(options: Options) -> Periodic | Timed:
     interval = options.duration("lookup.full-cache.periodic-reload.interval", 0)
     if not interval:
         raise ValidationException(
-            "Missing 'lookup.full-cache.periodic-reload.interval' in options for PERIODIC full cache: say how often "
-            "the table is read again."
+            "Missing 'lookup.full-cache.periodic-reload.interval' in options for PERIODIC full cache: set the interval "
+            "between loads."
         )
     modes = {"FIXED_DELAY": False, "FIXED_RATE": True}
     rate = options.one_of("lookup.full-cache.periodic-reload.schedule-mode", "FIXED_DELAY", modes)
@@ -212,12 +213,12 @@ def _schedule(options: Options) -> Periodic | Timed:
 
 
 class FullCache(LookupSource):
-    """Reads the whole table before the first look-up, and again when its schedule says.
+    """Loads the whole table before the first lookup, and again on a schedule.
 
     Args:
         inner: reads the table.
-        schedule: when it is read again.
-        clock: tells the time.
+        schedule: the times of reloads.
+        clock: the monotonic clock.
     """
 
     def __init__(
@@ -225,26 +226,26 @@ class FullCache(LookupSource):
     ) -> None:
         self._inner, self._schedule, self._clock = inner, schedule, clock
         self._rows: Batch | None = None
-        self._places: dict[tuple[Any, ...], list[int]] = {}
-        self._again_at = 0.0
+        self._rows_by_key: dict[tuple[Key, ...], list[int]] = {}
+        self._next_load = 0.0
 
-    def find(self, keys: Sequence[tuple[Any, ...]]) -> Found:
-        if self._rows is None or self._clock() >= self._again_at:
+    def find(self, keys: Sequence[tuple[Key, ...]]) -> Found:
+        if self._rows is None or self._clock() >= self._next_load:
             self._load()
         assert self._rows is not None
-        places = [self._places.get(key, ()) for key in keys]
-        at = np.array([row for found in places for row in found], np.int64)
-        return Found(self._rows.take(at), np.array([len(p) for p in places], np.int64))
+        rows_of_keys = [self._rows_by_key.get(key, ()) for key in keys]
+        indexes = np.array([row for rows in rows_of_keys for row in rows], np.int64)
+        return Found(self._rows.take(indexes), np.array([len(rows) for rows in rows_of_keys], np.int64))
 
     def _load(self) -> None:
         begun = self._clock()
         keys, self._rows = self._inner.all_rows()
-        self._places = {}
+        self._rows_by_key = {}
         for row, key in enumerate(keys):
-            self._places.setdefault(key, []).append(row)
-        self._again_at = self._schedule.next(begun, self._clock())
+            self._rows_by_key.setdefault(key, []).append(row)
+        self._next_load = self._schedule.next(begun, self._clock())
 
-    def all_rows(self) -> tuple[list[tuple[Any, ...]], Batch]:
+    def all_rows(self) -> tuple[list[tuple[Key, ...]], Batch]:
         return self._inner.all_rows()
 
     def close(self) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
 from millstream.connectors.base import CommitContext, Committer, Sink, SinkWriter
 from millstream.jobmaster import output_listeners
 from millstream.operators.functions.context import RuntimeContext
 
 
-def _text_of(type_info: TypeInformation | None) -> Callable[[Any], str]:
-    """Return what writes a record: PyFlink itself what has no type, and rows, in Python's words; Java anything else."""
+def _formatter(type_info: TypeInformation | None) -> Callable[[Value], str]:
+    """Return the format of records: as in PyFlink, Python's for untyped records and rows, and Java's for others."""
     if type_info is None or isinstance(type_info, PickledBytesTypeInfo):
         return str
     return type_info.python_text() if isinstance(type_info, RowTypeInfo) else type_info.format
@@ -24,10 +24,10 @@ class _Writer(SinkWriter):
 
     def __init__(self, prefix: str, type_info: TypeInformation | None) -> None:
         self._prefix = prefix
-        self._format = _text_of(type_info)
+        self._format = _formatter(type_info)
         self._lines: list[str] = []
 
-    def write(self, value: Any) -> None:
+    def write(self, value: Value) -> None:
         self._lines.append(f"{self._prefix}{self._format(value)}\n")
 
     def prepare_commit(self, flush: bool) -> str | None:
@@ -37,13 +37,13 @@ class _Writer(SinkWriter):
 
 
 class _Committer(Committer):
-    # Printed when its epoch has ended: nobody wants to wait for a checkpoint to see a line.
+    # Lines are printed at the end of their epoch, without waiting for a checkpoint.
     transactional = False
 
     def __init__(self, job_id: str) -> None:
         self._job_id = job_id
 
-    def commit(self, committables: list[tuple[int, Any]]) -> None:
+    def commit(self, committables: list[tuple[int, str]]) -> None:
         for _, text in committables:
             sys.stdout.write(text)
             output_listeners.notify_printed(self._job_id, text)
@@ -51,9 +51,9 @@ class _Committer(Committer):
 
 
 class PrintSink(Sink):
-    """Prints records on the driver's standard output, when their epoch is done.
+    """Prints records on the driver's standard output, at the end of their epoch.
 
-    With more than one subtask every line begins with the number of its subtask, as in Flink.
+    With more than one subtask each line begins with the number of its subtask, as in Flink.
     """
 
     name = "Print to Std. Out"
@@ -61,7 +61,7 @@ class PrintSink(Sink):
     def __init__(self, identifier: str | None, type_info: TypeInformation | None) -> None:
         self._identifier = identifier
         self._type_info = type_info
-        # Rows are written as they come out of the function before.
+        # Rows are printed as the previous function returns them, without conversion.
         self.encodes = not isinstance(type_info, RowTypeInfo)
 
     def create_writer(self, context: RuntimeContext) -> SinkWriter:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from millstream.formats.java_text import texts
 from millstream.formats.options import Options
@@ -38,13 +37,13 @@ class _Writer(SinkWriter):
 
 
 class _Committer(Committer):
-    # Printed when its epoch has ended: nobody wants to wait for a checkpoint to see a line.
+    # Lines are printed at the end of their epoch, without waiting for a checkpoint.
     transactional = False
 
     def __init__(self, to_stderr: bool) -> None:
         self._to_stderr = to_stderr
 
-    def commit(self, committables: list[tuple[int, Any]]) -> None:
+    def commit(self, committables: list[tuple[int, str]]) -> None:
         out = sys.stderr if self._to_stderr else sys.stdout
         for _, text in committables:
             out.write(text)

@@ -6,10 +6,10 @@ import math
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.errors import JobExecutionError
 from millstream.common.serialization import DeserializationSchema
 from millstream.connectors.base import (
@@ -27,36 +27,36 @@ CAPACITY = 100_000
 _GRACE_SECONDS = 1.0
 
 
-class Arrivals:
+class PushBuffer:
     """A thread-safe buffer of received records, numbered in order."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._records: deque[Any] = deque()
+        self._records: deque[Value] = deque()
         # The number of the first buffered record.
         self._first = 0
         self._changed = threading.Condition()
         self._wake: Callable[[], None] = _no_listener
         self._failure: str | None = None
-        self.is_over = False
+        self.has_ended = False
 
-    def begin(self, at: int) -> None:
+    def begin(self, number: int) -> None:
         """Set the number of the first record, if the buffer was never used."""
         with self._changed:
             if not self._first and not self._records:
-                self._first = at
+                self._first = number
 
     def listen(self, wake: Callable[[], None]) -> None:
         self._wake = wake
 
-    def put(self, records: list[Any], wait: bool) -> int | None:
+    def put(self, records: Sequence[Value], wait: bool) -> int | None:
         """Add records; return the number after the last.
 
         If the buffer is full, wait, or return None without adding. An empty buffer accepts a list of any length.
         """
         with self._changed:
             while self._records and len(self._records) + len(records) > self._capacity:
-                if not wait or self.is_over:
+                if not wait or self.has_ended:
                     return None
                 self._changed.wait(0.1)
             self._records.extend(records)
@@ -67,28 +67,30 @@ class Arrivals:
     def end(self, failure: str | None = None) -> None:
         """End the input, optionally with a failure."""
         with self._changed:
-            self.is_over, self._failure = True, failure
+            self.has_ended, self._failure = True, failure
             self._changed.notify_all()
         self._wake()
 
-    def read(self, at: int, max_records: int) -> list[Any]:
+    def read(self, number: int, max_records: int) -> list[Value]:
         """Return records from a number on."""
         with self._changed:
-            if at < self._first:
-                raise JobExecutionError(f"records {at} to {self._first} are not there any more")
-            start = at - self._first
-            found = list(islice(self._records, start, start + max_records))
-            if not found and self._failure is not None:
+            if number < self._first:
+                raise JobExecutionError(
+                    f"Records {number} to {self._first} of a push source are lost: a newer checkpoint contains them."
+                )
+            start = number - self._first
+            records = list(islice(self._records, start, start + max_records))
+            if not records and self._failure is not None:
                 raise JobExecutionError(self._failure)
-            return found
+            return records
 
-    def waiting(self, at: int) -> int:
+    def count(self, number: int) -> int:
         """Return the number of buffered records from a number on."""
         with self._changed:
-            return self._first + len(self._records) - at
+            return self._first + len(self._records) - number
 
-    def done(self, before: int) -> None:
-        """Drop the records before a number: a checkpoint contains them."""
+    def discard(self, before: int) -> None:
+        """Discard the records before a number: a checkpoint contains them."""
         with self._changed:
             while self._records and self._first < before:
                 self._records.popleft()
@@ -100,21 +102,21 @@ def _no_listener() -> None:
     pass
 
 
-class Inlet(ABC):
+class Receiver(ABC):
     """Receives records on the driver while a source is open."""
 
     def __init__(self, capacity: int) -> None:
-        self.arrivals = Arrivals(capacity)
+        self.buffer = PushBuffer(capacity)
         self._closing: threading.Timer | None = None
         self._is_open = False
 
-    def acquire(self, at: int) -> None:
+    def acquire(self, number: int) -> None:
         """Open the receiver for a reader that starts at a number."""
         if self._closing is not None:
             self._closing.cancel()
             self._closing = None
         if not self._is_open:
-            self.arrivals.begin(at)
+            self.buffer.begin(number)
             self._is_open = True
             self.open()
 
@@ -136,46 +138,46 @@ class Inlet(ABC):
     def close(self) -> None:
         """Stop."""
 
-    def done(self, before: int) -> None:
-        """Handle that a checkpoint contains all records before a number."""
-        self.arrivals.done(before)
+    def discard(self, before: int) -> None:
+        """Discard the records before a number: a checkpoint contains them."""
+        self.buffer.discard(before)
 
 
 class _Enumerator(SplitEnumerator):
     """Assigns all records to one subtask, which preserves their order."""
 
-    def __init__(self, inlet: Inlet, restored: int | None) -> None:
-        self._inlet = inlet
+    def __init__(self, receiver: Receiver, restored: int | None) -> None:
+        self._receiver = receiver
         self._next = restored or 0
-        inlet.acquire(self._next)
+        receiver.acquire(self._next)
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
-        found = self._inlet.arrivals.read(self._next, budget)
-        start, self._next = self._next, self._next + len(found)
-        left = self._inlet.arrivals.waiting(self._next)
-        return SplitAssignment({0: [(start, found)]} if found else {}, limited=left > 0, pending={0: left})
+        records = self._receiver.buffer.read(self._next, budget)
+        start, self._next = self._next, self._next + len(records)
+        left = self._receiver.buffer.count(self._next)
+        return SplitAssignment({0: [(start, records)]} if records else {}, limited=left > 0, pending={0: left})
 
     def is_finished(self) -> bool:
-        arrivals = self._inlet.arrivals
-        return arrivals.is_over and not arrivals.waiting(self._next)
+        buffer = self._receiver.buffer
+        return buffer.has_ended and not buffer.count(self._next)
 
     def next_poll(self, now: float) -> float:
         return math.inf
 
     def listen(self, wake: Callable[[], None]) -> None:
-        self._inlet.arrivals.listen(wake)
+        self._receiver.buffer.listen(wake)
 
     def snapshot(self) -> int:
         return self._next
 
     def committed(self, snapshot: int) -> None:
-        self._inlet.done(snapshot)
+        self._receiver.discard(snapshot)
 
     def close(self) -> None:
-        self._inlet.release()
+        self._receiver.release()
 
 
-class ArrivalsReader(SourceReader):
+class PushReader(SourceReader):
     """Deserializes records; split ranges contain their bytes."""
 
     def __init__(self, schema: DeserializationSchema, bad: BadRecords, name: str) -> None:
@@ -183,20 +185,20 @@ class ArrivalsReader(SourceReader):
         self._bad = bad
         self._name = name
 
-    def read(self, share: tuple[int, list[bytes]]) -> Iterator[list[Any]]:
+    def read(self, share: tuple[int, list[bytes]]) -> Iterator[list[Value]]:
         start, messages = share
-        found = []
+        values = []
         for number, message in enumerate(messages, start):
             try:
                 value = self._deserialize(message)
             except Exception as e:
                 value = self._bad.meet(BadRecord(f"record {number} of {self._name}", message, str(e) or repr(e)))
             if value is not None:
-                found.append(value)
-        yield found
+                values.append(value)
+        yield values
 
 
-class ArrivalsSource(Source[Any]):
+class PushSource(Source[Value]):
     """A source of records that the driver receives.
 
     The driver retains records until a checkpoint contains them, so they survive a failure of workers, but not of the
@@ -206,25 +208,25 @@ class ArrivalsSource(Source[Any]):
     def __init__(self, schema: DeserializationSchema, capacity: int) -> None:
         self._schema = schema
         self._capacity = capacity
-        self._inlet: Inlet | None = None
+        self._receiver: Receiver | None = None
         self.produced_type = schema.get_produced_type()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # The receiver stays on the driver.
-        return {**self.__dict__, "_inlet": None}
+        return {**self.__dict__, "_receiver": None}
 
     @abstractmethod
-    def make_inlet(self) -> Inlet:
+    def create_receiver(self) -> Receiver:
         """Return a new receiver."""
 
-    def inlet(self) -> Inlet:
+    def receiver(self) -> Receiver:
         """Return the receiver, which is the same for the whole program."""
-        if self._inlet is None:
-            self._inlet = self.make_inlet()
-        return self._inlet
+        if self._receiver is None:
+            self._receiver = self.create_receiver()
+        return self._receiver
 
-    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
-        return _Enumerator(self.inlet(), restored)
+    def create_enumerator(self, parallelism: int, restored: int | None = None) -> SplitEnumerator:
+        return _Enumerator(self.receiver(), restored)
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
-        return ArrivalsReader(self._schema, self.bad_records, self.name)
+        return PushReader(self._schema, self.bad_records, self.name)

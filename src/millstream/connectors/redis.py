@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeAlias
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.connectors.base import CommitContext, Committer, Sink, SinkWriter
+from millstream.connectors.retries import Retries, exponential
 from millstream.operators.diagnostics.failures import shorten
 from millstream.operators.functions.context import RuntimeContext
 
 __all__ = ["RedisSink", "connect_async", "fetch_hash", "fetch_text", "library"]
 
+# The package has no complete type annotations.
+Redis: TypeAlias = Any
+
 _BATCH = 1000
 _TIMEOUT = 10.0
-_RETRY_SECONDS = 0.2
+_BACKOFF = exponential(0.2)
 
 
-def library() -> Any:
+def library() -> ModuleType:
     """Return the client library, an optional package."""
     try:
         import redis
@@ -51,16 +56,16 @@ class RedisSink(Sink):
     def __init__(
         self,
         url: str,
-        key: Callable[[Any], str | bytes],
-        value: Callable[[Any], Any],
+        key: Callable[[Value], str | bytes],
+        value: Callable[[Value], Value],
         ttl: float | None = None,
         max_retries: int = 5,
     ) -> None:
         library()
-        self._about = url, key, value, ttl, max_retries
+        self._arguments = url, key, value, ttl, max_retries
 
     def create_writer(self, context: RuntimeContext) -> SinkWriter:
-        return _Writer(*self._about)
+        return _Writer(*self._arguments)
 
     def create_committer(self, context: CommitContext) -> Committer | None:
         return None
@@ -72,20 +77,20 @@ class _Writer(SinkWriter):
     def __init__(
         self,
         url: str,
-        key: Callable[[Any], str | bytes],
-        value: Callable[[Any], Any],
+        key: Callable[[Value], str | bytes],
+        value: Callable[[Value], Value],
         ttl: float | None,
         max_retries: int,
     ) -> None:
-        self._url, self._key, self._value, self._ttl, self._retries = url, key, value, ttl, max_retries
-        self._pending: dict[Any, Any] = {}
-        self._client: Any = None
+        self._url, self._key, self._value, self._ttl, self._max_retries = url, key, value, ttl, max_retries
+        self._pending: dict[str | bytes, Value] = {}
+        self._client: Redis | None = None
 
     def begin(self, transaction: str) -> None:
         # Discards the records of a failed epoch.
         self._pending.clear()
 
-    def write(self, value: Any) -> None:
+    def write(self, value: Value) -> None:
         # Only the last value of a key is written.
         self._pending[self._key(value)] = self._value(value)
         if len(self._pending) >= _BATCH:
@@ -104,15 +109,15 @@ class _Writer(SinkWriter):
         if not self._pending:
             return
         errors = library().exceptions
-        for attempt in range(self._retries + 1):
+        retries = Retries(_BACKOFF, self._max_retries)
+        while True:
             try:
                 self._write_batch()
                 break
             except (errors.ConnectionError, errors.TimeoutError, errors.BusyLoadingError) as e:
                 self.close()
-                if attempt == self._retries or isinstance(e, errors.AuthenticationError):
+                if isinstance(e, errors.AuthenticationError) or not retries.wait():
                     raise MillstreamError(f"RedisSink: Redis at {_address(self._url)} does not answer: {e}.") from e
-                time.sleep(_RETRY_SECONDS * 2**attempt)
             except errors.RedisError as e:
                 first = shorten(next(iter(self._pending.items())))
                 raise MillstreamError(
@@ -144,7 +149,7 @@ def _address(url: str) -> str:
     return f"{scheme}://{rest.rpartition('@')[2]}"
 
 
-def connect_async(url: str) -> Any:
+def connect_async(url: str) -> Redis:
     """Return an asyncio client."""
     library()
     # Deferred: the package is optional.
@@ -153,11 +158,13 @@ def connect_async(url: str) -> Any:
     return client.Redis.from_url(url, socket_timeout=_TIMEOUT, decode_responses=True)
 
 
-async def fetch_text(client: Any, key: Any) -> Any:
+async def fetch_text(client: Redis, key: str) -> str | None:
     """Return the text of a key, or None."""
-    return await client.get(key)
+    text: str | None = await client.get(key)
+    return text
 
 
-async def fetch_hash(client: Any, key: Any) -> Any:
+async def fetch_hash(client: Redis, key: str) -> dict[str, str] | None:
     """Return the fields of a hash, or None."""
-    return await client.hgetall(key) or None
+    fields: dict[str, str] = await client.hgetall(key)
+    return fields or None

@@ -7,7 +7,7 @@ import threading
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.serialization import SimpleStringSchema
-from millstream.connectors.push_source import CAPACITY, ArrivalsSource, Inlet
+from millstream.connectors.push_source import CAPACITY, PushSource, Receiver
 
 __all__ = ["SocketTextSource"]
 
@@ -17,7 +17,7 @@ _RETRY_SECONDS = 0.5
 _BLOCK = 1 << 16
 
 
-class SocketTextSource(ArrivalsSource):
+class SocketTextSource(PushSource):
     """Reads lines from a server, as Flink's `socketTextStream`; for experiments, since a socket cannot be replayed.
 
     The driver retains records until a checkpoint contains them, so they survive a failure of workers, but not of the
@@ -37,18 +37,18 @@ class SocketTextSource(ArrivalsSource):
         if not delimiter:
             raise InvalidProgramError("SocketTextSource: the delimiter must not be empty.")
         if not 0 < port < 1 << 16:
-            raise InvalidProgramError(f"SocketTextSource: {port} is no port.")
+            raise InvalidProgramError(f"SocketTextSource: {port} is no port: use one from 1 to 65535.")
         super().__init__(SimpleStringSchema(), capacity)
         self.name = f"Socket Stream {hostname}:{port}"
         self._address = hostname, port
         self._delimiter = delimiter.encode()
         self._retries = max_retries
 
-    def make_inlet(self) -> Inlet:
+    def create_receiver(self) -> Receiver:
         return _Connection(self._address, self._delimiter, self._retries, self._capacity)
 
 
-class _Connection(Inlet):
+class _Connection(Receiver):
     """Reads a socket on its own thread."""
 
     def __init__(self, address: tuple[str, int], delimiter: bytes, retries: int, capacity: int) -> None:
@@ -77,13 +77,15 @@ class _Connection(Inlet):
                     self._read(connection)
             except OSError as e:
                 host, port = self._address
-                failure = f"the server {host}:{port} cannot be read from ({e}): start it first, or allow max_retries"
+                failure = (
+                    f"SocketTextSource: {host}:{port} cannot be read ({e}): start the server first, or set max_retries"
+                )
             if left == 0:
                 break
             left -= 1
             self._is_closed.wait(_RETRY_SECONDS)
         # A disconnect after a connection is the regular end of the input.
-        self.arrivals.end(None if was_connected else failure)
+        self.buffer.end(None if was_connected else failure)
 
     def _read(self, connection: socket.socket) -> None:
         connection.settimeout(0.2)
@@ -104,4 +106,4 @@ class _Connection(Inlet):
         if self._delimiter == b"\n":
             records = [record.removesuffix(b"\r") for record in records]
         if records:
-            self.arrivals.put(records, wait=True)
+            self.buffer.put(records, wait=True)

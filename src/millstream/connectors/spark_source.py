@@ -3,44 +3,51 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.connectors.base import BATCH, Source, SourceReader, SplitAssignment, SplitEnumerator
 from millstream.spark.read_limit import max_rows
+
+# A DataSourceStreamReader or SimpleDataSourceStreamReader, its offsets and its partitions: PySpark does not require
+# its classes.
+StreamReader: TypeAlias = Any
+Offset: TypeAlias = Any
+Partition: TypeAlias = Any
 
 _READER_METHODS = ("initialOffset", "latestOffset", "partitions", "read")
 _SIMPLE_METHODS = ("initialOffset", "read", "readBetweenOffsets")
 
 
-def is_stream_reader(candidate: Any) -> bool:
-    """Tell whether an object looks like a DataSourceStreamReader or a SimpleDataSourceStreamReader."""
+def is_stream_reader(candidate: object) -> bool:
+    """Return whether an object looks like a DataSourceStreamReader or a SimpleDataSourceStreamReader."""
     return any(all(hasattr(candidate, m) for m in methods) for methods in (_READER_METHODS, _SIMPLE_METHODS))
 
 
 class _Enumerator(SplitEnumerator):
-    """Asks the reader how far its data goes, and deals the partitions out in turn."""
+    """Assigns the partitions up to the reader's latest offset round robin."""
 
-    def __init__(self, reader: Any, parallelism: int, restored: Any) -> None:
+    def __init__(self, reader: StreamReader, parallelism: int, restored: Offset | None) -> None:
         self._reader = reader
         self._parallelism = parallelism
-        self._at = reader.initialOffset() if restored is None else restored
+        self._offset = reader.initialOffset() if restored is None else restored
         # Older readers take no arguments and cannot be limited.
         self._takes_limit = len(inspect.signature(reader.latestOffset).parameters) >= 2
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
-        start, end = self._at, self._latest(self._at, budget)
+        start, end = self._offset, self._latest(self._offset, budget)
         if end == start:
             return SplitAssignment({})
-        shares: dict[int, list[Any]] = {}
+        ranges: dict[int, list[Partition]] = {}
         for i, partition in enumerate(self._reader.partitions(start, end)):
-            shares.setdefault(i % self._parallelism, []).append(partition)
-        self._at = end
-        return SplitAssignment(shares, limited=self._takes_limit and self._latest(end, budget) != end)
+            ranges.setdefault(i % self._parallelism, []).append(partition)
+        self._offset = end
+        return SplitAssignment(ranges, limited=self._takes_limit and self._latest(end, budget) != end)
 
-    def _latest(self, start: Any, budget: int) -> Any:
+    def _latest(self, start: Offset, budget: int) -> Offset:
         if not self._takes_limit:
             return self._reader.latestOffset()
         return self._reader.latestOffset(start, max_rows(budget * self._parallelism))
@@ -48,10 +55,10 @@ class _Enumerator(SplitEnumerator):
     def is_finished(self) -> bool:
         return False
 
-    def snapshot(self) -> Any:
-        return self._at
+    def snapshot(self) -> Offset:
+        return self._offset
 
-    def committed(self, snapshot: Any) -> None:
+    def committed(self, snapshot: Offset) -> None:
         if hasattr(self._reader, "commit"):
             self._reader.commit(snapshot)
 
@@ -61,58 +68,58 @@ class _Enumerator(SplitEnumerator):
 
 
 class _SimpleEnumerator(SplitEnumerator):
-    """A simple reader finds its end by reading; the range is then read again where it is processed."""
+    """Finds the end of the input by reading it; the subtask reads the range again."""
 
-    def __init__(self, reader: Any, restored: Any) -> None:
+    def __init__(self, reader: StreamReader, restored: Offset | None) -> None:
         self._reader = reader
-        self._at = reader.initialOffset() if restored is None else restored
+        self._offset = reader.initialOffset() if restored is None else restored
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
-        start = self._at
+        start = self._offset
         records, end = self._reader.read(start)
         for _ in records:
             break
         if end == start:
             return SplitAssignment({})
-        self._at = end
+        self._offset = end
         return SplitAssignment({0: [(start, end)]})
 
     def is_finished(self) -> bool:
         return False
 
-    def snapshot(self) -> Any:
-        return self._at
+    def snapshot(self) -> Offset:
+        return self._offset
 
-    def committed(self, snapshot: Any) -> None:
+    def committed(self, snapshot: Offset) -> None:
         if hasattr(self._reader, "commit"):
             self._reader.commit(snapshot)
 
 
 class _PartitionReader(SourceReader):
-    def __init__(self, reader: Any) -> None:
+    def __init__(self, reader: StreamReader) -> None:
         self._reader = reader
 
-    def read(self, share: Any) -> Iterator[Collection[Any]]:
+    def read(self, share: Partition) -> Iterator[Collection[Value]]:
         return _batches(self._reader.read(share))
 
 
 class _RangeReader(SourceReader):
-    def __init__(self, reader: Any) -> None:
+    def __init__(self, reader: StreamReader) -> None:
         self._reader = reader
 
-    def read(self, share: Any) -> Iterator[Collection[Any]]:
+    def read(self, share: tuple[Offset, Offset]) -> Iterator[Collection[Value]]:
         return _batches(self._reader.readBetweenOffsets(*share))
 
 
-def _batches(records: Any) -> Iterator[list[Any]]:
+def _batches(records: Iterable[Value]) -> Iterator[list[Value]]:
     rows = iter(_rows(records))
     while batch := list(islice(rows, BATCH)):
         yield batch
 
 
-def _rows(records: Any) -> Iterator[Any]:
+def _rows(records: Iterable[Value]) -> Iterator[Value]:
     for record in records:
-        # An Arrow record batch stands for many rows.
+        # An Arrow record batch has many rows.
         if hasattr(record, "to_pylist"):
             yield from (tuple(row.values()) for row in record.to_pylist())
         else:
@@ -120,9 +127,9 @@ def _rows(records: Any) -> Iterator[Any]:
 
 
 class SparkStreamSource(Source):
-    """Reads a PySpark stream reader, epoch by epoch: what Spark would read in a micro-batch is one epoch here."""
+    """Reads a PySpark stream reader; an epoch reads what Spark would read in a micro-batch."""
 
-    def __init__(self, reader: Any) -> None:
+    def __init__(self, reader: StreamReader) -> None:
         self._reader = reader
         self._simple = not hasattr(reader, "partitions")
         self.name = type(reader).__name__
@@ -136,7 +143,7 @@ class SparkStreamSource(Source):
     def is_bounded(self) -> bool:
         return False
 
-    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+    def create_enumerator(self, parallelism: int, restored: Offset | None = None) -> SplitEnumerator:
         if self._simple:
             return _SimpleEnumerator(self._reader, restored)
         return _Enumerator(self._reader, parallelism, restored)
@@ -145,13 +152,13 @@ class SparkStreamSource(Source):
         return _RangeReader(self._reader) if self._simple else _PartitionReader(self._reader)
 
 
-def as_source(candidate: Any, taker: str) -> Source:
-    """Return a source that was given as one, or as a stream reader; `taker` is who takes it."""
+def as_source(candidate: Source | StreamReader, caller: str) -> Source:
+    """Return the source for a Source or a stream reader; `caller` is the method for the error."""
     if isinstance(candidate, Source):
         return candidate
     if not is_stream_reader(candidate):
         raise InvalidProgramError(
-            f"{taker} takes a Source or an object with the methods of PySpark's DataSourceStreamReader, "
+            f"{caller} takes a Source or an object with the methods of PySpark's DataSourceStreamReader, "
             f"not {type(candidate).__name__}."
         )
     return SparkStreamSource(candidate)

@@ -1,30 +1,29 @@
-"""A source of rows that are there already, as batches: behind `from_elements`, `from_pandas` and the like."""
+"""A source of existing rows, as batches: behind `from_elements`, `from_pandas` and others."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
 
 from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
-from millstream.connectors.datagen.source import IntervalEnumerator, IntervalReader
+from millstream.connectors.datagen.source import IntervalEnumerator, IntervalPosition, IntervalRange, IntervalReader
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import TableSource
 from millstream.sql.expressions import Expression
 from millstream.sql.schema import INSERTS, Changes
 
-# So many rows are in a batch where nobody says otherwise.
+# Rows per batch by default.
 BATCH_ROWS = 1 << 14
 
 
 def cut(batch: Batch, rows: int = BATCH_ROWS) -> list[Batch]:
-    """Return the rows of a batch in batches of at most so many."""
+    """Divide a batch into batches of at most `rows` rows."""
     return [batch.slice(i, min(i + rows, len(batch))) for i in range(0, len(batch), rows)]
 
 
 class _Enumerator(IntervalEnumerator):
-    """Deals out batches by their numbers, for a budget of rows."""
+    """Assigns batches by number; the budget counts rows."""
 
-    def __init__(self, batches: Sequence[Batch], parallelism: int, restored: Any) -> None:
+    def __init__(self, batches: Sequence[Batch], parallelism: int, restored: IntervalPosition | None) -> None:
         super().__init__(0, len(batches), parallelism, restored)
         self._rows = max(map(len, batches), default=1) or 1
 
@@ -36,14 +35,14 @@ class _Reader(IntervalReader):
     def __init__(self, batches: Sequence[Batch]) -> None:
         self._batches = batches
 
-    def read(self, share: Any) -> Iterator[Collection[Any]]:
+    def read(self, share: IntervalRange) -> Iterator[Collection[Batch]]:
         _, start, end, _ = share
-        for at in range(start, end):
-            yield [self._batches[at]]
+        for number in range(start, end):
+            yield [self._batches[number]]
 
 
 class BatchesSource(Source[Batch]):
-    """Gives batches in order; each is a record."""
+    """Reads batches in order; each is a record."""
 
     name = "Values"
 
@@ -54,7 +53,7 @@ class BatchesSource(Source[Batch]):
     def is_bounded(self) -> bool:
         return True
 
-    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+    def create_enumerator(self, parallelism: int, restored: IntervalPosition | None = None) -> SplitEnumerator:
         return _Enumerator(self._batches, parallelism, restored)
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
@@ -62,13 +61,13 @@ class BatchesSource(Source[Batch]):
 
 
 class RowsTable(TableSource):
-    """Reads rows that the program has, in one subtask unless it says otherwise.
+    """Reads rows of the program.
 
     Args:
-        names: of the columns of the batches.
+        names: the names of the batches' columns.
         batches: the rows.
-        changes: what they can say.
-        subtasks: in how many subtasks they are read.
+        changes: the possible row kinds.
+        subtasks: the parallelism.
     """
 
     def __init__(
@@ -86,8 +85,8 @@ class RowsTable(TableSource):
     def source(
         self, columns: Sequence[str], filters: Sequence[Expression] = (), limit: int | None = None
     ) -> Source[Batch]:
-        places = [self._names.index(c) for c in columns]
-        return BatchesSource([b.with_columns([b.columns[i] for i in places]) for b in self._batches])
+        indexes = [self._names.index(c) for c in columns]
+        return BatchesSource([b.with_columns([b.columns[i] for i in indexes]) for b in self._batches])
 
     def parallelism(self) -> int | None:
         return self._subtasks

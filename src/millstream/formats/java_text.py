@@ -10,6 +10,7 @@ import pyarrow as pa
 from millstream.common.aliases import Value
 from millstream.common.java_text import java_number
 from millstream.sql import types as t
+from millstream.sql.columns.value_conversion import stored_type
 
 _Write = Callable[[Value], str]
 _NANOS = 1_000_000_000
@@ -23,19 +24,7 @@ def texts(column: pa.Array, kind: t.DataType) -> list[str]:
 
 def _plain(column: pa.Array) -> list[Value]:
     """Return Python values with timestamps as numbers, which retain nanoseconds."""
-    return column.cast(_numbers(column.type)).to_pylist()  # type: ignore[no-any-return]
-
-
-def _numbers(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(kind):
-        return pa.int64()
-    if pa.types.is_list(kind):
-        return pa.list_(_numbers(kind.value_type))
-    if pa.types.is_map(kind):
-        return pa.map_(_numbers(kind.key_type), _numbers(kind.item_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(f.name, _numbers(f.type)) for f in kind])
-    return kind
+    return column.cast(stored_type(column.type)).to_pylist()  # type: ignore[no-any-return]
 
 
 def _writer(kind: t.DataType) -> _Write:

@@ -190,8 +190,8 @@ def test_cdc_table_restores_from_checkpoint(shop: PostgresShop, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"scan__startup__mode": "timestamp"}, "'scan.startup.mode' = 'timestamp' is not supported here"),
-        ({"slot__name": "Wrong Name"}, "slot_name has lower case letters"),
+        ({"scan__startup__mode": "timestamp"}, "'scan.startup.mode' = 'timestamp' is not supported; use one of"),
+        ({"slot__name": "Wrong Name"}, "slot_name takes lower case letters"),
         ({"nope": "1"}, "Unsupported options found for 'postgres-cdc'"),
         ({"changelog_mode": "upsert"}, "Primary key must be present when upsert mode is selected"),
     ],

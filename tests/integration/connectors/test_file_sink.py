@@ -523,7 +523,7 @@ def test_file_sink_builder_rejects_invalid_arguments(tmp_path: Path) -> None:
         RollingPolicy.default_rolling_policy(part_size=0)
     with pytest.raises(InvalidProgramError, match="slash"):
         OutputFileConfig.builder().with_part_suffix("/x").build()
-    with pytest.raises(InvalidProgramError, match="readers skip"):
+    with pytest.raises(InvalidProgramError, match="readers skip such files"):
         OutputFileConfig.builder().with_part_prefix(".x").build()
 
 

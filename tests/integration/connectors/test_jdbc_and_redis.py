@@ -26,6 +26,7 @@ from millstream.datastream.connectors.lookup import CachedLookup, TtlCache
 from millstream.datastream.connectors.redis import RedisLookup, RedisSink
 from millstream.testing import LocalEnvironment
 from millstream.testing.servers.databases import RedisServer
+from tests.support.chaos import runtime_context
 
 NONE = WatermarkStrategy.no_watermarks()
 Run = Callable[[str], None]
@@ -116,22 +117,22 @@ def test_jdbc_source_reports_unreadable_table_in_one_sentence(database: tuple[st
     began = time.monotonic()
     with pytest.raises(MillstreamError, match="JdbcSource: table nothing cannot be read: "):
         read(JdbcSource.builder().set_connection_options(options_for(url)).set_table("nothing"))
-    with pytest.raises(MillstreamError, match="numbers, dates or times, not by one with 'item 1'"):
+    with pytest.raises(MillstreamError, match="numbers, dates or times, not 'item 1'"):
         read(source(url).set_sql("SELECT * FROM orders WHERE id < 3").set_partitions("item", 2))
     away = "jdbc:postgresql://127.0.0.1:1/db?user=u" if "postgresql" in url else "jdbc:mysql://127.0.0.1:1/db?user=u"
     with pytest.raises(MillstreamError, match="JdbcSource: the database does not answer: "):
         read(JdbcSource.builder().set_connection_options(options_for(away)).set_table("t"))
     if "sqlite" not in url:
         wrong = options_for(url.replace("user=", "user=nobody_"))
-        with pytest.raises(MillstreamError, match=r"does not let this user in: .*nobody.*Check its URL, the user name"):
+        with pytest.raises(MillstreamError, match=r"rejects this user: .*nobody.*Check its URL, the user name"):
             read(JdbcSource.builder().set_connection_options(wrong).set_table("t"))
     assert time.monotonic() - began < 90
 
 
 def test_jdbc_source_builder_rejects_invalid_arguments() -> None:
-    with pytest.raises(InvalidProgramError, match="say where the database is"):
+    with pytest.raises(InvalidProgramError, match="set the database with"):
         JdbcSource.builder().set_table("t").build()
-    with pytest.raises(InvalidProgramError, match="say what to read"):
+    with pytest.raises(InvalidProgramError, match="set the table with"):
         JdbcSource.builder().set_connection(lambda: None).build()
     with pytest.raises(InvalidProgramError, match="not both"):
         source("jdbc:sqlite:/x").set_partitions("a", 2).set_incremental_column("b").build()
@@ -256,7 +257,7 @@ def test_cached_lookup_fetches_key_once_until_expiry() -> None:
 
     async def run(ttl: float) -> list[Any]:
         lookup = CachedLookup(lambda: {"a": "Ann"}, fetch, key=lambda v: v[0], join=lambda v, f: (v, f), ttl=ttl)
-        lookup.open(None)
+        lookup.open(runtime_context())
         first = await asyncio.gather(*(lookup.async_invoke(v) for v in ("a1", "a2", "b1")))
         return [*first, await lookup.async_invoke("a3")]
 

@@ -300,14 +300,14 @@ def test_jdbc_catalog_lists_databases_and_tables_of_postgres(postgres: PostgresS
     assert found == [(1, "x", Decimal("1.25"), when, ["p", "q"], '{"k": 1}')]
     t_env.execute_sql("INSERT INTO `other.short` VALUES ('xyz')").wait()
     assert sorted(rows(t_env, "SELECT * FROM `other.short`")) == [("abc",), ("xyz",)]
-    with pytest.raises(CatalogException, match="tables are made and dropped there, or as temporary ones"):
+    with pytest.raises(CatalogException, match="create and drop tables in PostgreSQL"):
         t_env.execute_sql("CREATE TABLE mine (a INT) WITH ('connector' = 'print')")
     options = f"'type' = 'jdbc', 'default-database' = 'postgres', 'username' = '{words['user']}', 'password' = ''"
     t_env.execute_sql(f"CREATE CATALOG again WITH ({options}, 'base-url' = '{base}')")
     assert words["dbname"] in [name for (name,) in rows(t_env, "SHOW DATABASES IN again")]
     with pytest.raises(ValidationException, match="Missing required options are:\n\nbase-url"):
         t_env.execute_sql(f"CREATE CATALOG wrong WITH ({options})")
-    with pytest.raises(ValidationException, match="the base URL is one of PostgreSQL"):
+    with pytest.raises(ValidationException, match="the base URL must be one of PostgreSQL"):
         JdbcCatalog("c", "d", "u", "p", "jdbc:mysql://localhost/")
 
 

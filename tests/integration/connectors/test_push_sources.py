@@ -17,7 +17,7 @@ import pytest
 from millstream.common import Types
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError, JobExecutionError
-from millstream.connectors.push_source import Arrivals
+from millstream.connectors.push_source import PushBuffer
 from millstream.datastream.connectors.base import BadRecords
 from millstream.datastream.connectors.http_source import HttpSource
 from millstream.datastream.connectors.socket_source import SocketTextSource
@@ -26,19 +26,19 @@ from millstream.testing import CollectSink, LocalEnvironment
 from tests.support.helpers import wait_until
 
 
-def test_arrivals_keep_records_until_processed() -> None:
-    arrivals = Arrivals(3)
-    assert arrivals.put(["a", "b"], wait=False) == 2
-    assert arrivals.put(["c", "d"], wait=False) is None
-    assert arrivals.read(0, 10) == ["a", "b"] and arrivals.read(1, 10) == ["b"] and arrivals.waiting(1) == 1
-    arrivals.done(1)
-    assert arrivals.put(["c", "d"], wait=False) == 4
-    assert arrivals.read(1, 2) == ["b", "c"]
-    with pytest.raises(JobExecutionError, match="not there any more"):
-        arrivals.read(0, 1)
+def test_push_buffer_retains_records_until_discarded() -> None:
+    buffer = PushBuffer(3)
+    assert buffer.put(["a", "b"], wait=False) == 2
+    assert buffer.put(["c", "d"], wait=False) is None
+    assert buffer.read(0, 10) == ["a", "b"] and buffer.read(1, 10) == ["b"] and buffer.count(1) == 1
+    buffer.discard(1)
+    assert buffer.put(["c", "d"], wait=False) == 4
+    assert buffer.read(1, 2) == ["b", "c"]
+    with pytest.raises(JobExecutionError, match="are lost"):
+        buffer.read(0, 1)
     # More than the capacity.
-    arrivals.done(4)
-    assert arrivals.put(list("efgh"), wait=False) == 8
+    buffer.discard(4)
+    assert buffer.put(list("efgh"), wait=False) == 8
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def test_socket_source_reads_lines_until_close() -> None:
 
 
 def test_socket_source_reports_unreachable_server() -> None:
-    with pytest.raises(JobExecutionError, match="127.0.0.1:9 cannot be read from"):
+    with pytest.raises(JobExecutionError, match="127.0.0.1:9 cannot be read"):
         read_socket(9)
     with pytest.raises(InvalidProgramError, match="is no port"):
         SocketTextSource("localhost", 0)
@@ -138,5 +138,5 @@ def test_http_source_returns_503_when_buffer_is_full() -> None:
     job = env.execute_async()
     wait_until(lambda: bool(source.address))
     assert post(source.address, b"1")[0] == 200
-    assert post(source.address, b"2") == (503, {"error": "too many records wait to be processed: try again later"})
+    assert post(source.address, b"2") == (503, {"error": "the buffer is full: retry later"})
     job.cancel().result()

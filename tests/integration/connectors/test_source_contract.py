@@ -144,7 +144,7 @@ def test_rate_limit_allows_rate_in_any_second() -> None:
 def test_source_at_most_rejects_invalid_rate() -> None:
     with pytest.raises(InvalidProgramError, match="a rate must be above 0"):
         NumberSequenceSource(1, 2).at_most(0)
-    with pytest.raises(InvalidProgramError, match="limit the HybridSource itself"):
+    with pytest.raises(InvalidProgramError, match="set it for the HybridSource instead"):
         HybridSource.builder(NumberSequenceSource(1, 2).at_most(1))
 
 
@@ -165,7 +165,7 @@ def test_number_sequence_restores_remaining_range_only() -> None:
     for same_or_wider in ((1, 100), (-5, 1000), (11, 100)):
         assert _rest(NumberSequenceSource(*same_or_wider), begun.snapshot()) == left
     for other in ((1, 99), (12, 100), (200, 300)):
-        with pytest.raises(InvalidProgramError, match=r"from \d+ to \d+ are left to read in the checkpoint.*uid"):
+        with pytest.raises(InvalidProgramError, match=r"the checkpoint has the unread numbers from \d+ to \d+, .*uid"):
             NumberSequenceSource(*other).create_enumerator(2, begun.snapshot())
 
 

@@ -227,7 +227,7 @@ def test_file_compaction_rejects_pending_part_deleted_before_compaction(tmp_path
     run.checkpoint("a")
     for path in tmp_path.iterdir():
         path.unlink()
-    with pytest.raises(MillstreamError, match="was deleted before compaction"):
+    with pytest.raises(MillstreamError, match="was deleted or moved before compaction"):
         run.checkpoint("b")
 
 

@@ -196,7 +196,7 @@ def test_partition_commit_in_batch_runs_at_end_of_job(tmp_path: Path) -> None:
     [
         ({"policy.kind": "metastore"}, "You can only configure 'metastore' partition commit policy for a hive table"),
         ({"policy.kind": "sometimes"}, "Unsupported policy: sometimes. Supported are success-file and custom"),
-        ({"policy.kind": "custom", "policy.class": "no.such.Class"}, "must be a class in Python with commit"),
+        ({"policy.kind": "custom", "policy.class": "no.such.Class"}, "must be a Python class with commit"),
         ({"trigger": "by-chance"}, "'by-chance' is none of process-time, partition-time"),
         ({"delay": "a while"}, "is not a duration"),
         ({"watermark-time-zone": "Mars"}, "there is no time zone 'Mars'"),
@@ -213,7 +213,7 @@ def test_partition_commit_rejects_invalid_options(
 
 def test_partition_commit_rejects_partition_without_time(tmp_path: Path) -> None:
     commits = Commits(tmp_path, {"sink.partition-commit.trigger": "partition-time"})
-    with pytest.raises(ValidationException, match=r"has no time: 'today' is not written as .*timestamp-pattern"):
+    with pytest.raises(ValidationException, match=r"has no time: 'today' does not have the form .*timestamp-pattern"):
         commits.commit(0, "day=today/hour=1", AT_NOON)
 
 

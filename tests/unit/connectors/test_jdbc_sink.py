@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -16,8 +17,7 @@ import pytest
 from millstream.common import Row, Types
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.connectors.jdbc import connection as jdbc_url
-from millstream.connectors.jdbc import sink as jdbc
-from millstream.connectors.jdbc.connection import connector, count_places, translated
+from millstream.connectors.jdbc.connection import connector, count_parameters, translated
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.base import SinkWriter
 from millstream.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink
@@ -64,8 +64,8 @@ def writer_of(url: str, sql: str = INSERT, **options: int) -> SinkWriter:
     builder = JdbcExecutionOptions.builder()
     for name, value in options.items():
         getattr(builder, f"with_{name}")(value)
-    sink = JdbcSink.sink(sql, WORDS, options_for(url), builder.build())
-    writer: SinkWriter = pickle.loads(cloudpickle.dumps(sink)).create_writer(runtime_context())
+    jdbc_sink = JdbcSink.sink(sql, WORDS, options_for(url), builder.build())
+    writer: SinkWriter = pickle.loads(cloudpickle.dumps(jdbc_sink)).create_writer(runtime_context())
     writer.begin("1")
     return writer
 
@@ -102,7 +102,7 @@ def test_jdbc_sink_flushes_full_batches(url: str) -> None:
 
 def test_jdbc_sink_flushes_after_the_batch_interval(url: str) -> None:
     writer = writer_of(url, batch_interval_ms=1000)
-    with patch.object(jdbc.time, "monotonic", side_effect=[10.0, 10.5, 11.0, 20.0, 20.5]):  # type: ignore[attr-defined]
+    with patch.object(time, "monotonic", side_effect=[10.0, 10.5, 11.0, 20.0, 20.5]):
         for i in range(3):
             writer.write(("a", i))
             assert len(words(url)) == (2 if i else 0)
@@ -162,9 +162,12 @@ Flaky.__module__ = "sqlite3"
 
 
 def flaky_writer(url: str, failures: list[str], closed: list[int], **options: int) -> SinkWriter:
-    writer = writer_of(url, **options)  # type: ignore[arg-type]
     connect = connector(options_for(url))
-    writer._connect = lambda: Flaky(connect(), failures, closed)  # type: ignore[attr-defined]
+    settings = JdbcExecutionOptions(**options)
+    writer = JdbcSink(INSERT, WORDS, lambda: Flaky(connect(), failures, closed), settings).create_writer(
+        runtime_context()
+    )
+    writer.begin("1")
     return writer
 
 
@@ -178,7 +181,7 @@ def test_jdbc_sink_retries_a_failed_batch_on_a_new_connection(sqlite_url: str) -
     pauses: list[float] = []
     closed: list[int] = []
     writer = flaky_writer(sqlite_url, ["once", "twice"], closed)
-    with patch.object(jdbc.time, "sleep", pauses.append):  # type: ignore[attr-defined]
+    with patch.object(time, "sleep", pauses.append):
         writer.write(("a", 1))
         writer.prepare_commit(False)
     assert words(sqlite_url) == [("a", 1)]
@@ -192,7 +195,7 @@ def test_jdbc_sink_fails_after_max_retries(sqlite_url: str) -> None:
     writer = flaky_writer(sqlite_url, ["the disk is full"] * 3, closed, max_retries=2)
     writer.write(("a", 1))
     with (
-        patch.object(jdbc.time, "sleep"),  # type: ignore[attr-defined]
+        patch.object(time, "sleep"),
         pytest.raises(MillstreamError, match=r"1 records, the first of them \('a', 1\), could not .*the disk is full"),
     ):
         writer.prepare_commit(False)
@@ -249,20 +252,20 @@ def test_jdbc_url_of_postgresql(url: str, settings: dict[str, Any]) -> None:
 def test_jdbc_statement_placeholders() -> None:
     assert translated("SELECT '?', ? -- ?\n, ?", "?") == "SELECT '?', ? -- ?\n, ?"
     assert translated("""SELECT '%''?', "?", ? % 2 -- ?\n, ?""", "%s") == """SELECT '%%''?', "?", %s %% 2 -- ?\n, %s"""
-    assert count_places("VALUES (?, '?', \"?\", /* ? */ ?) -- ?") == 2
+    assert count_parameters("VALUES (?, '?', \"?\", /* ? */ ?) -- ?") == 2
 
 
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: options_for(""), "say with_url"),
+        (lambda: options_for(""), "set the database with with_url"),
         (
             lambda: JdbcSink.sink(INSERT, WORDS, options_for("jdbc:oracle://h/db")),
-            r"not jdbc:oracle:; connectors.sql",
+            r"jdbc:oracle: URLs are not supported; .*connectors.sql",
         ),
         (lambda: JdbcSink.sink(INSERT, WORDS, options_for("jdbc:sqlite::memory:")), "must name a file"),
         (lambda: JdbcSink.sink("VALUES (?)", WORDS, options_for("jdbc:sqlite:/x")), r"has 1 of \?, but .* 2 fields"),
-        (lambda: JdbcSink.sink("VALUES (?)", Types.INT(), options_for("jdbc:sqlite:/x")), "type of rows"),  # type: ignore[arg-type]
+        (lambda: JdbcSink.sink("VALUES (?)", Types.INT(), options_for("jdbc:sqlite:/x")), "row type"),  # type: ignore[arg-type]
         (lambda: JdbcExecutionOptions.builder().with_batch_size(0), "at least 1, not 0"),
         (lambda: JdbcExecutionOptions.builder().with_max_retries(-1), "at least 0, not -1"),
     ],

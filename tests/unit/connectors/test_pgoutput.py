@@ -76,9 +76,9 @@ def test_pgoutput_changed_key_is_another_row() -> None:
     oid = struct.pack(">I", 7)
     message = b"U" + oid + b"K" + row(b"1", None) + b"N" + row(b"2", b"x")
     assert told(message) == [(ops.DELETE, [1, None], None, False), (ops.CREATE, None, [2, "x"], False)]
-    assert told(*pgoutput.cut_update(message)) == told(message)
+    assert told(*pgoutput.split_update(message)) == told(message)
     large = b"U" + oid + b"O" + row(b"1", b"big") + b"N" + row(b"2", UNCHANGED)
-    assert told(*pgoutput.cut_update(large)) == told(large)
+    assert told(*pgoutput.split_update(large)) == told(large)
     assert told(large)[1] == (ops.CREATE, None, [2, "big"], False)
     assert pgoutput.key_of(pgoutput.images(message), (0,)) == ((b"1",), (b"2",))
 

@@ -108,7 +108,7 @@ def test_bad_records_policy_applies_to_a_whole_hybrid_source(tmp_path: Path) -> 
     env.from_source(hybrid.on_bad_records(BadRecords.skip())).sink_to(sink)
     env.execute()
     assert len(sink.results()) == 9
-    with pytest.raises(InvalidProgramError, match="said of the HybridSource itself"):
+    with pytest.raises(InvalidProgramError, match="set it for the HybridSource instead"):
         HybridSource.builder(source.on_bad_records(BadRecords.skip()))
 
 

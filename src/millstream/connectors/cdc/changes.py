@@ -9,9 +9,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
+from millstream.common.aliases import Json, Value
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.tags import tagged
 from millstream.common.types import Row, RowKind
@@ -29,6 +30,9 @@ UNAVAILABLE = "__debezium_unavailable_value"
 
 READ, CREATE, UPDATE, DELETE, TRUNCATE = "r", "c", "u", "d", "t"
 
+# A log offset: `lsn` and `txId` for PostgreSQL; `file`, `pos` and `gtid` for MySQL.
+LogSource: TypeAlias = dict[str, int | str | None]
+
 _INSERT, _BEFORE, _AFTER, _DELETE = RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE
 
 
@@ -45,7 +49,7 @@ class Change(NamedTuple):
         after: the row after the change, or None if it was deleted.
         whole: whether `before` has all columns; otherwise only key columns are set.
         ms: commit time of the transaction, or time of the snapshot, in milliseconds.
-        source: the log offset: `lsn` and `txId` for PostgreSQL; `file`, `pos` and `gtid` for MySQL.
+        source: the log offset.
         schema: the schema or database, for names that contain dots.
     """
 
@@ -53,11 +57,11 @@ class Change(NamedTuple):
     table: str
     columns: tuple[str, ...]
     keys: tuple[int, ...]
-    before: list[Any] | None
-    after: list[Any] | None
+    before: list[Value] | None
+    after: list[Value] | None
     whole: bool
     ms: int
-    source: dict[str, Any]
+    source: LogSource
     schema: str = ""
 
     @property
@@ -77,7 +81,7 @@ class DebeziumDeserializationSchema(ABC):
     """
 
     @abstractmethod
-    def deserialize(self, change: Change) -> Iterable[Any]:
+    def deserialize(self, change: Change) -> Iterable[Value]:
         """Return the records of a change: zero, one or more."""
 
     def check(self, table: str, is_full: bool) -> None:
@@ -88,10 +92,10 @@ class BatchDeserializationSchema(DebeziumDeserializationSchema):
     """Converts many changes into one record, for SQL."""
 
     @abstractmethod
-    def deserialize_all(self, changes: Sequence[Change]) -> Any:
+    def deserialize_all(self, changes: Sequence[Change]) -> Value:
         """Return one record with the changes in order."""
 
-    def deserialize(self, change: Change) -> list[Any]:
+    def deserialize(self, change: Change) -> list[Value]:
         return [self.deserialize_all([change])]
 
 
@@ -125,11 +129,11 @@ class RowDeserializationSchema(DebeziumDeserializationSchema):
             raise InvalidProgramError(
                 f"Table {table} does not log rows as they were before a change (its replica identity is not FULL), "
                 f"which Rows of an UPDATE or DELETE need: run  ALTER TABLE {table} "
-                "REPLICA IDENTITY FULL  or take RowDeserializationSchema(changelog_mode='upsert'), which has only "
+                "REPLICA IDENTITY FULL  or use RowDeserializationSchema(changelog_mode='upsert'), which has only "
                 "the key of a deleted row."
             )
 
-    def deserialize(self, change: Change) -> list[Any]:
+    def deserialize(self, change: Change) -> list[Value]:
         op, columns = change.op, change.columns
         if op in (READ, CREATE):
             assert change.after is not None
@@ -147,12 +151,12 @@ class RowDeserializationSchema(DebeziumDeserializationSchema):
             rows = []
         else:
             raise MillstreamError(
-                f"Table {change.table} was truncated, of which no Row can tell: take "
-                "JsonDebeziumDeserializationSchema, or RowDeserializationSchema(skip_truncate=True) to leave it out."
+                f"Table {change.table} was truncated, which no Row can express: use "
+                "JsonDebeziumDeserializationSchema, or ignore it with RowDeserializationSchema(skip_truncate=True)."
             )
         return [(change.table, row) for row in rows] if self._with_table else rows
 
-    def _whole(self, change: Change) -> list[Any]:
+    def _whole(self, change: Change) -> list[Value]:
         if not change.whole or change.before is None:
             # The check ran at the start of the job; the replica identity changed since.
             self.check(change.table, False)
@@ -176,11 +180,11 @@ class JsonDebeziumDeserializationSchema(DebeziumDeserializationSchema):
         before, after = change.before, change.after
         if before is not None and not change.whole:
             columns = [change.columns[k] for k in change.keys]
-            rows: Any = dict(zip(columns, (before[k] for k in change.keys), strict=True))
+            old_row: dict[str, Value] | None = dict(zip(columns, (before[k] for k in change.keys), strict=True))
         else:
-            rows = before if before is None else dict(zip(change.columns, before, strict=True))
+            old_row = None if before is None else dict(zip(change.columns, before, strict=True))
         envelope = {
-            "before": rows,
+            "before": old_row,
             "after": None if after is None else dict(zip(change.columns, after, strict=True)),
             "source": {**change.source, "ts_ms": change.ms, "schema": schema, "table": table},
             "op": change.op,
@@ -189,7 +193,7 @@ class JsonDebeziumDeserializationSchema(DebeziumDeserializationSchema):
         return [_ENCODER.encode(envelope)]
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Value) -> Json:
     if isinstance(value, (datetime, date, time)):
         return value.isoformat()
     if isinstance(value, timedelta):
@@ -214,14 +218,14 @@ def _time_text(value: timedelta) -> str:
 class _Encoder(json.JSONEncoder):
     """Writes NaN and infinity, which JSON lacks, as null."""
 
-    def encode(self, o: Any) -> str:
+    def encode(self, o: Json) -> str:
         try:
             return super().encode(o)
         except ValueError:
             return super().encode(_finite(o))
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: Json) -> Json:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -229,4 +233,4 @@ def _finite(value: Any) -> Any:
     return [_finite(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
-_ENCODER = _Encoder(default=_plain, ensure_ascii=False, allow_nan=False)
+_ENCODER = _Encoder(default=_to_json, ensure_ascii=False, allow_nan=False)

@@ -8,20 +8,28 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, NotRequired, Protocol, TypedDict, TypeVar
 
 from millstream.common.errors import IncurableError, InvalidProgramError, MillstreamError
 from millstream.connectors.base import SplitAssignment, SplitEnumerator
-from millstream.connectors.cdc.incremental_snapshot import IncrementalSnapshot, Key, ReadChunk
+from millstream.connectors.cdc.incremental_snapshot import (
+    IncrementalSnapshot,
+    Key,
+    LogOffset,
+    ReadChunk,
+    SnapshotState,
+    Transaction,
+)
 from millstream.connectors.cdc.readers import ChunkReaders, LogPiece, LogThread, SnapshotContext
 from millstream.connectors.cdc.source import SNAPSHOT, CaptureRange, CaptureSettings
 
-__all__ = ["CaptureEnumerator", "CapturedTable", "check_keys"]
+__all__ = ["CaptureEnumerator", "CaptureSnapshot", "CapturedTable", "check_keys"]
 
 # Maximum bytes of the log per assignment.
 _RANGE_BYTES = 2 << 20
-_SOON, _SOMETIME = 0.1, 1.0
-# How often the server is asked for the end of its log.
+# Seconds between polls while tables are read, and afterwards.
+_SNAPSHOT_POLL, _LOG_POLL = 0.1, 1.0
+# The interval at which the lag behind the end of the log is queried.
 _LAG_SECONDS = 1.0
 
 
@@ -34,9 +42,26 @@ class CapturedTable(Protocol):
         ...
 
     @property
-    def keys(self) -> Sequence[Any]:
+    def keys(self) -> Sequence[object]:
         """The primary key columns."""
         ...
+
+
+class CaptureSnapshot(TypedDict):
+    """The position of a source in a checkpoint."""
+
+    # A plain tuple.
+    offset: LogOffset
+    tables: list[str]
+    snapshot: SnapshotState
+    target: LogOffset
+    finished: bool
+    # MySQL: transactions before the start, and the last completely assigned one.
+    done: NotRequired[dict[str, tuple[tuple[int, int], ...]]]
+    gtid: NotRequired[str]
+    # PostgreSQL: the oid of each table, and its number in the publication.
+    oids: NotRequired[dict[str, int]]
+    members: NotRequired[dict[str, int]]
 
 
 def check_keys(tables: Sequence[CapturedTable]) -> None:
@@ -44,8 +69,8 @@ def check_keys(tables: Sequence[CapturedTable]) -> None:
     for table in tables:
         if not table.keys:
             raise InvalidProgramError(
-                f"Table {table.table} has no primary key, which identifies its rows: add one, or leave it out "
-                "of table_list."
+                f"Table {table.table} has no primary key, which identifies its rows: add one, or remove the table from "
+                "table_list."
             )
 
 
@@ -54,12 +79,13 @@ T = TypeVar("T", bound=CapturedTable)
 P = TypeVar("P", bound=LogPiece)
 # A change of rows while tables are read.
 C = TypeVar("C")
+R = TypeVar("R", bound=CaptureRange)
 
 
-class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
+class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C, R]):
     """Assigns either chunks of tables or a range of the log per epoch: subtasks of an epoch have no common order."""
 
-    def __init__(self, settings: S, parallelism: int, restored: Any) -> None:
+    def __init__(self, settings: S, parallelism: int, restored: CaptureSnapshot | None) -> None:
         self._settings, self._parallelism = settings, parallelism
         self._wake: Callable[[], None] = lambda: None
         self._lock = threading.Condition()
@@ -83,15 +109,15 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
                 raise
             raise failure from e
 
-    def _open(self, restored: Any) -> None:
+    def _open(self, restored: CaptureSnapshot | None) -> None:
         self._tables: dict[str, T] = {t.table: t for t in self._find_tables()}
         known = set() if restored is None else set(restored["tables"])
         self._check_known([t for t in self._tables.values() if t.table in known])
         if new := [t for t in self._tables.values() if t.table not in known]:
             self._make_ready(new)
-        self._offset: Any
+        self._offset: LogOffset
         self._known: set[str]
-        self._target: Any = None
+        self._target: LogOffset = None
         if restored is None:
             self._offset = self._start()
             self._machine = IncrementalSnapshot()
@@ -129,15 +155,15 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         """Make the server log newly captured tables."""
 
     @abstractmethod
-    def _start(self) -> Any:
+    def _start(self) -> LogOffset:
         """Return the log offset where a job without state starts."""
 
     @abstractmethod
-    def _restored_offset(self, restored: Any) -> Any:
+    def _restored_offset(self, restored: CaptureSnapshot) -> LogOffset:
         """Return the log offset where a restored job resumes; fail if the log no longer has it."""
 
     @abstractmethod
-    def _horizon(self) -> Any:
+    def _horizon(self) -> LogOffset:
         """Return the offset that a new table's snapshot must be past: earlier log may be incomplete."""
 
     @abstractmethod
@@ -149,23 +175,23 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
         """Start reading tables."""
 
     @abstractmethod
-    def _empty_range(self) -> CaptureRange:
+    def _empty_range(self) -> R:
         """Return an empty range of the log."""
 
     @abstractmethod
-    def _add_piece(self, ranges: list[Any], piece: P) -> None:
+    def _add_piece(self, ranges: list[R], piece: P) -> None:
         """Append a piece of the log to the last split range, or to new ones."""
 
     @abstractmethod
-    def _point(self) -> Any:
+    def _point(self) -> LogOffset:
         """Return the current log offset as snapshots express it."""
 
     @abstractmethod
-    def _end_of_log(self) -> Any:
+    def _end_of_log(self) -> LogOffset:
         """Return the end of the log."""
 
     @abstractmethod
-    def _has_reached(self, target: Any) -> bool:
+    def _has_reached(self, target: LogOffset) -> bool:
         """Return whether the log is assigned up to `target`."""
 
     @abstractmethod
@@ -220,9 +246,9 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
             self._next_discovery = now + self._settings.discovery_seconds
 
     def _find_new_tables(self) -> None:
-        found = self._find_tables()
-        self._check_known([t for t in found if t.table in self._tables])
-        if new := [t for t in found if t.table not in self._tables]:
+        tables = self._find_tables()
+        self._check_known([t for t in tables if t.table in self._tables])
+        if new := [t for t in tables if t.table not in self._tables]:
             self._make_ready(new)
             with self._lock:
                 self._tables.update({t.table: t for t in new})
@@ -241,11 +267,11 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
         with self._translated_errors():
-            found = self._poll(budget, now)
+            assignment = self._poll(budget, now)
             if now >= self._behind_at + _LAG_SECONDS:
                 self._behind, self._behind_at = self._bytes_behind(), now
         assert self._log is not None
-        return replace(found, pending={0: self._log.waiting}, pending_bytes={0: self._behind})
+        return replace(assignment, pending={0: self._log.pending_changes}, pending_bytes={0: self._behind})
 
     def _poll(self, budget: int, now: float) -> SplitAssignment:
         assert self._log is not None
@@ -275,11 +301,11 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
 
     def next_poll(self, now: float) -> float:
         is_quiet = self._machine.is_complete and self._settings.startup.mode != SNAPSHOT
-        return now + (_SOMETIME if is_quiet else _SOON)
+        return now + (_LOG_POLL if is_quiet else _SNAPSHOT_POLL)
 
-    def _assign_log(self, budget: int) -> list[CaptureRange]:
+    def _assign_log(self, budget: int) -> list[R]:
         assert self._log is not None
-        ranges: list[CaptureRange] = []
+        ranges: list[R] = []
         changes = size = 0
         while changes < budget and size < _RANGE_BYTES and (piece := self._log.peek()) is not None:
             if piece.transaction is not None:
@@ -311,7 +337,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
 
     # --- while tables are read
 
-    def _passing(self, transaction: Any, changes: list[C]) -> list[C]:
+    def _passing(self, transaction: Transaction, changes: list[C]) -> list[C]:
         """Filter out changes to rows that a chunk contains or will contain."""
         passing: list[C] = []
         run: list[C] = []
@@ -329,21 +355,21 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
             passing.append(change)
         return passing + self._passing_rows(transaction, run)
 
-    def _passing_rows(self, transaction: Any, changes: list[C]) -> list[C]:
+    def _passing_rows(self, transaction: Transaction, changes: list[C]) -> list[C]:
         with self._lock:
             busy = set(self._machine.tables)
-        found = [(change, *self._keys_of(change)) for change in changes]
+        keyed = [(change, *self._keys_of(change)) for change in changes]
         keys_by_table: dict[str, list[Key]] = {}
-        for _, table, keys in found:
+        for _, table, keys in keyed:
             if table in busy:
                 keys_by_table.setdefault(table, []).extend(keys)
         verdicts = {table: self._verdicts(table, keys, transaction) for table, keys in keys_by_table.items()}
         passing: list[C] = []
-        for change, table, _ in found:
+        for change, table, _ in keyed:
             passing += [change] if table not in busy else self._remaining_changes(change, verdicts[table])
         return passing
 
-    def _verdicts(self, table: str, keys: list[Key], transaction: Any) -> dict[Key, bool]:
+    def _verdicts(self, table: str, keys: list[Key], transaction: Transaction) -> dict[Key, bool]:
         """Return for which keys a transaction's changes pass; the database knows the key order."""
         different = list(dict.fromkeys(keys))
         with self._lock:
@@ -365,7 +391,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C]):
     def is_finished(self) -> bool:
         return self._target is not None and self._machine.is_complete and self._has_reached(self._target)
 
-    def snapshot(self) -> Any:
+    def snapshot(self) -> CaptureSnapshot:
         with self._lock:
             return {
                 "offset": tuple(self._offset),

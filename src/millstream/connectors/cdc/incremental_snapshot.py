@@ -26,24 +26,29 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
+from millstream.common.aliases import Value
 from millstream.common.tags import tagged
+from millstream.connectors.base import SplitRange
 
 __all__ = ["Chunk", "IncrementalSnapshot", "Progress", "ReadChunk", "SnapshotVisibility"]
 
 # A key as the database writes it; None is unbounded.
-Key = tuple[Any, ...]
+Key: TypeAlias = tuple[Value, ...]
+# A transaction of the log and an offset in it; each database has its own classes.
+Transaction: TypeAlias = Any
+LogOffset: TypeAlias = Any
 
 
 class SnapshotVisibility(Protocol):
     """The transactions that a snapshot sees."""
 
-    def sees(self, transaction: Any, /) -> bool:
+    def sees(self, transaction: Transaction, /) -> bool:
         """Return whether the snapshot sees a transaction of the log."""
         ...
 
-    def is_past(self, point: Any, /) -> bool:
+    def is_past(self, point: LogOffset, /) -> bool:
         """Return whether the snapshot sees everything before a log offset."""
         ...
 
@@ -71,14 +76,14 @@ class ReadChunk:
     Attributes:
         high: the last key.
         until: the log offset behind everything that the snapshot sees.
-        rows: the rows, as the reader represents them.
+        rows: the split range with the rows.
     """
 
     chunk: Chunk
     high: Key | None
     seen: SnapshotVisibility
-    until: Any
-    rows: Any
+    until: LogOffset
+    rows: SplitRange
 
 
 @tagged("cdc-progress")
@@ -95,8 +100,8 @@ class Progress:
 
     upto: Key | None = None
     done: bool = False
-    recent: tuple[tuple[Key | None, SnapshotVisibility, Any], ...] = ()
-    must_see: Any = None
+    recent: tuple[tuple[Key | None, SnapshotVisibility, LogOffset], ...] = ()
+    must_see: LogOffset = None
     round: int = 0
 
 
@@ -129,6 +134,10 @@ class _Ahead:
         return len(self.order) - len(self.todo)
 
 
+# The progress of each table, and the unsettled transactions.
+SnapshotState: TypeAlias = tuple[dict[str, Progress], tuple[Transaction, ...]]
+
+
 class IncrementalSnapshot:
     """State machine of the incremental snapshot of tables.
 
@@ -136,15 +145,15 @@ class IncrementalSnapshot:
         state: a former `state`, to restore.
     """
 
-    def __init__(self, state: Any = None) -> None:
+    def __init__(self, state: SnapshotState | None = None) -> None:
         tables, unsettled = state or ({}, ())
         self._tables: dict[str, Progress] = {name: replace(p) for name, p in tables.items()}
         # Assigned transactions that no snapshot is known to see yet.
-        self._unsettled: set[Any] = set(unsettled)
+        self._unsettled: set[Transaction] = set(unsettled)
         self._ahead = {name: _Ahead(planned=p.upto) for name, p in self._tables.items()}
 
     @property
-    def state(self) -> Any:
+    def state(self) -> SnapshotState:
         """The state to checkpoint."""
         return {name: replace(p) for name, p in self._tables.items()}, tuple(self._unsettled)
 
@@ -163,7 +172,7 @@ class IncrementalSnapshot:
         """The incomplete tables."""
         return list(self._tables)
 
-    def add(self, table: str, must_see: Any) -> None:
+    def add(self, table: str, must_see: LogOffset) -> None:
         """Start capturing a table."""
         self._tables[table] = Progress(must_see=must_see)
         self._ahead[table] = _Ahead()
@@ -214,18 +223,18 @@ class IncrementalSnapshot:
         self._ahead[chunk.table].reading[chunk.id] = seen
         return True
 
-    def finish_chunk(self, found: ReadChunk) -> None:
+    def finish_chunk(self, result: ReadChunk) -> None:
         """Record a chunk's rows; if they end before its last key, the rest becomes another chunk."""
-        chunk = found.chunk
+        chunk = result.chunk
         if self._current(chunk) is None:
             return
         ahead = self._ahead[chunk.table]
-        if found.high != chunk.high:
-            rest = Chunk(chunk.table, ahead.new_id(), found.high, chunk.high, chunk.round)
+        if result.high != chunk.high:
+            rest = Chunk(chunk.table, ahead.new_id(), result.high, chunk.high, chunk.round)
             ahead.order.insert(ahead.order.index(chunk.id) + 1, rest.id)
             ahead.todo.appendleft(rest)
         del ahead.reading[chunk.id]
-        ahead.read[chunk.id] = found
+        ahead.read[chunk.id] = result
 
     def _current(self, chunk: Chunk) -> Progress | None:
         """Return the progress of a chunk's table, or None if the table was restarted."""
@@ -249,17 +258,17 @@ class IncrementalSnapshot:
 
     def take(self, limit: int) -> list[ReadChunk]:
         """Return chunks to assign now."""
-        found: list[ReadChunk] = []
+        chunks: list[ReadChunk] = []
         for table, ahead in self._ahead.items():
-            while ahead.order and ahead.order[0] in ahead.read and len(found) < limit:
+            while ahead.order and ahead.order[0] in ahead.read and len(chunks) < limit:
                 done = ahead.read.pop(ahead.order.pop(0))
-                found.append(done)
+                chunks.append(done)
                 progress = self._tables[table]
                 progress.upto, progress.done = done.high, done.high is None
                 progress.recent = (*progress.recent, (done.chunk.low, done.seen, done.until))
-        return found
+        return chunks
 
-    def may_assign(self, transaction: Any) -> bool:
+    def may_assign(self, transaction: Transaction) -> bool:
         """Return whether a transaction may be assigned now."""
         for ahead in self._ahead.values():
             if not all(seen.sees(transaction) for seen in ahead.reading.values()):
@@ -268,7 +277,7 @@ class IncrementalSnapshot:
                 return False
         return True
 
-    def record_assigned(self, transaction: Any) -> None:
+    def record_assigned(self, transaction: Transaction) -> None:
         """Record that a transaction, or a part of it, is assigned."""
         if not self.all_assigned:
             self._unsettled.add(transaction)
@@ -279,12 +288,12 @@ class IncrementalSnapshot:
         lows = [low for low, _, _ in progress.recent if low is not None]
         return lows if progress.done or progress.upto is None else [*lows, progress.upto]
 
-    def all_pass(self, table: str, transaction: Any) -> bool:
+    def all_pass(self, table: str, transaction: Transaction) -> bool:
         """Return whether a change passes for every key: all rows are assigned, and no recent chunk has seen it."""
         progress = self._tables[table]
         return progress.done and not any(seen.sees(transaction) for _, seen, _ in progress.recent)
 
-    def passes(self, table: str, above: int, transaction: Any) -> bool:
+    def passes(self, table: str, above: int, transaction: Transaction) -> bool:
         """Return whether a change passes for a key that exceeds `above` of the bounds."""
         progress = self._tables[table]
         if progress.upto is None and not progress.done:
@@ -299,7 +308,7 @@ class IncrementalSnapshot:
             return progress.done and not progress.recent
         return not progress.recent[index][1].sees(transaction)
 
-    def passed(self, offset: Any) -> None:
+    def passed(self, offset: LogOffset) -> None:
         """Record that the log is assigned up to an offset."""
         for table in list(self._tables):
             progress = self._tables[table]

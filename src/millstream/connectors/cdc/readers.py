@@ -9,18 +9,25 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from millstream.common.errors import MillstreamError
+from millstream.connectors.base import SplitRange
 from millstream.connectors.cdc.incremental_snapshot import (
     Chunk,
     IncrementalSnapshot,
     Key,
+    LogOffset,
     ReadChunk,
     SnapshotVisibility,
+    Transaction,
 )
 
-__all__ = ["CHUNK_BYTES", "ChunkReaders", "LogPiece", "LogThread", "SnapshotContext", "SnapshotInfo"]
+__all__ = ["CHUNK_BYTES", "ChunkReaders", "Connection", "LogPiece", "LogThread", "SnapshotContext", "SnapshotInfo"]
+
+
+# The connection class of a database's driver.
+Connection: TypeAlias = Any
 
 
 @dataclass(kw_only=True)
@@ -34,10 +41,10 @@ class LogPiece:
         after: the log offset behind it.
     """
 
-    transaction: Any = None
+    transaction: Transaction = None
     count: int = 0
     size: int = 0
-    after: Any = None
+    after: LogOffset = None
 
 
 P = TypeVar("P", bound=LogPiece)
@@ -84,8 +91,8 @@ class LogThread(ABC, Generic[P]):
         return bool(self._pieces)
 
     @property
-    def waiting(self) -> int:
-        """Number of changes read but not consumed."""
+    def pending_changes(self) -> int:
+        """Number of changes read but not assigned."""
         return self._ahead
 
     def check(self) -> None:
@@ -128,10 +135,10 @@ class LogThread(ABC, Generic[P]):
     def _is_full(self) -> bool:
         return self._ahead > self.ahead_changes or self._ahead_bytes >= self.ahead_bytes
 
-    def _put(self, *found: P) -> None:
+    def _put(self, *pieces: P) -> None:
         with self._lock:
             was_empty = not self._pieces
-            for piece in found:
+            for piece in pieces:
                 last = self._pieces[-1] if self._pieces else None
                 is_idle = piece.transaction is None and last is not None and last.transaction is None
                 if is_idle and len(self._pieces) > 1:
@@ -165,7 +172,7 @@ class SnapshotInfo(NamedTuple):
     """
 
     seen: SnapshotVisibility
-    until: Any
+    until: LogOffset
     ms: int
 
 
@@ -193,7 +200,7 @@ class ChunkReaders(ABC, Generic[T]):
     """
 
     def __init__(self, context: SnapshotContext[T], rows: int, threads: int) -> None:
-        self._desk, self._rows = context, rows
+        self._context, self._rows = context, rows
         self._machine, self._lock = context.machine, context.lock
         self._max_pending = 2 * threads
         self._planning = threading.Lock()
@@ -208,21 +215,21 @@ class ChunkReaders(ABC, Generic[T]):
     # --- implemented per database
 
     @abstractmethod
-    def _connect(self) -> Any:
+    def _connect(self) -> Connection:
         """Return a connection; it closes on exit."""
 
     @abstractmethod
-    def _find_end(self, connection: Any, table: T, low: Key | None) -> Key | None:
+    def _find_end(self, connection: Connection, table: T, low: Key | None) -> Key | None:
         """Return the last key of the chunk that starts above `low`, or None for the last chunk."""
 
     @abstractmethod
-    def _take_snapshot(self, connection: Any, table: T) -> SnapshotInfo:
+    def _take_snapshot(self, connection: Connection, table: T) -> SnapshotInfo:
         """Begin a transaction with a snapshot of the database."""
 
     @abstractmethod
     def _read_rows(
-        self, connection: Any, table: T, chunk: Chunk, snapshot: SnapshotInfo
-    ) -> tuple[Any, Key | None] | None:
+        self, connection: Connection, table: T, chunk: Chunk, snapshot: SnapshotInfo
+    ) -> tuple[SplitRange, Key | None] | None:
         """Return the rows of a chunk and their last key, or None if the table was dropped."""
 
     @abstractmethod
@@ -268,20 +275,20 @@ class ChunkReaders(ABC, Generic[T]):
                 self._failure = self._failed(e)
                 self._failure.__cause__ = e
         if self._failure is not None:
-            self._desk.wake()
+            self._context.wake()
 
-    def _plan(self, connection: Any) -> bool:
+    def _plan(self, connection: Connection) -> bool:
         """Find the end of the next chunk of some table; return whether there was one to plan."""
         if not self._planning.acquire(blocking=False):
             return False
         try:
             with self._lock:
-                keys_by_table = self._machine.to_plan(self._max_pending)
-            if keys_by_table is None:
+                unplanned = self._machine.to_plan(self._max_pending)
+            if unplanned is None:
                 return False
-            table, low, round = keys_by_table
+            table, low, round = unplanned
             try:
-                high = self._find_end(connection, self._desk.tables[table], low)
+                high = self._find_end(connection, self._context.tables[table], low)
             except Exception as e:
                 if not self._is_dropped(e):
                     raise
@@ -297,18 +304,18 @@ class ChunkReaders(ABC, Generic[T]):
             self._planning.release()
 
     def _skip_dropped(self, table: str) -> None:
-        log.warning("table %s is gone: the rest of it cannot be read", table)
+        log.warning("CDC: table %s was dropped, its remaining rows are not read", table)
         with self._lock:
             self._machine.skip(table)
 
-    def _read_next(self, connection: Any) -> bool:
+    def _read_next(self, connection: Connection) -> bool:
         with self._lock:
             chunk = self._machine.next_chunk(self._max_pending)
         if chunk is None:
             return False
         for attempt in range(1, _TRIES + 1):
             try:
-                self._read(connection, self._desk.tables[chunk.table], chunk)
+                self._read(connection, self._context.tables[chunk.table], chunk)
                 break
             except Exception as e:
                 if self._is_dropped(e):
@@ -320,21 +327,21 @@ class ChunkReaders(ABC, Generic[T]):
                 connection.rollback()
         return True
 
-    def _read(self, connection: Any, table: T, chunk: Chunk) -> None:
+    def _read(self, connection: Connection, table: T, chunk: Chunk) -> None:
         snapshot = self._begin(connection, table, chunk)
         if snapshot is None:
             return
-        found = self._read_rows(connection, table, chunk, snapshot)
-        if found is None:
+        result = self._read_rows(connection, table, chunk, snapshot)
+        if result is None:
             self._skip_dropped(chunk.table)
             return
-        rows, high = found
+        rows, high = result
         with self._lock:
             self._machine.finish_chunk(ReadChunk(chunk, high, snapshot.seen, snapshot.until, rows))
             self._lock.notify_all()
-        self._desk.wake()
+        self._context.wake()
 
-    def _begin(self, connection: Any, table: T, chunk: Chunk) -> SnapshotInfo | None:
+    def _begin(self, connection: Connection, table: T, chunk: Chunk) -> SnapshotInfo | None:
         """Begin a snapshot in which a chunk may be read, or return None if the readers are closing."""
         since: float | None = time.monotonic()
         while not self._closed:
@@ -345,6 +352,6 @@ class ChunkReaders(ABC, Generic[T]):
             connection.rollback()
             if since is not None and time.monotonic() - since > _WARN_SECONDS:
                 since = None
-                log.warning("table %s is not read yet: a transaction is open since before the job began", chunk.table)
+                log.warning("CDC: table %s is not read yet: a transaction is older than the job", chunk.table)
             time.sleep(_PAUSE)
         return None

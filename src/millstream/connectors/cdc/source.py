@@ -1,4 +1,4 @@
-"""The CDC source that all databases split_range: its settings, startup options, reader and builder."""
+"""The CDC source of all databases: its settings, startup options, reader and builder."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
-from millstream.connectors.base import Source, SourceReader, SplitRange
+from millstream.connectors.base import Source, SourceReader
 from millstream.connectors.cdc.changes import (
     BatchDeserializationSchema,
     Change,
     DebeziumDeserializationSchema,
     RowDeserializationSchema,
 )
+from millstream.connectors.cdc.readers import Connection
 
 __all__ = [
     "CaptureBuilder",
@@ -47,7 +49,7 @@ class StartupOptions:
     """
 
     mode: str
-    offset: Any = None
+    offset: str | tuple[str, int] | None = None
 
     @staticmethod
     def initial() -> StartupOptions:
@@ -110,23 +112,30 @@ def _is_name(pattern: str) -> bool:
     return not re.search(r"[\\*+?\[\](){}|^]", pattern)
 
 
-def check_named(patterns: Iterable[str], found: Collection[str], server: str, inside: str) -> None:
+def check_named(patterns: Iterable[str], tables: Collection[str], server: str, qualifier: str) -> None:
     """Refuse a list that names a table that does not exist.
 
     Args:
-        server: the server's name for the error.
-        inside: the qualifier of a table and an example.
+        patterns: the names and patterns of the list.
+        tables: the existing tables.
+        server: the server's name, for the error.
+        qualifier: the qualifier of a table and an example, for the error.
     """
     for pattern in patterns:
-        if not any(is_captured(table, (pattern,)) for table in found) and _is_name(pattern):
+        if not any(is_captured(table, (pattern,)) for table in tables) and _is_name(pattern):
             raise InvalidProgramError(
-                f"{server} has no table {pattern!r}: name tables with their {inside}, and see that the user may see it."
+                f"{server} has no table {pattern!r}: write names with their {qualifier}, and check the user's "
+                "permissions."
             )
+
+
+# Address and credentials: a dataclass with `user` and `connect()`, one for each database.
+DatabaseServer: TypeAlias = Any
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptureSettings:
-    """What a source captures, and how.
+    """The settings of a source.
 
     Attributes:
         database: address and credentials.
@@ -134,7 +143,7 @@ class CaptureSettings:
         threads: number of chunks read concurrently.
     """
 
-    database: Any
+    database: DatabaseServer
     tables: tuple[str, ...] = ()
     schema: DebeziumDeserializationSchema = field(default_factory=RowDeserializationSchema)
     startup: StartupOptions = field(default_factory=StartupOptions.initial)
@@ -148,7 +157,7 @@ S = TypeVar("S", bound=CaptureSettings)
 
 
 class CaptureBuilder(Generic[S]):
-    """Options that the builders of all change data capture sources split_range."""
+    """The options of all CDC sources."""
 
     # The source's name, and an example of a table name.
     _source: ClassVar[str]
@@ -161,28 +170,28 @@ class CaptureBuilder(Generic[S]):
         self._settings = replace(self._settings, **changes)
         return self
 
-    def _at(self, **changes: Any) -> Self:
+    def _with_server(self, **changes: Any) -> Self:
         return self._with(database=replace(self._settings.database, **changes))
 
     def hostname(self, hostname: str) -> Self:
         """Set the server's host name, or the path of a Unix socket. Default: localhost."""
-        return self._at(host=hostname)
+        return self._with_server(host=hostname)
 
     def port(self, port: int) -> Self:
         """Set the port. Default: 5432 for PostgreSQL, 3306 for MariaDB and MySQL."""
-        return self._at(port=port)
+        return self._with_server(port=port)
 
     def username(self, username: str) -> Self:
         """Set the user, who must be allowed to read the tables and the log."""
-        return self._at(user=username)
+        return self._with_server(user=username)
 
     def password(self, password: str) -> Self:
         """Set the password."""
-        return self._at(password=password)
+        return self._with_server(password=password)
 
     def connect_timeout(self, seconds: int) -> Self:
         """Set the connection timeout. Default: 10 s."""
-        return self._at(timeout=seconds)
+        return self._with_server(timeout=seconds)
 
     def table_list(self, *tables: str) -> Self:
         """Set the tables by qualified names or regular expressions, which later tables may match too."""
@@ -212,12 +221,12 @@ class CaptureBuilder(Generic[S]):
         """Set how often to look for new tables. Default: 30 s."""
         return self._with(discovery_seconds=seconds)
 
-    def _checked(self, **needed: str) -> S:
+    def _checked(self, **required: str) -> S:
         """Return the settings; refuse them if a required one is missing."""
         settings = self._settings
-        for what, value in {**needed, "username": settings.database.user}.items():
+        for method, value in {**required, "username": settings.database.user}.items():
             if not value:
-                raise InvalidProgramError(f"{self._source}: call {what}(...).")
+                raise InvalidProgramError(f"{self._source}: call {method}(...).")
         if not settings.tables:
             raise InvalidProgramError(f"{self._source}: name the tables with table_list('{self._example}', ...).")
         if settings.chunk_rows < 1 or settings.threads < 1:
@@ -251,18 +260,18 @@ class _Reader(SourceReader):
     def __init__(self, schema: DebeziumDeserializationSchema) -> None:
         self._deserialize = schema.deserialize
 
-    def read(self, split_range: SplitRange) -> Iterator[Collection[Any]]:
+    def read(self, split_range: CaptureRange) -> Iterator[Collection[Value]]:
         deserialize, changes = self._deserialize, split_range.changes()
         # Snapshot rows have no timestamp: they must not make changes of the log late.
         of_table = split_range.of_table
         while batch := list(islice(changes, _BATCH)):
             yield [(record, 0 if of_table else change.ms) for change in batch for record in deserialize(change)]
 
-    def split_of(self, split_range: SplitRange) -> str:
+    def split_of(self, split_range: CaptureRange) -> str:
         return _TABLES if split_range.of_table else _LOG
 
-    def ends_split(self, split_range: SplitRange) -> bool:
-        return bool(split_range.of_table)
+    def ends_split(self, split_range: CaptureRange) -> bool:
+        return split_range.of_table
 
 
 class _BatchReader(_Reader):
@@ -271,13 +280,13 @@ class _BatchReader(_Reader):
     def __init__(self, schema: BatchDeserializationSchema) -> None:
         self._deserialize_all = schema.deserialize_all
 
-    def read(self, split_range: SplitRange) -> Iterator[Collection[Any]]:
+    def read(self, split_range: CaptureRange) -> Iterator[Collection[Value]]:
         changes = split_range.changes()
         while batch := list(islice(changes, _BATCH)):
             yield [self._deserialize_all(batch)]
 
 
-class CaptureSource(Source[Any]):
+class CaptureSource(Source[Value]):
     """Reads tables, then their changes."""
 
     timestamped = True
@@ -296,12 +305,12 @@ class CaptureSource(Source[Any]):
             self._prepare(connection)
 
     @abstractmethod
-    def _prepare(self, connection: Any) -> None:
+    def _prepare(self, connection: Connection) -> None:
         """Fail if tables cannot be captured."""
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
         schema = self._settings.schema
         return _BatchReader(schema) if isinstance(schema, BatchDeserializationSchema) else _Reader(schema)
 
-    def subtask_of(self, split: Any, parallelism: int) -> int:
+    def subtask_of(self, split: str, parallelism: int) -> int:
         return 0

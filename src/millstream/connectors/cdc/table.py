@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.connectors.base import Source
-from millstream.connectors.cdc import MySqlSource, PostgresSource, StartupOptions
 from millstream.connectors.cdc.changes import (
     CREATE,
     DELETE,
@@ -21,7 +22,9 @@ from millstream.connectors.cdc.changes import (
     BatchDeserializationSchema,
     Change,
 )
-from millstream.connectors.cdc.source import CaptureBuilder
+from millstream.connectors.cdc.mysql.source import MySqlSource
+from millstream.connectors.cdc.postgres.source import PostgresSource
+from millstream.connectors.cdc.source import CaptureBuilder, StartupOptions
 from millstream.connectors.jdbc.dialect import read_values
 from millstream.formats.options import Options
 from millstream.sql.columns import batch as kinds
@@ -68,6 +71,7 @@ _COMMON = frozenset(
         "jdbc.properties.*",
     ]
 )
+# A builder for any settings.
 B = TypeVar("B", bound=CaptureBuilder[Any])
 
 
@@ -106,8 +110,8 @@ class TableChanges(BatchDeserializationSchema):
         if not self._upserts and not is_full:
             raise InvalidProgramError(
                 f"Table {table} does not log rows as they were before a change (its replica identity is not FULL), "
-                f"which changes of SQL have: run  ALTER TABLE {table} REPLICA IDENTITY FULL  or declare the table with "
-                "'changelog-mode' = 'upsert' and a PRIMARY KEY."
+                f"which SQL changelogs contain: run  ALTER TABLE {table} REPLICA IDENTITY FULL  or declare the table "
+                "with 'changelog-mode' = 'upsert' and a PRIMARY KEY."
             )
 
     def deserialize_all(self, changes: Sequence[Change]) -> Batch:
@@ -116,7 +120,7 @@ class TableChanges(BatchDeserializationSchema):
         kinds = None if self._appends else np.array([kind for kind, _, _ in rows], np.int8)
         return Batch(columns, kinds, len(rows))
 
-    def _rows_of(self, change: Change) -> list[tuple[int, Change, list[Any]]]:
+    def _rows_of(self, change: Change) -> list[tuple[int, Change, list[Value]]]:
         """Return the row kinds and values of a change."""
         if change.op in (READ, CREATE):
             assert change.after is not None
@@ -131,17 +135,17 @@ class TableChanges(BatchDeserializationSchema):
         if self._skips_truncate:
             return []
         raise MillstreamError(
-            f"Table {change.table} was truncated, of which no row can tell: set 'debezium.skipped.operations' = 't' to "
-            "leave it out, or delete its rows with DELETE."
+            f"Table {change.table} was truncated, which no row can express: set 'debezium.skipped.operations' = 't' to "
+            "ignore it, or delete its rows with DELETE."
         )
 
-    def _before(self, change: Change) -> list[Any]:
+    def _before(self, change: Change) -> list[Value]:
         if not self._upserts and not change.whole:
             self.check(change.table, False)
         assert change.before is not None
         return change.before
 
-    def _column(self, name: str, rows: Sequence[tuple[int, Change, list[Any]]]) -> Any:
+    def _column(self, name: str, rows: Sequence[tuple[int, Change, list[Value]]]) -> pa.Array:
         field = self._fields.get(name)
         if field is None:
             return to_column([self._metadata(name, kind, change) for kind, change, _ in rows], METADATA[name])
@@ -154,13 +158,14 @@ class TableChanges(BatchDeserializationSchema):
             values.append(row[index])
         return to_column(read_values(values, name, field.type, self._zone), field.type, self._zone)
 
-    def _metadata(self, key: str, kind: int, change: Change) -> Any:
+    def _metadata(self, key: str, kind: int, change: Change) -> str | dt.datetime:
         schema, table = change.names
         if key == "op_ts":
             # As in Flink CDC, snapshot rows have no timestamp.
             return _EPOCH if change.op == READ else _EPOCH + dt.timedelta(milliseconds=change.ms)
-        found = {"table_name": table, "schema_name": schema, "row_kind": _KINDS[kind]}
-        return (self._database or schema) if key == "database_name" else found[key]
+        if key == "database_name":
+            return self._database or schema
+        return {"table_name": table, "schema_name": schema, "row_kind": _KINDS[kind]}[key]
 
 
 def _column_index(change: Change, name: str) -> int:
@@ -173,7 +178,7 @@ def _column_index(change: Change, name: str) -> int:
 
 
 class _Source(TableSource):
-    """Reads tables and then their changes."""
+    """Reads tables, then their changes."""
 
     def __init__(self, context: TableContext) -> None:
         self.options = Options(context.table.options)
@@ -187,15 +192,15 @@ class _Source(TableSource):
             raise ValidationException("Primary key must be present when upsert mode is selected.")
         self.changes = INSERTS if self._appends else UPSERTS if self._upserts else ALL_CHANGES
         self.startup = self._startup()
-        # What is wrong is rows when the table is declared to be read, not when it is.
-        self._built(list(self._fields))
+        # Reports invalid options when the statement is planned.
+        self._build(list(self._fields))
 
     @abstractmethod
     def _startup(self) -> StartupOptions:
-        """Return where reading begins."""
+        """Return the startup mode."""
 
     @abstractmethod
-    def _built(self, columns: Sequence[str]) -> Source[Any]:
+    def _build(self, columns: Sequence[str]) -> Source[Batch]:
         """Return the source of the database."""
 
     def metadata(self) -> Mapping[str, DataType]:
@@ -207,25 +212,25 @@ class _Source(TableSource):
 
     def source(
         self, columns: Sequence[str], filters: Sequence[Expression] = (), limit: int | None = None
-    ) -> Source[Any]:
-        return self._built(columns)
+    ) -> Source[Batch]:
+        return self._build(columns)
 
     def common(self, builder: B, columns: Sequence[str], database: str | None) -> B:
-        """Say what both databases have in common."""
+        """Set the options that both connectors have."""
         options = self.options
         builder.hostname(options.text("hostname", "")).username(options.text("username", ""))
         builder.password(options.text("password", "")).startup_options(self.startup)
         builder.split_size(options.whole("scan.incremental.snapshot.chunk.size", 8096))
         builder.connect_timeout(max(options.duration("connect.timeout", 30_000) // 1000, 1))
-        every = options.duration("heartbeat.interval.ms", options.duration("heartbeat.interval", 30_000))
-        builder.heartbeat_interval(every / 1000)
+        interval_ms = options.duration("heartbeat.interval.ms", options.duration("heartbeat.interval", 30_000))
+        builder.heartbeat_interval(interval_ms / 1000)
         skips = options.text("debezium.skipped.operations", "") == "t"
-        about = self._fields, columns, database, self._zone, self._upserts, self._appends, skips
-        return builder.deserializer(TableChanges(*about))
+        schema = TableChanges(self._fields, columns, database, self._zone, self._upserts, self._appends, skips)
+        return builder.deserializer(schema)
 
 
-def _refused(mode: str, known: str) -> ValidationException:
-    return ValidationException(f"'scan.startup.mode' = '{mode}' is not supported here: it is one of {known}.")
+def _unsupported_mode(mode: str, modes: str) -> ValidationException:
+    return ValidationException(f"'scan.startup.mode' = '{mode}' is not supported; use one of {modes}.")
 
 
 class _PostgresTable(_Source):
@@ -238,10 +243,10 @@ class _PostgresTable(_Source):
         }
         mode = self.options.text("scan.startup.mode", "initial")
         if mode not in known:
-            raise _refused(mode, ", ".join(known))
+            raise _unsupported_mode(mode, ", ".join(known))
         return known[mode]
 
-    def _built(self, columns: Sequence[str]) -> Source[Any]:
+    def _build(self, columns: Sequence[str]) -> Source[Batch]:
         options, database = self.options, self.options.text("database-name", "")
         builder = self.common(PostgresSource.builder(), columns, database)
         builder.port(options.whole("port", 5432)).database(database)
@@ -263,7 +268,7 @@ class _MySqlTable(_Source):
             file = self.options.text("scan.startup.specific-offset.file", "")
             if not file:
                 raise ValidationException(
-                    "'scan.startup.specific-offset.gtid-set', or .file and .pos, are needed by mode 'specific-offset'."
+                    "Mode 'specific-offset' requires 'scan.startup.specific-offset.gtid-set', or .file and .pos."
                 )
             return StartupOptions.specific_offset(file, self.options.whole("scan.startup.specific-offset.pos", 4))
         known = {
@@ -272,16 +277,16 @@ class _MySqlTable(_Source):
             "snapshot": StartupOptions.snapshot(),
         }
         if mode not in known:
-            raise _refused(mode, ", ".join([*known, "specific-offset"]))
+            raise _unsupported_mode(mode, ", ".join([*known, "specific-offset"]))
         return known[mode]
 
-    def _built(self, columns: Sequence[str]) -> Source[Any]:
+    def _build(self, columns: Sequence[str]) -> Source[Batch]:
         options = self.options
         builder = self.common(MySqlSource.builder(), columns, None)
         builder.port(options.whole("port", 3306))
         builder.table_list(f"{options.text('database-name', '')}.{options.text('table-name', '')}")
         if "server-id" in options:
-            # Of a range the first: there is one reader.
+            # One reader needs only the first id of a range.
             text = options.text("server-id", "").partition("-")[0]
             if not text.isdigit():
                 raise ValidationException(f"Invalid value for option 'server-id': {text!r} is not a number or range.")
@@ -290,7 +295,7 @@ class _MySqlTable(_Source):
 
 
 class PostgresCdcConnector(Connector):
-    """Reads tables of PostgreSQL and then their changes."""
+    """Reads tables of PostgreSQL, then their changes."""
 
     identifier = "postgres-cdc"
     required = frozenset(
@@ -308,7 +313,7 @@ class PostgresCdcConnector(Connector):
 
 
 class MySqlCdcConnector(Connector):
-    """Reads tables of MariaDB and MySQL and then their changes."""
+    """Reads tables of MariaDB and MySQL, then their changes."""
 
     identifier = "mysql-cdc"
     required = frozenset(["hostname", "username", "password", "database-name", "table-name"])

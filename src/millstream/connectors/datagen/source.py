@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any
+from typing import Generic, TypeAlias, overload
 
-from millstream.common.aliases import T_co
+from millstream.common.aliases import T_co, Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.inferred_types import Whole
 from millstream.connectors.base import (
@@ -20,35 +21,35 @@ from millstream.connectors.base import (
 
 __all__ = ["DataGeneratorSource", "NumberSequenceSource"]
 
+# A part of an interval: the split, the start, the end, and whether the split ends there.
+IntervalRange: TypeAlias = tuple[int, int, int, bool]
+# The rest of each split: its start and end.
+IntervalPosition: TypeAlias = dict[int, tuple[int, int]]
+
 
 class IntervalEnumerator(SplitEnumerator):
-    """Deals out intervals of integers: contiguous splits, as many as the source first had subtasks.
+    """Assigns an interval of integers, divided into contiguous splits: one per subtask of the first start."""
 
-    A share is (split, start, end, whether the split ends there).
-    """
-
-    def __init__(
-        self, start: int, end: int, parallelism: int, restored: dict[int, tuple[int, int]] | None = None
-    ) -> None:
+    def __init__(self, start: int, end: int, parallelism: int, restored: IntervalPosition | None = None) -> None:
         self._parallelism = parallelism
         self._left = dict(enumerate(split_interval(start, end, parallelism))) if restored is None else dict(restored)
         self._drop_empty()
 
     def _drop_empty(self) -> None:
-        self._left = {s: (a, b) for s, (a, b) in self._left.items() if a < b}
+        self._left = {split: (start, end) for split, (start, end) in self._left.items() if start < end}
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
-        shares: dict[int, list[SplitRange]] = {}
-        # With fewer subtasks than before one has several splits, which share its budget.
-        each = max(budget // -(-len(self._left) // self._parallelism), 1) if self._left else 0
-        for split, (a, b) in self._left.items():
-            to = min(a + each, b)
-            shares.setdefault(split % self._parallelism, []).append((split, a, to, to == b))
-            self._left[split] = (to, b)
+        ranges: dict[int, list[SplitRange]] = {}
+        # After a rescale a subtask may have several splits, which share its budget.
+        max_records = max(budget // -(-len(self._left) // self._parallelism), 1) if self._left else 0
+        for split, (start, end) in self._left.items():
+            stop = min(start + max_records, end)
+            ranges.setdefault(split % self._parallelism, []).append((split, start, stop, stop == end))
+            self._left[split] = (stop, end)
         self._drop_empty()
-        return SplitAssignment(shares, limited=bool(self._left))
+        return SplitAssignment(ranges, limited=bool(self._left))
 
-    def snapshot(self) -> dict[int, tuple[int, int]]:
+    def snapshot(self) -> IntervalPosition:
         return dict(self._left)
 
     def is_finished(self) -> bool:
@@ -56,26 +57,27 @@ class IntervalEnumerator(SplitEnumerator):
 
 
 class IntervalReader(SourceReader):
-    """Reads shares of an interval, each split with watermarks of its own."""
+    """Reads parts of an interval; each split has its own watermark."""
 
-    def rest(self, share: Any, read: int) -> Iterator[Collection[Any]]:
+    @abstractmethod
+    def read(self, share: IntervalRange) -> Iterator[Collection[Value]]: ...
+
+    def rest(self, share: IntervalRange, read: int) -> Iterator[Collection[Value]]:
         split, start, end, ends = share
         return self.read((split, start + read, end, ends))
 
-    def split_of(self, share: Any) -> int:
-        split: int = share[0]
-        return split
+    def split_of(self, share: IntervalRange) -> int:
+        return share[0]
 
-    def ends_split(self, share: Any) -> bool:
-        ends: bool = share[3]
-        return ends
+    def ends_split(self, share: IntervalRange) -> bool:
+        return share[3]
 
 
 class _NumberReader(IntervalReader):
-    def read(self, share: Any) -> Iterator[Collection[Any]]:
+    def read(self, share: IntervalRange) -> Iterator[Collection[int]]:
         _, start, end, _ = share
-        for at in range(start, end, BATCH):
-            yield range(at, min(at + BATCH, end))
+        for begin in range(start, end, BATCH):
+            yield range(begin, min(begin + BATCH, end))
 
 
 class NumberSequenceSource(Source[int]):
@@ -98,99 +100,132 @@ class NumberSequenceSource(Source[int]):
     def is_bounded(self) -> bool:
         return True
 
-    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+    def create_enumerator(self, parallelism: int, restored: IntervalPosition | None = None) -> SplitEnumerator:
         self._check_within(restored or {})
         return IntervalEnumerator(self._start, self._end + 1, parallelism, restored)
 
-    def _check_within(self, left: dict[int, tuple[int, int]]) -> None:
-        """What a checkpoint has left counts, as in Flink; but the job was planned for the numbers of this source."""
+    def _check_within(self, left: IntervalPosition) -> None:
+        """Refuse a checkpoint with other numbers: as in Flink it decides what is read, but the plan assumes these."""
         beyond = [(a, b - 1) for a, b in left.values() if a < self._start or b - 1 > self._end]
         if beyond:
             raise InvalidProgramError(
-                f"NumberSequenceSource: the numbers from {beyond[0][0]:,} to {beyond[0][1]:,} are left to read in the "
-                f"checkpoint, and are not all in this one's, from {self._start:,} to {self._end:,}: give it an "
-                "interval that has them, or a uid of its own to start anew."
+                f"NumberSequenceSource: the checkpoint has the unread numbers from {beyond[0][0]:,} to "
+                f"{beyond[0][1]:,}, which the interval from {self._start:,} to {self._end:,} does not contain: extend "
+                "the interval, or set another uid to start without state."
             )
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
         return _NumberReader()
 
 
-class _RatedEnumerator(SplitEnumerator):
-    """Deals out indexes from 0 upwards, no more than the rate allows by now."""
+class RatedEnumerator(SplitEnumerator):
+    """Assigns consecutive numbers from 0 on, at most as many as a rate allows by now. A range is (start, end).
 
-    def __init__(self, count: int | None, rate: float | None, parallelism: int, at: int) -> None:
+    Args:
+        count: the number of records; None for unbounded.
+        rate: the records per second over all subtasks; None for no limit.
+        parallelism: the number of subtasks.
+        position: the first number.
+        block: ranges end at multiples of this number; only the first and the last may be shorter.
+        head_start: the records that are due at once.
+    """
+
+    def __init__(
+        self,
+        count: int | None,
+        rate: float | None,
+        parallelism: int,
+        position: int,
+        block: int = 1,
+        head_start: int = 0,
+    ) -> None:
         self._count = count
         self._rate = rate
         self._parallelism = parallelism
-        self._at = at
+        self._position = position
+        self._block = block
+        self._head_start = head_start
         self._started: float | None = None
 
     def snapshot(self) -> int:
-        return self._at
+        return self._position
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
         if self._started is None:
-            # What was dealt out before a restart counts as if it had come at the rate.
-            self._started = now - (self._at / self._rate if self._rate is not None else 0)
-        most = self._at + budget * self._parallelism
-        due = most if self._rate is None else int((now - self._started) * self._rate)
+            # Records before a restart count as generated at the rate.
+            self._started = now - (self._position / self._rate if self._rate is not None else 0)
+        # Whole blocks, but at least one.
+        max_end = self._position + -(-budget // self._block) * self._parallelism * self._block
+        due = max_end
+        if self._rate is not None:
+            due = int((now - self._started) * self._rate) + self._head_start
         if self._count is not None:
             due = min(due, self._count)
-        to = max(min(due, most), self._at)
-        cuts = split_interval(self._at, to, self._parallelism)
-        unlimited_more = self._rate is None and not (self._count is not None and to >= self._count)
-        self._at = to
-        return SplitAssignment(
-            {i: [(a, b)] for i, (a, b) in enumerate(cuts) if a < b}, limited=to < due or unlimited_more
-        )
+        end = max(min(due, max_end), self._position)
+        ranges = self._divide(self._position, end)
+        self._position = end
+        return SplitAssignment(ranges, limited=end < due or (self._rate is None and not self.is_finished()))
+
+    def _divide(self, start: int, end: int) -> dict[int, list[SplitRange]]:
+        """Divide records among subtasks, at the borders of blocks."""
+        block = self._block
+        blocks = split_interval(start // block, -(-end // block), self._parallelism)
+        ranges = [(max(a * block, start), min(b * block, end)) for a, b in blocks]
+        return {i: [(a, b)] for i, (a, b) in enumerate(ranges) if a < b}
 
     def is_finished(self) -> bool:
-        return self._count is not None and self._at >= self._count
+        return self._count is not None and self._position >= self._count
 
     def next_poll(self, now: float) -> float:
         if self._rate is None or self._started is None:
             return now
-        # When the next record is due, but not so often that a fast source is asked for each.
-        return max(self._started + (self._at + 1) / self._rate, now + 0.001)
+        # When the next record is due, but not for each single record of a fast source.
+        return max(self._started + (self._position + 1 - self._head_start) / self._rate, now + 0.001)
 
 
-class _Made(Sequence[Any]):
-    """Records that are made when they are asked for: the function may take long."""
+class _GeneratedRecords(Sequence[T_co], Generic[T_co]):
+    """Records that are generated on access, because the function may be slow."""
 
-    def __init__(self, function: Callable[[int], Any], indexes: range) -> None:
+    def __init__(self, function: Callable[[int], T_co], indexes: range) -> None:
         self._function = function
         self._indexes = indexes
 
     def __len__(self) -> int:
         return len(self._indexes)
 
-    def __getitem__(self, place: Any) -> Any:
-        found = self._indexes[place]
-        return [self._function(i) for i in found] if isinstance(place, slice) else self._function(found)
+    @overload
+    def __getitem__(self, index: int) -> T_co: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[T_co]: ...
+
+    def __getitem__(self, index: int | slice) -> T_co | list[T_co]:
+        if isinstance(index, slice):
+            return [self._function(i) for i in self._indexes[index]]
+        return self._function(self._indexes[index])
 
 
 class _GeneratorReader(SourceReader):
-    def __init__(self, function: Callable[[int], Any]) -> None:
+    def __init__(self, function: Callable[[int], Value]) -> None:
         self._function = function
 
-    def read(self, share: Any) -> Iterator[Collection[Any]]:
+    def read(self, share: tuple[int, int]) -> Iterator[Collection[Value]]:
         start, end = share
-        for at in range(start, end, BATCH):
-            yield _Made(self._function, range(at, min(at + BATCH, end)))
+        for begin in range(start, end, BATCH):
+            yield _GeneratedRecords(self._function, range(begin, min(begin + BATCH, end)))
 
-    def rest(self, share: Any, read: int) -> Iterator[Collection[Any]]:
+    def rest(self, share: tuple[int, int], read: int) -> Iterator[Collection[Value]]:
         start, end = share
         return self.read((start + read, end))
 
 
 class DataGeneratorSource(Source[T_co]):
-    """Records made by `generator_function(index)`.
+    """Records that a function generates from their index.
 
     Args:
-        generator_function: makes a record from its index, 0, 1, 2, ...
-        count: how many records; None goes on for ever.
-        rate_per_second: how many a second over all subtasks; None is as fast as can be.
+        generator_function: returns the record of an index, 0, 1, 2, ...
+        count: the number of records; None for unbounded.
+        rate_per_second: records per second over all subtasks; None for no limit.
 
     Example:
         >>> DataGeneratorSource(lambda i: f"event {i}", count=10, rate_per_second=5).is_bounded
@@ -219,8 +254,8 @@ class DataGeneratorSource(Source[T_co]):
     def is_bounded(self) -> bool:
         return self._count is not None
 
-    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
-        return _RatedEnumerator(self._count, self._rate, parallelism, restored or 0)
+    def create_enumerator(self, parallelism: int, restored: int | None = None) -> SplitEnumerator:
+        return RatedEnumerator(self._count, self._rate, parallelism, restored or 0)
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
         return _GeneratorReader(self._function)

@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 
 from millstream.common.display_text import did_you_mean
 from millstream.common.fast_dataclass import fast_dataclass
-from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator, split_interval
+from millstream.connectors.base import Source, SourceReader, SplitEnumerator
+from millstream.connectors.datagen.source import RatedEnumerator
 from millstream.formats.options import Options
 from millstream.sql import types as t
+from millstream.sql.catalog.tables import TableColumn
 from millstream.sql.columns.batch import Batch
 from millstream.sql.connectors import Connector, TableContext, TableSource
 from millstream.sql.errors import ValidationException
@@ -68,6 +70,7 @@ class Sequenced(Generator):
         return numbers.cast(self._arrow, safe=not pa.types.is_integer(self._arrow))
 
 
+_StringType = t.CharType | t.VarCharType | t.BinaryType | t.VarBinaryType
 _Make = Callable[[np.random.Generator, int], pa.Array]
 
 
@@ -95,7 +98,7 @@ class Clock(Generator):
     """Timestamps of rows at the configured rate, less a random time of at most `past` milliseconds."""
 
     def __init__(
-        self, started: int, rate: int, past: int, seed: tuple[int, ...], write: Callable[[Any], pa.Array]
+        self, started: int, rate: int, past: int, seed: tuple[int, ...], write: Callable[[NDArray[np.int64]], pa.Array]
     ) -> None:
         self._started = started
         self._rate = rate
@@ -152,14 +155,14 @@ def _maker(key: str, kind: t.DataType, options: Options) -> _Make:
     return make(key, kind, options)
 
 
-def _integers(key: str, kind: Any, options: Options) -> _Make:
+def _integers(key: str, kind: t.IntegralType, options: Options) -> _Make:
     half = 1 << (kind.bits - 1)
     low, high = options.whole(f"{key}.min", -half), options.whole(f"{key}.max", half - 1)
     numpy = np.dtype(f"int{kind.bits}")
     return lambda source, rows: pa.array(source.integers(low, high, rows, numpy, endpoint=True))
 
 
-def _floats(key: str, kind: Any, options: Options) -> _Make:
+def _floats(key: str, kind: t.FloatType | t.DoubleType, options: Options) -> _Make:
     numpy = np.float32 if isinstance(kind, t.FloatType) else np.float64
     limit = float(np.finfo(numpy).max)
     low, high = options.number(f"{key}.min", 0.0), options.number(f"{key}.max", limit)
@@ -171,7 +174,7 @@ def _floats(key: str, kind: Any, options: Options) -> _Make:
     return make
 
 
-def _decimals(key: str, kind: Any, options: Options) -> _Make:
+def _decimals(key: str, kind: t.DecimalType, options: Options) -> _Make:
     limit = 10 ** (kind.precision - kind.scale) - 1
     low, high = options.number(f"{key}.min", float(-limit)), options.number(f"{key}.max", float(limit))
     unit = decimal.Decimal(1).scaleb(-kind.scale)
@@ -187,26 +190,25 @@ def _decimals(key: str, kind: Any, options: Options) -> _Make:
     return make
 
 
-def _booleans(key: str, kind: Any, options: Options) -> _Make:
+def _booleans(key: str, kind: t.BooleanType, options: Options) -> _Make:
     return lambda source, rows: pa.array(source.random(rows) < 0.5)
 
 
-def _length(key: str, kind: Any, options: Options) -> int:
+def _length(key: str, kind: _StringType, options: Options) -> int:
     declared = kind.length
-    fixed = isinstance(kind, (t.CharType, t.BinaryType))
-    given = options.whole_or_none(f"{key}.length")
-    if fixed:
-        if given is not None:
+    length = options.whole_or_none(f"{key}.length")
+    if isinstance(kind, (t.CharType, t.BinaryType)):
+        if length is not None:
             raise ValidationException(f"Custom length for fixed-length type ({kind.root}) field is not supported.")
         return int(declared)
-    if given is None:
+    if length is None:
         return int(min(declared, _LENGTH))
-    if given > declared:
+    if length > declared:
         raise ValidationException(
-            f"Custom length '{given}' for variable-length type ({kind.root}) field '{key.split('.')[1]}' should be "
+            f"Custom length '{length}' for variable-length type ({kind.root}) field '{key.split('.')[1]}' should be "
             f"shorter than '{declared}' defined in the schema."
         )
-    return given
+    return length
 
 
 def _offsets(source: np.random.Generator, rows: int, length: int, varies: bool) -> NDArray[np.int32]:
@@ -216,7 +218,7 @@ def _offsets(source: np.random.Generator, rows: int, length: int, varies: bool) 
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
 
 
-def _texts(key: str, kind: Any, options: Options) -> _Make:
+def _texts(key: str, kind: t.CharType | t.VarCharType, options: Options) -> _Make:
     length, varies = _length(key, kind, options), options.flag(f"{key}.var-len", False)
 
     def make(source: np.random.Generator, rows: int) -> pa.Array:
@@ -227,7 +229,7 @@ def _texts(key: str, kind: Any, options: Options) -> _Make:
     return make
 
 
-def _bytes(key: str, kind: Any, options: Options) -> _Make:
+def _bytes(key: str, kind: t.BinaryType | t.VarBinaryType, options: Options) -> _Make:
     length, varies = _length(key, kind, options), options.flag(f"{key}.var-len", False)
 
     def make(source: np.random.Generator, rows: int) -> pa.Array:
@@ -238,7 +240,7 @@ def _bytes(key: str, kind: Any, options: Options) -> _Make:
     return make
 
 
-def _intervals(key: str, kind: Any, options: Options) -> _Make:
+def _intervals(key: str, kind: t.YearMonthIntervalType | t.DayTimeIntervalType, options: Options) -> _Make:
     months = isinstance(kind, t.YearMonthIntervalType)
     limit = 120_000 if months else 86_400_000 * 1000
     low, high = options.whole(f"{key}.min", 0), options.whole(f"{key}.max", limit)
@@ -246,7 +248,7 @@ def _intervals(key: str, kind: Any, options: Options) -> _Make:
     return lambda source, rows: pa.array(source.integers(low, high, rows, numpy, endpoint=True))
 
 
-def _lists(key: str, kind: Any, options: Options) -> _Make:
+def _lists(key: str, kind: t.ArrayType, options: Options) -> _Make:
     inner = _maker(f"{key}.element", kind.element_type, options)
     length = options.whole(f"{key}.length", _ELEMENTS)
 
@@ -257,7 +259,7 @@ def _lists(key: str, kind: Any, options: Options) -> _Make:
     return make
 
 
-def _maps(key: str, kind: Any, options: Options) -> _Make:
+def _maps(key: str, kind: t.MultisetType | t.MapType, options: Options) -> _Make:
     keys: _Make
     values: _Make
     if isinstance(kind, t.MultisetType):
@@ -279,7 +281,7 @@ def _counts(source: np.random.Generator, rows: int) -> pa.Array:
     return pa.array(source.integers(1, 10, rows, np.int32))
 
 
-def _rows(key: str, kind: Any, options: Options) -> _Make:
+def _rows(key: str, kind: t.RowType, options: Options) -> _Make:
     inner = [(f.name, _maker(f"{key}.{f.name}", f.data_type, options)) for f in kind.fields]
 
     def make(source: np.random.Generator, rows: int) -> pa.Array:
@@ -288,6 +290,7 @@ def _rows(key: str, kind: Any, options: Options) -> _Make:
     return make
 
 
+# Each function takes its own type.
 _MAKERS: dict[type[t.DataType], Callable[[str, Any, Options], _Make]] = {
     t.BooleanType: _booleans,
     t.TinyIntType: _integers,
@@ -310,54 +313,9 @@ _MAKERS: dict[type[t.DataType], Callable[[str, Any, Options], _Make]] = {
 }
 
 
-# Rows are made in blocks whose values depend on nothing but the block's number: what is read again is the same.
+# Rows are generated in blocks whose values depend only on the block's number, so a replay generates the same rows.
 BLOCK = 1 << 15
 _ROWS_PER_SECOND = 10_000
-
-
-class _Enumerator(SplitEnumerator):
-    """Deals out rows by their numbers, no more than the rate allows by now. A share is (start, end)."""
-
-    def __init__(self, count: int | None, rate: int, block: int, parallelism: int, at: int) -> None:
-        self._count = count
-        self._rate = rate
-        self._block = block
-        self._parallelism = parallelism
-        self._at = at
-        self._started: float | None = None
-
-    def snapshot(self) -> int:
-        return self._at
-
-    def poll(self, budget: int, now: float) -> SplitAssignment:
-        if self._started is None:
-            # What was dealt out before a restart counts as if it had come at the rate.
-            self._started = now - self._at / self._rate
-        # Whole blocks, but at least one.
-        most = self._at + -(-budget // self._block) * self._parallelism * self._block
-        due = int((now - self._started) * self._rate) + 1
-        if self._count is not None:
-            due = min(due, self._count)
-        to = max(min(due, most), self._at)
-        shares = self._cut(self._at, to)
-        self._at = to
-        return SplitAssignment(shares, limited=to < due)
-
-    def _cut(self, start: int, end: int) -> dict[int, list[Any]]:
-        """Return who makes which rows; only the first and last block are not whole."""
-        block = self._block
-        cuts = split_interval(start // block, -(-end // block), self._parallelism)
-        pieces = [(max(a * block, start), min(b * block, end)) for a, b in cuts]
-        return {i: [(a, b)] for i, (a, b) in enumerate(pieces) if a < b}
-
-    def is_finished(self) -> bool:
-        return self._count is not None and self._at >= self._count
-
-    def next_poll(self, now: float) -> float:
-        if self._started is None:
-            return now
-        # When the next row is due, but not so often that a fast source is asked for each.
-        return max(self._started + self._at / self._rate, now + 0.001)
 
 
 class _Reader(SourceReader):
@@ -365,22 +323,22 @@ class _Reader(SourceReader):
         self._generators = generators
         self._block = block
 
-    def read(self, share: Any) -> Iterator[Collection[Any]]:
+    def read(self, share: tuple[int, int]) -> Iterator[Collection[Batch]]:
         start, end = share
         while start < end:
             number = start // self._block
-            to = min((number + 1) * self._block, end)
-            block = Block(number * self._block, self._block, start, to)
-            yield [Batch([g.column(block) for g in self._generators], None, to - start)]
-            start = to
+            stop = min((number + 1) * self._block, end)
+            block = Block(number * self._block, self._block, start, stop)
+            yield [Batch([g.column(block) for g in self._generators], None, stop - start)]
+            start = stop
 
-    def rest(self, share: Any, read: int) -> Iterator[Collection[Any]]:
+    def rest(self, share: tuple[int, int], read: int) -> Iterator[Collection[Batch]]:
         start, end = share
         return self.read(((start // self._block + read) * self._block if read else start, end))
 
 
 class DataGenSource(Source[Batch]):
-    """Makes up rows."""
+    """Generates rows."""
 
     name = "datagen"
 
@@ -388,15 +346,15 @@ class DataGenSource(Source[Batch]):
         self._generators = list(generators)
         self._count = count
         self._rate = rate
-        # Where few rows come in a second, they do not come at once.
+        # Small blocks at a low rate: a block is generated at once.
         self._block = max(min(BLOCK, rate // 20), 1)
 
     @property
     def is_bounded(self) -> bool:
         return self._count is not None
 
-    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
-        return _Enumerator(self._count, self._rate, self._block, parallelism, restored or 0)
+    def create_enumerator(self, parallelism: int, restored: int | None = None) -> SplitEnumerator:
+        return RatedEnumerator(self._count, self._rate, parallelism, restored or 0, self._block, head_start=1)
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
         return _Reader(self._generators, self._block)
@@ -420,7 +378,7 @@ class _Table(TableSource):
         counts += [g.count for g in self._generators.values() if isinstance(g, Sequenced)]
         self._count = min((c for c in counts if c is not None), default=None)
 
-    def _check(self, columns: Sequence[Any], options: Options) -> None:
+    def _check(self, columns: Sequence[TableColumn], options: Options) -> None:
         for column in columns:
             kind = options.text(f"fields.{column.name}.kind", "random")
             if kind not in ("random", "sequence"):
@@ -445,7 +403,7 @@ class _Table(TableSource):
 
 
 class DataGenConnector(Connector):
-    """Makes up rows: `fields.x.kind` is `random` or `sequence`."""
+    """Generates rows: `fields.x.kind` is `random` or `sequence`."""
 
     identifier = "datagen"
     optional = frozenset(

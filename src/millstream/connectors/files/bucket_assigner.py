@@ -6,9 +6,9 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MIN_WATERMARK
 
@@ -62,14 +62,14 @@ class BucketAssigner(ABC):
         return _DateTime(format_str, timezone_id)
 
     @abstractmethod
-    def get_bucket_id(self, element: Any, context: BucketContext) -> Any:
+    def get_bucket_id(self, element: Value, context: BucketContext) -> Value:
         """Return the bucket; `str` of it is its path."""
 
 
 class _BasePath(BucketAssigner):
     by_element = False
 
-    def get_bucket_id(self, element: Any, context: BucketContext) -> str:
+    def get_bucket_id(self, element: Value, context: BucketContext) -> str:
         return ""
 
 
@@ -80,7 +80,7 @@ class _DateTime(BucketAssigner):
         self._template = python_template(pattern)
         self._zone = None if timezone_id is None else time_zone(timezone_id)
 
-    def get_bucket_id(self, element: Any, context: BucketContext) -> str:
+    def get_bucket_id(self, element: Value, context: BucketContext) -> str:
         now = datetime.fromtimestamp(context.current_processing_time() / 1000, self._zone)
         return self._template.format(now=now, short_year=now.year % 100)
 
@@ -143,6 +143,6 @@ def time_zone(timezone_id: str) -> tzinfo:
         return UTC if timezone_id == "Z" else ZoneInfo(timezone_id)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise InvalidProgramError(
-            f"date_time_bucket_assigner: there is no time zone {timezone_id!r}; "
-            "'Europe/Berlin' and 'GMT-08:00' are ways to name one."
+            f"date_time_bucket_assigner: there is no time zone {timezone_id!r}; use a name or an offset, such as "
+            "'Europe/Berlin' or 'GMT-08:00'."
         ) from None

@@ -255,7 +255,7 @@ def _claim(part: PartFile, group: str) -> str:
         os.rename(part.hidden, claimed)
     except FileNotFoundError:
         raise LostOutputError(
-            f"FileSink: {part.hidden} was deleted before compaction: it was moved, or another driver of this job still "
+            f"FileSink: {part.hidden} was deleted or moved before compaction: check that no other driver of this job "
             "runs."
         ) from None
     return claimed

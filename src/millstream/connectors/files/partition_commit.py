@@ -1,8 +1,8 @@
-"""When a partition of files is complete, and how others are told: `sink.partition-commit.*`.
+"""Partition commits of file tables: `sink.partition-commit.*`.
 
-A partition is complete when its time has passed by the watermark, or when a time has passed since its first file. Then
-a file such as `_SUCCESS` is put into its directory, or a class of the user's is called. What waits is named by every
-checkpoint; a savepoint names no output, so there it is written beside the partitions.
+A partition is complete when the watermark passes its time, or some time after its first file. Then a policy creates a
+file such as `_SUCCESS` in its directory, or calls a class of the user. Every checkpoint names pending partitions. A
+savepoint names no output, so there a file beside the partitions does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from importlib import import_module
-from typing import Any
 from urllib.parse import unquote
 from zoneinfo import ZoneInfo
 
@@ -46,11 +45,11 @@ _PATTERNS = ("yyyy-M-d H:m:s", "yyyy-M-d")
 
 @fast_dataclass
 class Partition:
-    """A partition that is complete.
+    """A complete partition.
 
     Attributes:
         path: its directory.
-        values: of the partition's columns, by name, as text.
+        values: the values of the partition columns, by name, as text.
     """
 
     path: str
@@ -60,13 +59,13 @@ class Partition:
 @tagged("staged-partitions")
 @fast_dataclass
 class Staged:
-    """What a writer hands to the committer.
+    """A writer's committable of an epoch, or the pending partitions of a checkpoint.
 
     Attributes:
-        parts: its files; None for none.
-        watermark: how far event time has come in its subtask.
-        subtasks: how many there are.
-        since: partitions that wait, by the name of their directory, with the time of their first file.
+        parts: the writer's files, or None.
+        watermark: the watermark of its subtask.
+        subtasks: the number of subtasks.
+        since: the time of the first file of each pending partition, by its directory.
     """
 
     parts: StagedParts | None
@@ -77,7 +76,7 @@ class Staged:
 
 @fast_dataclass
 class PartitionCommits:
-    """When partitions are complete, and what is done then."""
+    """The condition for complete partitions, and the policies to apply to them."""
 
     by_event_time: bool
     delay: int
@@ -88,7 +87,7 @@ class PartitionCommits:
     batch: bool
 
     def is_complete(self, partition: Partition, since: int, now: int, watermark: int) -> bool:
-        """Tell whether a partition is complete whose first file is of a time."""
+        """Return whether a partition is complete; `since` is the time of its first file."""
         if watermark >= MAX_WATERMARK:
             return True
         if not self.by_event_time:
@@ -96,24 +95,24 @@ class PartitionCommits:
         return watermark > self.time_of(partition) + self.delay
 
     def time_of(self, partition: Partition) -> int:
-        """Return the time that a partition's values say, in milliseconds."""
+        """Return the time of a partition, from its values, in milliseconds."""
         text = self.pattern or next(iter(partition.values.values()))
         for name, value in partition.values.items():
             text = text.replace(f"${name}", value)
         for pattern in [self.formatter] if self.formatter else _PATTERNS:
-            found = parser(pattern)(text)
-            if found is not None:
-                local = dt.datetime(1970, 1, 1) + dt.timedelta(seconds=found[0])
+            parsed = parser(pattern)(text)
+            if parsed is not None:
+                local = dt.datetime(1970, 1, 1) + dt.timedelta(seconds=parsed[0])
                 return int(local.replace(tzinfo=ZoneInfo(self.zone)).timestamp() * 1000)
-        shown = self.formatter or " or ".join(_PATTERNS)
+        expected = self.formatter or " or ".join(_PATTERNS)
         raise ValidationException(
-            f"The partition {partition.path} has no time: {text!r} is not written as {shown}. Say how its columns make "
-            f"one with '{_TIME}timestamp-pattern', such as '$day $hour:00:00'."
+            f"The partition {partition.path} has no time: {text!r} does not have the form {expected}. Set "
+            f"'{_TIME}timestamp-pattern' to derive one from its columns, such as '$day $hour:00:00'."
         )
 
 
 class SuccessFile:
-    """Puts an empty file into a partition."""
+    """Creates an empty file in a partition."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -124,7 +123,7 @@ class SuccessFile:
 
 
 class _Custom:
-    """Calls `commit(partition)` of a class of the user's."""
+    """Calls `commit(partition)` of a class of the user."""
 
     def __init__(self, path: str) -> None:
         module, _, name = path.replace(":", ".").rpartition(".")
@@ -132,8 +131,8 @@ class _Custom:
             self._commit: Callable[[Partition], None] = getattr(import_module(module), name)().commit
         except (ImportError, AttributeError, ValueError, TypeError) as e:
             raise ValidationException(
-                f"'{_COMMIT}policy.class' = '{path}': this must be a class in Python with commit(partition), written "
-                f"as module.Class ({e})."
+                f"'{_COMMIT}policy.class' = '{path}' must be a Python class with commit(partition), in the form "
+                f"module.Class ({e})."
             ) from None
 
     def __call__(self, partition: Partition) -> None:
@@ -141,12 +140,12 @@ class _Custom:
 
 
 def partition_commits(options: Options, partition: Sequence[str], batch: bool) -> PartitionCommits | None:
-    """Return when partitions of a table are complete; None where nobody wants to know."""
+    """Return the partition commits of a table, or None if it has no policies or partitions."""
     kinds = [k.strip() for k in options.text(f"{_COMMIT}policy.kind", "").split(",") if k.strip()]
     if options.text(f"{_TIME}kind", "default") != "default":
         raise ValidationException(
-            f"'{_TIME}kind' must be 'default': a class in Java cannot be used; say how the partition's columns make a "
-            f"time with '{_TIME}timestamp-pattern'."
+            f"'{_TIME}kind' must be 'default': Java classes are not supported; derive the time from the partition "
+            f"columns with '{_TIME}timestamp-pattern'."
         )
     zone = options.text(f"{_COMMIT}watermark-time-zone", "UTC")
     commits = PartitionCommits(
@@ -183,7 +182,7 @@ def _policy(kind: str, options: Options) -> Callable[[Partition], None]:
 
 
 class PartitionCommitter(Committer):
-    """Commits files, and then the partitions that are complete."""
+    """Commits files, then complete partitions."""
 
     def __init__(
         self,
@@ -197,18 +196,18 @@ class PartitionCommitter(Committer):
         self._base = base
         self._commits = commits
         self._clock = clock
-        self._kept = os.path.join(base, f".partitions-{context.operator_id}")
+        self._pending_file = os.path.join(base, f".partitions-{context.operator_id}")
         self._since: dict[str, int] = {}
         self._watermarks: dict[int, int] = {}
         self._subtasks = 0
 
     def commit(self, committables: list[tuple[int, Staged]]) -> None:
         self._inner.commit(_parts(committables))
-        self._take(committables)
+        self._add(committables)
         if not self._commits.batch:
-            self._settle(self._watermark())
+            self._commit_complete(self._watermark())
 
-    def _take(self, committables: Iterable[tuple[int, Staged]]) -> None:
+    def _add(self, committables: Iterable[tuple[int, Staged]]) -> None:
         now = self._clock()
         for subtask, staged in committables:
             self._since.update(staged.since)
@@ -219,11 +218,11 @@ class PartitionCommitter(Committer):
                 self._watermarks[subtask] = max(self._watermarks.get(subtask, MIN_WATERMARK), staged.watermark)
 
     def _watermark(self) -> int:
-        """Return how far event time has come in all subtasks."""
+        """Return the minimum watermark of all subtasks."""
         known = [self._watermarks.get(i, MIN_WATERMARK) for i in range(self._subtasks)]
         return min(known, default=MIN_WATERMARK)
 
-    def _settle(self, watermark: int) -> None:
+    def _commit_complete(self, watermark: int) -> None:
         now = self._clock()
         for name, since in list(self._since.items()):
             partition = Partition(os.path.join(self._base, name), _values(name))
@@ -233,8 +232,8 @@ class PartitionCommitter(Committer):
                 del self._since[name]
 
     def waiting(self) -> list[tuple[int, Staged]]:
-        found = [(i, Staged(parts, MIN_WATERMARK, 0)) for i, parts in self._inner.waiting()]
-        return [*found, (0, Staged(None, MIN_WATERMARK, 0, dict(self._since)))] if self._since else found
+        staged = [(i, Staged(parts, MIN_WATERMARK, 0)) for i, parts in self._inner.waiting()]
+        return [*staged, (0, Staged(None, MIN_WATERMARK, 0, dict(self._since)))] if self._since else staged
 
     @property
     def wants_checkpoints(self) -> bool:
@@ -244,25 +243,25 @@ class PartitionCommitter(Committer):
         self._since.clear()
         self._watermarks.clear()
         self._inner.recover(_parts(committables), former_job_id)
-        if os.path.exists(self._kept):
-            with open(self._kept) as file:
+        if os.path.exists(self._pending_file):
+            with open(self._pending_file) as file:
                 self._since.update(json.load(file))
-            os.unlink(self._kept)
-        self._take(committables)
+            os.unlink(self._pending_file)
+        self._add(committables)
 
     def finish(self) -> None:
         self._inner.finish()
-        self._settle(MAX_WATERMARK if self._commits.batch else self._watermark())
+        self._commit_complete(MAX_WATERMARK if self._commits.batch else self._watermark())
         if self._since:
             os.makedirs(self._base, exist_ok=True)
-            with open(self._kept, "w") as file:
+            with open(self._pending_file, "w") as file:
                 json.dump(self._since, file)
 
     def close(self) -> None:
         self._inner.close()
 
 
-def _parts(committables: Iterable[tuple[int, Staged]]) -> list[tuple[int, Any]]:
+def _parts(committables: Iterable[tuple[int, Staged]]) -> list[tuple[int, StagedParts]]:
     return [(subtask, staged.parts) for subtask, staged in committables if staged.parts is not None]
 
 

@@ -71,11 +71,13 @@ class OutputFileConfig:
     """
 
     def __init__(self, part_prefix: str, part_suffix: str) -> None:
-        for what, text in (("prefix", part_prefix), ("suffix", part_suffix)):
+        for part, text in (("prefix", part_prefix), ("suffix", part_suffix)):
             if "/" in text or "\0" in text:
-                raise InvalidProgramError(f"OutputFileConfig: the {what} {text!r} must not contain a slash.")
+                raise InvalidProgramError(f"OutputFileConfig: the {part} {text!r} must not contain a slash.")
         if part_prefix.startswith((".", "_")):
-            raise InvalidProgramError(f"OutputFileConfig: with the prefix {part_prefix!r} readers skip all files.")
+            raise InvalidProgramError(
+                f"OutputFileConfig: the prefix {part_prefix!r} must not begin with . or _: readers skip such files."
+            )
         self._prefix = part_prefix
         self._suffix = part_suffix
 

@@ -15,8 +15,9 @@ from collections.abc import Collection, Iterator
 from copy import copy
 from dataclasses import field, replace
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.tags import tagged
@@ -46,7 +47,7 @@ class FileSplit(NamedTuple):
     """The rest of a split."""
 
     path: str
-    at: int
+    start: int
     end: int
     size: int
     density: float
@@ -129,16 +130,16 @@ class FileEnumerator(SplitEnumerator):
     def _search(self) -> None:
         """Discover new files."""
         try:
-            found = {_digest(file.path): file for path in self._paths for file in self._access.find(path)}
+            files = {_digest(file.path): file for path in self._paths for file in self._access.find(path)}
         except OSError as e:
             if self._interval is None:
                 raise
             log.warning("FileSource: listing files failed, will retry: %s.", e)
             return
-        new = [file for digest, file in found.items() if digest not in self._known]
-        if self._interval is not None and (new or len(found) < len(self._known)):
+        new = [file for digest, file in files.items() if digest not in self._known]
+        if self._interval is not None and (new or len(files) < len(self._known)):
             # Deleted files are dropped, so the digests are bounded by the existing files.
-            self._known = set(found)
+            self._known = set(files)
             self._packed = None
         for file in sorted(new, key=self._order):
             self._add(file)
@@ -170,29 +171,29 @@ class FileEnumerator(SplitEnumerator):
         if self._interval is not None and now >= self._due:
             self._search()
             self._due = now + self._interval
-        shares: dict[int, list[SplitRange]] = {}
+        ranges: dict[int, list[SplitRange]] = {}
         for subtask, queue in enumerate(self._queues):
             if queue:
-                shares[subtask] = self._take(queue, budget)
-        return SplitAssignment(shares, limited=bool(self._left))
+                ranges[subtask] = self._take(queue, budget)
+        return SplitAssignment(ranges, limited=bool(self._left))
 
     def _take(self, queue: deque[int], budget: float) -> list[SplitRange]:
         """Return ranges of about `budget` records from a subtask's splits."""
-        shares: list[SplitRange] = []
+        ranges: list[SplitRange] = []
         while queue and budget > 0:
             number = queue[0]
             split = self._left[number]
-            to = min(split.at + max(int(budget / split.density), 1), split.end)
-            if to < split.end:
-                to = self._format.cut(self._access, split.path, split.at, to, split.end)
-            budget -= (to - split.at) * split.density
-            shares.append(FileSplitRange(number, split.path, split.at, to, split.size, to == split.end))
-            if to == split.end:
+            end = min(split.start + max(int(budget / split.density), 1), split.end)
+            if end < split.end:
+                end = self._format.cut(self._access, split.path, split.start, end, split.end)
+            budget -= (end - split.start) * split.density
+            ranges.append(FileSplitRange(number, split.path, split.start, end, split.size, end == split.end))
+            if end == split.end:
                 queue.popleft()
                 del self._left[number]
             else:
-                self._left[number] = split._replace(at=to)
-        return shares
+                self._left[number] = split._replace(start=end)
+        return ranges
 
     def is_finished(self) -> bool:
         return self._interval is None and not self._left
@@ -208,12 +209,6 @@ class FileEnumerator(SplitEnumerator):
 
 def _digest(path: str) -> bytes:
     return blake2b(path.encode(errors="surrogateescape"), digest_size=_DIGEST).digest()
-
-
-def position_of(snapshot: Any) -> FilePosition | None:
-    """Return the position of a snapshot, or None."""
-    assert snapshot is None or isinstance(snapshot, FilePosition)
-    return snapshot
 
 
 @fast_dataclass
@@ -242,13 +237,17 @@ class FileSplitAssignerProvider:
         return FileSplitAssignerProvider()
 
 
+# Options of file systems, by protocol; each has its own types.
+FileSystemOptions: TypeAlias = dict[str, dict[str, Value]]
+
+
 @fast_dataclass
 class _Settings:
     file_format: FileFormat
     paths: tuple[str, ...]
     interval: float | None = None
     splits_files: bool = True
-    options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    options: FileSystemOptions = field(default_factory=dict)
 
 
 class _FileReader(SourceReader):
@@ -256,7 +255,7 @@ class _FileReader(SourceReader):
         self._format = file_format
         self._access = access
 
-    def read(self, share: FileSplitRange) -> Iterator[Collection[Any]]:
+    def read(self, share: FileSplitRange) -> Iterator[Collection[Value]]:
         return self._format.read(self._access, share)
 
     def split_of(self, share: FileSplitRange) -> int:
@@ -323,7 +322,7 @@ class FileSource(Source):
     def is_bounded(self) -> bool:
         return self._settings.interval is None
 
-    def reached_with(self, options: dict[str, dict[str, Any]]) -> FileSource:
+    def reached_with(self, options: FileSystemOptions) -> FileSource:
         """Return the source with options of file systems, by protocol."""
         copied = copy(self)
         copied._settings = replace(self._settings, options=options)
@@ -332,11 +331,10 @@ class FileSource(Source):
     def check(self) -> None:
         check_paths(FileAccess(self._settings.options), self._settings.paths)
 
-    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+    def create_enumerator(self, parallelism: int, restored: FilePosition | None = None) -> SplitEnumerator:
         s = self._settings
-        position = position_of(restored)
         access = FileAccess(s.options)
-        return FileEnumerator(access, s.file_format, s.paths, s.interval, s.splits_files, parallelism, position)
+        return FileEnumerator(access, s.file_format, s.paths, s.interval, s.splits_files, parallelism, restored)
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
         tolerant = copy(self._settings.file_format)
@@ -359,7 +357,7 @@ class FileSourceBuilder:
         when they are complete.
         """
         if discovery_interval.to_millis() <= 0:
-            raise InvalidProgramError("monitor_continuously() needs an interval of at least a millisecond.")
+            raise InvalidProgramError("monitor_continuously() takes an interval of at least one millisecond.")
         self._settings = replace(self._settings, interval=discovery_interval.to_millis() / 1000)
         return self
 

@@ -6,11 +6,11 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 
+from millstream.common.aliases import Value
 from millstream.common.time import Duration
 from millstream.connectors.base import Source
 from millstream.connectors.files.partition_commit import PARTITION_COMMIT_OPTIONS, partition_commits
@@ -58,13 +58,13 @@ METADATA: Mapping[str, DataType] = {
 
 
 class PartitionedFiles:
-    """Knows the values of partition columns from the path of a file: `base/day=2024-01-01/part-0`.
+    """The values of partition columns, from the paths of files: `base/day=2024-01-01/part-0`.
 
     Args:
-        types: of the partition columns.
-        default: the name of the directory of rows whose value is null.
-        pattern: which paths are read; None for all.
-        tests: conditions on partition columns, which are all of a batch's columns.
+        types: the types of the partition columns.
+        default: the directory name of null.
+        pattern: the pattern of paths to read; None for all.
+        tests: predicates on the partition columns, which are all columns of their batch.
         zone: the session's time zone.
     """
 
@@ -83,7 +83,7 @@ class PartitionedFiles:
         self._zone = zone
 
     def is_read(self, path: str) -> bool:
-        """Tell whether a file is one that is wanted, and may have rows that are."""
+        """Return whether a file matches the pattern and the predicates."""
         if self._pattern is not None and not self._pattern.fullmatch(path):
             return False
         if not self._tests:
@@ -91,8 +91,8 @@ class PartitionedFiles:
         row = Batch([self.column(path, name, 1) for name in self._types], None, 1)
         return all(condition(test, EvaluationContext(self._zone))(row)[0] for test in self._tests)
 
-    def value(self, path: str, column: str) -> Any:
-        """Return the value that a partition column has in a file."""
+    def value(self, path: str, column: str) -> Value:
+        """Return the value of a partition column in a file."""
         for part in path.split("/")[:-1]:
             name, is_partition, text = part.partition("=")
             if is_partition and unquote(name) == column:
@@ -101,27 +101,27 @@ class PartitionedFiles:
         return None
 
     def is_partition(self, column: str) -> bool:
-        """Tell whether a column is one of the partition's."""
+        """Return whether a column is a partition column."""
         return column in self._types
 
     def column(self, path: str, column: str, rows: int) -> pa.Array:
-        """Return the column of a file's rows."""
+        """Return a partition column for the rows of a file."""
         kind = self._types[column]
         return _repeated(to_column([self.value(path, column)], kind), rows)
 
 
-def _repeated(one: pa.Array, rows: int) -> pa.Array:
-    return pa.nulls(rows, one.type) if one[0].as_py() is None else pa.repeat(one[0], rows)
+def _repeated(value: pa.Array, rows: int) -> pa.Array:
+    return pa.nulls(rows, value.type) if value[0].as_py() is None else pa.repeat(value[0], rows)
 
 
 class TableFileReader(BulkFormat):
-    """Reads files with another format, and adds what is not in them.
+    """Reads files with another format, and adds partition columns and metadata.
 
     Args:
-        inner: gives batches.
-        names: of the columns of those.
-        columns: that are wanted: of the files, of partitions, of metadata.
-        files: knows partitions.
+        inner: reads batches.
+        names: the names of their columns.
+        columns: the projected columns: of the files, of partitions, or metadata.
+        files: the partitions.
     """
 
     def __init__(self, inner: FileFormat, names: list[str], columns: list[str], files: PartitionedFiles) -> None:
@@ -133,10 +133,10 @@ class TableFileReader(BulkFormat):
     def measure(self, access: FileAccess, file: FileStatus) -> Extent:
         return self._inner.measure(access, file) if self._files.is_read(file.path) else Extent(0, 1.0)
 
-    def cut(self, access: FileAccess, path: str, start: int, wanted: int, end: int) -> int:
-        return self._inner.cut(access, path, start, wanted, end)
+    def cut(self, access: FileAccess, path: str, start: int, target: int, end: int) -> int:
+        return self._inner.cut(access, path, start, target, end)
 
-    def read(self, access: FileAccess, share: FileSplitRange) -> Iterator[Collection[Any]]:
+    def read(self, access: FileAccess, share: FileSplitRange) -> Iterator[Collection[Batch]]:
         for batches in self._inner.read(access, share):
             yield [self._completed(batch, access, share) for batch in batches]
 
@@ -158,18 +158,18 @@ def _metadata(key: str, access: FileAccess, share: FileSplitRange) -> pa.Array:
     if key == "file.size":
         return pa.array([share.size], kind)
     if key == "file.modification-time":
-        found = next(iter(access.find(share.path)))
-        return pa.array([int(found.modified * 1000)], pa.int64()).cast(kind)
+        file = next(iter(access.find(share.path)))
+        return pa.array([int(file.modified * 1000)], pa.int64()).cast(kind)
     return pa.array([os.path.basename(share.path) if key == "file.name" else share.path], kind)
 
 
-# Statistics are in the footer of each file; of tables with more files they cost too much.
+# Statistics are in the footer of each file; for more files, reading them takes too long.
 _MAX_FOOTERS = 64
 _DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
 
 
 class _Table:
-    """What source and sink share."""
+    """The options that sources and sinks have in common."""
 
     def __init__(self, context: TableContext) -> None:
         self.options = Options(context.table.options)
@@ -177,9 +177,7 @@ class _Table:
         self.path = path.removeprefix("file://") if path.startswith("file:///") else path.removeprefix("file:")
         identifier = self.options.text("format", "")
         if not identifier:
-            raise ValidationException(
-                "Could not find required scan format 'format': say which one with 'format' = '...'."
-            )
+            raise ValidationException("Could not find required scan format 'format': set it with 'format' = '...'.")
         zone = context.settings.get("table.local-time-zone", "default")
         self.format: TableFormat = create_format(
             identifier, context.table.options, "UTC" if zone == "default" else zone
@@ -193,7 +191,7 @@ class _Table:
 
     @property
     def stored(self) -> list[Field]:
-        """The columns that are in the files, and not in the names of directories."""
+        """The columns in the files: all but the partition columns."""
         return [f for f in self.fields if f.name not in self.partition]
 
 
@@ -210,28 +208,28 @@ class _Source(TableSource):
         return "source.monitor-interval" not in self._table.options
 
     def parallelism(self) -> int | None:
-        wanted = self._table.options.whole_or_none("scan.parallelism")
+        parallelism = self._table.options.whole_or_none("scan.parallelism")
         if self.changes == INSERTS:
-            return wanted
-        if wanted not in (None, 1):
+            return parallelism
+        if parallelism not in (None, 1):
             raise ValidationException(
-                f"'scan.parallelism' = '{wanted}' cannot be set for files of {self._table.format.identifier}: their "
-                "rows change each other, so that one subtask reads them in order. Remove the option."
+                f"'scan.parallelism' = '{parallelism}' is not supported for files of {self._table.format.identifier}: "
+                "one subtask must read their changes in order. Remove the option."
             )
         return 1
 
     def source(
         self, columns: Sequence[str], filters: Sequence[Expression] = (), limit: int | None = None
-    ) -> Source[Any]:
+    ) -> Source[Batch]:
         table = self._table
-        # Messages are in the order of all columns; files of columns are asked for some.
-        wanted = table.stored if isinstance(table.format, MessageFormat) else _chosen(table.stored, columns)
+        # Messages contain all columns in order; columnar files are read partially.
+        fields = table.stored if isinstance(table.format, MessageFormat) else _projected(table.stored, columns)
         if isinstance(table.format, FileTableFormat):
-            inner = table.format.reader(wanted, comparisons_of(filters, columns))
+            inner = table.format.reader(fields, comparisons_of(filters, columns))
         else:
             assert isinstance(table.format, MessageFormat)
-            inner = table.format.file_reader(wanted)
-        reader = TableFileReader(inner, [f.name for f in wanted], list(columns), self._files(columns, filters))
+            inner = table.format.file_reader(fields)
+        reader = TableFileReader(inner, [f.name for f in fields], list(columns), self._files(columns, filters))
         builder = FileSource.for_bulk_file_format(reader, table.path)
         if not self.is_bounded:
             builder = builder.monitor_continuously(
@@ -241,25 +239,25 @@ class _Source(TableSource):
 
     def statistics(self, columns: Sequence[str]) -> TableStatistics | None:
         table = self._table
-        is_elsewhere = "://" in table.path or table.partition or table.pattern
-        if is_elsewhere or not isinstance(table.format, FileTableFormat) or not os.path.exists(table.path):
+        is_unsupported = "://" in table.path or table.partition or table.pattern
+        if is_unsupported or not isinstance(table.format, FileTableFormat) or not os.path.exists(table.path):
             return None
-        found = [file.path for file in islice(FileAccess({}).find(table.path), _MAX_FOOTERS + 1)]
-        return table.format.statistics(found, columns) if len(found) <= _MAX_FOOTERS else None
+        paths = [file.path for file in islice(FileAccess({}).find(table.path), _MAX_FOOTERS + 1)]
+        return table.format.statistics(paths, columns) if len(paths) <= _MAX_FOOTERS else None
 
     def _files(self, columns: Sequence[str], filters: Sequence[Expression]) -> PartitionedFiles:
-        """Return what knows partitions, and which files need not be read."""
+        """Return the partitions, with the predicates that skip files."""
         table = self._table
         types = {f.name: f.type for f in table.fields if f.name in table.partition}
-        places = {i: list(types).index(c) for i, c in enumerate(columns) if c in types}
-        tests = [moved(f, places) for f in filters if columns_of(f) <= places.keys()]
+        positions = {i: list(types).index(c) for i, c in enumerate(columns) if c in types}
+        tests = [moved(f, positions) for f in filters if columns_of(f) <= positions.keys()]
         return PartitionedFiles(types, table.default_partition, table.pattern, tests, table.format.zone)
 
 
-def _chosen(fields: Sequence[Field], columns: Sequence[str]) -> list[Field]:
-    chosen = [f for f in fields if f.name in columns]
-    # Without a column nobody knows how many rows there are.
-    return chosen or list(fields[:1])
+def _projected(fields: Sequence[Field], columns: Sequence[str]) -> list[Field]:
+    projected = [f for f in fields if f.name in columns]
+    # At least one column is needed to count rows.
+    return projected or list(fields[:1])
 
 
 class _Sink(TableSink):
@@ -322,8 +320,9 @@ class FileSystemConnector(Connector):
         ]
     )
 
-    def options(self, given: Mapping[str, str]) -> frozenset[str]:
-        return without_other_formats(super().options(given), format_options(), [(given.get("format"), "")])
+    def options(self, table_options: Mapping[str, str]) -> frozenset[str]:
+        formats = [(table_options.get("format"), "")]
+        return without_other_formats(super().options(table_options), format_options(), formats)
 
     def table_source(self, context: TableContext) -> TableSource:
         return _Source(context)

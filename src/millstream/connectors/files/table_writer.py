@@ -1,4 +1,4 @@
-"""Writes batches into files of partitions, with the FileSink's own machinery: exactly once."""
+"""Writes batches to files of partitions with a FileSink, exactly once."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import BinaryIO, TypeAlias
 from urllib.parse import quote
 
 import numpy as np
+from numpy.typing import NDArray
 
 from millstream.common.serialization import BulkWriter, BulkWriterFactory, Encoder
 from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.connectors.files.bucket_assigner import BucketAssigner, BucketContext
 from millstream.connectors.files.compaction import FileCompactor, FileCompactStrategy
+from millstream.connectors.files.part_files import StagedParts
 from millstream.connectors.files.partition_commit import PartitionCommits, PartitionCommitter, Staged
 from millstream.connectors.files.rolling_policy import RollingPolicy
-from millstream.connectors.files.sink import FileSink
+from millstream.connectors.files.sink import BulkFormatBuilder, FileSink, RowFormatBuilder
 from millstream.formats.base import FileTableFormat, MessageFormat, TableFormat
 from millstream.formats.column_text import plain_texts
 from millstream.formats.file_access import FileAccess
@@ -35,10 +37,15 @@ _SAFE = " -_.()!~*'@,;&$+"
 
 @dataclass
 class _Piece:
-    """Rows of one partition: its directory, and the rows."""
+    """Rows of one partition.
+
+    Attributes:
+        bucket: the directory.
+        rows: a batch, or the bytes of its messages.
+    """
 
     bucket: str
-    rows: Any
+    rows: Batch | bytes
 
 
 class _ByBucket(BucketAssigner):
@@ -50,6 +57,7 @@ class _Messages(Encoder):
     """Writes the messages of pieces."""
 
     def encode(self, value: _Piece, stream: BinaryIO) -> None:
+        assert isinstance(value.rows, bytes)
         stream.write(value.rows)
 
 
@@ -64,14 +72,14 @@ class _Files(BulkWriterFactory):
         return _Unwrapping(self._format.writer(file, self._fields))
 
     def batches(self, content: bytes) -> Iterator[Batch]:
-        """Yield what is in a file."""
+        """Yield the batches of a file."""
         with tempfile.NamedTemporaryFile() as copy:
             copy.write(content)
             copy.flush()
             reader, access = self._format.reader(self._fields), FileAccess({})
             units = reader.measure(access, next(iter(access.find(copy.name)))).units
-            for found in reader.read(access, FileSplitRange(0, copy.name, 0, units, len(content), True)):
-                yield from found
+            for batches in reader.read(access, FileSplitRange(0, copy.name, 0, units, len(content), True)):
+                yield from batches
 
 
 class _Unwrapping:
@@ -85,8 +93,12 @@ class _Unwrapping:
         self._inner.finish()
 
 
+# The state of a FileSink's writer, which differs per format.
+_WriterState: TypeAlias = object
+
+
 class _Writer(SinkWriter):
-    """Parts batches by partition and hands them to the writer of a FileSink."""
+    """Divides batches by partition and passes them to the writer of a FileSink."""
 
     keeps_values = False
 
@@ -101,21 +113,22 @@ class _Writer(SinkWriter):
         for piece in self._pieces(value):
             self._inner.write(piece)
 
-    def prepare_commit(self, flush: bool) -> Any:
-        return self._inner.prepare_commit(flush)
+    def prepare_commit(self, flush: bool) -> StagedParts | Staged | None:
+        parts: StagedParts | None = self._inner.prepare_commit(flush)
+        return parts
 
-    def carry(self) -> Any:
+    def carry(self) -> _WriterState:
         return self._inner.carry()
 
-    def restore(self, carried: Any) -> None:
-        self._inner.restore(carried)
+    def restore(self, state: _WriterState) -> None:
+        self._inner.restore(state)
 
     def close(self) -> None:
         self._inner.close()
 
 
 class _PartitionWriter(_Writer):
-    """Tells the committer how far event time has come, too."""
+    """Also reports the watermark to the committer."""
 
     def __init__(self, inner: SinkWriter, pieces: Callable[[Batch], Iterator[_Piece]], subtasks: int) -> None:
         super().__init__(inner, pieces)
@@ -125,15 +138,15 @@ class _PartitionWriter(_Writer):
     def on_watermark(self, watermark: int) -> None:
         self._watermark = watermark
 
-    def prepare_commit(self, flush: bool) -> Any:
-        parts = super().prepare_commit(flush)
+    def prepare_commit(self, flush: bool) -> Staged | None:
+        parts = self._inner.prepare_commit(flush)
         return Staged(parts, self._watermark, self._subtasks) if parts is not None or flush else None
 
-    def carry(self) -> Any:
+    def carry(self) -> tuple[_WriterState, int]:
         return super().carry(), self._watermark
 
-    def restore(self, carried: Any) -> None:
-        inner, self._watermark = carried
+    def restore(self, state: tuple[_WriterState, int]) -> None:  # type: ignore[override]
+        inner, self._watermark = state
         super().restore(inner)
 
 
@@ -179,21 +192,21 @@ class _TableFileSink(Sink[Batch]):
             part = stored if rows is None else stored.take(rows)
             yield _Piece(bucket, self._body(part))
 
-    def _buckets(self, batch: Batch) -> Iterator[tuple[str, Any]]:
+    def _buckets(self, batch: Batch) -> Iterator[tuple[str, NDArray[np.int64] | None]]:
         if not self._partition:
             yield "", None
             return
         names = [self._fields[i].name for i in self._partition]
         columns = [plain_texts(batch.columns[i], self._fields[i].type, "SQL") for i in self._partition]
-        places: dict[str, list[int]] = {}
+        rows_by_bucket: dict[str, list[int]] = {}
         for row, values in enumerate(zip(*(c or [] for c in columns), strict=True)):
             texts = [self._default if v in (None, "") else quote(v, _SAFE) for v in values]
             bucket = "/".join(f"{n}={v}" for n, v in zip(names, texts, strict=True))
-            places.setdefault(bucket, []).append(row)
-        for bucket, rows in places.items():
+            rows_by_bucket.setdefault(bucket, []).append(row)
+        for bucket, rows in rows_by_bucket.items():
             yield bucket, np.array(rows, np.int64)
 
-    def _body(self, batch: Batch) -> Any:
+    def _body(self, batch: Batch) -> Batch | bytes:
         if not isinstance(self._format, MessageFormat):
             return batch
         messages = self._format.encoded(batch, [self._fields[i] for i in self._stored])
@@ -201,14 +214,14 @@ class _TableFileSink(Sink[Batch]):
 
 
 class _Overwriting(Committer):
-    """Takes away what was there before, where something new comes."""
+    """Deletes the previous files of the directories that are written."""
 
     def __init__(self, inner: Committer, base: str) -> None:
         self._inner = inner
         self._base = base
         self._old = {os.path.join(d, f) for d, _, files in os.walk(base) for f in files if not f.startswith(".")}
 
-    def commit(self, committables: list[tuple[int, Any]]) -> None:
+    def commit(self, committables: list[tuple[int, StagedParts]]) -> None:
         directories = {os.path.dirname(part.final) for _, staged in committables for part in staged.files}
         self._remove(directories)
         self._inner.commit(committables)
@@ -218,14 +231,14 @@ class _Overwriting(Committer):
             self._old.discard(path)
             os.unlink(path)
 
-    def recover(self, committables: list[tuple[int, Any]], former_job_id: str) -> None:
+    def recover(self, committables: list[tuple[int, StagedParts]], former_job_id: str) -> None:
         self._inner.recover(committables, former_job_id)
 
-    def waiting(self) -> list[tuple[int, Any]]:
+    def waiting(self) -> list[tuple[int, StagedParts]]:
         return self._inner.waiting()
 
     def finish(self) -> None:
-        # A table that is not partitioned is overwritten by nothing, too.
+        # Without partitions, an empty result also replaces the table.
         self._remove({self._base})
         self._inner.finish()
 
@@ -234,7 +247,7 @@ class _Overwriting(Committer):
 
 
 class _Rewriting(FileCompactor):
-    """Puts files of columns together: reads their batches and writes one file."""
+    """Merges columnar files: reads their batches and writes one file."""
 
     def __init__(self, files: _Files) -> None:
         self._files = files
@@ -260,8 +273,8 @@ def table_file_sink(
     """Return a sink of batches that writes files."""
     stored = [f for f in fields if f.name not in partition]
     if not stored:
-        raise ValidationException("All columns are those of the partition: there is nothing to write into files.")
-    builder: Any
+        raise ValidationException("All columns are partition columns: declare at least one other column.")
+    builder: BulkFormatBuilder | RowFormatBuilder
     compactor = FileCompactor.concat_file_compactor()
     if isinstance(table_format, FileTableFormat):
         files = _Files(table_format, stored)

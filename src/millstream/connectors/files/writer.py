@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import BinaryIO, TypeAlias
 
 from millstream.common.aliases import Value
 from millstream.common.errors import MillstreamError
@@ -30,6 +30,9 @@ __all__ = ["BulkWriter", "BulkWriterFactory"]
 BUFFER_BYTES = 1 << 18
 # Lines per encoded chunk; the size of a file is checked after each chunk.
 LINES = 128
+
+# A bucket: any hashable value of the assigner; its text is the path.
+Bucket: TypeAlias = Value
 
 # No current bucket; assigners never return it.
 _NO_BUCKET = object()
@@ -66,17 +69,18 @@ class FileWriter(SinkWriter):
         self._assigner = settings.assigner
         self._by_element = settings.assigner.by_element
         self._context = BucketContext(clock)
-        self._bucket: Any = _NO_BUCKET
+        self._bucket: Bucket = _NO_BUCKET
         self._id = str(uuid.uuid4())
         self._files = 0
         self._transaction = ""
         self._in_epoch = False
-        self._carried: tuple[PartFile, ...] = ()
+        # The unfinished files at the end of the last successful epoch.
+        self._retained: tuple[PartFile, ...] = ()
 
     def begin(self, transaction: str) -> None:
         if self._in_epoch:
             # The previous epoch failed: discard its output.
-            self.restore(self._carried)
+            self.restore(self._retained)
         self._transaction = transaction
         self._in_epoch = True
         self._update_bucket()
@@ -84,18 +88,18 @@ class FileWriter(SinkWriter):
     def prepare_commit(self, flush: bool) -> StagedParts | None:
         staged = self._stage(flush)
         part_files.sync_directories((part.hidden for part in staged.files), self._settings.base)
-        self._carried = self._unfinished()
+        self._retained = self._unfinished()
         self._in_epoch = False
         return staged if staged.files or staged.obsolete else None
 
     def carry(self) -> tuple[PartFile, ...] | None:
-        return self._carried or None
+        return self._retained or None
 
-    def restore(self, carried: tuple[PartFile, ...] | None) -> None:
-        self._carried = carried or ()
+    def restore(self, retained: tuple[PartFile, ...] | None) -> None:
+        self._retained = retained or ()
         self._in_epoch = False
         self._leave_bucket()
-        self._reset(self._carried)
+        self._reset(self._retained)
 
     @abstractmethod
     def _stage(self, flush: bool) -> StagedParts:
@@ -106,11 +110,11 @@ class FileWriter(SinkWriter):
         """Return the hidden files that are not staged."""
 
     @abstractmethod
-    def _reset(self, carried: tuple[PartFile, ...]) -> None:
+    def _reset(self, retained: tuple[PartFile, ...]) -> None:
         """Discard everything except the restored files."""
 
     @abstractmethod
-    def _select(self, bucket: Any) -> None:
+    def _select(self, bucket: Bucket) -> None:
         """Make a bucket current."""
 
     def _leave_bucket(self) -> None:
@@ -121,7 +125,7 @@ class FileWriter(SinkWriter):
         if not self._by_element:
             self._select(self._assigner.get_bucket_id(None, self._context))
 
-    def _directory(self, bucket: Any) -> str:
+    def _directory(self, bucket: Bucket) -> str:
         name = str(bucket)
         if name.startswith("/") or ".." in name.split("/"):
             raise MillstreamError(f"FileSink: the bucket {name!r} is not a directory below {self._settings.base}.")
@@ -162,14 +166,14 @@ class RowWriter(FileWriter):
     keeps_values = False
 
     def __init__(
-        self, settings: FileSinkSettings, clock: Callable[[], int], encode: Callable[[Any, BinaryIO], Any]
+        self, settings: FileSinkSettings, clock: Callable[[], int], encode: Callable[[Value, BinaryIO], object]
     ) -> None:
         super().__init__(settings, clock)
         self._encode = encode
         self._policy = settings.policy
         self._limit = min(BUFFER_BYTES, self._policy.part_size or BUFFER_BYTES)
         self._checked = clock()
-        self._parts: dict[Any, _OpenPart] = {}
+        self._parts: dict[Bucket, _OpenPart] = {}
         self._part = _OpenPart(self._limit)
         self._closed: list[PartFile] = []
         self._restored: tuple[PartFile, ...] = ()
@@ -182,7 +186,7 @@ class RowWriter(FileWriter):
         if part.stream.tell() >= part.limit:
             self._flush_buffer(part)
 
-    def _select(self, bucket: Any) -> None:
+    def _select(self, bucket: Bucket) -> None:
         if bucket == self._bucket:
             return
         part = self._parts.get(bucket)
@@ -198,7 +202,7 @@ class RowWriter(FileWriter):
             self._close(bucket, part)
         self._update_bucket()
 
-    def _append(self, bucket: Any, part: _OpenPart) -> None:
+    def _append(self, bucket: Bucket, part: _OpenPart) -> None:
         data = part.stream.getvalue()
         if not data:
             return
@@ -214,7 +218,7 @@ class RowWriter(FileWriter):
         if self._policy.part_size is not None:
             part.limit = min(self._limit, self._policy.part_size - part.size)
 
-    def _close(self, bucket: Any, part: _OpenPart) -> None:
+    def _close(self, bucket: Bucket, part: _OpenPart) -> None:
         del self._parts[bucket]
         if self._bucket == bucket:
             self._leave_bucket()
@@ -252,17 +256,17 @@ class RowWriter(FileWriter):
         open_files = ((part.file, part.size) for part in self._parts.values() if part.file is not None)
         return tuple(PartFile(file.hidden, file.final, size) for file, size in open_files)
 
-    def _reset(self, carried: tuple[PartFile, ...]) -> None:
+    def _reset(self, retained: tuple[PartFile, ...]) -> None:
         self._parts.clear()
         self._closed.clear()
-        self._restored = carried
+        self._restored = retained
 
 
 class TextWriter(RowWriter):
     """Writes lines of UTF-8 text; encoding many lines at once saves a third of the work."""
 
     def __init__(
-        self, settings: FileSinkSettings, clock: Callable[[], int], show: Callable[[Any], str] | None = None
+        self, settings: FileSinkSettings, clock: Callable[[], int], show: Callable[[Value], str] | None = None
     ) -> None:
         """Create a writer.
 
@@ -285,7 +289,7 @@ class TextWriter(RowWriter):
             if part.stream.tell() >= part.limit:
                 self._flush_buffer(part)
 
-    def _append(self, bucket: Any, part: _OpenPart) -> None:
+    def _append(self, bucket: Bucket, part: _OpenPart) -> None:
         self._encode_lines(part)
         super()._append(bucket, part)
 
@@ -310,8 +314,8 @@ class BulkFileWriter(FileWriter):
     ) -> None:
         super().__init__(settings, clock)
         self._open_writer = open_writer
-        self._batches: dict[Any, list[Any]] = {}
-        self._values: list[Any] = []
+        self._batches: dict[Bucket, list[Value]] = {}
+        self._values: list[Value] = []
         # The spools of previous writers, and the own spool with its length.
         self._restored: tuple[PartFile, ...] = ()
         self._spool: PartFile | None = None
@@ -325,7 +329,7 @@ class BulkFileWriter(FileWriter):
         if len(values) >= BATCH:
             self._flush_buffer()
 
-    def _select(self, bucket: Any) -> None:
+    def _select(self, bucket: Bucket) -> None:
         if bucket != self._bucket:
             self._bucket = bucket
             self._values = self._batches.setdefault(bucket, [])
@@ -351,16 +355,16 @@ class BulkFileWriter(FileWriter):
         self._reset(())
         return staged
 
-    def _all_batches(self, spools: Iterable[PartFile]) -> Iterator[tuple[Any, list[Any]]]:
+    def _all_batches(self, spools: Iterable[PartFile]) -> Iterator[tuple[Bucket, list[Value]]]:
         for spool in spools:
             with part_files.open_start(spool.hidden, spool.length) as file:
                 while file.tell() < spool.length:
                     yield pickle.load(file)
         yield from self._batches.items()
 
-    def _write_files(self, batches: Iterable[tuple[Any, list[Any]]]) -> tuple[PartFile, ...]:
-        parts: dict[Any, PartFile] = {}
-        writers: dict[Any, BulkWriter] = {}
+    def _write_files(self, batches: Iterable[tuple[Bucket, list[Value]]]) -> tuple[PartFile, ...]:
+        parts: dict[Bucket, PartFile] = {}
+        writers: dict[Bucket, BulkWriter] = {}
         with ExitStack() as files:
             for bucket, values in batches:
                 if values and bucket not in parts:
@@ -378,8 +382,8 @@ class BulkFileWriter(FileWriter):
             return self._restored
         return (*self._restored, PartFile(self._spool.hidden, self._spool.final, self._spooled))
 
-    def _reset(self, carried: tuple[PartFile, ...]) -> None:
-        self._restored = carried
+    def _reset(self, retained: tuple[PartFile, ...]) -> None:
+        self._restored = retained
         self._spool = None
         self._spooled = 0
         self._clear_batches()

@@ -1,12 +1,14 @@
-"""The catalog `jdbc`: the databases and tables of a PostgreSQL server, without declaring them."""
+"""The catalog `jdbc`: the databases and tables of a PostgreSQL server, without declarations."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Any
+from typing import TypeVar
 
+from millstream.common.aliases import Value
 from millstream.connectors.jdbc.connection import JdbcConnectionOptions, connector
+from millstream.connectors.jdbc.statements import error_text, fetch_rows
 from millstream.sql.catalog.memory import Catalog, CatalogFunction, Database
 from millstream.sql.catalog.tables import CatalogTable, TableColumn
 from millstream.sql.errors import CatalogException, ValidationException
@@ -36,12 +38,14 @@ _TYPES: dict[str, DataType] = {
     "text": DataTypes.STRING(),
     "date": DataTypes.DATE(),
 }
-# What PostgreSQL adds to a length.
+# PostgreSQL adds this to lengths.
 _HEAD = 4
+
+T = TypeVar("T")
 
 
 def type_of(name: str, modifier: int) -> DataType:
-    """Return the type of a column; what Flink does not know is text.
+    """Return the type of a column; types without an equivalent are strings.
 
     Example:
         >>> str(type_of("numeric", ((8 << 16) | 2) + 4))
@@ -56,8 +60,8 @@ def type_of(name: str, modifier: int) -> DataType:
         return DataTypes.DECIMAL(38, 18) if modifier < 0 else DataTypes.DECIMAL(packed >> 16, packed & 0x7FF)
     if name in ("timestamp", "timestamptz", "time"):
         precision = 6 if modifier < 0 else modifier
-        made = {"timestamp": DataTypes.TIMESTAMP, "timestamptz": DataTypes.TIMESTAMP_LTZ, "time": DataTypes.TIME}
-        return made[name](precision)
+        types = {"timestamp": DataTypes.TIMESTAMP, "timestamptz": DataTypes.TIMESTAMP_LTZ, "time": DataTypes.TIME}
+        return types[name](precision)
     if name in ("varchar", "bpchar") and modifier > _HEAD:
         length = modifier - _HEAD
         return DataTypes.VARCHAR(length) if name == "varchar" else DataTypes.CHAR(length)
@@ -65,7 +69,7 @@ def type_of(name: str, modifier: int) -> DataType:
 
 
 class _Tables(dict[str, CatalogTable]):
-    """Tables by `schema.table`; those of schema public also by their names alone."""
+    """Tables by `schema.table`; those of the schema public also by their names alone."""
 
     def __missing__(self, name: str) -> CatalogTable:
         return super().__getitem__(f"{_DEFAULT_SCHEMA}.{name}")
@@ -73,25 +77,25 @@ class _Tables(dict[str, CatalogTable]):
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or super().__contains__(f"{_DEFAULT_SCHEMA}.{name}")
 
-    def get(self, name: str, default: Any = None, /) -> Any:
-        found = super().get(name)
-        return found if found is not None else super().get(f"{_DEFAULT_SCHEMA}.{name}", default)
+    def get(self, name: str, default: T | None = None, /) -> CatalogTable | T | None:  # type: ignore[override]
+        table = super().get(name)
+        return table if table is not None else super().get(f"{_DEFAULT_SCHEMA}.{name}", default)
 
 
 class PostgresCatalog(Catalog):
-    """What a PostgreSQL server has, as it is when one looks.
+    """The current databases and tables of a PostgreSQL server.
 
     Args:
-        name: of the catalog.
-        default_database: the database that is used first.
-        username, password: who asks.
-        base_url: such as `jdbc:postgresql://localhost:5432/`, without a database.
+        name: the name of the catalog.
+        default_database: the initial database.
+        username, password: the user.
+        base_url: a URL without a database, such as `jdbc:postgresql://localhost:5432/`.
     """
 
     def __init__(self, name: str, default_database: str, username: str, password: str, base_url: str) -> None:
         if not base_url.startswith("jdbc:postgresql:"):
             raise ValidationException(
-                f"JdbcCatalog: the base URL is one of PostgreSQL, such as jdbc:postgresql://localhost:5432/, not "
+                f"JdbcCatalog: the base URL must be one of PostgreSQL, such as jdbc:postgresql://localhost:5432/, not "
                 f"{base_url!r}."
             )
         self.name = name
@@ -100,49 +104,51 @@ class PostgresCatalog(Catalog):
         self._base = base_url
 
     def _url(self, database: str) -> str:
-        address, question, words = self._base.partition("?")
-        return f"{address.rstrip('/') + '/' if '://' in address else address}{database}{question}{words}"
+        address, question, parameters = self._base.partition("?")
+        return f"{address.rstrip('/') + '/' if '://' in address else address}{database}{question}{parameters}"
 
-    def _asked(self, database: str, query: str) -> list[Sequence[Any]]:
+    def _query(self, database: str, statement: str) -> list[Sequence[Value]]:
         builder = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(self._url(database))
         if self._user:
             builder = builder.with_user_name(self._user).with_password(self._password)
         try:
             with closing(connector(builder.build())()) as connection:
-                return list(connection.execute(query).fetchall())
+                return fetch_rows(connection, statement)
         except Exception as e:
-            said = str(e).strip().partition("\n")[0].rstrip(".")
-            raise CatalogException(f"Catalog {self.name}: database {database!r} does not answer: {said}.") from e
+            raise CatalogException(f"Catalog {self.name}: database {database!r} fails: {error_text(e)}.") from e
 
     def databases(self) -> dict[str, Database]:
-        return {name: Database() for (name,) in self._asked(self.default_database, _DATABASES)}
+        return {name: Database() for (name,) in self._query(self.default_database, _DATABASES)}
 
     def tables(self, database: str) -> dict[str, CatalogTable]:
         columns: dict[tuple[str, str], list[TableColumn]] = {}
         keys: dict[tuple[str, str], list[tuple[int, str]]] = {}
         names: dict[tuple[str, str], str] = {}
-        for schema, table, column, kind, modifier, needed, is_key, constraint, place in self._asked(database, _COLUMNS):
-            at = schema, table
-            found = type_of(kind, modifier)
-            columns.setdefault(at, []).append(TableColumn(column, found.not_null() if needed or is_key else found))
+        rows = self._query(database, _COLUMNS)
+        for schema, table, column, kind, modifier, not_null, is_key, constraint, position in rows:
+            path = schema, table
+            data_type = type_of(kind, modifier)
+            if not_null or is_key:
+                data_type = data_type.not_null()
+            columns.setdefault(path, []).append(TableColumn(column, data_type))
             if is_key:
-                keys.setdefault(at, []).append((place, column))
-                names[at] = constraint
+                keys.setdefault(path, []).append((position, column))
+                names[path] = constraint
         return _Tables(
             {
                 f"{schema}.{table}": CatalogTable(
-                    tuple(found),
+                    tuple(table_columns),
                     primary_key=tuple(c for _, c in sorted(keys.get((schema, table), ()))),
                     primary_key_name=names.get((schema, table)),
                     options=self._options_of(database, f"{schema}.{table}"),
                 )
-                for (schema, table), found in columns.items()
+                for (schema, table), table_columns in columns.items()
             }
         )
 
     def _options_of(self, database: str, table: str) -> dict[str, str]:
-        who = {"username": self._user, "password": self._password} if self._user else {}
-        return {"connector": "jdbc", "url": self._url(database), "table-name": table, **who}
+        user = {"username": self._user, "password": self._password} if self._user else {}
+        return {"connector": "jdbc", "url": self._url(database), "table-name": table, **user}
 
     def functions(self, database: str) -> dict[str, CatalogFunction]:
         return {}
@@ -150,7 +156,7 @@ class PostgresCatalog(Catalog):
     def options(self) -> dict[str, str]:
         return {"type": "jdbc", "default-database": self.default_database, "base-url": self._base}
 
-    # --- what a server of its own decides
+    # --- changes, which only the server itself can make
 
     def put_database(self, name: str, database: Database) -> None:
         raise self._refusal("databases")
@@ -170,19 +176,20 @@ class PostgresCatalog(Catalog):
     def drop_function(self, database: str, name: str) -> None:
         raise self._refusal("functions")
 
-    def _refusal(self, what: str) -> CatalogException:
+    def _refusal(self, objects: str) -> CatalogException:
         return CatalogException(
-            f"Catalog {self.name} shows what PostgreSQL has: {what} are made and dropped there, or as temporary ones."
+            f"Catalog {self.name} is read-only: create and drop {objects} in PostgreSQL, or create temporary ones."
         )
 
 
 def catalog_of(name: str, options: dict[str, str]) -> Catalog:
-    """Return the catalog of CREATE CATALOG with the type `jdbc`."""
+    """Return the catalog that CREATE CATALOG declares with the type `jdbc`."""
     missing = [o for o in ("default-database", "username", "password", "base-url") if o not in options]
     if missing:
         raise ValidationException(
             f"Unable to create catalog '{name}'. One or more required options are missing.\n\nMissing required options "
             "are:\n\n" + "\n".join(missing)
         )
-    about = options["default-database"], options["username"], options["password"], options["base-url"]
-    return PostgresCatalog(name, *about)
+    return PostgresCatalog(
+        name, options["default-database"], options["username"], options["password"], options["base-url"]
+    )

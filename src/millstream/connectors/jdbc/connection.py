@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 import os
-import random
 import re
 import sqlite3
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
+from millstream.connectors.retries import Retries, exponential
 
-# DB-API's names for what no second try cures.
+# DB-API has no common base class: the connection and the cursor of any driver.
+Connection: TypeAlias = Any
+Cursor: TypeAlias = Any
+
+T = TypeVar("T")
+
+# DB-API's classes of errors that a retry does not cure.
 _MISTAKES = {"ProgrammingError", "IntegrityError", "DataError", "NotSupportedError"}
-# A transaction lost against another and may win the next time: serialization failure, deadlock, lock not available.
+# PostgreSQL: serialization failure, deadlock, lock not available; a retry may succeed.
 _LOST_STATES = {"40001", "40P01", "55P03"}
 # MySQL: lock wait timeout, deadlock, record has changed.
 _LOST_CODES = {1205, 1213, 1020}
 # MySQL: too many connections, shutdown, killed, network; its client: cannot connect, gone away, lost during query.
-_GONE_CODES = {1040, 1053, 1158, 1159, 1160, 1161, 1927, 2002, 2003, 2006, 2013, 2055, 4031}
-# MySQL: this user, this password, this database, this host.
+_DISCONNECT_CODES = {1040, 1053, 1158, 1159, 1160, 1161, 1927, 2002, 2003, 2006, 2013, 2055, 4031}
+# MySQL: the user, the password, the database or the host is refused.
 _REFUSED_CODES = {1044, 1045, 1049, 1130, 1698}
-# PostgreSQL gives no state to who is not let in, only words.
-_REFUSED_WORDS = (
+# PostgreSQL reports no state if it refuses a connection, only a message.
+_REFUSED_MESSAGES = (
     "authentication failed",
     "does not exist",
     "no password supplied",
@@ -40,7 +45,7 @@ _SQLITE_MISTAKES = ("no such", "syntax error", "has no column", "near ", "incomp
 
 
 def _code(error: Exception) -> int | None:
-    """Return MySQL's number of an error."""
+    """Return MySQL's error code."""
     first = error.args[0] if error.args else None
     return first if isinstance(first, int) else None
 
@@ -50,7 +55,7 @@ def _state(error: Exception) -> str:
 
 
 def is_lost_race(error: Exception) -> bool:
-    """Tell whether another transaction was in the way."""
+    """Return whether the transaction failed because of a concurrent one."""
     is_sqlite = type(error).__module__ == "sqlite3"
     return (
         _state(error) in _LOST_STATES
@@ -60,19 +65,19 @@ def is_lost_race(error: Exception) -> bool:
 
 
 def is_lost_connection(error: Exception) -> bool:
-    """Tell whether the server has gone away; it may be back."""
+    """Return whether the server closed the connection; a new one may succeed."""
     state = _state(error)
-    return state[:2] == "08" or state[:4] == "57P0" or _code(error) in _GONE_CODES
+    return state[:2] == "08" or state[:4] == "57P0" or _code(error) in _DISCONNECT_CODES
 
 
 def is_refusal(error: Exception) -> bool:
-    """Tell whether a server does not let this user in, or not into this database."""
-    fatal = "FATAL:" in str(error) and any(words in str(error) for words in _REFUSED_WORDS)
+    """Return whether the server refuses the user, or the user's access to the database."""
+    fatal = "FATAL:" in str(error) and any(message in str(error) for message in _REFUSED_MESSAGES)
     return _code(error) in _REFUSED_CODES or fatal
 
 
 def is_mistake(error: Exception) -> bool:
-    """Tell whether a second try would end in the same way: a wrong statement, password, or row that is refused."""
+    """Return whether a retry would fail again: a wrong statement or password, or a row that is refused."""
     if is_refusal(error):
         return True
     if is_lost_race(error) or is_lost_connection(error):
@@ -80,15 +85,15 @@ def is_mistake(error: Exception) -> bool:
     if any(cls.__name__ in _MISTAKES for cls in type(error).__mro__):
         return True
     if type(error).__module__ == "sqlite3":
-        return any(words in str(error) for words in _SQLITE_MISTAKES)
+        return any(message in str(error) for message in _SQLITE_MISTAKES)
     code = _code(error)
-    # MySQL calls some wrong statements operational: no such column, no default, access denied.
+    # MySQL reports some wrong statements as operational errors: no such column, no default, access denied.
     return code is not None and 1000 < code < 2000 and code not in (1040, 1053)
 
 
 @dataclass(frozen=True)
 class JdbcConnectionOptions:
-    """Where a database is and who asks.
+    """The URL and the user of a database.
 
     Example:
         >>> builder = JdbcConnectionOptions.JdbcConnectionOptionsBuilder()
@@ -105,15 +110,15 @@ class JdbcConnectionOptions:
     JdbcConnectionOptionsBuilder: ClassVar[type[ConnectionOptionsBuilder]]
 
     def get_db_url(self) -> str:
-        """Return where the database is."""
+        """Return the URL."""
         return self.url
 
     def get_driver_name(self) -> str | None:
-        """Return what was set; it has no effect."""
+        """Return the driver's name, which has no effect."""
         return self.driver_name
 
     def get_user_name(self) -> str | None:
-        """Return who asks."""
+        """Return the user."""
         return self.user_name
 
     def get_password(self) -> str | None:
@@ -121,7 +126,7 @@ class JdbcConnectionOptions:
         return self.password
 
     def __repr__(self) -> str:
-        # A password has no place in a log.
+        # Logs must not contain the password.
         return f"JdbcConnectionOptions({self.url!r}, user_name={self.user_name!r})"
 
 
@@ -132,40 +137,40 @@ class ConnectionOptionsBuilder:
         self._options = JdbcConnectionOptions("")
 
     def with_url(self, url: str) -> ConnectionOptionsBuilder:
-        """Say where: jdbc:postgresql://host:port/database or jdbc:sqlite:/path."""
+        """Set the URL, such as jdbc:postgresql://host:port/database or jdbc:sqlite:/path."""
         self._options = replace(self._options, url=url)
         return self
 
     def with_driver_name(self, driver_name: str) -> ConnectionOptionsBuilder:
-        """Accepted, without effect: the URL says which Python module connects."""
+        """Accept Flink's setting, without effect: the URL determines the driver."""
         self._options = replace(self._options, driver_name=driver_name)
         return self
 
     def with_user_name(self, user_name: str) -> ConnectionOptionsBuilder:
-        """Say who asks."""
+        """Set the user."""
         self._options = replace(self._options, user_name=user_name)
         return self
 
     def with_password(self, password: str) -> ConnectionOptionsBuilder:
-        """Give the password."""
+        """Set the password."""
         self._options = replace(self._options, password=password)
         return self
 
     def build(self) -> JdbcConnectionOptions:
         """Return the options."""
         if not self._options.url:
-            raise InvalidProgramError("JdbcConnectionOptions: say with_url() where the database is.")
+            raise InvalidProgramError("JdbcConnectionOptions: set the database with with_url(...).")
         return self._options
 
 
 @dataclass(frozen=True)
 class JdbcExecutionOptions:
-    """How records are put into batches.
+    """The batches of a sink, and the retries.
 
     Attributes:
-        batch_interval_ms: a batch waits no longer than so many milliseconds for the next record; 0: as long as it may.
-        batch_size: how many records make a batch; the end of an epoch makes one of those that are left.
-        max_retries: how often a batch that failed is tried again.
+        batch_interval_ms: the maximum time in milliseconds that a batch waits for more records; 0 for no limit.
+        batch_size: the maximum records per batch; the end of an epoch writes the rest.
+        max_retries: the retries of a failed batch.
 
     Example:
         >>> JdbcExecutionOptions.builder().with_batch_size(100).build()
@@ -179,25 +184,25 @@ class JdbcExecutionOptions:
     Builder: ClassVar[type[ExecutionOptionsBuilder]]
 
     def get_batch_interval_ms(self) -> int:
-        """Return after how many milliseconds a batch is written; 0 for no limit."""
+        """Return the maximum time in milliseconds that a batch waits for more records; 0 for no limit."""
         return self.batch_interval_ms
 
     def get_batch_size(self) -> int:
-        """Return at how many records a batch is written."""
+        """Return the maximum records per batch."""
         return self.batch_size
 
     def get_max_retries(self) -> int:
-        """Return how often a batch that failed is written again."""
+        """Return the retries of a failed batch."""
         return self.max_retries
 
     @staticmethod
     def defaults() -> JdbcExecutionOptions:
-        """Return batches of 5000 records, three retries."""
+        """Return the defaults: batches of 5000 records, three retries."""
         return JdbcExecutionOptions()
 
     @staticmethod
     def builder() -> ExecutionOptionsBuilder:
-        """Begin with the defaults."""
+        """Return a builder with the defaults."""
         return ExecutionOptionsBuilder()
 
 
@@ -208,20 +213,20 @@ class ExecutionOptionsBuilder:
         self._options = JdbcExecutionOptions()
 
     def with_batch_size(self, size: int) -> ExecutionOptionsBuilder:
-        """Write a batch at so many records."""
-        _at_least("with_batch_size", size, 1)
+        """Set the maximum records per batch."""
+        _check_min("with_batch_size", size, 1)
         self._options = replace(self._options, batch_size=size)
         return self
 
     def with_batch_interval_ms(self, interval_ms: int) -> ExecutionOptionsBuilder:
-        """Write a batch after so many milliseconds at the latest."""
-        _at_least("with_batch_interval_ms", interval_ms, 0)
+        """Set the maximum time in milliseconds that a batch waits for more records."""
+        _check_min("with_batch_interval_ms", interval_ms, 0)
         self._options = replace(self._options, batch_interval_ms=interval_ms)
         return self
 
     def with_max_retries(self, max_retries: int) -> ExecutionOptionsBuilder:
-        """Write a batch that failed so many times again."""
-        _at_least("with_max_retries", max_retries, 0)
+        """Set the retries of a failed batch."""
+        _check_min("with_max_retries", max_retries, 0)
         self._options = replace(self._options, max_retries=max_retries)
         return self
 
@@ -230,44 +235,46 @@ class ExecutionOptionsBuilder:
         return self._options
 
 
-def _at_least(what: str, value: int, least: int) -> None:
-    if value < least:
-        raise InvalidProgramError(f"JdbcExecutionOptions: {what} takes a number of at least {least}, not {value}.")
+def _check_min(method: str, value: int, min_value: int) -> None:
+    if value < min_value:
+        raise InvalidProgramError(
+            f"JdbcExecutionOptions: {method} takes a number of at least {min_value}, not {value}."
+        )
 
 
 JdbcConnectionOptions.JdbcConnectionOptionsBuilder = ConnectionOptionsBuilder
 JdbcExecutionOptions.Builder = ExecutionOptionsBuilder
 
 
-# What is to be left as it is: quoted text, quoted names, comments; and what is to be replaced.
+# Quoted texts, quoted names and comments, which stay as they are, and the characters to replace.
 _TOKENS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/|\?|%""", re.DOTALL)
 _SQLITE_SECONDS = 10
-# How long a server may take to let somebody in, unless the URL says connectTimeout.
+# The connection timeout, unless the URL has a connectTimeout.
 _CONNECT_SECONDS = 10
-# What JDBC's driver calls otherwise than libpq; other words of a URL go to libpq as they are.
-_POSTGRESQL_WORDS = {"ApplicationName": "application_name", "connectTimeout": "connect_timeout"}
+# Parameters that JDBC's driver names differently than libpq; libpq gets all others of a URL unchanged.
+_POSTGRESQL_NAMES = {"ApplicationName": "application_name", "connectTimeout": "connect_timeout"}
 
 
 def translated(sql: str, placeholder: str) -> str:
-    """Write a statement the way a driver wants its parameters; a `?` in quotes or a comment is none."""
+    """Return a statement with a driver's placeholders for `?`, except in quotes and comments."""
     if placeholder == "?":
         return sql
 
-    def token(found: re.Match[str]) -> str:
-        text = found.group()
-        # With %s for a parameter, every other % is written twice, in quotes too.
+    def token(match: re.Match[str]) -> str:
+        text = match.group()
+        # With %s as the placeholder, every other % is doubled, in quotes too.
         return placeholder if text == "?" else text.replace("%", "%%")
 
     return _TOKENS.sub(token, sql)
 
 
-def count_places(sql: str) -> int:
-    """Return how many parameters a statement has."""
+def count_parameters(sql: str) -> int:
+    """Return the number of a statement's parameters."""
     return sum(token == "?" for token in _TOKENS.findall(sql))
 
 
 def connector(options: JdbcConnectionOptions) -> Callable[[], Connection]:
-    """Return what connects to a database, in the driver's process and in the workers'."""
+    """Return a function that connects to a database, on the driver and in the workers."""
     if options.url.startswith("jdbc:sqlite:"):
         path = options.url.removeprefix("jdbc:sqlite:")
         if not path or path.startswith(":"):
@@ -289,81 +296,76 @@ def connector(options: JdbcConnectionOptions) -> Callable[[], Connection]:
         return partial(_connect_mysql, _mysql_settings(options))
     kind = ":".join(options.url.split(":")[:2])
     raise InvalidProgramError(
-        "JDBC: databases are reached at jdbc:postgresql:, jdbc:mysql:, jdbc:mariadb: and jdbc:sqlite: URLs, not "
-        f"{kind}:; "
-        "connectors.sql.SqlSink writes to any DB-API database."
+        f"JDBC: {kind}: URLs are not supported; use jdbc:postgresql:, jdbc:mysql:, jdbc:mariadb: or jdbc:sqlite:, or "
+        "connectors.sql.SqlSink, which writes to any DB-API database."
     )
 
 
-def _postgresql_settings(options: JdbcConnectionOptions) -> dict[str, Any]:
-    """Return what libpq is told, of what JDBC's driver understands."""
+def _postgresql_settings(options: JdbcConnectionOptions) -> dict[str, str | int]:
+    """Return libpq's settings for a URL of JDBC."""
     url = urlsplit(options.url.removeprefix("jdbc:"))
-    told = dict(parse_qsl(url.query))
-    found = {
+    settings = {
         "connect_timeout": _CONNECT_SECONDS,
         "host": url.hostname,
         "port": url.port,
         "dbname": url.path.lstrip("/"),
         "user": options.user_name,
         "password": options.password,
-        **{_POSTGRESQL_WORDS.get(name, name): value for name, value in told.items()},
+        **{_POSTGRESQL_NAMES.get(name, name): value for name, value in parse_qsl(url.query)},
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in settings.items() if value}
 
 
 def _connect_postgresql(settings: dict[str, Any]) -> Connection:
+    # An optional package.
     import psycopg
 
     return psycopg.connect(**settings)
 
 
-def _mysql_settings(options: JdbcConnectionOptions) -> dict[str, Any]:
-    """Return what pymysql is told, of what JDBC's driver understands."""
+def _mysql_settings(options: JdbcConnectionOptions) -> dict[str, str | int]:
+    """Return pymysql's settings for a URL of JDBC."""
     url = urlsplit(options.url.removeprefix("jdbc:"))
-    told = dict(parse_qsl(url.query))
-    found = {
+    parameters = dict(parse_qsl(url.query))
+    settings = {
         "host": url.hostname,
         "port": url.port,
         "database": url.path.lstrip("/"),
-        "user": options.user_name or told.get("user"),
-        "password": options.password or told.get("password"),
-        "unix_socket": told.get("unix_socket"),
+        "user": options.user_name or parameters.get("user"),
+        "password": options.password or parameters.get("password"),
+        "unix_socket": parameters.get("unix_socket"),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in settings.items() if value}
 
 
 def _connect_mysql(settings: dict[str, Any]) -> Connection:
+    # An optional package.
     import pymysql
 
     return pymysql.connect(charset="utf8mb4", connect_timeout=_CONNECT_SECONDS, **settings)
 
 
-# DB-API has no types of its own: any driver's connection and cursor.
-Connection = Any
-Cursor = Any
-T = TypeVar("T")
-
 _MYSQL_MODULES = ("pymysql", "MySQLdb", "mysql.connector")
 _PLACEHOLDERS = {"qmark": "?", "format": "%s", "pyformat": "%s"}
-# How long a transaction is tried again while others are in its way, and how long SQLite waits by itself for each try.
+# The time for which a transaction is retried after conflicts with others.
 PATIENCE_SECONDS = 60.0
-_LONGEST_PAUSE = 0.5
+_BACKOFF = exponential(0.005, max_seconds=0.5, jitter=True)
 
 
 class OvertakenError(MillstreamError):
-    """Another transaction did the same thing at the same time."""
+    """A concurrent transaction did the same work."""
 
 
 @dataclass(frozen=True)
 class Driver:
-    """What differs between DB-API modules.
+    """The differences between DB-API modules.
 
     Attributes:
-        placeholder: how a parameter is written.
-        error: the base of all errors of the module.
-        is_sqlite: whether it is SQLite, which locks the whole database and must be told when.
+        placeholder: the placeholder of a parameter.
+        error: the base class of the module's errors.
+        is_sqlite: whether it is SQLite, which locks the whole database, on request when a transaction begins.
         copies: whether its cursors have PostgreSQL's COPY, as those of psycopg do; it is much faster than INSERT.
-        is_mysql: whether it is MySQL or MariaDB, whose SQL for upserts is another.
+        is_mysql: whether it is MySQL or MariaDB, whose SQL for upserts differs.
     """
 
     placeholder: str
@@ -374,7 +376,7 @@ class Driver:
 
     @staticmethod
     def of(connection: Connection) -> Driver:
-        """Find the DB-API module a connection comes from; it may be of a class that extends the module's own."""
+        """Find the DB-API module of a connection; its class may extend the module's own."""
         for cls in type(connection).__mro__:
             name = cls.__module__
             while name:
@@ -387,13 +389,13 @@ class Driver:
                     )
                 name = name.rpartition(".")[0]
         raise InvalidProgramError(
-            f"SqlSink: connect() returned {connection!r}, which is not the connection of a DB-API module "
+            f"SqlSink: connect() returned {connection!r}, which is no connection of a DB-API module "
             f"with one of the parameter styles {', '.join(_PLACEHOLDERS)}."
         )
 
 
 class Database:
-    """Runs transactions, over one connection at a time that is made when it is first needed."""
+    """Runs transactions over one connection, which it opens on first use; conflicts with others are retried."""
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
@@ -407,18 +409,14 @@ class Database:
         return self._driver
 
     def run(self, work: Callable[[Cursor], T]) -> T:
-        """Run a transaction, again and again while others are in its way; `work` may be called more than once."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        pause = 0.005
+        """Run a transaction and retry it after conflicts; `work` may be called more than once."""
+        retries = Retries(_BACKOFF, max_seconds=PATIENCE_SECONDS)
         while True:
             try:
                 return self._run_once(work)
             except Exception as e:
-                if not self._may_try_again(e) or time.monotonic() > deadline:
+                if not self._may_retry(e) or not retries.wait():
                     raise
-            # Those who met must not meet again.
-            time.sleep(pause * (0.5 + random.random()))
-            pause = min(pause * 2, _LONGEST_PAUSE)
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -447,7 +445,7 @@ class Database:
         cursor = connection.cursor()
         try:
             if self.driver.is_sqlite:
-                # The lock at once: one that read first could not wait for it.
+                # SQLite does not wait for a lock in a transaction that has read.
                 cursor.execute("BEGIN IMMEDIATE")
             result = work(cursor)
             connection.commit()
@@ -460,13 +458,13 @@ class Database:
             with suppress(Exception):
                 cursor.close()
 
-    def _may_try_again(self, error: Exception) -> bool:
+    def _may_retry(self, error: Exception) -> bool:
         if isinstance(error, OvertakenError):
             return True
         if self._driver is None or not isinstance(error, self._driver.error):
             return False
         if getattr(self._connection, "closed", False) is True or is_lost_connection(error):
-            # The server has gone away; it may be back.
+            # The next attempt opens a new connection.
             self.close()
             return True
         return is_lost_race(error)
@@ -474,7 +472,7 @@ class Database:
 
 def _prepare_sqlite(connection: Connection) -> None:
     if hasattr(connection, "autocommit"):
-        # Python 3.12 has ways to open and end transactions by itself.
+        # Since Python 3.12 the module may begin and end transactions by itself.
         connection.autocommit = getattr(sys.modules["sqlite3"], "LEGACY_TRANSACTION_CONTROL", -1)
     connection.isolation_level = None
     connection.execute(f"PRAGMA busy_timeout = {_SQLITE_SECONDS * 1000}")

@@ -1,4 +1,4 @@
-"""How databases write what tables of SQL ask of them: names, statements, and values of columns."""
+"""SQL dialects of databases: names, statements, and values of columns."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import decimal
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.errors import MillstreamError
 from millstream.common.fast_dataclass import fast_dataclass
+from millstream.connectors.jdbc.statements import conflict_clause
 from millstream.formats.column_text import parser
 from millstream.sql import types as t
 from millstream.sql.errors import ValidationException
@@ -23,49 +24,49 @@ _NESTED = (t.MapType, t.MultisetType, t.RowType)
 
 @fast_dataclass
 class Dialect:
-    """One kind of database.
+    """The SQL of one kind of database.
 
     Attributes:
-        name: of the kind: postgresql, mysql or sqlite.
-        place: how a parameter is written.
+        name: postgresql, mysql or sqlite.
+        placeholder: the placeholder of a parameter.
     """
 
     name: str
-    place: str
+    placeholder: str
 
     @staticmethod
     def of(url: str) -> Dialect:
-        """Return the kind of database that a URL is of."""
-        for begins, name in (
+        """Return the dialect of a URL."""
+        for prefix, name in (
             ("jdbc:postgresql:", "postgresql"),
             ("jdbc:mysql:", "mysql"),
             ("jdbc:mariadb:", "mysql"),
             ("jdbc:sqlite:", "sqlite"),
         ):
-            if url.startswith(begins):
+            if url.startswith(prefix):
                 return Dialect(name, "?" if name == "sqlite" else "%s")
         raise ValidationException(
-            f"Could not find any jdbc dialect factory that can handle url '{url}': databases are reached at "
-            "jdbc:postgresql:, jdbc:mysql:, jdbc:mariadb: and jdbc:sqlite: URLs."
+            f"Could not find any jdbc dialect factory that can handle url '{url}': use a "
+            "jdbc:postgresql:, jdbc:mysql:, jdbc:mariadb: or jdbc:sqlite: URL."
         )
 
     def quoted(self, name: str) -> str:
-        """Return a name as SQL has it. As in Flink, capitals mean nothing to PostgreSQL."""
+        """Quote a name; as in Flink, PostgreSQL gets names with capitals unquoted, and folds them to lower case."""
         if self.name != "postgresql":
-            # To SQLite a name in double quotes that no column has is a text.
+            # SQLite takes an unknown name in double quotes as a text.
             return f"`{name.replace('`', '``')}`"
         if _PLAIN.fullmatch(name) or not _WORD.fullmatch(name):
             return '"' + name.replace('"', '""') + '"'
         return name
 
     def table(self, name: str) -> str:
-        """Return the name of a table, with what it is in; one that has quotes is as the user has written it."""
+        """Quote the name of a table and its schema; a name that contains quotes stays as the user wrote it."""
         if any(c in name for c in '"`['):
             return name
         return ".".join(self.quoted(part) for part in name.split("."))
 
     def check(self, columns: Sequence[tuple[str, t.DataType]]) -> None:
-        """Refuse columns of types that no column of the database is of."""
+        """Refuse columns whose types the database does not have."""
         for name, kind in columns:
             is_list = isinstance(kind, t.ArrayType) and self.name != "postgresql"
             if isinstance(kind, _NESTED) or is_list:
@@ -76,39 +77,32 @@ class Dialect:
     # --- statements
 
     def inserted(self, table: str, columns: Sequence[str]) -> str:
-        """Return the statement that adds a row."""
-        places = ", ".join([self.place] * len(columns))
-        return f"INSERT INTO {self.table(table)} ({', '.join(map(self.quoted, columns))}) VALUES ({places})"
+        """Return the INSERT statement of a row."""
+        parameters = ", ".join([self.placeholder] * len(columns))
+        return f"INSERT INTO {self.table(table)} ({', '.join(map(self.quoted, columns))}) VALUES ({parameters})"
 
     def upserted(self, table: str, columns: Sequence[str], keys: Sequence[str]) -> str:
-        """Return the statement that adds a row, or changes the one with its key."""
-        others = [self.quoted(c) for c in columns if c not in keys]
-        if self.name == "mysql":
-            changed = others or [self.quoted(k) for k in keys]
-            return (
-                f"{self.inserted(table, columns)} ON DUPLICATE KEY UPDATE "
-                f"{', '.join(f'{c} = VALUES({c})' for c in changed)}"
-            )
-        changes = ", ".join(f"{c} = EXCLUDED.{c}" for c in others)
-        what = f"DO UPDATE SET {changes}" if others else "DO NOTHING"
-        return f"{self.inserted(table, columns)} ON CONFLICT ({', '.join(map(self.quoted, keys))}) {what}"
+        """Return the statement that inserts a row, or updates the row with the same key."""
+        quoted_columns, quoted_keys = [self.quoted(c) for c in columns], [self.quoted(k) for k in keys]
+        conflict = conflict_clause(quoted_columns, quoted_keys, self.name == "mysql")
+        return f"{self.inserted(table, columns)} {conflict}"
 
     def deleted(self, table: str, keys: Sequence[str]) -> str:
-        """Return the statement that takes away the row of a key."""
+        """Return the DELETE statement of a key."""
         return f"DELETE FROM {self.table(table)} WHERE {self.equal(keys)}"
 
     def selected(self, table: str, columns: Sequence[str]) -> str:
-        """Return the beginning of a statement that reads columns; of none, how many rows there are."""
+        """Return the SELECT of columns, without conditions; without columns it only counts rows."""
         return f"SELECT {', '.join(map(self.quoted, columns)) or '1'} FROM {self.table(table)}"
 
     def equal(self, columns: Sequence[str]) -> str:
-        """Return the condition that columns have values."""
-        return " AND ".join(f"{self.quoted(c)} = {self.place}" for c in columns)
+        """Return the condition that columns are equal to parameters."""
+        return " AND ".join(f"{self.quoted(c)} = {self.placeholder}" for c in columns)
 
     # --- values
 
-    def writer(self, kind: t.DataType) -> Callable[[Any], Any] | None:
-        """Return what makes a value one that the driver takes; None where it takes it as it is."""
+    def writer(self, kind: t.DataType) -> Callable[[Value], Value] | None:
+        """Return a function that converts a value for the driver; None if that is not needed."""
         if self.name == "sqlite":
             return _sqlite_value if isinstance(kind, _TEMPORAL_OR_EXACT) else None
         if self.name == "mysql" and isinstance(kind, t.LocalZonedTimestampType):
@@ -125,8 +119,8 @@ _TEMPORAL_OR_EXACT = (
 )
 
 
-def _sqlite_value(value: Any) -> Any:
-    """SQLite has neither times nor decimals: text, which sorts as they do."""
+def _sqlite_value(value: Value) -> Value:
+    """Return text for a time or decimal, which SQLite does not have."""
     if isinstance(value, dt.datetime):
         return value.isoformat(" ")
     if isinstance(value, (dt.date, dt.time)):
@@ -134,8 +128,8 @@ def _sqlite_value(value: Any) -> Any:
     return str(value)
 
 
-def reader_of(kind: t.DataType, zone: str) -> Callable[[Any], Any]:
-    """Return what makes a value of a driver one of a column's type."""
+def reader_of(kind: t.DataType, zone: str) -> Callable[[Value], Value]:
+    """Return a function that converts a driver's value to a column's type."""
     if isinstance(kind, (t.CharType, t.VarCharType)):
         return _text
     if isinstance(kind, (t.BinaryType, t.VarBinaryType)):
@@ -154,16 +148,16 @@ def reader_of(kind: t.DataType, zone: str) -> Callable[[Any], Any]:
     return _timed(kind, zone)
 
 
-def _timed(kind: t.DataType, zone: str) -> Callable[[Any], Any]:
+def _timed(kind: t.DataType, zone: str) -> Callable[[Value], Value]:
     parse = parser(kind, "SQL")
 
-    def read(value: Any) -> Any:
+    def read(value: Value) -> Value:
         if isinstance(value, str):
             return parse(value)
         if isinstance(kind, t.DateType) and isinstance(value, dt.datetime):
             return value.date()
         if isinstance(kind, t.TimeType) and isinstance(value, dt.timedelta):
-            # MySQL's.
+            # From MySQL.
             return (_MIDNIGHT + value).time()
         if isinstance(kind, t.TimestampType):
             if not isinstance(value, dt.datetime):
@@ -174,7 +168,7 @@ def _timed(kind: t.DataType, zone: str) -> Callable[[Any], Any]:
     return read
 
 
-def _text(value: Any) -> str:
+def _text(value: Value) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, (dict, list)):
@@ -184,16 +178,16 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def read_values(values: Sequence[Any], name: str, kind: t.DataType, zone: str) -> list[Any]:
-    """Return values of a driver as those of a column."""
+def read_values(values: Sequence[Value], name: str, kind: t.DataType, zone: str) -> list[Value]:
+    """Convert a driver's values to those of a column."""
     read = reader_of(kind, zone)
-    found = []
+    converted = []
     for value in values:
         try:
-            found.append(None if value is None else read(value))
+            converted.append(None if value is None else read(value))
         except (ValueError, TypeError, ArithmeticError, AttributeError) as e:
             raise MillstreamError(
                 f"JDBC: the value {value!r} of column '{name}' is not of type {kind} ({e}): declare the column with "
-                "the type that it has in the database."
+                "its type in the database."
             ) from None
-    return found
+    return converted

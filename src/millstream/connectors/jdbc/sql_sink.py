@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.common.types import Row, field_names
 from millstream.connectors.base import CommitContext, Committer, Sink, SinkWriter
 from millstream.connectors.jdbc.connection import Connection, Cursor, Database, OvertakenError
+from millstream.connectors.jdbc.statements import conflict_clause, error_text
 from millstream.operators.diagnostics.failures import shorten
 from millstream.operators.functions.context import RuntimeContext
 
 __all__ = ["SqlSink"]
-
 
 _QUOTES = '"`]'
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table that rows go to, by way of a table beside it that also has their transaction and their place in it.
+    """A table and its staging table, which also has the transaction of each row and the row's number in it.
 
-    All names are as the user writes them in SQL, quoted or not. In the methods `p` is how a parameter is written.
+    All names are as the user writes them in SQL, quoted or not. In the methods `p` is the driver's placeholder.
 
     Attributes:
-        keys: the columns that say which row is replaced; none when rows are only added.
-        is_mysql: whether it is written in MySQL's words.
+        keys: the columns of the unique key; none if rows are only inserted.
+        is_mysql: whether the database is MySQL or MariaDB.
     """
 
     name: str
@@ -37,16 +37,16 @@ class Table:
 
     @property
     def staged(self) -> str:
-        """The table rows wait in; all sinks into one table share it, so it has all of the table's columns."""
+        """The staging table; all sinks of a table share it, so it has all of the table's columns."""
         return _extended(self.name, "__staged")
 
     def create_staged(self, is_sqlite: bool) -> list[str]:
         schema, dot, bare = self.name.rpartition(".")
         index, on = _extended(bare, "__staged_index"), self.staged
         if is_sqlite:
-            # Here the schema stands at the index, elsewhere at the table.
+            # SQLite takes the schema with the index, other databases with the table.
             index, on = schema + dot + index, _extended(bare, "__staged")
-        # MySQL has no index over a TEXT.
+        # MySQL cannot index a TEXT.
         text = "CHAR(200)" if self.is_mysql else "TEXT"
         return [
             f"CREATE TABLE IF NOT EXISTS {self.staged} AS SELECT CAST('' AS {text}) AS transaction_name, "
@@ -58,8 +58,8 @@ class Table:
         return f"SELECT transaction_name, transaction_row, {self._columns} FROM {self.staged} WHERE 1 = 0"
 
     def stage(self, p: str) -> str:
-        places = ", ".join([p] * (len(self.columns) + 2))
-        return f"INSERT INTO {self.staged} (transaction_name, transaction_row, {self._columns}) VALUES ({places})"
+        parameters = ", ".join([p] * (len(self.columns) + 2))
+        return f"INSERT INTO {self.staged} (transaction_name, transaction_row, {self._columns}) VALUES ({parameters})"
 
     def stage_by_copy(self) -> str:
         return f"COPY {self.staged} (transaction_name, transaction_row, {self._columns}) FROM STDIN"
@@ -68,7 +68,7 @@ class Table:
         return f"DELETE FROM {self.staged} WHERE transaction_name = {p}"
 
     def sweep(self, prefix: str, p: str) -> str:
-        # LIKE would give some characters of the prefix a meaning.
+        # LIKE would interpret some characters of the prefix.
         return f"DELETE FROM {self.staged} WHERE SUBSTR(transaction_name, 1, {len(prefix)}) = {p}"
 
     def move(self, p: str) -> str:
@@ -76,28 +76,18 @@ class Table:
         if not self.keys:
             return f"{insert} {self.staged} WHERE transaction_name = {p} ORDER BY transaction_row"
         keys = ", ".join(self.keys)
-        # One statement must not touch a row twice, so of rows with the same key only the last is moved. The database
-        # says which keys are the same; to it an unknown one is like no other.
+        # One statement must not change a row twice, so of rows with the same key only the last is moved. The database
+        # compares the keys; a NULL is equal to no other.
         counts = " OR ".join(["newest_first = 1", *(f"{key} IS NULL" for key in self.keys)])
         return (
             f"{insert} (SELECT {self._columns}, transaction_row, "
             f"ROW_NUMBER() OVER (PARTITION BY {keys} ORDER BY transaction_row DESC) AS newest_first "
             f"FROM {self.staged} WHERE transaction_name = {p}) AS waiting WHERE {counts} "
-            f"ORDER BY transaction_row {self._on_conflict}"
+            f"ORDER BY transaction_row {conflict_clause(self.columns, self.keys, self.is_mysql)}"
         )
 
-    @property
-    def _on_conflict(self) -> str:
-        others = [c for c in self.columns if c not in self.keys]
-        if self.is_mysql:
-            # With nothing to change a key is set to itself.
-            changes = ", ".join(f"{c} = VALUES({c})" for c in others or self.keys[:1])
-            return f"ON DUPLICATE KEY UPDATE {changes}"
-        changes = ", ".join(f"{c} = excluded.{c}" for c in others)
-        return f"ON CONFLICT ({', '.join(self.keys)}) " + (f"DO UPDATE SET {changes}" if changes else "DO NOTHING")
-
     def lock_staged(self, p: str) -> str:
-        """Two that move the same rows meet here; in MySQL the numbers of rows do not tell it."""
+        """Return the statement that blocks a second committer of the same rows; MySQL's row counts do not reveal it."""
         return f"SELECT transaction_row FROM {self.staged} WHERE transaction_name = {p} FOR UPDATE"
 
     @property
@@ -106,31 +96,31 @@ class Table:
 
 
 def unquoted(name: str) -> str:
-    """Return a column's name as it stands in a record."""
+    """Return a column's name as records have it."""
     return name[1:-1] if name[-1] in _QUOTES else name
 
 
-def _extended(name: str, more: str) -> str:
-    return f"{name[:-1]}{more}{name[-1]}" if name[-1] in _QUOTES else name + more
+def _extended(name: str, suffix: str) -> str:
+    return f"{name[:-1]}{suffix}{name[-1]}" if name[-1] in _QUOTES else name + suffix
 
 
-# So many rows are kept in memory; then they are staged, though the epoch goes on.
+# Maximum rows in memory; full batches are staged during the epoch.
 BATCH = 10_000
 
 
 class SqlSink(Sink):
-    """Inserts records into a table, or with `key_columns` replaces rows of it.
+    """Inserts records into a table exactly once, or upserts them with `key_columns`.
 
-    Rows wait in the table `{table}__staged`, which is made if it is missing, until their checkpoint is complete; then
-    one transaction of the database moves them. Tested with SQLite, PostgreSQL and MariaDB.
-    A row that the table itself refuses, for one of its constraints, is found when it is moved, and fails the job.
+    Rows are staged in the table `{table}__staged`, which the sink creates if it is missing. When their checkpoint is
+    complete, one database transaction moves them. A row that violates a constraint of the table fails the job at that
+    time. Tested with SQLite, PostgreSQL and MariaDB.
 
     Args:
         connect: returns a new DB-API connection; called on the driver and in the workers.
         table: the table, which must exist.
-        columns: the columns to fill. A record is a tuple, a list or a Row without names in their order, or a dict or a
-            Row with just their names.
-        key_columns: columns with a unique key. A record replaces the row with the same key; the last one counts.
+        columns: the columns to write. A record is a tuple, a list or a Row without names, in this order, or a dict or a
+            Row with exactly these names.
+        key_columns: the columns of a unique key. A record replaces the row with the same key; the last one counts.
 
     Example:
         >>> import sqlite3
@@ -153,9 +143,9 @@ class SqlSink(Sink):
         if not table:
             raise InvalidProgramError("SqlSink: the name of the table is empty.")
         keys = [] if key_columns is None else key_columns
-        for what, names in (("columns", columns), ("key_columns", keys)):
+        for parameter, names in (("columns", columns), ("key_columns", keys)):
             if isinstance(names, str) or len(set(names)) < len(names) or not all(names):
-                raise InvalidProgramError(f"SqlSink: {what} must be a list of different names, not {names!r}.")
+                raise InvalidProgramError(f"SqlSink: {parameter} must be a list of different names, not {names!r}.")
         if not columns or not set(keys) <= set(columns) or (key_columns is not None and not keys):
             raise InvalidProgramError(f"SqlSink: key_columns {keys!r} must be some of the columns {columns!r}.")
         self._connect = connect
@@ -163,15 +153,15 @@ class SqlSink(Sink):
 
     def create_writer(self, context: RuntimeContext) -> SinkWriter:
         database = Database(self._connect)
-        return _Writer(database, self._written_for(database))
+        return _Writer(database, self._table_in(database))
 
     def create_committer(self, context: CommitContext) -> Committer:
         database = Database(self._connect)
-        committer = _Committer(database, self._written_for(database), context)
+        committer = _Committer(database, self._table_in(database), context)
         committer.check()
         return committer
 
-    def _written_for(self, database: Database) -> Table:
+    def _table_in(self, database: Database) -> Table:
         return replace(self._table, is_mysql=database.driver.is_mysql)
 
 
@@ -183,16 +173,16 @@ class _Writer(SinkWriter):
         self._names = tuple(unquoted(column) for column in table.columns)
         self._ready = False
         self._transaction = ""
-        self._rows: list[Sequence[Any]] = []
+        self._rows: list[Sequence[Value]] = []
         self._staged: list[str] = []
 
     def begin(self, transaction: str) -> None:
         self._transaction = transaction
-        # Of an epoch that did not get to its end.
+        # Discards the rows of a failed epoch.
         self._rows.clear()
         self._staged.clear()
 
-    def write(self, value: Any) -> None:
+    def write(self, value: Value) -> None:
         rows = self._rows
         rows.append(value if value.__class__ is tuple and len(value) == self._width else self._row(value))
         if len(rows) >= BATCH:
@@ -206,7 +196,7 @@ class _Writer(SinkWriter):
     def close(self) -> None:
         self._database.close()
 
-    def _row(self, value: Any) -> Sequence[Any]:
+    def _row(self, value: Value) -> Sequence[Value]:
         """Return a record's fields in the order of the columns."""
         fields = value
         if isinstance(value, Row):
@@ -222,16 +212,16 @@ class _Writer(SinkWriter):
         )
 
     def _stage(self) -> None:
-        """Put the rows at hand into the staging table, under a name of their own."""
+        """Write the buffered rows to the staging table, under a name of their own."""
         if not self._ready:
-            _make_staged(self._database, self._table)
+            _create_staged(self._database, self._table)
             self._ready = True
         name = f"{self._transaction}.{len(self._staged)}" if self._staged else self._transaction
         rows = [(name, i, *row) for i, row in enumerate(self._rows)]
         driver = self._database.driver
 
         def work(cursor: Cursor) -> None:
-            # When the connection broke, nobody knows whether what was done over it counts.
+            # A broken connection leaves unknown whether its transaction was committed.
             cursor.execute(self._table.unstage(driver.placeholder), (name,))
             if driver.copies:
                 with cursor.copy(self._table.stage_by_copy()) as copy:
@@ -245,14 +235,14 @@ class _Writer(SinkWriter):
         except driver.error as e:
             raise MillstreamError(
                 f"SqlSink: {len(rows)} rows for table {self._table.name}, "
-                f"the first of them {shorten(tuple(self._rows[0]))}, could not be staged: {_said(e)}"
+                f"the first of them {shorten(tuple(self._rows[0]))}, could not be staged: {error_text(e)}."
             ) from e
         self._staged.append(name)
         self._rows.clear()
 
 
 class _Committer(Committer):
-    """Moves staged rows. Each call has a connection of its own: it may come from any thread, and after a long time."""
+    """Moves staged rows. Each call has its own connection: it may come from any thread, and after a long time."""
 
     def __init__(self, database: Database, table: Table, context: CommitContext) -> None:
         self._database = database
@@ -260,16 +250,16 @@ class _Committer(Committer):
         self._context = context
 
     def check(self) -> None:
-        """Find what is wrong with the table before anything runs."""
+        """Check the table before the job starts."""
         table, driver = self._table, self._database.driver
         try:
-            _make_staged(self._database, table)
+            _create_staged(self._database, table)
             self._database.run(lambda cursor: cursor.execute(table.move(driver.placeholder), ("",)))
         except driver.error as e:
             keys = f" and a unique key over {', '.join(table.keys)}" if table.keys else ""
             raise InvalidProgramError(
                 f"SqlSink: rows cannot be moved into table {table.name}, "
-                f"which needs the columns {', '.join(table.columns)}{keys}: {_said(e)}"
+                f"which needs the columns {', '.join(table.columns)}{keys}: {error_text(e)}."
             ) from e
         finally:
             self._database.close()
@@ -283,13 +273,13 @@ class _Committer(Committer):
         prefixes = {self._context.prefix(former_job_id), self._context.prefix()}
         self._run(lambda cursor, p: [cursor.execute(self._table.sweep(x, p), (x,)) for x in sorted(prefixes)])
 
-    def _run(self, work: Callable[[Cursor, str], Any]) -> None:
+    def _run(self, work: Callable[[Cursor, str], object]) -> None:
         driver = self._database.driver
         try:
             self._database.run(lambda cursor: work(cursor, driver.placeholder))
         except driver.error as e:
             raise MillstreamError(
-                f"SqlSink: staged rows could not be moved into table {self._table.name}: {_said(e)}"
+                f"SqlSink: staged rows could not be moved into table {self._table.name}: {error_text(e)}."
             ) from e
         finally:
             self._database.close()
@@ -303,34 +293,29 @@ class _Committer(Committer):
             moved = cursor.rowcount
             cursor.execute(self._table.unstage(p), (name,))
             if cursor.rowcount < moved and not self._table.is_mysql:
-                # Another committer, of a driver believed dead, moved and deleted them after we had seen them.
-                raise OvertakenError(f"SqlSink: {name} was committed by two at once.")
+                # Another committer, of a driver assumed dead, has moved and deleted them since this one read them.
+                raise OvertakenError(f"SqlSink: {name} was committed by two drivers at the same time.")
 
 
-def _make_staged(database: Database, table: Table) -> None:
-    """Make the staging table if it is missing; others may be at it at the same time."""
+def _create_staged(database: Database, table: Table) -> None:
+    """Create the staging table if it is missing; others may create it at the same time."""
     driver = database.driver
     try:
         database.run(lambda cursor: cursor.execute(table.probe_staged()))
         return
     except driver.error:
         pass
-    refused: Exception | None = None
+    refusal: Exception | None = None
     try:
         database.run(lambda cursor: [cursor.execute(statement) for statement in table.create_staged(driver.is_sqlite)])
     except driver.error as e:
-        # Of two that create a table at once, in PostgreSQL one fails, in spite of IF NOT EXISTS. So look again.
-        refused = e
+        # If two sessions create a table at the same time, one fails in PostgreSQL, in spite of IF NOT EXISTS.
+        refusal = e
     try:
         database.run(lambda cursor: cursor.execute(table.probe_staged()))
     except driver.error as e:
         raise InvalidProgramError(
-            f"SqlSink: rows with the columns {', '.join(table.columns)} cannot wait in {table.staged}: "
-            f"{_said(refused or e)}. Create the table {table.name} with these columns before the job starts; "
-            f"drop {table.staged} if it is from before a change of the table."
+            f"SqlSink: rows with the columns {', '.join(table.columns)} cannot be staged in {table.staged}: "
+            f"{error_text(refusal or e)}. Create the table {table.name} with these columns before the job starts; "
+            f"drop {table.staged} if it is older than a change of the table."
         ) from e
-
-
-def _said(error: Exception) -> str:
-    """Return a database's words in one line; it may draw a picture of the statement behind them."""
-    return str(error).partition("\n")[0]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, suppress
-from typing import Any
+from contextlib import closing
 
-from millstream.common.errors import MillstreamError
+from millstream.common.aliases import Key, Value
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator, SplitRange
-from millstream.connectors.jdbc.connection import Connection, JdbcConnectionOptions, connector, is_mistake
+from millstream.connectors.jdbc.connection import Connection, Cursor, Driver, JdbcConnectionOptions, connector
 from millstream.connectors.jdbc.dialect import Dialect, read_values
 from millstream.connectors.jdbc.lookup import JdbcLookup
+from millstream.connectors.jdbc.statements import BatchExecutor, execute, read_batches, streaming_cursor
 from millstream.connectors.lookup_cache import LOOKUP_OPTIONS, cached_lookup
 from millstream.formats.base import Comparison, comparisons_of
 from millstream.formats.options import Options
@@ -28,8 +28,6 @@ from millstream.sql.expressions import Expression
 from millstream.sql.schema import INSERTS, UPSERTS, Field
 
 _FETCH_ROWS = 4096
-_TRIES = 4
-_READ_PAUSE_SECONDS = 0.5
 
 # The first and last value of the partition column; None for the whole table.
 Part = tuple[int, int] | None
@@ -61,14 +59,14 @@ class TableQuery:
     order: tuple[str, ...]
     zone: str
 
-    def text(self, part: Part) -> tuple[str, list[Any]]:
+    def text(self, part: Part) -> tuple[str, list[Value]]:
         """Return the statement that reads a partition, and its parameters."""
         dialect = self.dialect
-        conditions = [f"{dialect.quoted(t.name)} {t.operator} {dialect.place}" for t in self.tests]
+        conditions = [f"{dialect.quoted(t.name)} {t.operator} {dialect.placeholder}" for t in self.tests]
         values = [t.value for t in self.tests]
         if part is not None:
             assert self.column is not None
-            conditions.append(f"{dialect.quoted(self.column)} BETWEEN {dialect.place} AND {dialect.place}")
+            conditions.append(f"{dialect.quoted(self.column)} BETWEEN {dialect.placeholder} AND {dialect.placeholder}")
             values += part
         text = dialect.selected(self.table, [f.name for f in self.fields])
         if conditions:
@@ -79,7 +77,7 @@ class TableQuery:
             text += f" LIMIT {self.limit}"
         return text, values
 
-    def batch(self, rows: Sequence[Sequence[Any]]) -> Batch:
+    def batch(self, rows: Sequence[Sequence[Value]]) -> Batch:
         """Convert the driver's rows to columns."""
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(self.fields)
         arrays = [
@@ -112,90 +110,70 @@ def parts_of(low: int, high: int, count: int) -> list[Part]:
 class _Enumerator(SplitEnumerator):
     """Assigns each partition once."""
 
-    def __init__(self, parts: Sequence[Part], parallelism: int, at: int) -> None:
+    def __init__(self, parts: Sequence[Part], parallelism: int, position: int) -> None:
         self._parts = parts
         self._parallelism = parallelism
-        self._at = at
+        self._position = position
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
-        taken = self._parts[self._at : self._at + self._parallelism]
-        self._at += len(taken)
-        return SplitAssignment({i: [(part,)] for i, part in enumerate(taken)}, limited=self._at < len(self._parts))
+        parts = self._parts[self._position : self._position + self._parallelism]
+        self._position += len(parts)
+        return SplitAssignment(
+            {i: [(part,)] for i, part in enumerate(parts)}, limited=self._position < len(self._parts)
+        )
 
     def is_finished(self) -> bool:
-        return self._at >= len(self._parts)
+        return self._position >= len(self._parts)
 
     def snapshot(self) -> int:
-        return self._at
+        return self._position
 
 
 class _Reader(SourceReader):
-    def __init__(self, query: TableQuery, fetch: int) -> None:
+    def __init__(self, query: TableQuery, fetch_size: int) -> None:
         self._query = query
-        self._fetch = fetch or _FETCH_ROWS
+        self._fetch_size = fetch_size or _FETCH_ROWS
 
-    def read(self, share: SplitRange) -> Iterator[Collection[Any]]:
+    def read(self, share: SplitRange) -> Iterator[Collection[Batch]]:
         return self.rest(share, 0)
 
-    def rest(self, share: SplitRange, read: int) -> Iterator[Collection[Any]]:
-        """Yield the batches after the first `read`; reconnect if the connection is lost."""
+    def rest(self, share: SplitRange, read: int) -> Iterator[Collection[Batch]]:
         (part,) = share
-        for attempt in range(_TRIES):
-            try:
-                for number, batch in enumerate(self._batches(part)):
-                    if number >= read:
-                        read += 1
-                        yield [batch]
-                return
-            except MillstreamError:
-                raise
-            except Exception as e:
-                if is_mistake(e) or attempt == _TRIES - 1:
-                    said = str(e).strip().partition("\n")[0].rstrip(".")
-                    raise MillstreamError(f"JDBC: table {self._query.table!r} cannot be read: {said}.") from e
-                time.sleep(_READ_PAUSE_SECONDS * attempt)
+        return read_batches(lambda skip: self._batches(part, skip), read, f"JDBC: table {self._query.table!r}")
 
-    def _batches(self, part: Part) -> Iterator[Batch]:
+    def _batches(self, part: Part, skip: int) -> Iterator[list[Batch]]:
         query = self._query
         text, values = query.text(part)
-        with closing(query.connect()) as connection, closing(_streaming(connection, query.dialect)) as cursor:
-            cursor.execute(text, values)
-            while rows := cursor.fetchmany(self._fetch):
-                yield query.batch(rows)
-
-
-def _streaming(connection: Connection, dialect: Dialect) -> Any:
-    """Return a server-side cursor where the driver has one."""
-    if dialect.name == "postgresql":
-        return connection.cursor(name="millstream")
-    if dialect.name == "mysql":
-        from pymysql.cursors import SSCursor
-
-        return connection.cursor(SSCursor)
-    return connection.cursor()
+        with (
+            closing(query.connect()) as connection,
+            closing(streaming_cursor(connection, Driver.of(connection))) as cursor,
+        ):
+            execute(cursor, text, values)
+            while rows := cursor.fetchmany(self._fetch_size):
+                if skip:
+                    skip -= 1
+                else:
+                    yield [query.batch(rows)]
 
 
 class JdbcTableSource(Source[Batch]):
     """Reads a table once."""
 
-    def __init__(self, query: TableQuery, parts: Sequence[Part], fetch: int) -> None:
+    def __init__(self, query: TableQuery, parts: Sequence[Part], fetch_size: int) -> None:
         self._query = query
         self._parts = list(parts)
-        self._fetch = fetch
+        self._fetch_size = fetch_size
         self.name = f"jdbc-{query.table}"
 
     @property
     def is_bounded(self) -> bool:
         return True
 
-    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+    def create_enumerator(self, parallelism: int, restored: int | None = None) -> SplitEnumerator:
         return _Enumerator(self._parts, parallelism, restored or 0)
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
-        return _Reader(self._query, self._fetch)
-
-
-_WRITE_PAUSE_SECONDS = 1.0
+        return _Reader(self._query, self._fetch_size)
 
 
 @fast_dataclass
@@ -210,7 +188,7 @@ class TableWrite:
         keys: the primary key; without one the sink is append-only.
         rows: the maximum number of buffered rows.
         seconds: the maximum time that rows are buffered.
-        tries: the maximum number of retries.
+        max_retries: the retries of a failed batch.
         zone: the session's time zone.
     """
 
@@ -221,7 +199,7 @@ class TableWrite:
     keys: tuple[str, ...]
     rows: int
     seconds: float
-    tries: int
+    max_retries: int
     zone: str
 
 
@@ -235,75 +213,63 @@ class _Writer(SinkWriter):
         names = [f.name for f in write.fields]
         dialect = write.dialect
         self._keys = [names.index(k) for k in write.keys]
-        self._put = (
+        self._insert = (
             dialect.upserted(write.table, names, write.keys) if write.keys else dialect.inserted(write.table, names)
         )
         self._delete = dialect.deleted(write.table, write.keys) if write.keys else ""
         self._convert = [dialect.writer(f.type) for f in write.fields]
+        self._executor = BatchExecutor(write.connect, write.max_retries)
         # The last row of each primary key and whether it is upserted or deleted; without a key, rows by number.
-        self._waiting: dict[Any, tuple[bool, Sequence[Any]]] = {}
+        self._pending: dict[Key, tuple[bool, Sequence[Value]]] = {}
+        # When the first pending row was buffered.
         self._since = 0.0
-        self._connection: Connection = None
 
     def begin(self, transaction: str) -> None:
-        # Rows of an epoch that failed.
-        self._waiting.clear()
+        # Discards the rows of a failed epoch.
+        self._pending.clear()
 
     def write(self, value: Batch) -> None:
         columns = []
         for column, field, convert in zip(value.columns, self._write.fields, self._convert, strict=True):
             values = to_python(column, field.type, self._write.zone)
             columns.append(values if convert is None else [None if v is None else convert(v) for v in values])
-        most, limit = self._write.rows or len(value) + 1, self._write.seconds
+        max_rows, max_seconds = self._write.rows or len(value) + 1, self._write.seconds
         for kind, row in zip(value.all_kinds().tolist(), zip(*columns, strict=True), strict=True):
-            if not self._waiting:
+            if not self._pending:
                 self._since = time.monotonic()
-            key = tuple(row[k] for k in self._keys) if self._keys else len(self._waiting)
-            self._waiting[key] = (kind in (INSERT, UPDATE_AFTER), row)
-            if len(self._waiting) >= most:
+            key = tuple(row[k] for k in self._keys) if self._keys else len(self._pending)
+            self._pending[key] = (kind in (INSERT, UPDATE_AFTER), row)
+            if len(self._pending) >= max_rows:
                 self._flush()
-        if self._waiting and limit and time.monotonic() - self._since >= limit:
+        if self._pending and max_seconds and time.monotonic() - self._since >= max_seconds:
             self._flush()
 
     def prepare_commit(self, flush: bool) -> None:
         self._flush()
 
     def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(Exception):
-                connection.close()
+        self._executor.close()
 
     def _flush(self) -> None:
-        """Write the buffered rows; reconnect and retry if that fails."""
-        if not self._waiting:
+        if not self._pending:
             return
-        put = [row for is_upsert, row in self._waiting.values() if is_upsert]
-        deleted = [[row[k] for k in self._keys] for is_upsert, row in self._waiting.values() if not is_upsert]
-        for attempt in range(self._write.tries + 1):
-            try:
-                self._run(put, deleted)
-                break
-            except Exception as e:
-                self.close()
-                if attempt == self._write.tries or is_mistake(e):
-                    first, said = shorten((put or deleted)[0]), str(e).strip().partition("\n")[0].rstrip(".")
-                    raise MillstreamError(
-                        f"JDBC: {len(put) + len(deleted)} rows for table {self._write.table!r}, the first of them "
-                        f"{first}, could not be written: {said}."
-                    ) from e
-                time.sleep(_WRITE_PAUSE_SECONDS * attempt)
-        self._waiting.clear()
+        upserted = [row for is_upsert, row in self._pending.values() if is_upsert]
+        deleted = [[row[k] for k in self._keys] for is_upsert, row in self._pending.values() if not is_upsert]
 
-    def _run(self, put: list[Sequence[Any]], deleted: list[list[Any]]) -> None:
-        if self._connection is None:
-            self._connection = self._write.connect()
-        with closing(self._connection.cursor()) as cursor:
+        def write(_: Connection, cursor: Cursor) -> None:
             if deleted:
                 cursor.executemany(self._delete, deleted)
-            if put:
-                cursor.executemany(self._put, put)
-        self._connection.commit()
+            if upserted:
+                cursor.executemany(self._insert, upserted)
+
+        def failure(cause: str) -> str:
+            return (
+                f"JDBC: {len(upserted) + len(deleted)} rows for table {self._write.table!r}, the first of them "
+                f"{shorten((upserted or deleted)[0])}, could not be written: {cause}."
+            )
+
+        self._executor.execute(write, failure)
+        self._pending.clear()
 
 
 class JdbcTableSink(Sink[Batch]):
@@ -325,7 +291,7 @@ _PARTITION = tuple(f"scan.partition.{o}" for o in ("column", "num", "lower-bound
 
 
 class _Table:
-    """What reading and writing share."""
+    """The options that sources and sinks have in common."""
 
     def __init__(self, context: TableContext) -> None:
         self.options = options = Options(context.table.options)
@@ -337,10 +303,10 @@ class _Table:
             raise ValidationException(
                 "Either all or none of the following options should be provided:\nusername\npassword"
             )
-        made = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(url)
+        builder = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(url)
         if user:
-            made = made.with_user_name(user).with_password(password)
-        self.connect = connector(made.build())
+            builder = builder.with_user_name(user).with_password(password)
+        self.connect = connector(builder.build())
         self.fields = {c.name: Field(c.name, c.type) for c in context.table.physical}
         self.keys = context.table.primary_key
         zone = context.settings.get("table.local-time-zone", "default")
@@ -352,14 +318,14 @@ class _Source(TableSource):
     def __init__(self, context: TableContext) -> None:
         self._table = _Table(context)
         options = self._table.options
-        given = [o for o in _PARTITION if o in options]
-        if given and len(given) < len(_PARTITION):
+        present = [o for o in _PARTITION if o in options]
+        if present and len(present) < len(_PARTITION):
             raise ValidationException(
                 "Either all or none of the following options should be provided:\n" + "\n".join(_PARTITION)
             )
         self._parts: list[Part] = [None]
         self._column: str | None = None
-        if given:
+        if present:
             low, high = options.whole(_PARTITION[2], 0), options.whole(_PARTITION[3], 0)
             if low > high:
                 raise ValidationException(
@@ -374,12 +340,12 @@ class _Source(TableSource):
 
     def source(
         self, columns: Sequence[str], filters: Sequence[Expression] = (), limit: int | None = None
-    ) -> Source[Any]:
-        found = self._query(columns, [c for c in comparisons_of(filters, columns) if self._can_ask(c)], limit)
-        return JdbcTableSource(found, self._parts, self._table.options.whole("scan.fetch-size", 0))
+    ) -> Source[Batch]:
+        query = self._query(columns, [c for c in comparisons_of(filters, columns) if self._can_push(c)], limit)
+        return JdbcTableSource(query, self._parts, self._table.options.whole("scan.fetch-size", 0))
 
-    def _can_ask(self, test: Comparison) -> bool:
-        """Tell whether the database leaves out no row that Flink's comparison lets pass: texts sort in its own way."""
+    def _can_push(self, test: Comparison) -> bool:
+        """Return whether the database compares as Flink does; the order of texts depends on its collation."""
         kind = self._table.fields[test.name].type
         return not isinstance(kind, (t.CharType, t.VarCharType)) or (
             isinstance(kind, t.VarCharType) and test.operator == "="

@@ -6,12 +6,17 @@ import logging
 import re
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from millstream.common.errors import IncurableError, InvalidProgramError, MillstreamError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
+    from confluent_kafka.admin._metadata import ClusterMetadata
+
+# A property of the client library.
+Setting: TypeAlias = str | int | bool
 
 log = logging.getLogger("millstream")
 
@@ -30,6 +35,28 @@ _NOT_CLIENTS = re.compile(
 _JAAS = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 
+class Message(Protocol):
+    """A consumed message. The library's own annotations allow None for each of these values."""
+
+    def topic(self) -> str: ...
+
+    def partition(self) -> int: ...
+
+    def offset(self) -> int: ...
+
+    def timestamp(self) -> tuple[int, int]: ...
+
+    def leader_epoch(self) -> int | None: ...
+
+    def key(self) -> bytes | None: ...
+
+    def value(self) -> bytes | None: ...
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None: ...
+
+    def error(self) -> KafkaError | None: ...
+
+
 class KafkaFailure(MillstreamError):
     """Kafka refused a request or is not reachable."""
 
@@ -42,19 +69,19 @@ class RefusedRecordError(KafkaFailure, IncurableError):
 _OF_THE_RECORD = frozenset({"INVALID_TIMESTAMP", "MSG_SIZE_TOO_LARGE", "INVALID_RECORD", "INVALID_MSG_SIZE"})
 
 
-def is_of_record(error: Any) -> bool:
+def is_of_record(error: KafkaError) -> bool:
     """Return whether an error is caused by the record, so that a retry would fail again."""
     return error.name() in _OF_THE_RECORD
 
 
-def client_settings(properties: Mapping[str, str]) -> dict[str, Any]:
+def client_settings(properties: Mapping[str, str]) -> dict[str, Setting]:
     """Translate the properties of Flink's connector to those of the client library.
 
     Example:
         >>> client_settings({"bootstrap.servers": "b:9092", "value.deserializer": "x"})["bootstrap.servers"]
         'b:9092'
     """
-    settings: dict[str, Any] = {
+    settings: dict[str, Setting] = {
         # Its log would go to standard error; failures are raised as errors.
         "log_level": 0,
         # The default delays connections to new brokers, which costs half a second per transaction.
@@ -65,7 +92,7 @@ def client_settings(properties: Mapping[str, str]) -> dict[str, Any]:
             settings |= {f"sasl.{name}": text for name, text in _JAAS.findall(value)}
         elif key.startswith(("ssl.truststore.", "ssl.keystore.")) and not key.endswith(".password"):
             raise InvalidProgramError(
-                f"Kafka: {key} is a setting of Java's client: give PEM files instead, with ssl.ca.location, "
+                f"Kafka: {key} is a setting of the Java client: use PEM files, with ssl.ca.location, "
                 "ssl.certificate.location and ssl.key.location."
             )
         elif not _NOT_CLIENTS.fullmatch(key):
@@ -73,7 +100,7 @@ def client_settings(properties: Mapping[str, str]) -> dict[str, Any]:
     return settings
 
 
-def library() -> Any:
+def library() -> ModuleType:
     """Return the client library, an optional package."""
     try:
         import confluent_kafka
@@ -85,22 +112,23 @@ def library() -> Any:
     return confluent_kafka
 
 
-def said(error: KafkaError | Any) -> str:
+def error_text(error: object) -> str:
     """Return the message of an error of the client."""
-    text = error.str() if hasattr(error, "str") else str(error)
+    text = error.str() if hasattr(error, "str") else error
     return str(text).strip().rstrip(".")
 
 
 def reason(exception: Exception) -> str:
     """Return the message of an exception of the client."""
-    return said(exception.args[0]) if exception.args else str(exception)
+    return error_text(exception.args[0]) if exception.args else str(exception)
 
 
 class Admin:
     """An admin client with bounded timeouts and readable errors."""
 
-    def __init__(self, settings: Mapping[str, Any], bootstrap: str) -> None:
+    def __init__(self, settings: Mapping[str, Setting], bootstrap: str) -> None:
         library()
+        # An optional package.
         from confluent_kafka.admin import AdminClient
 
         self._bootstrap = bootstrap
@@ -111,12 +139,12 @@ class Admin:
     def _on_error(self, error: KafkaError) -> None:
         if error.name() == "_AUTHENTICATION":
             fix = "check sasl.username, sasl.password and sasl.mechanism"
-            self._refused = f"rejects this user ({said(error)}): {fix}"
+            self._refused = f"rejects this user ({error_text(error)}): {fix}"
         elif error.name() == "_SSL":
             fix = "check ssl.ca.location and security.protocol"
-            self._refused = f"does not accept TLS ({said(error)}): {fix}"
+            self._refused = f"does not accept TLS ({error_text(error)}): {fix}"
 
-    def cluster(self) -> Any:
+    def cluster(self) -> ClusterMetadata:
         """Return the brokers and topics."""
         exception = library().KafkaException
         end = time.monotonic() + TIMEOUT

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.serialization import DeserializationSchema
@@ -85,10 +84,8 @@ class DynamicKafkaSourceBuilder:
     def build(self) -> DynamicKafkaSource:
         """Return the source; an incomplete configuration is an error."""
         if self._service is None:
-            raise InvalidProgramError(
-                "DynamicKafkaSource: say where the streams are with set_kafka_metadata_service(...)."
-            )
-        return DynamicKafkaSource(self._inner.set_properties(self._service.properties).settle())
+            raise InvalidProgramError("DynamicKafkaSource: set the cluster with set_kafka_metadata_service(...).")
+        return DynamicKafkaSource(self._inner.set_properties(self._service.properties).checked_settings())
 
     def set_stream_ids(self, stream_ids: set[str]) -> DynamicKafkaSourceBuilder:
         """Read these streams."""
@@ -140,7 +137,7 @@ class DynamicKafkaSourceBuilder:
         self._inner.set_bounded(stopping_offsets_initializer)
         return self
 
-    def set_properties(self, props: dict[str, Any]) -> DynamicKafkaSourceBuilder:
+    def set_properties(self, props: dict[str, str]) -> DynamicKafkaSourceBuilder:
         """Set properties of the consumer."""
         self._inner.set_properties(props)
         return self

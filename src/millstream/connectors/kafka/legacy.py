@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import Enum
-from typing import Any
 
 from millstream.common.serialization import DeserializationSchema, SerializationSchema
 from millstream.common.typeinfo import TypeInformation
@@ -65,13 +64,13 @@ class FlinkKafkaConsumer(FlinkKafkaConsumerBase):
     """Reads Kafka topics; `env.add_source` takes it."""
 
     def __init__(
-        self, topics: str | list[str], deserialization_schema: DeserializationSchema, properties: dict[str, Any]
+        self, topics: str | list[str], deserialization_schema: DeserializationSchema, properties: dict[str, str]
     ) -> None:
         names = [topics] if isinstance(topics, str) else topics
         settings = {"group.id": "millstream", **{key: str(value) for key, value in properties.items()}}
         builder = KafkaSource.builder().set_topics(*names).set_properties(settings)
         builder.set_value_only_deserializer(deserialization_schema).set_starting_offsets(_committed(settings))
-        super().__init__(builder.build()._settings)
+        super().__init__(builder.checked_settings())
 
 
 class Semantic(Enum):
@@ -110,7 +109,7 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
         self,
         topic: str,
         serialization_schema: SerializationSchema,
-        producer_config: dict[str, Any],
+        producer_config: dict[str, str],
         kafka_producer_pool_size: int = 5,
         semantic: Semantic = Semantic.AT_LEAST_ONCE,
     ) -> None:
@@ -120,7 +119,7 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
             builder.set_property(key, str(value))
         builder.set_record_serializer(schema.set_value_serialization_schema(serialization_schema).build())
         builder.set_delivery_guarantee(DeliveryGuarantee[semantic.name]).set_transactional_id_prefix(f"sink-{topic}")
-        super().__init__(replace(builder.build()._settings, owns_prefix=False, stamps=False))
+        super().__init__(replace(builder.checked_settings(), owns_prefix=False, stamps=False))
 
     def ignore_failures_after_transaction_timeout(self) -> FlinkKafkaProducer:
         """Accept Flink's setting, without effect: an expired transaction is an error, because its records are lost."""

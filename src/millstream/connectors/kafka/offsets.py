@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING
 
-from millstream.connectors.kafka.client import TIMEOUT, Admin, KafkaFailure, library, reason
+from millstream.connectors.kafka.client import TIMEOUT, Admin, KafkaFailure, Setting, library, reason
+from millstream.connectors.retries import Retries, constant
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer
 
 # A partition: topic and number.
 Partition = tuple[str, int]
@@ -96,20 +99,20 @@ class KafkaOffsetsInitializer:
 
 # Errors of partitions without a leader yet, or whose leader just changed: retried.
 _LEADER_MOVES = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH")
-_RETRY_SECONDS = 0.1
+_BACKOFF = constant(0.1)
 
 
 class Cluster:
     """Queries partitions and offsets, on the driver."""
 
-    def __init__(self, settings: dict[str, Any], bootstrap: str) -> None:
+    def __init__(self, settings: dict[str, Setting], bootstrap: str) -> None:
         self._kafka = library()
         self.bootstrap = bootstrap
         self._settings = settings
         keys = ("isolation.level", "group.id", "enable.auto.commit", "enable.partition.eof", "auto.offset.reset")
         self._admin = Admin({k: v for k, v in settings.items() if k not in keys}, bootstrap)
         self._committed = settings.get("isolation.level", "read_committed") == "read_committed"
-        self._consumer: Any = None
+        self._consumer: Consumer | None = None
 
     def topics(self) -> dict[str, list[int]]:
         """Return the partition numbers of all topics."""
@@ -124,10 +127,10 @@ class Cluster:
         if start.kind is _Kind.LATEST:
             return self.latest(requested)
         if start.kind is _Kind.TIMESTAMP:
-            found = self._list(requested, ("timestamp", start.time), committed=False)
+            starts = self._list(requested, ("timestamp", start.time), committed=False)
             # Without a record that new, reading begins at the end.
-            ends = self.latest([p for p in requested if found[p] < 0])
-            return {p: ends[p] if found[p] < 0 else found[p] for p in requested}
+            ends = self.latest([p for p in requested if starts[p] < 0])
+            return {p: ends[p] if starts[p] < 0 else starts[p] for p in requested}
         known = start.explicit if start.kind is _Kind.EXPLICIT else self.group_offsets(requested)
         return self._or_reset(requested, known, start.reset)
 
@@ -159,47 +162,52 @@ class Cluster:
     def _list(self, partitions: list[Partition], spec: tuple[str, int], committed: bool) -> dict[Partition, int]:
         if not partitions:
             return {}
+        # An optional package.
         from confluent_kafka import IsolationLevel, TopicPartition
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-        kind, at = spec
-        offset_spec = OffsetSpec.for_timestamp(at) if kind == "timestamp" else getattr(OffsetSpec, kind)()
+        kind, timestamp = spec
+        offset_spec = OffsetSpec.for_timestamp(timestamp) if kind == "timestamp" else getattr(OffsetSpec, kind)()
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        end = time.monotonic() + TIMEOUT
-        found: dict[Partition, int] = {}
-        while len(found) < len(partitions):
-            request = {TopicPartition(*partition): offset_spec for partition in partitions if partition not in found}
+        retries = Retries(_BACKOFF, max_seconds=TIMEOUT)
+        offsets: dict[Partition, int] = {}
+        while True:
+            request = {TopicPartition(*partition): offset_spec for partition in partitions if partition not in offsets}
             futures = self._admin.client.list_offsets(request, isolation_level=level, request_timeout=TIMEOUT)
+            failure: KafkaFailure | None = None
             for partition, future in futures.items():
                 try:
-                    found[partition.topic, partition.partition] = future.result(TIMEOUT).offset
+                    offsets[partition.topic, partition.partition] = future.result(TIMEOUT).offset
                 except self._kafka.KafkaException as e:
-                    if e.args[0].name() in _LEADER_MOVES and time.monotonic() < end:
-                        continue
-                    raise KafkaFailure(
+                    failure = KafkaFailure(
                         f"Kafka at {self.bootstrap} does not return the offsets of partition {partition.partition} of "
                         f"topic {partition.topic!r}: {reason(e)}."
-                    ) from e
-            if len(found) < len(partitions):
-                time.sleep(_RETRY_SECONDS)
-        return found
+                    )
+                    if e.args[0].name() not in _LEADER_MOVES:
+                        raise failure from e
+            if failure is None:
+                return offsets
+            if not retries.wait():
+                raise failure
 
     def group_offsets(self, partitions: list[Partition]) -> dict[Partition, int]:
         """Return the committed offsets of the group; -1 for none."""
         targets = [self._kafka.TopicPartition(topic, number) for topic, number in partitions]
         try:
-            found = self._group().committed(targets, timeout=TIMEOUT)
+            committed = self._group().committed(targets, timeout=TIMEOUT)
         except self._kafka.KafkaException as e:
             raise KafkaFailure(f"Kafka does not return the offsets of the group: {reason(e)}.") from e
-        return {(p.topic, p.partition): p.offset for p in found}
+        return {(p.topic, p.partition): p.offset for p in committed}
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Commit offsets of the group asynchronously; they are informative only."""
         if offsets:
-            positions = [self._kafka.TopicPartition(topic, number, at) for (topic, number), at in offsets.items()]
+            positions = [
+                self._kafka.TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()
+            ]
             self._group().commit(offsets=positions, asynchronous=True)
 
-    def _group(self) -> Any:
+    def _group(self) -> Consumer:
         if self._consumer is None:
             self._consumer = self._kafka.Consumer({**self._settings, "enable.auto.commit": False})
         return self._consumer

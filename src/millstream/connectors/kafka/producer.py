@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.common.faults import fault_point
 from millstream.common.run_ids import is_earlier
@@ -16,16 +16,22 @@ from millstream.connectors.base import CommitContext, Committer
 from millstream.connectors.kafka.client import (
     TIMEOUT,
     KafkaFailure,
+    Message,
     RefusedRecordError,
+    Setting,
     client_settings,
+    error_text,
     is_of_record,
     library,
     reason,
-    said,
 )
 from millstream.connectors.kafka.protocol import Address, Coordinators
 from millstream.connectors.kafka.settings import SinkSettings
 from millstream.operators.diagnostics.failures import shorten
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+    from confluent_kafka.admin._metadata import ClusterMetadata
 
 
 @tagged("kafka-transaction")
@@ -37,7 +43,7 @@ class Transaction(NamedTuple):
     epoch: int
 
 
-def addresses(cluster: Any) -> list[Address]:
+def addresses(cluster: ClusterMetadata) -> list[Address]:
     """Return the addresses of the known brokers."""
     return [(str(broker.host), int(broker.port)) for broker in cluster.brokers.values()]
 
@@ -50,15 +56,15 @@ class _Reports:
         # Whether the record causes the failure.
         self.is_of_record = False
         # The last transient error.
-        self.trouble = ""
+        self.warning = ""
 
-    def delivered(self, error: Any, message: Any) -> None:
+    def delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
             return
         if self.is_of_record:
             # Later records fail as a consequence.
             return
-        self.failure = f"a record for topic {message.topic()!r} was not accepted: {said(error)}"
+        self.failure = f"a record for topic {message.topic()!r} was not accepted: {error_text(error)}"
         self.is_of_record = is_of_record(error)
         if error.name() == "INVALID_TIMESTAMP":
             self.failure += (
@@ -66,23 +72,23 @@ class _Reports:
                 "message.timestamp.before.max.ms limit its distance from the current time"
             )
 
-    def failed(self, error: Any) -> None:
+    def failed(self, error: KafkaError) -> None:
         if error.fatal():
-            self.failure = said(error)
+            self.failure = error_text(error)
         else:
-            self.trouble = f" ({said(error)})"
+            self.warning = f" ({error_text(error)})"
 
 
 class KafkaProducer:
     """A producer that raises failures of the client."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self, settings: dict[str, Setting]) -> None:
         self._kafka = library()
         self._reports = _Reports()
         self._settings = settings
         self._bootstrap = settings["bootstrap.servers"]
         self._producer_id, self._epoch = -1, -1
-        self._id = settings.get("transactional.id", "")
+        self._id = str(settings.get("transactional.id", ""))
         callbacks = {"on_delivery": self._reports.delivered, "error_cb": self._reports.failed}
         self._producer = self._kafka.Producer({**settings, **callbacks})
         self.produce = self._producer.produce
@@ -94,7 +100,9 @@ class KafkaProducer:
         except self._kafka.KafkaException as e:
             raise KafkaFailure(f"Kafka at {self._bootstrap} does not describe topic {topic!r}: {reason(e)}.") from e
         if metadata.error is not None:
-            raise KafkaFailure(f"Kafka at {self._bootstrap} does not describe topic {topic!r}: {said(metadata.error)}.")
+            raise KafkaFailure(
+                f"Kafka at {self._bootstrap} does not describe topic {topic!r}: {error_text(metadata.error)}."
+            )
         return sorted(metadata.partitions)
 
     def initialize(self) -> None:
@@ -107,7 +115,9 @@ class KafkaProducer:
         finally:
             coordinators.close()
         if known is None:
-            raise KafkaFailure(f"Transaction {self._id} cannot begin: its coordinator does not know it.")
+            raise KafkaFailure(
+                f"Transaction {self._id} cannot begin: its coordinator does not know it; restart the job."
+            )
         self._producer_id, self._epoch = known.producer_id, known.epoch
 
     def _brokers(self) -> list[Address]:
@@ -138,7 +148,7 @@ class KafkaProducer:
             if time.monotonic() > end:
                 raise KafkaFailure(
                     f"KafkaSink: Kafka at {self._bootstrap} has not accepted records for "
-                    f"{3 * TIMEOUT:.0f} s{self._reports.trouble}."
+                    f"{3 * TIMEOUT:.0f} s{self._reports.warning}."
                 )
         self.poll()
 
@@ -238,9 +248,9 @@ class KafkaCommitter(Committer):
             match = name.fullmatch(open_id)
             if match is None:
                 continue
-            earlier = is_earlier(match[1], self._context.job_id)
-            is_unknown = earlier is None and at_start
-            if open_id not in committed and (earlier or is_unknown or 0 <= execution_of(open_id, own) < current):
+            is_former = is_earlier(match[1], self._context.job_id)
+            is_unknown = is_former is None and at_start
+            if open_id not in committed and (is_former or is_unknown or 0 <= execution_of(open_id, own) < current):
                 self._abort(open_id)
 
     def _commit(self, transaction: Transaction) -> None:

@@ -1,4 +1,4 @@
-"""Makes values with timestamps of Kafka's records. Lives in the subtask."""
+"""Converts Kafka messages to values with timestamps, in the subtask."""
 
 from __future__ import annotations
 
@@ -6,15 +6,22 @@ import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
-from millstream.connectors.base import BadRecord, BadRecords, SourceReader, SplitRange
-from millstream.connectors.kafka.client import TIMEOUT, KafkaFailure, library, said
+from millstream.common.aliases import Value
+from millstream.connectors.base import BadRecord, BadRecords, SourceReader
+from millstream.connectors.kafka.client import TIMEOUT, KafkaFailure, Message, Setting, error_text, library
 from millstream.connectors.kafka.offsets import Partition
 from millstream.connectors.kafka.serialization import KafkaBatchDeserializationSchema, KafkaRecord
 from millstream.connectors.kafka.settings import SourceSettings
 from millstream.formats.changelog.messages import ChangeDeserializationSchema
 from millstream.operators.diagnostics.bad_records import FormatUnavailable
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+# A split range: topic, partition, first offset, end offset, and whether the split ends there.
+OffsetRange: TypeAlias = tuple[str, int, int, int, bool]
 
 # Maximum messages per consume call.
 _MAX_MESSAGES = 2048
@@ -28,7 +35,7 @@ class _Flow:
 
     def __init__(self, offset: int) -> None:
         # Batches as received, ordered by offset.
-        self.buffered: deque[list[Any]] = deque()
+        self.buffered: deque[list[Message]] = deque()
         # The end offset of the partition, as last reported by the broker.
         self.end = -1
         # The next offset to read.
@@ -39,7 +46,7 @@ class _Flow:
     def length(self) -> int:
         return sum(map(len, self.buffered))
 
-    def take(self, end: int) -> list[Any]:
+    def take(self, end: int) -> list[Message]:
         """Remove and return buffered messages before an offset."""
         while self.buffered:
             messages = self.buffered.popleft()
@@ -54,19 +61,19 @@ class _Flow:
         return []
 
 
-def _offset(message: Any) -> int:
-    return int(message.offset())
+def _offset(message: Message) -> int:
+    return message.offset()
 
 
 class Fetcher:
     """One consumer for all partitions of a subtask; it buffers messages of the partitions that are not being read."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self, settings: dict[str, Setting]) -> None:
         self._kafka = library()
         self._consumer = self._kafka.Consumer(settings)
         self._flows: dict[Partition, _Flow] = {}
 
-    def read(self, partition: Partition, start: int, end: int) -> Iterator[list[Any]]:
+    def read(self, partition: Partition, start: int, end: int) -> Iterator[list[Message]]:
         """Yield the messages of a partition in [start, end), which the broker has reported as available."""
         flow = self._seek(partition, start)
         last = time.monotonic()
@@ -123,17 +130,17 @@ class Fetcher:
             else:
                 self._resume(partition, flow)
 
-    def _by_partition(self, messages: list[Any]) -> dict[Partition, list[Any]]:
+    def _by_partition(self, messages: list[Message]) -> dict[Partition, list[Message]]:
         if not messages:
             return {}
         if len(self._flows) == 1:
             return {next(iter(self._flows)): messages}
-        batches: dict[Partition, list[Any]] = {}
+        batches: dict[Partition, list[Message]] = {}
         for message in messages:
             batches.setdefault((message.topic(), message.partition()), []).append(message)
         return batches
 
-    def _on_error(self, message: Any, error: Any) -> None:
+    def _on_error(self, message: Message, error: KafkaError | None) -> None:
         """Handle an error event of the client."""
         if error is None:
             return
@@ -144,15 +151,15 @@ class Fetcher:
         else:
             self._failed(message, error)
 
-    def _failed(self, message: Any, error: Any) -> None:
+    def _failed(self, message: Message, error: KafkaError) -> None:
         if error.code() == self._kafka.KafkaError._AUTO_OFFSET_RESET:
             raise KafkaFailure(
                 f"Kafka: the records of partition {message.partition()} of topic {message.topic()!r} "
-                f"are no longer there at the job's offset ({said(error)}): the topic's retention deleted them. Start "
+                f"no longer exist at the job's offset ({error_text(error)}): the topic's retention deleted them. Start "
                 "from a later offset; the deleted records are lost."
             )
         if error.fatal() or not error.retriable():
-            raise KafkaFailure(f"Kafka: {said(error)}.")
+            raise KafkaFailure(f"Kafka: {error_text(error)}.")
 
     def close(self) -> None:
         self._consumer.close()
@@ -168,16 +175,16 @@ class KafkaReader(SourceReader):
         self._fetcher = Fetcher(settings.client(subtask))
         self._convert = _converter(settings, bad)
 
-    def read(self, share: SplitRange) -> Iterator[Collection[Any]]:
+    def read(self, share: OffsetRange) -> Iterator[Collection[Value]]:
         topic, partition, start, end, _ = share
         for messages in self._fetcher.read((topic, partition), start, end):
             yield self._convert(messages)
 
-    def split_of(self, share: SplitRange) -> Partition:
+    def split_of(self, share: OffsetRange) -> Partition:
         return share[0], share[1]
 
-    def ends_split(self, share: SplitRange) -> bool:
-        return bool(share[4])
+    def ends_split(self, share: OffsetRange) -> bool:
+        return share[4]
 
     def close(self) -> None:
         self._fetcher.close()
@@ -191,10 +198,10 @@ class KafkaBatchReader(KafkaReader):
         self._fetcher = Fetcher(settings.client(subtask))
         self._schema = schema
 
-    def read(self, share: SplitRange) -> Iterator[Collection[Any]]:
+    def read(self, share: OffsetRange) -> Iterator[Collection[Value]]:
         return self.rest(share, 0)
 
-    def rest(self, share: SplitRange, read: int) -> Iterator[Collection[Any]]:
+    def rest(self, share: OffsetRange, read: int) -> Iterator[Collection[Value]]:
         topic, partition, start, end, _ = share
         for begin in range(start + read * _BATCH_OFFSETS, end, _BATCH_OFFSETS):
             stop = min(begin + _BATCH_OFFSETS, end)
@@ -202,44 +209,50 @@ class KafkaBatchReader(KafkaReader):
             yield [self._schema.deserialize(messages)]
 
 
-def _converter(settings: SourceSettings, bad: BadRecords) -> Callable[[list[Any]], list[tuple[Any, int]]]:
+# Converts messages to values with timestamps.
+_Convert: TypeAlias = Callable[[list[Message]], list[tuple[Value, int]]]
+
+
+def _converter(settings: SourceSettings, bad: BadRecords) -> _Convert:
     """Return a function that converts messages to values with timestamps."""
     if isinstance(settings.values, ChangeDeserializationSchema):
         return _change_converter(settings.values, bad)
     if settings.records is not None:
         schema = settings.records
 
-        def one(message: Any) -> Any:
+        def one(message: Message) -> Value:
             headers = tuple(message.headers() or ())
             stamp = message.timestamp()[1]
-            about = message.topic(), message.partition(), message.offset(), stamp
-            return schema.deserialize(KafkaRecord(*about, message.key(), message.value(), headers))
+            topic, partition, offset = message.topic(), message.partition(), message.offset()
+            return schema.deserialize(
+                KafkaRecord(topic, partition, offset, stamp, message.key(), message.value(), headers)
+            )
 
     else:
         assert settings.values is not None
         deserialize = settings.values.deserialize
 
-        def one(message: Any) -> Any:
+        def one(message: Message) -> Value:
             value = message.value()
             return None if value is None else deserialize(value)
 
     only_values = settings.records is None
 
-    def convert(messages: list[Any]) -> list[tuple[Any, int]]:
+    def convert(messages: list[Message]) -> list[tuple[Value, int]]:
         try:
             if only_values:
-                values = [m.value() for m in messages]
+                values: list[Value] = [m.value() for m in messages]
                 if None not in values:
-                    found = list(map(deserialize, values))
-                    if None not in found:
-                        return [(value, m.timestamp()[1]) for value, m in zip(found, messages, strict=True)]
+                    converted = list(map(deserialize, values))
+                    if None not in converted:
+                        return [(value, m.timestamp()[1]) for value, m in zip(converted, messages, strict=True)]
             return [(value, m.timestamp()[1]) for m in messages if (value := one(m)) is not None]
         except Exception:
             # Convert one by one to identify the bad record.
             return convert_each(messages)
 
-    def convert_each(messages: list[Any]) -> list[tuple[Any, int]]:
-        found = []
+    def convert_each(messages: list[Message]) -> list[tuple[Value, int]]:
+        converted = []
         for message in messages:
             try:
                 value = one(message)
@@ -248,30 +261,28 @@ def _converter(settings: SourceSettings, bad: BadRecords) -> Callable[[list[Any]
             except Exception as e:
                 value = bad.meet(BadRecord(_location(message), message.value(), str(e) or repr(e)))
             if value is not None:
-                found.append((value, message.timestamp()[1]))
-        return found
+                converted.append((value, message.timestamp()[1]))
+        return converted
 
     return convert
 
 
-def _change_converter(
-    schema: ChangeDeserializationSchema, bad: BadRecords
-) -> Callable[[list[Any]], list[tuple[Any, int]]]:
+def _change_converter(schema: ChangeDeserializationSchema, bad: BadRecords) -> _Convert:
     """Return a function that converts messages with several rows each, such as Debezium's."""
 
-    def convert(messages: list[Any]) -> list[tuple[Any, int]]:
-        found: list[tuple[Any, int]] = []
+    def convert(messages: list[Message]) -> list[tuple[Value, int]]:
+        converted: list[tuple[Value, int]] = []
         for message in messages:
             try:
-                rows: list[Any] = list(schema.deserialize_all(message.value() or b""))
+                rows: list[Value] = list(schema.deserialize_all(message.value() or b""))
             except Exception as e:
                 replacement = bad.meet(BadRecord(_location(message), message.value(), str(e) or repr(e)))
                 rows = [] if replacement is None else [replacement]
-            found += [(row, message.timestamp()[1]) for row in rows]
-        return found
+            converted += [(row, message.timestamp()[1]) for row in rows]
+        return converted
 
     return convert
 
 
-def _location(message: Any) -> str:
+def _location(message: Message) -> str:
     return f"offset {message.offset()} of partition {message.partition()} of topic {message.topic()!r}"

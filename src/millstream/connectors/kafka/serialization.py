@@ -5,11 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.serialization import DeserializationSchema, SerializationSchema
 from millstream.common.typeinfo import TypeInformation
+from millstream.connectors.kafka.client import Message
+
+if TYPE_CHECKING:
+    from millstream.sql.columns.batch import Batch
 
 __all__ = [
     "KafkaBatchDeserializationSchema",
@@ -20,7 +25,7 @@ __all__ = [
     "KafkaRecordSerializationSchemaBuilder",
     "KafkaTopicSelector",
     "Produced",
-    "SinkPlace",
+    "WriterContext",
 ]
 
 
@@ -46,7 +51,7 @@ class KafkaRecordDeserializationSchema(ABC):
     """Deserializes a record with its key, headers and position."""
 
     @abstractmethod
-    def deserialize(self, record: KafkaRecord) -> Any:
+    def deserialize(self, record: KafkaRecord) -> Value:
         """Return the value, or None to skip the record."""
 
     def get_produced_type(self) -> TypeInformation | None:
@@ -63,7 +68,7 @@ class KafkaBatchDeserializationSchema(ABC):
     """Deserializes messages to one batch, for SQL."""
 
     @abstractmethod
-    def deserialize(self, messages: Sequence[Any]) -> Any:
+    def deserialize(self, messages: Sequence[Message]) -> Batch:
         """Return the batch of messages; equal messages give equal batches."""
 
 
@@ -71,7 +76,7 @@ class _ValueOnly(KafkaRecordDeserializationSchema):
     def __init__(self, schema: DeserializationSchema) -> None:
         self._schema = schema
 
-    def deserialize(self, record: KafkaRecord) -> Any:
+    def deserialize(self, record: KafkaRecord) -> Value:
         return None if record.value is None else self._schema.deserialize(record.value)
 
     def get_produced_type(self) -> TypeInformation | None:
@@ -82,7 +87,7 @@ class KafkaTopicSelector(ABC):
     """Selects the topic of a record."""
 
     @abstractmethod
-    def apply(self, data: Any) -> str:
+    def apply(self, data: Value) -> str:
         """Return the topic."""
 
 
@@ -91,7 +96,7 @@ class KafkaRecordSerializationSchema:
     """Serializes a record: its topic, key and value."""
 
     topic: str | None
-    selector: Callable[[Any], str] | None
+    selector: Callable[[Value], str] | None
     key: SerializationSchema | None
     value: SerializationSchema
 
@@ -106,7 +111,7 @@ class KafkaRecordSerializationSchemaBuilder:
 
     def __init__(self) -> None:
         self._topic: str | None = None
-        self._selector: Callable[[Any], str] | None = None
+        self._selector: Callable[[Value], str] | None = None
         self._key: SerializationSchema | None = None
         self._value: SerializationSchema | None = None
 
@@ -114,27 +119,27 @@ class KafkaRecordSerializationSchemaBuilder:
         """Return the schema, which needs a topic and a value."""
         if self._topic is None and self._selector is None:
             raise InvalidProgramError(
-                "KafkaRecordSerializationSchema: say which topic with set_topic(...) or set_topic_selector(...)."
+                "KafkaRecordSerializationSchema: set the topic with set_topic(...) or set_topic_selector(...)."
             )
         if self._value is None:
             raise InvalidProgramError(
-                "KafkaRecordSerializationSchema: say how values are written with set_value_serialization_schema(...)."
+                "KafkaRecordSerializationSchema: set a schema of values with set_value_serialization_schema(...)."
             )
         return KafkaRecordSerializationSchema(self._topic, self._selector, self._key, self._value)
 
     def set_topic(self, topic: str) -> KafkaRecordSerializationSchemaBuilder:
         """Write all records to one topic."""
         if self._selector is not None:
-            raise InvalidProgramError("KafkaRecordSerializationSchema: give a topic or a selector, not both.")
+            raise InvalidProgramError("KafkaRecordSerializationSchema: set a topic or a selector, not both.")
         self._topic = topic
         return self
 
     def set_topic_selector(
-        self, topic_selector: Callable[[Any], str] | KafkaTopicSelector
+        self, topic_selector: Callable[[Value], str] | KafkaTopicSelector
     ) -> KafkaRecordSerializationSchemaBuilder:
         """Select the topic per record."""
         if self._topic is not None:
-            raise InvalidProgramError("KafkaRecordSerializationSchema: give a topic or a selector, not both.")
+            raise InvalidProgramError("KafkaRecordSerializationSchema: set a topic or a selector, not both.")
         is_object = isinstance(topic_selector, KafkaTopicSelector)
         self._selector = topic_selector.apply if is_object else topic_selector  # type: ignore[union-attr, assignment]
         return self
@@ -166,8 +171,8 @@ class Produced(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SinkPlace:
-    """The location of a writer.
+class WriterContext:
+    """The subtask of a writer, and the cluster's partitions.
 
     Attributes:
         subtask: the index of the subtask.
@@ -185,12 +190,12 @@ class KafkaBatchSerializationSchema(ABC):
     topic: str | None = None
 
     @abstractmethod
-    def serialize(self, batch: Any, place: SinkPlace) -> Iterable[Produced]:
+    def serialize(self, batch: Batch, context: WriterContext) -> Iterable[Produced]:
         """Return the messages of a batch, in order."""
 
-    def flush(self, place: SinkPlace) -> Iterable[Produced]:
+    def flush(self, context: WriterContext) -> Iterable[Produced]:
         """Return the buffered messages, at the end of each epoch."""
         return ()
 
-    def forget(self) -> None:
+    def discard(self) -> None:
         """Discard the buffered messages of a failed epoch."""

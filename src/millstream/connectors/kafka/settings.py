@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from millstream.common.serialization import DeserializationSchema
 from millstream.connectors.base import DeliveryGuarantee
-from millstream.connectors.kafka.client import Admin, client_settings
+from millstream.connectors.kafka.client import Admin, Setting, client_settings
 from millstream.connectors.kafka.offsets import KafkaOffsetsInitializer, Partition
 from millstream.connectors.kafka.serialization import (
     KafkaBatchDeserializationSchema,
@@ -47,7 +46,7 @@ class SourceSettings:
         names = self.topics or sorted({topic for topic, _ in self.partitions})
         return ", ".join(names)
 
-    def client(self, subtask: int | None = None) -> dict[str, Any]:
+    def client(self, subtask: int | None = None) -> dict[str, Setting]:
         """Return the settings of a consumer."""
         settings = client_settings(self.properties)
         prefix = self.properties.get("client.id.prefix")
@@ -100,7 +99,7 @@ class SinkSettings:
     def transaction_timeout(self) -> int:
         return int(self.properties.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS))
 
-    def client(self) -> dict[str, Any]:
+    def client(self) -> dict[str, Setting]:
         """Return the settings of a producer."""
         return {
             # Java's partitioner: other programs expect keys in its partitions.
@@ -116,7 +115,10 @@ class SinkSettings:
         security = {k: v for k, v in self.properties.items() if k.startswith(("security.", "sasl.", "ssl."))}
         return Admin(client_settings({"bootstrap.servers": self.bootstrap, **security}), self.bootstrap)
 
-    def transaction(self, name: str) -> dict[str, Any]:
+    def transaction(self, name: str) -> dict[str, Setting]:
         """Return the settings of the producer of a transaction."""
-        limits = {"transaction.timeout.ms": self.transaction_timeout, "transactional.id": f"{self.prefix}-{name}"}
+        limits: dict[str, Setting] = {
+            "transaction.timeout.ms": self.transaction_timeout,
+            "transactional.id": f"{self.prefix}-{name}",
+        }
         return {**self.client(), **limits}

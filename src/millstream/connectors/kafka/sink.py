@@ -33,7 +33,7 @@ from millstream.connectors.kafka.serialization import (
     KafkaBatchSerializationSchema,
     KafkaRecordSerializationSchema,
     Produced,
-    SinkPlace,
+    WriterContext,
 )
 from millstream.connectors.kafka.settings import SinkSettings
 from millstream.operators.functions.context import RuntimeContext
@@ -59,8 +59,8 @@ class KafkaWriter(SinkWriter):
         self._produce: Callable[..., None] = self._produce_first
         self._plain: KafkaProducer | None = None
         self._open: KafkaProducer | None = None
-        # The transaction that is open after a successful epoch.
-        self._carried: str | None = None
+        # The transaction that was open at the end of the last successful epoch.
+        self._open_at_epoch_end: str | None = None
         self._in_epoch = False
         self._open_name: str | None = None
         # Producers of prepared transactions. A closed client aborts, so they stay open until the commit.
@@ -91,8 +91,7 @@ class KafkaWriter(SinkWriter):
         try:
             self._produce(topic, self._value(value), None if key is None else key(value), -1, None, None, stamp)
         except BufferError:
-            about = (topic, self._value(value), None if key is None else key(value))
-            self._produce_blocking(*about, timestamp=stamp)
+            self._produce_blocking(topic, self._value(value), None if key is None else key(value), timestamp=stamp)
         except self._refused as e:
             size = len(self._value(value)) + (0 if key is None else len(key(value) or b""))
             kind = RefusedRecordError if is_of_record(e.args[0]) else KafkaFailure
@@ -101,18 +100,18 @@ class KafkaWriter(SinkWriter):
                 "is too large, set_property('message.max.bytes', ...), and the topic's max.message.bytes."
             ) from e
 
-    def _produce_first(self, *message: Any, **more: Any) -> None:
+    def _produce_first(self, *record: Any, **options: Any) -> None:
         """Open a producer, and write the first record."""
         self._produce = self._producer().produce
-        self._produce(*message, **more)
+        self._produce(*record, **options)
 
-    def _produce_blocking(self, *message: Any, **more: Any) -> None:
+    def _produce_blocking(self, *record: Any, **options: Any) -> None:
         """Wait for space in the client's full buffer, and write."""
         assert self._open is not None
         while True:
             self._open.poll(0.05)
             try:
-                return self._produce(*message, **more)
+                return self._produce(*record, **options)
             except BufferError:
                 continue
 
@@ -138,14 +137,14 @@ class KafkaWriter(SinkWriter):
             return None
         # Without checkpoints the transaction ends with the epoch: the next epoch may be far away.
         if self._checkpoints and not flush:
-            self._carried = self._open_name
+            self._open_at_epoch_end = self._open_name
             self._open.poll()
             return None
         transaction = self._open.prepared()
         # Earlier transactions are committed, or their checkpoint has failed and the job restarts.
         self._prepared = [*self._prepared[-8:], self._open]
         self._clear_open()
-        self._carried = None
+        self._open_at_epoch_end = None
         return transaction
 
     def _clear_open(self) -> None:
@@ -153,20 +152,20 @@ class KafkaWriter(SinkWriter):
         self._produce = self._produce_first
 
     def carry(self) -> str | None:
-        return self._carried
+        return self._open_at_epoch_end
 
-    def restore(self, carried: str | None) -> None:
-        if carried is not None and carried != self._carried:
+    def restore(self, transaction: str | None) -> None:
+        if transaction is not None and transaction != self._open_at_epoch_end:
             raise KafkaFailure(
-                f"KafkaSink: transaction {carried} is open in a process that has ended: the job "
+                f"KafkaSink: transaction {transaction} is open in a process that has ended: the job "
                 "restores its checkpoint."
             )
-        if carried is None and self._open is not None and self._settings.is_transactional:
+        if transaction is None and self._open is not None and self._settings.is_transactional:
             self._abort()
 
     def _abort(self) -> None:
         self._in_epoch = False
-        lost, self._carried = self._carried, None
+        lost, self._open_at_epoch_end = self._open_at_epoch_end, None
         if self._open is not None and self._settings.is_transactional:
             self._open.abort()
             self._clear_open()
@@ -192,7 +191,7 @@ class KafkaBatchWriter(KafkaWriter):
     ) -> None:
         super().__init__(replace(settings, stamps=False), checkpoints)
         self._schema = schema
-        self._place = SinkPlace(subtask, self._partitions_of)
+        self._writer_context = WriterContext(subtask, self._partitions_of)
         self._partitions: dict[str, list[int]] = {}
 
     def _partitions_of(self, topic: str) -> list[int]:
@@ -204,27 +203,27 @@ class KafkaBatchWriter(KafkaWriter):
         return self._partitions[topic]
 
     def begin(self, transaction: str) -> None:
-        self._schema.forget()
+        self._schema.discard()
         super().begin(transaction)
 
     def write(self, value: Value) -> None:
-        self._send(self._schema.serialize(value, self._place))
+        self._send(self._schema.serialize(value, self._writer_context))
 
     def prepare_commit(self, flush: bool) -> Transaction | None:
-        self._send(self._schema.flush(self._place))
+        self._send(self._schema.flush(self._writer_context))
         return super().prepare_commit(flush)
 
     def _send(self, messages: Iterable[Produced]) -> None:
         for message in messages:
-            about = (message.topic, message.value, message.key, message.partition)
+            record = (message.topic, message.value, message.key, message.partition)
             stamp = message.timestamp
-            more: dict[str, Any] = {} if stamp is None else {"timestamp": stamp or 1}
+            options: dict[str, Any] = {} if stamp is None else {"timestamp": stamp or 1}
             if message.headers:
-                more["headers"] = message.headers
+                options["headers"] = message.headers
             try:
-                self._produce(*about, **more)
+                self._produce(*record, **options)
             except BufferError:
-                self._produce_blocking(*about, **more)
+                self._produce_blocking(*record, **options)
             except self._refused as e:
                 size = len(message.value or b"") + len(message.key or b"")
                 kind = RefusedRecordError if is_of_record(e.args[0]) else KafkaFailure
@@ -263,7 +262,7 @@ def _broker_settings(admin: Admin, broker: str) -> dict[str, str]:
         return {}
 
 
-class KafkaSink(Sink[Any], SupportsPreprocessing):
+class KafkaSink(Sink[Value], SupportsPreprocessing):
     """Writes records to Kafka.
 
     Example:
@@ -323,6 +322,10 @@ class KafkaSinkBuilder:
 
     def build(self) -> KafkaSink:
         """Return the sink; an incomplete configuration is an error."""
+        return KafkaSink(self.checked_settings())
+
+    def checked_settings(self) -> SinkSettings:
+        """Return the checked settings."""
         settings = self._settings
         if "bootstrap.servers" not in settings.properties:
             raise InvalidProgramError("KafkaSink: set the brokers with set_bootstrap_servers(...).")
@@ -334,7 +337,7 @@ class KafkaSinkBuilder:
                 "unique in this Kafka cluster: set_transactional_id_prefix(...)."
             )
         client_settings(settings.properties)
-        return KafkaSink(settings)
+        return settings
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
         """Set the brokers: `host:port`, separated by commas."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypedDict
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.serialization import DeserializationSchema
 from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator, SplitRange
@@ -19,13 +20,20 @@ from millstream.connectors.kafka.settings import SourceSettings
 __all__ = ["KafkaSource", "KafkaSourceBuilder"]
 
 
+class _Snapshot(TypedDict):
+    """The next offset and the end offset of each partition."""
+
+    next: dict[Partition, int]
+    stop: dict[Partition, int]
+
+
 class KafkaEnumerator(SplitEnumerator):
     """Assigns intervals of offsets up to the end offsets that the broker reports.
 
     A split range is (topic, partition, start, stop, whether the split ends there).
     """
 
-    def __init__(self, settings: SourceSettings, parallelism: int, restored: Any) -> None:
+    def __init__(self, settings: SourceSettings, parallelism: int, restored: _Snapshot | None) -> None:
         self._settings = settings
         self._parallelism = parallelism
         self._cluster = Cluster(settings.client(), settings.bootstrap)
@@ -80,17 +88,17 @@ class KafkaEnumerator(SplitEnumerator):
         return partitions
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
-        every = self._settings.discovery_seconds
-        if every is not None:
+        interval = self._settings.discovery_seconds
+        if interval is not None:
             if self._next_discovery is not None and now >= self._next_discovery:
                 self._discover(first=False)
                 self._next_discovery = None
-            self._next_discovery = now + every if self._next_discovery is None else self._next_discovery
-        unread = [p for p in self._next if p not in self._stop or self._next[p] < self._stop[p]]
-        ends = self._cluster.latest(unread)
+            self._next_discovery = now + interval if self._next_discovery is None else self._next_discovery
+        unfinished = [p for p in self._next if p not in self._stop or self._next[p] < self._stop[p]]
+        ends = self._cluster.latest(unfinished)
         self._check_within(ends)
-        stops = {p: max(min(ends[p], self._stop.get(p, ends[p])), self._next[p]) for p in unread}
-        ready = [p for p in unread if self._next[p] < stops[p] and p not in self._paused]
+        stops = {p: max(min(ends[p], self._stop.get(p, ends[p])), self._next[p]) for p in unfinished}
+        ready = [p for p in unfinished if self._next[p] < stops[p] and p not in self._paused]
         self._turn += 1
         shares: dict[int, list[SplitRange]] = {}
         for subtask, partitions in self._by_subtask(ready).items():
@@ -103,7 +111,7 @@ class KafkaEnumerator(SplitEnumerator):
         for subtask, partitions in self._by_subtask(self._unknown(shares)).items():
             # Empty ranges, from which on the watermark waits for these partitions.
             shares.setdefault(subtask, []).extend((*p, self._next[p], self._next[p], False) for p in partitions)
-        pending = {s: sum(stops[p] - self._next[p] for p in ps) for s, ps in self._by_subtask(unread).items()}
+        pending = {s: sum(stops[p] - self._next[p] for p in ps) for s, ps in self._by_subtask(unfinished).items()}
         return SplitAssignment(shares, limited=any(self._next[p] < stops[p] for p in ready), pending=pending)
 
     def hold_back(self, splits: Collection[Partition]) -> None:
@@ -114,11 +122,11 @@ class KafkaEnumerator(SplitEnumerator):
         beyond = [p for p, end in ends.items() if self._next[p] > end]
         # Uncommitted records count as written.
         for (topic, number), end in self._cluster.written(beyond).items():
-            at = self._next[topic, number]
-            if at > end:
+            offset = self._next[topic, number]
+            if offset > end:
                 raise KafkaFailure(
                     f"Kafka: partition {number} of topic {topic!r} ends at offset {end}, but the job's offset is "
-                    f"{at}: the topic was recreated, or the offset never existed. Start from an existing offset."
+                    f"{offset}: the topic was recreated, or the offset never existed. Start from an existing offset."
                 )
 
     def _unknown(self, shares: dict[int, list[SplitRange]]) -> list[Partition]:
@@ -136,10 +144,10 @@ class KafkaEnumerator(SplitEnumerator):
     def is_finished(self) -> bool:
         return self._settings.stop is not None and all(self._next[p] >= self._stop[p] for p in self._next)
 
-    def snapshot(self) -> Any:
+    def snapshot(self) -> _Snapshot:
         return {"next": dict(self._next), "stop": dict(self._stop)}
 
-    def committed(self, snapshot: Any) -> None:
+    def committed(self, snapshot: _Snapshot) -> None:
         if self._commits:
             self._cluster.commit(snapshot["next"])
 
@@ -171,7 +179,7 @@ def subtask_of(partition: Partition, parallelism: int) -> int:
     return ((h * 31 & 0x7FFFFFFF) % parallelism + number) % parallelism
 
 
-class KafkaSource(Source[Any]):
+class KafkaSource(Source[Value]):
     """Reads Kafka topics with per-partition watermarks; records have Kafka's timestamps.
 
     Example:
@@ -212,7 +220,7 @@ class KafkaSource(Source[Any]):
     def check(self) -> None:
         library()
 
-    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+    def create_enumerator(self, parallelism: int, restored: _Snapshot | None = None) -> SplitEnumerator:
         return KafkaEnumerator(self._settings, parallelism, restored)
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
@@ -221,7 +229,7 @@ class KafkaSource(Source[Any]):
             return KafkaBatchReader(self._settings, subtask, batches)
         return KafkaReader(self._settings, subtask, self.bad_records)
 
-    def subtask_of(self, split: Any, parallelism: int) -> int:
+    def subtask_of(self, split: Partition, parallelism: int) -> int:
         return subtask_of(split, parallelism)
 
 
@@ -237,26 +245,24 @@ class KafkaSourceBuilder:
 
     def build(self) -> KafkaSource:
         """Return the source; an incomplete configuration is an error."""
-        return KafkaSource(self.settle())
+        return KafkaSource(self.checked_settings())
 
-    def settle(self) -> SourceSettings:
+    def checked_settings(self) -> SourceSettings:
         """Return the checked settings."""
         settings = self._settings
         if "bootstrap.servers" not in settings.properties:
-            raise InvalidProgramError("KafkaSource: say where Kafka is with set_bootstrap_servers(...).")
+            raise InvalidProgramError("KafkaSource: set the brokers with set_bootstrap_servers(...).")
         if not settings.topics and settings.pattern is None and not settings.partitions:
             raise InvalidProgramError(
-                "KafkaSource: say what to read with set_topics(...), set_topic_pattern(...) or set_partitions(...)."
+                "KafkaSource: set the topics with set_topics(...), set_topic_pattern(...) or set_partitions(...)."
             )
         if settings.values is None and settings.records is None and settings.batches is None:
             raise InvalidProgramError(
-                "KafkaSource: say how to read values with set_value_only_deserializer(...), for "
-                "example SimpleStringSchema()."
+                "KafkaSource: set a deserializer with set_value_only_deserializer(...), for example "
+                "SimpleStringSchema()."
             )
         if settings.start.needs_group and "group.id" not in settings.properties:
-            raise InvalidProgramError(
-                "KafkaSource: committed offsets are those of a group: name it with set_group_id(...)."
-            )
+            raise InvalidProgramError("KafkaSource: committed offsets need a group: set it with set_group_id(...).")
         client_settings(settings.properties)
         return settings
 
@@ -283,10 +289,12 @@ class KafkaSourceBuilder:
         self._check_unset("partitions")
         return self._with(partitions=tuple(sorted((p.topic, p.partition) for p in partitions)))
 
-    def _check_unset(self, what: str) -> None:
+    def _check_unset(self, parameter: str) -> None:
         settings = self._settings
         if settings.topics or settings.pattern is not None or settings.partitions:
-            raise InvalidProgramError(f"KafkaSource: what to read is said already, and the {what} would replace it.")
+            raise InvalidProgramError(
+                f"KafkaSource: the {parameter} would replace the topics that are already set; set them once."
+            )
 
     def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
         """Set the starting offsets; earliest by default."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from millstream.connectors.base import DeliveryGuarantee, Source
 from millstream.connectors.kafka.offsets import KafkaOffsetsInitializer
@@ -70,9 +69,9 @@ _OF_FORMATS = message_format_options() | message_format_options("key.") | messag
 
 
 class _OnKafka(Connector):
-    def options(self, given: Mapping[str, str]) -> frozenset[str]:
-        chosen = [(given.get(f"{prefix}format"), prefix) for prefix in ("", "key.", "value.")]
-        return without_other_formats(super().options(given), _OF_FORMATS, chosen)
+    def options(self, table_options: Mapping[str, str]) -> frozenset[str]:
+        chosen = [(table_options.get(f"{prefix}format"), prefix) for prefix in ("", "key.", "value.")]
+        return without_other_formats(super().options(table_options), _OF_FORMATS, chosen)
 
 
 class _Source(TableSource):
@@ -100,7 +99,7 @@ class _Source(TableSource):
 
     def source(
         self, columns: Sequence[str], filters: Sequence[Expression] = (), limit: int | None = None
-    ) -> Source[Any]:
+    ) -> Source[Batch]:
         builder = KafkaSource.builder().set_properties(client_properties(self._options))
         if self._topics.pattern is not None:
             builder = builder.set_topic_pattern(self._topics.pattern)
@@ -170,14 +169,14 @@ def _buffer(options: Options) -> BufferFlush | None:
 
 
 def _check_names(context: TableContext, messages: Messages) -> None:
-    """Refuse metadata whose key is the name of a column: what is meant could not be told."""
+    """Refuse metadata with the name of a physical column, which would be ambiguous."""
     names = {f.name for f in messages.physical}
     for column in context.table.columns:
         key = column.metadata_key or column.name
         if column.kind is ColumnKind.METADATA and key in names:
             raise ValidationException(
-                f"The table has a column '{key}' of its own, and column '{column.name}' is the metadata of that name: "
-                "give the physical column another name."
+                f"Column '{key}' is a physical column, and column '{column.name}' is the metadata with the same key: "
+                "rename the physical column."
             )
 
 
@@ -187,7 +186,7 @@ def _zone(context: TableContext) -> str:
 
 
 class KafkaConnector(_OnKafka):
-    """Reads and writes topics; each message is a change of its own."""
+    """Reads and writes topics; each message is a separate change."""
 
     identifier = "kafka"
     required = frozenset(["properties.bootstrap.servers"])
@@ -203,13 +202,13 @@ class KafkaConnector(_OnKafka):
     )
 
     def _messages(self, context: TableContext, topics: Topics) -> Messages:
-        found = messages_of(context.table, _zone(context), topics)
-        if context.table.primary_key and found.value.changes == INSERTS:
+        messages = messages_of(context.table, _zone(context), topics)
+        if context.table.primary_key and messages.value.changes == INSERTS:
             raise ValidationException(
-                f"The Kafka table '{'.'.join(context.name)}' with '{found.value.identifier}' format doesn't support "
+                f"The Kafka table '{'.'.join(context.name)}' with '{messages.value.identifier}' format doesn't support "
                 "defining PRIMARY KEY constraint on the table, because it can't guarantee the semantic of primary key."
             )
-        return found
+        return messages
 
     def table_source(self, context: TableContext) -> TableSource:
         topics = topics_of(Options(context.table.options))
@@ -221,7 +220,7 @@ class KafkaConnector(_OnKafka):
 
 
 class UpsertKafkaConnector(_OnKafka):
-    """Reads and writes topics whose messages say what the row of a key is now; without a value it is gone."""
+    """Reads and writes topics as upserts by key; a message without a value deletes the row."""
 
     identifier = "upsert-kafka"
     required = frozenset(["properties.bootstrap.servers", "key.format", "value.format"])
@@ -235,15 +234,16 @@ class UpsertKafkaConnector(_OnKafka):
                 "columns should be read from or write to the Kafka message key. The PRIMARY KEY also defines records "
                 "in the 'upsert-kafka' table should update or delete on which keys."
             )
-        found = messages_of(context.table, _zone(context), topics, keys)
-        assert found.key is not None
-        for what, one in (("key", found.key), ("value", found.value)):
-            if one.changes != frozenset({Changes.INSERT}):
+        messages = messages_of(context.table, _zone(context), topics, keys)
+        assert messages.key is not None
+        for part, message_format in (("key", messages.key), ("value", messages.value)):
+            if message_format.changes != frozenset({Changes.INSERT}):
+                identifier = message_format.identifier
                 raise ValidationException(
-                    f"'upsert-kafka' connector doesn't support '{one.identifier}' as {what} format, because "
-                    f"'{one.identifier}' is not in insert-only mode."
+                    f"'upsert-kafka' connector doesn't support '{identifier}' as {part} format, because "
+                    f"'{identifier}' is not in insert-only mode."
                 )
-        return found
+        return messages
 
     def table_source(self, context: TableContext) -> TableSource:
         topics = topics_of(Options(context.table.options))

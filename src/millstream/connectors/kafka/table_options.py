@@ -1,4 +1,4 @@
-"""What the options of a Kafka table say: topics, where reading begins and ends, the columns of keys and values."""
+"""The options of Kafka tables: topics, start and end offsets, and the columns of keys and values."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _RESETS = {s.name.lower(): s for s in KafkaOffsetResetStrategy}
 
 @fast_dataclass
 class Topics:
-    """Which topics a table is about: their names, or a pattern."""
+    """The topics of a table: their names, or a pattern."""
 
     names: tuple[str, ...]
     pattern: str | None
 
     @property
     def only(self) -> str | None:
-        """The topic, where there is one alone."""
+        """The topic, or None if there may be several."""
         return self.names[0] if len(self.names) == 1 else None
 
 
 def topics_of(options: Options) -> Topics:
-    """Return the topics that options name."""
+    """Return the topics of a table."""
     names = tuple(t.strip() for t in options.text("topic", "").split(";") if t.strip())
     pattern = options.text("topic-pattern", "") or None
     if names and pattern is not None:
@@ -48,7 +48,7 @@ def topics_of(options: Options) -> Topics:
 
 
 def start_of(options: Options, topics: Topics) -> KafkaOffsetsInitializer:
-    """Return where reading begins."""
+    """Return the start offsets."""
     mode = options.one_of(
         "scan.startup.mode",
         "group-offsets",
@@ -58,13 +58,13 @@ def start_of(options: Options, topics: Topics) -> KafkaOffsetsInitializer:
 
 
 def stop_of(options: Options, topics: Topics) -> KafkaOffsetsInitializer | None:
-    """Return where reading ends; None for never."""
+    """Return the end offsets, or None for an unbounded source."""
     modes = ("unbounded", "latest-offset", "group-offsets", "timestamp", "specific-offsets")
     mode = options.one_of("scan.bounded.mode", "unbounded", {m: m for m in modes})
     return None if mode == "unbounded" else _initializer(options, mode, "bounded", topics)
 
 
-def _initializer(options: Options, mode: str, what: str, topics: Topics) -> KafkaOffsetsInitializer:
+def _initializer(options: Options, mode: str, phase: str, topics: Topics) -> KafkaOffsetsInitializer:
     if mode == "earliest-offset":
         return KafkaOffsetsInitializer.earliest()
     if mode == "latest-offset":
@@ -74,23 +74,23 @@ def _initializer(options: Options, mode: str, what: str, topics: Topics) -> Kafk
         if "properties.group.id" not in options:
             raise ValidationException(
                 "Property group.id is required when using committed offset for offsets initializer: set "
-                "'properties.group.id', or say with 'scan.startup.mode' = 'earliest-offset' where reading begins."
+                "'properties.group.id', or 'scan.startup.mode' = 'earliest-offset'."
             )
         return KafkaOffsetsInitializer.committed_offsets(reset)
-    key = f"scan.{what}.{'timestamp-millis' if mode == 'timestamp' else 'specific-offsets'}"
+    key = f"scan.{phase}.{'timestamp-millis' if mode == 'timestamp' else 'specific-offsets'}"
     if key not in options:
-        raise ValidationException(f"'{key}' is required in '{mode}' {what} mode but missing.")
+        raise ValidationException(f"'{key}' is required in '{mode}' {phase} mode but missing.")
     if mode == "timestamp":
         return KafkaOffsetsInitializer.timestamp(options.whole(key, 0))
     if topics.only is None:
         raise ValidationException("Currently Kafka source only supports specific offset for single topic.")
-    given = {KafkaTopicPartition(topics.only, p): at for p, at in _offsets(key, options.text(key, "")).items()}
-    return KafkaOffsetsInitializer.offsets(given)
+    offsets = _offsets(key, options.text(key, ""))
+    return KafkaOffsetsInitializer.offsets({KafkaTopicPartition(topics.only, p): o for p, o in offsets.items()})
 
 
 def _offsets(key: str, text: str) -> dict[int, int]:
-    """Read `partition:0,offset:42;partition:1,offset:300`."""
-    found: dict[int, int] = {}
+    """Parse `partition:0,offset:42;partition:1,offset:300`."""
+    offsets: dict[int, int] = {}
     for part in text.split(";"):
         pair = _PAIR.fullmatch(part.replace(" ", ""))
         if pair is None:
@@ -98,26 +98,26 @@ def _offsets(key: str, text: str) -> dict[int, int]:
                 f"Invalid properties '{key}' should follow the format "
                 f"'partition:0,offset:42;partition:1,offset:300', but is '{text}'."
             )
-        found[int(pair[1])] = int(pair[2])
-    return found
+        offsets[int(pair[1])] = int(pair[2])
+    return offsets
 
 
 def client_properties(options: Options, prefix: str = "properties.") -> dict[str, str]:
-    """Return the properties of the client, with how often new partitions are looked for."""
+    """Return the properties of the client, including the interval of partition discovery."""
     own = {k: v for k, v in options.under(prefix).items() if k != "auto.offset.reset"}
-    every = options.duration("scan.topic-partition-discovery.interval", _DISCOVERY_MS)
-    return {**own, "partition.discovery.interval.ms": str(every)}
+    interval_ms = options.duration("scan.topic-partition-discovery.interval", _DISCOVERY_MS)
+    return {**own, "partition.discovery.interval.ms": str(interval_ms)}
 
 
 @fast_dataclass
 class Messages:
-    """How a row is in a message: which columns its key and its value have, and in which formats.
+    """The formats and columns of a message's key and value.
 
     Attributes:
         physical: the columns of the table.
-        key: the format of keys; None without one.
-        key_names, value_names: of those columns in the table.
-        key_fields, value_fields: the same as the formats know them.
+        key: the format of keys, or None.
+        key_names, value_names: the names of their columns in the table.
+        key_fields, value_fields: their columns in the formats, without the prefix of keys.
         value: the format of values.
     """
 
@@ -131,13 +131,13 @@ class Messages:
 
 
 def messages_of(table: CatalogTable, zone: str, topics: Topics, keys: Sequence[str] | None = None) -> Messages:
-    """Return how rows of a table are in messages.
+    """Return the layout of a table's messages.
 
     Args:
         table: the declaration.
         zone: the session's time zone.
-        topics: of the table.
-        keys: the columns of keys, where the options do not say them.
+        topics: the table's topics.
+        keys: the columns of keys; by default those of the options.
     """
     options = Options(table.options)
     physical = tuple(Field(c.name, c.type) for c in table.physical)
@@ -151,48 +151,47 @@ def messages_of(table: CatalogTable, zone: str, topics: Topics, keys: Sequence[s
             "A key prefix is not allowed when option 'value.fields-include' is set to 'ALL'. Set it to 'EXCEPT_KEY' "
             "instead to avoid field overlaps."
         )
-    wrong = next((n for n in names if not n.startswith(prefix)), None)
-    if wrong is not None:
+    unprefixed = next((n for n in names if not n.startswith(prefix)), None)
+    if unprefixed is not None:
         raise ValidationException(
             f"All fields in 'key.fields' must be prefixed with '{prefix}' when option 'key.fields-prefix' is set but "
-            f"field '{wrong}' is not prefixed."
+            f"field '{unprefixed}' is not prefixed."
         )
     by_name = {f.name: f for f in physical}
     key_fields = tuple(Field(n.removeprefix(prefix), by_name[n].type) for n in names)
     value_fields = tuple(f for f in physical if include == "ALL" or f.name not in names)
-    _about_topic(key, topics, "key")
-    _about_topic(value, topics, "value")
+    _set_subject(key, topics, "key")
+    _set_subject(value, topics, "value")
     value.check(value_fields)
     if key is not None:
         key.check(key_fields)
     return Messages(physical, key, names, key_fields, value, tuple(f.name for f in value_fields), value_fields)
 
 
-def _about_topic(found: MessageFormat | None, topics: Topics, what: str) -> None:
-    if isinstance(found, AvroConfluentFormat) and topics.only is not None:
-        found.set_default_subject(f"{topics.only}-{what}")
+def _set_subject(message_format: MessageFormat | None, topics: Topics, part: str) -> None:
+    """Set the schema registry's subject of keys or values."""
+    if isinstance(message_format, AvroConfluentFormat) and topics.only is not None:
+        message_format.set_default_subject(f"{topics.only}-{part}")
 
 
 def _format(options: Mapping[str, str], zone: str) -> MessageFormat:
-    plain, named = options.get("format"), options.get("value.format")
-    if plain is not None and named is not None:
+    common, value = options.get("format"), options.get("value.format")
+    if common is not None and value is not None:
         raise ValidationException("Use 'format' or 'value.format', not both.")
-    if plain is None and named is None:
-        raise ValidationException(
-            "One of 'format' and 'value.format' is required: say which one with 'format' = '...'."
-        )
-    return create_message_format(str(plain or named), options, zone, "" if named is None else "value.")
+    if common is None and value is None:
+        raise ValidationException("Set 'format' or 'value.format': one of them is required.")
+    return create_message_format(str(common or value), options, zone, "" if value is None else "value.")
 
 
 def _key_format(options: Mapping[str, str], zone: str) -> MessageFormat | None:
-    named = options.get("key.format")
-    if named is None:
+    identifier = options.get("key.format")
+    if identifier is None:
         if "key.fields" in options:
             raise ValidationException(
                 "The option 'key.fields' can only be declared if a key format is defined using 'key.format'."
             )
         return None
-    return create_message_format(named, options, zone, "key.")
+    return create_message_format(identifier, options, zone, "key.")
 
 
 def _key_names(options: Options, physical: Sequence[Field], has_format: bool) -> tuple[str, ...]:

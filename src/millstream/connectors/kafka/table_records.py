@@ -1,4 +1,4 @@
-"""Makes batches of Kafka's messages: columns of keys and values, and what Kafka says of each message."""
+"""Converts between Kafka messages and batches: columns of keys and values, and metadata."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from millstream.common.aliases import Value
 from millstream.common.errors import MillstreamError
+from millstream.connectors.kafka.client import Message
 from millstream.connectors.kafka.serialization import (
     KafkaBatchDeserializationSchema,
     KafkaBatchSerializationSchema,
     Produced,
-    SinkPlace,
+    WriterContext,
 )
 from millstream.connectors.kafka.table_options import Messages, Topics
 from millstream.formats.base import Decoded, Malformed, MessageFormat
@@ -46,7 +48,7 @@ METADATA: Mapping[str, DataType] = {
     "timestamp-type": DataTypes.STRING().not_null(),
 }
 
-_READ: Mapping[str, Callable[[Any], Any]] = {
+_READ: Mapping[str, Callable[[Message], Value]] = {
     "topic": lambda m: m.topic(),
     "partition": lambda m: m.partition(),
     "headers": lambda m: dict(m.headers() or ()),
@@ -58,7 +60,7 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
 
 
 def metadata_of(messages: Messages) -> dict[str, DataType]:
-    """Return what can be read beside the columns: what the format says, and Kafka."""
+    """Return the metadata of the format and of Kafka."""
     return {**{f"{_VALUE}{k}": t for k, t in messages.value.metadata().items()}, **METADATA}
 
 
@@ -66,9 +68,9 @@ class TableMessages(KafkaBatchDeserializationSchema):
     """Reads messages as rows.
 
     Args:
-        messages: how rows are in them.
-        columns: which columns are wanted: physical ones, or keys of metadata.
-        upserts: whether a message says what the row of its key is now; without a value the row is gone.
+        messages: the layout of messages.
+        columns: the projected columns: physical ones, or metadata keys.
+        upserts: whether a message upserts the row of its key; without a value it deletes the row.
     """
 
     def __init__(self, messages: Messages, columns: Sequence[str], upserts: bool = False) -> None:
@@ -76,47 +78,47 @@ class TableMessages(KafkaBatchDeserializationSchema):
         self._columns = list(columns)
         self._upserts = upserts
 
-    def deserialize(self, messages: Sequence[Any]) -> Batch:
-        about = self._messages
-        gone = np.array([m.value() is None for m in messages], bool) if self._upserts else None
-        values = _decoded(about.value, [m.value() for m in messages], about.value_fields, messages)
-        if gone is not None and about.value.identifier == "raw":
-            values = _without(values, gone)
-        places = _places(values, len(messages))
-        if about.key is None:
-            return self._batch(messages, values, places, np.arange(len(places)), None)
-        keys = _decoded(about.key, [m.key() for m in messages], about.key_fields, messages)
+    def deserialize(self, messages: Sequence[Message]) -> Batch:
+        layout = self._messages
+        deleted = np.array([m.value() is None for m in messages], bool) if self._upserts else None
+        values = _decoded(layout.value, [m.value() for m in messages], layout.value_fields, messages)
+        if deleted is not None and layout.value.identifier == "raw":
+            values = _without(values, deleted)
+        indexes = _message_indexes(values, len(messages))
+        if layout.key is None:
+            return self._batch(messages, values, indexes, np.arange(len(indexes)), None)
+        keys = _decoded(layout.key, [m.key() for m in messages], layout.key_fields, messages)
         key_rows = np.full(len(messages), -1, np.int64)
-        key_rows[_places(keys, len(messages))] = np.arange(len(keys.batch))
-        rows: NDArray[np.int64] = np.arange(len(places))
-        if gone is not None:
-            order = np.concatenate([places, np.flatnonzero(gone)])
-            rows = np.concatenate([rows, np.full(int(gone.sum()), -1)])
-            sorted_by_place = np.argsort(order, kind="stable")
-            places, rows = order[sorted_by_place], rows[sorted_by_place]
+        key_rows[_message_indexes(keys, len(messages))] = np.arange(len(keys.batch))
+        rows: NDArray[np.int64] = np.arange(len(indexes))
+        if deleted is not None:
+            unordered = np.concatenate([indexes, np.flatnonzero(deleted)])
+            rows = np.concatenate([rows, np.full(int(deleted.sum()), -1)])
+            order = np.argsort(unordered, kind="stable")
+            indexes, rows = unordered[order], rows[order]
         # A message without a key has no row.
-        has_key = key_rows[places] >= 0
-        return self._batch(messages, values, places[has_key], rows[has_key], (keys.batch, key_rows))
+        has_key = key_rows[indexes] >= 0
+        return self._batch(messages, values, indexes[has_key], rows[has_key], (keys.batch, key_rows))
 
     def _batch(
         self,
-        messages: Sequence[Any],
+        messages: Sequence[Message],
         values: Decoded,
-        places: NDArray[np.int64],
+        indexes: NDArray[np.int64],
         rows: NDArray[np.int64],
         keys: tuple[Batch, NDArray[np.int64]] | None,
     ) -> Batch:
         """Return the rows of messages.
 
         Args:
-            messages: all of them.
-            values: the rows of their values.
-            places: of each row of the result, its message.
-            rows: of each row of the result, that of `values`; -1 where the message has none.
-            keys: the rows of their keys, and which is each message's.
+            messages: the messages.
+            values: the decoded values.
+            indexes: for each row of the result, the index of its message.
+            rows: for each row of the result, its row in `values`; -1 if the message has no value.
+            keys: the decoded keys, and for each message its row in them.
         """
-        taken = _Taken(rows, len(values.batch))
-        columns = [self._column(c, messages, values, places, taken, keys) for c in self._columns]
+        selection = _Selection(rows, len(values.batch))
+        columns = [self._column(c, messages, values, indexes, selection, keys) for c in self._columns]
         kinds: Kinds | None = None
         if self._upserts:
             kinds = np.where(rows < 0, np.int8(DELETE), np.int8(UPDATE_AFTER))
@@ -127,57 +129,62 @@ class TableMessages(KafkaBatchDeserializationSchema):
     def _column(
         self,
         name: str,
-        messages: Sequence[Any],
+        messages: Sequence[Message],
         values: Decoded,
-        places: NDArray[np.int64],
-        taken: _Taken,
+        indexes: NDArray[np.int64],
+        selection: _Selection,
         keys: tuple[Batch, NDArray[np.int64]] | None,
     ) -> pa.Array:
-        about = self._messages
-        if name in about.key_names and keys is not None and (self._upserts or name not in about.value_names):
+        layout = self._messages
+        if name in layout.key_names and keys is not None and (self._upserts or name not in layout.value_names):
             batch, key_rows = keys
-            return batch.columns[about.key_names.index(name)].take(pa.array(key_rows[places]))
-        if name in about.value_names:
-            return taken.of(values.batch.columns[about.value_names.index(name)])
+            return batch.columns[layout.key_names.index(name)].take(pa.array(key_rows[indexes]))
+        if name in layout.value_names:
+            return selection.apply(values.batch.columns[layout.value_names.index(name)])
         if name.startswith(_VALUE):
             key = name.removeprefix(_VALUE)
-            told = about.value.metadata_values(key, values)
-            return taken.of(to_column(told, about.value.metadata()[key]))
+            metadata = layout.value.metadata_values(key, values)
+            return selection.apply(to_column(metadata, layout.value.metadata()[key]))
         read = _READ[name]
-        return to_column([read(messages[i]) for i in places.tolist()], METADATA[name])
+        return to_column([read(messages[i]) for i in indexes.tolist()], METADATA[name])
 
 
-class _Taken:
-    """Which rows of columns are taken; of -1, null."""
+class _Selection:
+    """Selects rows of columns; -1 selects null."""
 
-    def __init__(self, rows: NDArray[np.int64], of: int) -> None:
-        self._is_all = len(rows) == of and bool((rows == np.arange(of)).all())
-        self._at = pa.array(rows, mask=rows < 0)
+    def __init__(self, rows: NDArray[np.int64], length: int) -> None:
+        self._is_all = len(rows) == length and bool((rows == np.arange(length)).all())
+        self._rows = pa.array(rows, mask=rows < 0)
 
-    def of(self, column: pa.Array) -> pa.Array:
-        return column if self._is_all else column.take(self._at)
+    def apply(self, column: pa.Array) -> pa.Array:
+        return column if self._is_all else column.take(self._rows)
 
 
-def _places(decoded: Decoded, count: int) -> NDArray[np.int64]:
-    """Return of each row which message it was in."""
+def _message_indexes(decoded: Decoded, count: int) -> NDArray[np.int64]:
+    """Return the index of each row's message."""
     return np.arange(count) if decoded.indices is None else np.array(decoded.indices, np.int64)
 
 
-def _without(decoded: Decoded, gone: NDArray[np.bool_]) -> Decoded:
-    """Return the rows of messages that have a value: the format `raw` makes one of nothing, too."""
-    return Decoded(decoded.batch.filter(~gone), np.flatnonzero(~gone).tolist())
+def _without(decoded: Decoded, deleted: NDArray[np.bool_]) -> Decoded:
+    """Remove the rows of messages without a value; the format `raw` returns a row for these, too."""
+    return Decoded(decoded.batch.filter(~deleted), np.flatnonzero(~deleted).tolist())
 
 
 def _decoded(
-    found: MessageFormat, bodies: Sequence[bytes | None], fields: Sequence[Field], messages: Sequence[Any]
+    message_format: MessageFormat,
+    bodies: Sequence[bytes | None],
+    fields: Sequence[Field],
+    messages: Sequence[Message],
 ) -> Decoded:
     try:
-        return found.read_all(bodies, fields)
+        return message_format.read_all(bodies, fields)
     except Malformed as e:
         message = messages[e.index]
         fix = ""
-        if "ignore-parse-errors" in found.optional:
-            fix = f" Correct it, or leave such messages out with '{found.option_prefix}ignore-parse-errors' = 'true'."
+        if "ignore-parse-errors" in message_format.optional:
+            fix = (
+                f" Correct it, or skip such messages with '{message_format.option_prefix}ignore-parse-errors' = 'true'."
+            )
         raise MillstreamError(
             f"Kafka: the message at offset {message.offset()} of partition {message.partition()} of topic "
             f"{message.topic()!r} cannot be read: {e.reason}.{fix}"
@@ -192,23 +199,29 @@ WRITTEN: Mapping[str, DataType] = {
 
 
 class KafkaPartitioner(ABC):
-    """Chooses the partition of a message: `'sink.partitioner' = 'module.Class'`."""
+    """Selects the partition of a message: `'sink.partitioner' = 'module.Class'`."""
 
     @abstractmethod
     def partition(self, key: bytes | None, value: bytes | None, topic: str, partitions: Sequence[int]) -> int:
         """Return one of the partitions of a topic."""
 
 
+class _Partitioner(Protocol):
+    """The interface of KafkaPartitioner; users need not extend that class."""
+
+    def partition(self, key: bytes | None, value: bytes | None, topic: str, partitions: Sequence[int]) -> int: ...
+
+
 class _Fixed:
-    def __init__(self, place: SinkPlace) -> None:
-        self._subtask = place.subtask
+    def __init__(self, context: WriterContext) -> None:
+        self._subtask = context.subtask
 
     def partition(self, key: bytes | None, value: bytes | None, topic: str, partitions: Sequence[int]) -> int:
         return partitions[self._subtask % len(partitions)]
 
 
 class _RoundRobin:
-    def __init__(self, place: SinkPlace) -> None:
+    def __init__(self, context: WriterContext) -> None:
         self._next = 0
 
     def partition(self, key: bytes | None, value: bytes | None, topic: str, partitions: Sequence[int]) -> int:
@@ -216,12 +229,12 @@ class _RoundRobin:
         return partitions[(self._next - 1) % len(partitions)]
 
 
-# Makes what chooses partitions, for a writer.
-Partitioning = Callable[[SinkPlace], Any]
+# Creates the partitioner of a writer.
+Partitioning: TypeAlias = Callable[[WriterContext], _Partitioner]
 
 
 def partitioning_of(name: str, has_keys: bool) -> Partitioning | None:
-    """Return what chooses partitions; None where the client does, by the key."""
+    """Return a function that creates partitioners; None if the client selects partitions by key."""
     if name == "default":
         return None
     if name == "fixed":
@@ -234,62 +247,67 @@ def partitioning_of(name: str, has_keys: bool) -> Partitioning | None:
         return _RoundRobin
     module, _, cls = name.rpartition(".")
     try:
-        found = getattr(import_module(module), cls)
+        partitioner = getattr(import_module(module), cls)
     except (ImportError, AttributeError, ValueError) as e:
         raise ValidationException(
-            f"Could not find and instantiate partitioner class '{name}': it is default, fixed, round-robin, or the "
+            f"Could not find and instantiate partitioner class '{name}': use default, fixed, round-robin, or the "
             f"full name of a Python class with a method partition(key, value, topic, partitions) ({e})."
         ) from None
-    return partial(_custom, found)
+    return partial(_custom, partitioner)
 
 
-def _custom(made: Callable[[], Any], place: SinkPlace) -> Any:
-    return made()
+def _custom(partitioner: Callable[[], _Partitioner], context: WriterContext) -> _Partitioner:
+    return partitioner()
 
 
 class BufferFlush:
-    """How long rows that are written wait for others with their key: so many rows, so many seconds."""
+    """Buffers messages, and retains only the last one of each key.
 
-    def __init__(self, rows: int, seconds: float) -> None:
-        self._rows, self._seconds = rows, seconds
-        self._waiting: dict[bytes | None, Produced] = {}
+    Args:
+        max_rows: the maximum number of buffered messages.
+        max_seconds: the maximum time that messages are buffered.
+    """
+
+    def __init__(self, max_rows: int, max_seconds: float) -> None:
+        self._max_rows, self._max_seconds = max_rows, max_seconds
+        self._buffered: dict[bytes | None, Produced] = {}
         self._since = 0.0
 
-    def take(self, messages: Iterable[Produced]) -> Iterator[Produced]:
-        """Take messages; yield those that need not wait longer."""
+    def add(self, messages: Iterable[Produced]) -> Iterator[Produced]:
+        """Add messages; yield those to write now."""
         for message in messages:
-            if not self._waiting:
+            if not self._buffered:
                 self._since = time.monotonic()
-            # The last one counts, and stands where it came.
-            self._waiting.pop(message.key, None)
-            self._waiting[message.key] = message
-            if len(self._waiting) >= self._rows or time.monotonic() - self._since >= self._seconds:
-                yield from self.rest()
+            # The last message of a key replaces earlier ones, at the end of the order.
+            self._buffered.pop(message.key, None)
+            self._buffered[message.key] = message
+            if len(self._buffered) >= self._max_rows or time.monotonic() - self._since >= self._max_seconds:
+                yield from self.flush()
 
-    def rest(self) -> list[Produced]:
-        """Return all that wait."""
-        found = list(self._waiting.values())
-        self._waiting = {}
-        return found
+    def flush(self) -> list[Produced]:
+        """Remove and return all buffered messages."""
+        messages = list(self._buffered.values())
+        self._buffered = {}
+        return messages
 
-    def forget(self) -> None:
-        """Forget all that wait."""
-        self._waiting = {}
+    def discard(self) -> None:
+        """Discard all buffered messages."""
+        self._buffered = {}
 
     def __copy__(self) -> BufferFlush:
-        return BufferFlush(self._rows, self._seconds)
+        return BufferFlush(self._max_rows, self._max_seconds)
 
 
 class TableWriting(KafkaBatchSerializationSchema):
     """Writes rows as messages.
 
     Args:
-        messages: how rows are in them.
-        columns: of the batches: physical ones, then keys of metadata.
-        topics: where they go; of several each row says which, in metadata.
-        partitioning: chooses partitions; None for the client.
-        upserts: whether a message says what the row of its key is now; a row that goes has no value.
-        buffer: holds rows of the same key back.
+        messages: the layout of messages.
+        columns: the columns of batches: physical ones, then metadata keys.
+        topics: the topics; if there are several, the metadata of each row names its topic.
+        partitioning: creates partitioners; None for the client's.
+        upserts: whether a message upserts the row of its key; a deleted row has no value.
+        buffer: buffers messages by key, or None.
     """
 
     def __init__(
@@ -306,46 +324,47 @@ class TableWriting(KafkaBatchSerializationSchema):
         self._messages = messages
         self._columns = list(columns)
         self._partitioning = partitioning
-        self._partitioner: Any = None
+        self._partitioner: _Partitioner | None = None
         self._upserts = upserts
         self._buffer = buffer
 
     def __copy__(self) -> TableWriting:
-        about = self._messages, self._columns, self._topics, self._partitioning, self._upserts
-        return TableWriting(*about, copy(self._buffer))
+        return TableWriting(
+            self._messages, self._columns, self._topics, self._partitioning, self._upserts, copy(self._buffer)
+        )
 
-    def serialize(self, batch: Batch, place: SinkPlace) -> Iterable[Produced]:
-        found = self._made(batch, place)
-        return found if self._buffer is None else self._buffer.take(found)
+    def serialize(self, batch: Batch, context: WriterContext) -> Iterable[Produced]:
+        messages = self._encoded(batch, context)
+        return messages if self._buffer is None else self._buffer.add(messages)
 
-    def flush(self, place: SinkPlace) -> Iterable[Produced]:
-        return () if self._buffer is None else self._buffer.rest()
+    def flush(self, context: WriterContext) -> Iterable[Produced]:
+        return () if self._buffer is None else self._buffer.flush()
 
-    def forget(self) -> None:
+    def discard(self) -> None:
         if self._buffer is not None:
-            self._buffer.forget()
+            self._buffer.discard()
 
-    def _made(self, batch: Batch, place: SinkPlace) -> Iterator[Produced]:
-        about, count = self._messages, len(batch)
+    def _encoded(self, batch: Batch, context: WriterContext) -> Iterator[Produced]:
+        layout, count = self._messages, len(batch)
         kinds = None if self._upserts else batch.kinds
         values: list[bytes | None] = list(
-            about.value.encoded(Batch(self._of(batch, about.value_names), kinds, count), about.value_fields)
+            layout.value.encoded(Batch(self._of(batch, layout.value_names), kinds, count), layout.value_fields)
         )
         if self._upserts and batch.kinds is not None:
-            is_there = np.isin(batch.kinds, (INSERT, UPDATE_AFTER)).tolist()
-            values = [v if there else None for v, there in zip(values, is_there, strict=True)]
+            exists = np.isin(batch.kinds, (INSERT, UPDATE_AFTER)).tolist()
+            values = [v if row_exists else None for v, row_exists in zip(values, exists, strict=True)]
         keys: list[bytes | None] = [None] * count
-        if about.key is not None:
-            rows = Batch(self._of(batch, about.key_names), None, count)
-            keys = list(about.key.encoded(rows, about.key_fields))
+        if layout.key is not None:
+            rows = Batch(self._of(batch, layout.key_names), None, count)
+            keys = list(layout.key.encoded(rows, layout.key_fields))
         topics, stamps, headers = self._topics_of(batch), self._stamps(batch), self._headers(batch)
-        for topic, value, key, stamp, headed in zip(topics, values, keys, stamps, headers, strict=True):
-            yield Produced(topic, value, key, self._partition(topic, value, key, place), stamp, headed)
+        for topic, value, key, stamp, row_headers in zip(topics, values, keys, stamps, headers, strict=True):
+            yield Produced(topic, value, key, self._partition(topic, value, key, context), stamp, row_headers)
 
-    def _of(self, batch: Batch, names: Sequence[str]) -> list[Any]:
+    def _of(self, batch: Batch, names: Sequence[str]) -> list[pa.Array]:
         return [batch.columns[self._columns.index(n)] for n in names]
 
-    def _metadata(self, batch: Batch, key: str) -> Any:
+    def _metadata(self, batch: Batch, key: str) -> pa.Array | None:
         return batch.columns[self._columns.index(key)] if key in self._columns else None
 
     def _topics_of(self, batch: Batch) -> list[str]:
@@ -353,40 +372,40 @@ class TableWriting(KafkaBatchSerializationSchema):
         if column is None:
             assert self.topic is not None
             return [self.topic] * len(batch)
-        found = to_python(column, WRITTEN["topic"])
+        topics: list[str] = to_python(column, WRITTEN["topic"])
         names, pattern = self._topics.names, self._topics.pattern
-        for topic in set(found):
-            fits = topic in names if pattern is None else topic is not None and re.fullmatch(pattern, topic)
-            if not fits:
+        for topic in set(topics):
+            is_valid = topic in names if pattern is None else topic is not None and re.fullmatch(pattern, topic)
+            if not is_valid:
                 raise MillstreamError(
                     f"The topic of the sink record is not valid. Expected topic to be in: {list(names) or pattern} but "
                     f"was: {topic}."
                 )
-        return found
+        return topics
 
     def _stamps(self, batch: Batch) -> list[int | None]:
         column = self._metadata(batch, "timestamp")
         if column is None:
             return [None] * len(batch)
         nulls = column.is_null().to_pylist()
-        found = [None if null else v for v, null in zip(plain(column).tolist(), nulls, strict=True)]
-        before = next((v for v in found if v is not None and v < 0), None)
-        if before is not None:
+        stamps = [None if null else v for v, null in zip(plain(column).tolist(), nulls, strict=True)]
+        negative = next((v for v in stamps if v is not None and v < 0), None)
+        if negative is not None:
             raise MillstreamError(
-                f"Kafka takes no timestamp before 1970, and a row has {before} ms in the metadata column 'timestamp': "
-                "write NULL for the time of writing."
+                f"Kafka: a row has the timestamp {negative} ms in the metadata column 'timestamp', which is before "
+                "1970: write NULL for the time of writing."
             )
-        return found
+        return stamps
 
-    def _headers(self, batch: Batch) -> list[Any]:
+    def _headers(self, batch: Batch) -> list[list[tuple[str, bytes | None]] | None]:
         column = self._metadata(batch, "headers")
         if column is None:
             return [None] * len(batch)
         return [None if v is None else list(v.items()) for v in to_python(column, WRITTEN["headers"])]
 
-    def _partition(self, topic: str, value: bytes | None, key: bytes | None, place: SinkPlace) -> int:
+    def _partition(self, topic: str, value: bytes | None, key: bytes | None, context: WriterContext) -> int:
         if self._partitioning is None:
             return -1
         if self._partitioner is None:
-            self._partitioner = self._partitioning(place)
-        return int(self._partitioner.partition(key, value, topic, place.partitions(topic)))
+            self._partitioner = self._partitioning(context)
+        return int(self._partitioner.partition(key, value, topic, context.partitions(topic)))

@@ -16,7 +16,7 @@ from millstream.common.aliases import Value
 from millstream.common.serialization import DeserializationSchema
 from millstream.common.tags import tagged
 from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
-from millstream.connectors.push_source import ArrivalsReader
+from millstream.connectors.push_source import PushReader
 from millstream.connectors.rabbitmq.connection import (
     Pika,
     RabbitFailure,
@@ -285,4 +285,4 @@ class RMQSource(Source[Value]):
         return _Enumerator(_Consumer(self._server, self._queue, self._prefetch, self._uses_ids, buffer))
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
-        return ArrivalsReader(self._schema, self.bad_records, f"queue {self._queue!r}")
+        return PushReader(self._schema, self.bad_records, f"queue {self._queue!r}")

@@ -1,7 +1,7 @@
 """Sources and sinks."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.connectors.base import DeliveryGuarantee, Sink, Source
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
@@ -37,7 +37,7 @@ __all__ = [
     "StreamingFileSink",
 ]
 
-# What else can be imported from here, by module. Found when asked for: few programs need any.
+# Further names of this package, by module. They are imported on first use, to save start-up time.
 _FLAT = {
     "file_system": (
         "BucketAssigner FileEnumeratorProvider FileSink FileSource FileSourceBuilder FileSplitAssignerProvider "
@@ -52,15 +52,15 @@ _FLAT = {
     "pulsar": "PulsarSource PulsarSourceBuilder StartCursor StopCursor",
     "rabbitmq": "RMQConnectionConfig RMQSink RMQSource",
 }
-_HOMES = {name: module for module, names in _FLAT.items() for name in names.split()}
+_MODULES = {name: module for module, names in _FLAT.items() for name in names.split()}
 
 
-def _find(name: str) -> Any:
-    if name not in _HOMES:
+def _find(name: str) -> object:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
-# Type checkers would take any name for one of the module's.
+# With __getattr__, type checkers would accept any name.
 if not TYPE_CHECKING:
     __getattr__ = _find

@@ -8,6 +8,6 @@ _NAMES = """
     CassandraCommitter CassandraFailureHandler CassandraSink ClusterBuilder ConsistencyLevel MapperOptions
 """
 
-# Type checkers would take any name for one of the module's.
+# With __getattr__, type checkers would accept any name.
 if not TYPE_CHECKING:
     __getattr__ = missing_names(__name__, "the Cassandra connector is not built yet", _NAMES)

@@ -19,7 +19,7 @@ __all__ = [
     "FlushBackoffType",
 ]
 
-# Type checkers would take any name for one of the module's.
+# With __getattr__, type checkers would accept any name.
 if not TYPE_CHECKING:
     __getattr__ = missing_names(
         __name__,

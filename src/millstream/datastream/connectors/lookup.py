@@ -1,4 +1,4 @@
-"""Look-ups of other systems for the records of a stream: one client for each subtask, and a cache."""
+"""Lookups in external systems for the records of a stream: one client per subtask, and a cache."""
 
 from __future__ import annotations
 
@@ -7,24 +7,29 @@ import inspect
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TypeAlias
 
+from millstream.common.aliases import Key, Value
 from millstream.common.errors import InvalidProgramError
 from millstream.datastream.functions import AsyncFunction
+from millstream.operators.functions.context import RuntimeContext
 
 __all__ = ["CachedLookup", "TtlCache"]
+
+# A client of any library.
+Client: TypeAlias = Value
 
 _MISSING = object()
 _CLOSE_SECONDS = 5.0
 
 
 class TtlCache:
-    """Values that are forgotten some time after they were put in, or when there are too many: the least used first.
+    """A cache whose entries expire; if it is full, the least recently used entry is evicted.
 
     Args:
-        seconds: how long a value is remembered.
-        size: how many are.
-        clock: tells the time.
+        seconds: the time until an entry expires.
+        size: the maximum number of entries.
+        clock: the monotonic clock.
 
     Example:
         >>> now = 0.0
@@ -36,43 +41,44 @@ class TtlCache:
 
     def __init__(self, seconds: float, size: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds, self._size, self._clock = seconds, size, clock
-        self._values: OrderedDict[Any, tuple[float, Any]] = OrderedDict()
+        self._entries: OrderedDict[Key, tuple[float, Value]] = OrderedDict()
 
-    def get(self, key: Any, default: Any) -> Any:
-        """Return the value of a key, the default where it is not known any more."""
-        found = self._values.get(key)
-        if found is None:
+    def get(self, key: Key, default: Value) -> Value:
+        """Return the value of a key, or the default if it is missing or has expired."""
+        entry = self._entries.get(key)
+        if entry is None:
             return default
-        if found[0] <= self._clock():
-            del self._values[key]
+        expiry, value = entry
+        if expiry <= self._clock():
+            del self._entries[key]
             return default
-        self._values.move_to_end(key)
-        return found[1]
+        self._entries.move_to_end(key)
+        return value
 
-    def put(self, key: Any, value: Any) -> None:
-        """Remember a value."""
-        self._values[key] = (self._clock() + self._seconds, value)
-        self._values.move_to_end(key)
-        while len(self._values) > self._size:
-            self._values.popitem(last=False)
+    def put(self, key: Key, value: Value) -> None:
+        """Add a value."""
+        self._entries[key] = (self._clock() + self._seconds, value)
+        self._entries.move_to_end(key)
+        while len(self._entries) > self._size:
+            self._entries.popitem(last=False)
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._entries)
 
 
-class CachedLookup(AsyncFunction[Any, Any]):
-    """Looks something up for each record, for `AsyncDataStream`.
+class CachedLookup(AsyncFunction[Value, Value]):
+    """Looks up a value for each record, for `AsyncDataStream`.
 
-    A subtask has one client, made on the worker, and asks for a key once, however many records wait for it.
+    Each subtask has one client, created on the worker. Concurrent lookups of a key share one request.
 
     Args:
-        connect: returns a client, or a coroutine that does; called once in each subtask. A client that has `aclose()`
-            is closed at the end.
-        fetch: a coroutine function of the client and a key; what it returns may be None.
-        key: the key of a record.
-        join: makes a result of a record and what was found; without, it is the pair of both.
-        ttl: how many seconds an answer is remembered; 0: not at all.
-        max_entries: how many answers are.
+        connect: returns a client, or a coroutine that does; called once per subtask. A client with `aclose()` is closed
+            at the end.
+        fetch: a coroutine function of the client and a key; it may return None.
+        key: returns the key of a record.
+        join: returns the result for a record and its value; by default the pair of both.
+        ttl: seconds until a cached value expires; 0 disables the cache.
+        max_entries: the maximum number of cached values.
 
     Example:
         >>> lookup = CachedLookup(connect=dict, fetch=None, key=lambda order: order["customer"])
@@ -82,50 +88,50 @@ class CachedLookup(AsyncFunction[Any, Any]):
 
     def __init__(
         self,
-        connect: Callable[[], Any],
-        fetch: Callable[[Any, Any], Awaitable[Any]],
-        key: Callable[[Any], Any],
-        join: Callable[[Any, Any], Any] | None = None,
+        connect: Callable[[], Client],
+        fetch: Callable[[Client, Key], Awaitable[Value]],
+        key: Callable[[Value], Key],
+        join: Callable[[Value, Value], Value] | None = None,
         ttl: float = 60.0,
         max_entries: int = 10_000,
     ) -> None:
         if not callable(fetch):
             raise InvalidProgramError("CachedLookup: fetch is a coroutine function of a client and a key.")
         if ttl < 0 or max_entries < 1:
-            raise InvalidProgramError("CachedLookup: ttl is not negative, and max_entries is at least 1.")
+            raise InvalidProgramError("CachedLookup: ttl must not be negative, and max_entries must be at least 1.")
         self._connect, self._fetch, self._key, self._join = connect, fetch, key, join
         self._ttl, self._max_entries = ttl, max_entries
 
-    def open(self, runtime_context: Any) -> None:
-        self._client: Any = _MISSING
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._client: Client = _MISSING
         self._connecting: asyncio.Lock | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._cache = TtlCache(self._ttl, self._max_entries)
-        self._asked: dict[Any, asyncio.Task[Any]] = {}
+        self._requests: dict[Key, asyncio.Task[Value]] = {}
 
-    async def async_invoke(self, value: Any) -> list[Any]:
+    async def async_invoke(self, value: Value) -> list[Value]:
         key = self._key(value)
-        found = self._cache.get(key, _MISSING)
-        if found is _MISSING:
-            found = await self._ask(key)
-        return [(value, found) if self._join is None else self._join(value, found)]
+        result = self._cache.get(key, _MISSING)
+        if result is _MISSING:
+            result = await self._request(key)
+        return [(value, result) if self._join is None else self._join(value, result)]
 
-    async def _ask(self, key: Any) -> Any:
-        """Ask for a key, or wait with those who have."""
-        task = self._asked.get(key)
+    async def _request(self, key: Key) -> Value:
+        """Request a key, or wait for the pending request of another record."""
+        task = self._requests.get(key)
         if task is None:
-            task = self._asked[key] = asyncio.ensure_future(self._get(key))
-            task.add_done_callback(lambda _: self._asked.pop(key, None))
-        # Who waits may give up without the others.
+            task = self._requests[key] = asyncio.ensure_future(self._get(key))
+            task.add_done_callback(lambda _: self._requests.pop(key, None))
+        # A record's timeout must not cancel the request for the others.
         return await asyncio.shield(task)
 
-    async def _get(self, key: Any) -> Any:
-        found = await self._fetch(await self._connected(), key)
+    async def _get(self, key: Key) -> Value:
+        result = await self._fetch(await self._connected(), key)
         if self._ttl:
-            self._cache.put(key, found)
-        return found
+            self._cache.put(key, result)
+        return result
 
-    async def _connected(self) -> Any:
+    async def _connected(self) -> Client:
         if self._connecting is None:
             self._connecting = asyncio.Lock()
         async with self._connecting:
@@ -136,7 +142,7 @@ class CachedLookup(AsyncFunction[Any, Any]):
         return self._client
 
     def close(self) -> None:
-        # On the loop that it was made on, which nobody runs any more.
-        leave = getattr(self._client, "aclose", None)
-        if leave is not None and self._loop is not None and not self._loop.is_running():
-            self._loop.run_until_complete(asyncio.wait_for(leave(), _CLOSE_SECONDS))
+        # Closed on the loop that opened it, which no longer runs.
+        close_client = getattr(self._client, "aclose", None)
+        if close_client is not None and self._loop is not None and not self._loop.is_running():
+            self._loop.run_until_complete(asyncio.wait_for(close_client(), _CLOSE_SECONDS))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.connectors.redis import RedisSink, connect_async, fetch_hash, fetch_text, library
 from millstream.datastream.connectors.lookup import CachedLookup
 
@@ -13,15 +13,15 @@ __all__ = ["RedisLookup", "RedisSink"]
 
 
 class RedisLookup(CachedLookup):
-    """Looks a key of Redis up for each record, for `AsyncDataStream`.
+    """Looks up a key in Redis for each record, for `AsyncDataStream`.
 
     Args:
-        url: where Redis is, as in `redis://host:6379/0`.
-        key: the key of a record.
-        join: makes a result of a record and what was found (None where there is nothing); without, it is the pair.
-        hashes: whether keys are hashes, which are found as dicts.
-        ttl: how many seconds an answer is remembered.
-        max_entries: how many answers are.
+        url: the server, such as `redis://host:6379/0`.
+        key: returns the key of a record.
+        join: returns the result for a record and its value, None if missing; by default the pair of both.
+        hashes: whether keys are hashes, whose values are dicts.
+        ttl: seconds until a cached value expires; 0 disables the cache.
+        max_entries: the maximum number of cached values.
 
     Example:
         >>> lookup = RedisLookup("redis://localhost:6379/0", key=lambda order: f"customer:{order['customer']}")
@@ -30,8 +30,8 @@ class RedisLookup(CachedLookup):
     def __init__(
         self,
         url: str,
-        key: Callable[[Any], str],
-        join: Callable[[Any, Any], Any] | None = None,
+        key: Callable[[Value], str],
+        join: Callable[[Value, Value], Value] | None = None,
         hashes: bool = False,
         ttl: float = 60.0,
         max_entries: int = 10_000,

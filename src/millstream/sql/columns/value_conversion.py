@@ -279,19 +279,20 @@ def _storable(column: pa.Array, kind: t.DataType) -> pa.Array:
     if isinstance(kind, (t.TimestampType, t.LocalZonedTimestampType)):
         return column.cast(pa.int64())
     if isinstance(kind, (t.ArrayType, t.MapType, t.MultisetType, t.RowType)):
-        return column.cast(_stored_type(column.type))
+        return column.cast(stored_type(column.type))
     return column
 
 
-def _stored_type(kind: pa.DataType) -> pa.DataType:
+def stored_type(kind: pa.DataType) -> pa.DataType:
+    """Return an Arrow type with integers instead of timestamps, at any depth."""
     if pa.types.is_timestamp(kind):
         return pa.int64()
     if pa.types.is_list(kind):
-        return pa.list_(_stored_type(kind.value_type))
+        return pa.list_(stored_type(kind.value_type))
     if pa.types.is_map(kind):
-        return pa.map_(_stored_type(kind.key_type), _stored_type(kind.item_type))
+        return pa.map_(stored_type(kind.key_type), stored_type(kind.item_type))
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(f.name, _stored_type(f.type)) for f in kind])
+        return pa.struct([pa.field(f.name, stored_type(f.type)) for f in kind])
     return kind
 
 

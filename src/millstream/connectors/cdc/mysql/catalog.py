@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from millstream.common.errors import InvalidProgramError
-from millstream.connectors.cdc.mysql.connection import run
+from millstream.connectors.cdc.incremental_snapshot import Key
+from millstream.connectors.cdc.mysql.connection import Connection, run
 from millstream.connectors.cdc.mysql.offsets import log_status, snapshot_offset
 from millstream.connectors.cdc.mysql.values import ColumnInfo, is_ordered, unsupported_reason
 from millstream.connectors.cdc.source import check_named, is_captured
 
 __all__ = ["TableInfo"]
 
+# Maximum keys per statement.
+_MAX_KEYS = 200
 _SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
 
 
@@ -46,7 +48,7 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``").replace("%", "%%") + "`"
 
 
-def find_table(connection: Any, schema: str, name: str) -> TableInfo | None:
+def find_table(connection: Connection, schema: str, name: str) -> TableInfo | None:
     """Return a table's current description, or None if it was dropped."""
     columns = run(
         connection,
@@ -71,20 +73,20 @@ def find_table(connection: Any, schema: str, name: str) -> TableInfo | None:
     return TableInfo(schema, name, tuple(ColumnInfo(*c) for c in columns), tuple(k for (k,) in keys), engine or "")
 
 
-def find_tables(connection: Any, patterns: tuple[str, ...]) -> list[TableInfo]:
+def find_tables(connection: Connection, patterns: tuple[str, ...]) -> list[TableInfo]:
     """Return the tables that a list matches; fail if it names one that does not exist."""
-    found = []
-    listed = run(
+    tables = []
+    names = run(
         connection,
         "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE' "
         f"AND table_schema NOT IN ({', '.join(['%s'] * len(_SYSTEM))}) ORDER BY 1, 2",
         _SYSTEM,
     )
-    for schema, name in listed:
+    for schema, name in names:
         if is_captured(f"{schema}.{name}", patterns) and (table := find_table(connection, schema, name)) is not None:
-            found.append(table)
-    check_named(patterns, [t.table for t in found], "MySQL", "database, as in 'shop.orders'")
-    return found
+            tables.append(table)
+    check_named(patterns, [t.table for t in tables], "MySQL", "database, as in 'shop.orders'")
+    return tables
 
 
 # Server variables and the values that the binlog reader needs.
@@ -99,7 +101,7 @@ _REQUIRED_SETTINGS = {
 }
 
 
-def check_server(connection: Any, address: str, reads_tables: bool) -> None:
+def check_server(connection: Connection, address: str, reads_tables: bool) -> None:
     """Refuse a server whose binlog settings do not suffice."""
     names = ", ".join(f"'{name}'" for name in _REQUIRED_SETTINGS)
     for name, value in run(connection, f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})"):
@@ -110,25 +112,25 @@ def check_server(connection: Any, address: str, reads_tables: bool) -> None:
             )
     if reads_tables and snapshot_offset(connection) is None:
         raise InvalidProgramError(
-            f"MySQL at {address} does not tell where in the binlog a snapshot is, as MariaDB does, so that its tables "
-            "cannot be read: take StartupOptions.latest() or specific_offset(...)."
+            f"MySQL at {address} does not report the binlog offset of a snapshot, as MariaDB does, so its tables "
+            "cannot be read: use StartupOptions.latest() or specific_offset(...)."
         )
 
 
-def check_tables(connection: Any, tables: Sequence[TableInfo], reads_tables: bool) -> None:
+def check_tables(connection: Connection, tables: Sequence[TableInfo], reads_tables: bool) -> None:
     """Refuse tables that are not logged, or whose values cannot be read from the binlog."""
-    _, _, only, ignored = log_status(connection)[:4]
+    _, _, logged, ignored = log_status(connection)[:4]
     for table in tables:
-        if (only and table.schema not in only.split(",")) or table.schema in ignored.split(","):
+        if (logged and table.schema not in logged.split(",")) or table.schema in ignored.split(","):
             raise InvalidProgramError(
-                f"The server does not log database {table.schema}: see binlog-do-db and binlog-ignore-db in its "
+                f"The server does not log database {table.schema}: check binlog-do-db and binlog-ignore-db in its "
                 "configuration."
             )
         for column in table.columns:
-            if (why := unsupported_reason(column)) is not None:
+            if (reason := unsupported_reason(column)) is not None:
                 raise InvalidProgramError(
-                    f"Column {column.name} of table {table.table} {why}, which cannot be read from the binlog: change "
-                    "it (utf8mb4 can be read), or leave the table out of table_list."
+                    f"Column {column.name} of table {table.table} {reason}, which cannot be read from the binlog: "
+                    "change it (utf8mb4 is supported), or remove the table from table_list."
                 )
         if reads_tables:
             _check_chunks(table)
@@ -137,14 +139,14 @@ def check_tables(connection: Any, tables: Sequence[TableInfo], reads_tables: boo
 def _check_chunks(table: TableInfo) -> None:
     if table.engine and table.engine.upper() not in ("INNODB", "ROCKSDB"):
         raise InvalidProgramError(
-            f"Table {table.table} is of engine {table.engine}, which has no snapshots: run  ALTER TABLE {table.table} "
-            "ENGINE = InnoDB  or begin with StartupOptions.latest()."
+            f"Table {table.table} has the engine {table.engine}, which has no snapshots: run  ALTER TABLE "
+            f"{table.table} ENGINE = InnoDB  or start with StartupOptions.latest()."
         )
     for column in table.columns:
         if column.name in table.keys and not is_ordered(column):
             raise InvalidProgramError(
-                f"The key of table {table.table} has column {column.name} of type {column.type}, by which a table "
-                "cannot be read in chunks: begin with StartupOptions.latest(), or change the key."
+                f"The key of table {table.table} has column {column.name} of type {column.type}, which cannot divide a "
+                "table into chunks: start with StartupOptions.latest(), or change the key."
             )
 
 
@@ -157,21 +159,21 @@ def typed_placeholder(column: ColumnInfo) -> str:
     return f"CAST(%s AS {casts[column.type]})" if column.type in casts else "%s"
 
 
-def compare(connection: Any, table: TableInfo, keys: list[tuple[Any, ...]], bounds: list[tuple[Any, ...]]) -> list[int]:
+def compare(connection: Connection, table: TableInfo, keys: list[Key], bounds: list[Key]) -> list[int]:
     """Return for each key how many bounds it exceeds, in the database's order."""
     by_name = {c.name: c for c in table.columns}
     placeholders = [typed_placeholder(by_name[k]) for k in table.keys]
     names = [f"k{i}" for i in range(len(placeholders))]
     row = ", ".join(names)
     above = " + ".join([f"(({row}) > ({', '.join(['%s'] * len(names))}))"] * len(bounds))
-    found: list[int] = []
-    for start in range(0, len(keys), 200):
-        some = keys[start : start + 200]
+    counts: list[int] = []
+    for start in range(0, len(keys), _MAX_KEYS):
+        part = keys[start : start + _MAX_KEYS]
         selects = [
             f"SELECT {', '.join(f'{p} AS {n}' for p, n in zip(placeholders, names, strict=True))}, {i} AS n"
-            for i in range(len(some))
+            for i in range(len(part))
         ]
         query = f"SELECT {above} FROM ({' UNION ALL '.join(selects)}) AS e ORDER BY n"
-        values = [part for bound in bounds for part in bound] + [part for key in some for part in key]
-        found += [int(n) for (n,) in run(connection, query, values)]
-    return found
+        values = [value for bound in bounds for value in bound] + [value for key in part for value in key]
+        counts += [int(n) for (n,) in run(connection, query, values)]
+    return counts

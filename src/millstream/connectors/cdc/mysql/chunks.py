@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.connectors.cdc import changes as ops
-from millstream.connectors.cdc.changes import Change
+from millstream.connectors.cdc.changes import Change, LogSource
 from millstream.connectors.cdc.incremental_snapshot import Chunk, Key
 from millstream.connectors.cdc.mysql.catalog import TableInfo, find_table, quoted
-from millstream.connectors.cdc.mysql.connection import Database, MySqlFailure, error_text, run
+from millstream.connectors.cdc.mysql.connection import Connection, Database, MySqlFailure, error_text, run
 from millstream.connectors.cdc.mysql.log import BinlogRange
 from millstream.connectors.cdc.mysql.offsets import BinlogVisibility, snapshot_offset
 from millstream.connectors.cdc.mysql.values import ColumnInfo, from_table
@@ -22,13 +22,13 @@ _FETCH = 500
 _NO_TABLE, _NO_COLUMN, _OTHER_TABLE = 1146, 1054, 1412
 
 
-def _between(table: TableInfo, low: Key | None, high: Key | None) -> tuple[str, list[Any]]:
+def _between(table: TableInfo, low: Key | None, high: Key | None) -> tuple[str, list[Value]]:
     """Return the condition for keys above `low`, up to and including `high`."""
     columns = ", ".join(quoted(k) for k in table.keys)
     placeholders = ", ".join(["%s"] * len(table.keys))
     first = quoted(table.keys[0])
     parts: list[str] = []
-    values: list[Any] = []
+    values: list[Value] = []
     for sign, key in ((">", low), ("<=", high)):
         if key is not None:
             # The first column is repeated: the server uses no index for row comparisons.
@@ -49,7 +49,7 @@ class MySqlChunks(ChunkReaders[TableInfo]):
         self._database = database
         super().__init__(context, rows, threads)
 
-    def _connect(self) -> Any:
+    def _connect(self) -> Connection:
         return self._database.connect()
 
     def _is_dropped(self, error: Exception) -> bool:
@@ -61,42 +61,43 @@ class MySqlChunks(ChunkReaders[TableInfo]):
     def _failed(self, error: Exception) -> MySqlFailure:
         return MySqlFailure(f"Tables of MySQL at {self._database.address} cannot be read: {error_text(error)}.")
 
-    def _find_end(self, connection: Any, table: TableInfo, low: Key | None) -> Key | None:
+    def _find_end(self, connection: Connection, table: TableInfo, low: Key | None) -> Key | None:
         keys = ", ".join(quoted(k) for k in table.keys)
         where, values = _between(table, low, None)
         query = f"SELECT {keys} FROM {table.quoted}{where} ORDER BY {keys} LIMIT 1 OFFSET {self._rows - 1}"
         rows = run(connection, query, values)
         return tuple(rows[0]) if rows else None
 
-    def _take_snapshot(self, connection: Any, table: TableInfo) -> SnapshotInfo:
+    def _take_snapshot(self, connection: Connection, table: TableInfo) -> SnapshotInfo:
         run(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
         offset = snapshot_offset(connection)
         assert offset is not None
         return SnapshotInfo(BinlogVisibility(offset), offset, int(time.time() * 1000))
 
     def _read_rows(
-        self, connection: Any, table: TableInfo, chunk: Chunk, snapshot: SnapshotInfo
+        self, connection: Connection, table: TableInfo, chunk: Chunk, snapshot: SnapshotInfo
     ) -> tuple[BinlogRange, Key | None] | None:
-        now = find_table(connection, table.schema, table.name)
-        if now is None:
+        current = find_table(connection, table.schema, table.name)
+        if current is None:
             return None
-        rows, high = self._select(connection, now, chunk, snapshot)
+        rows, high = self._select(connection, current, chunk, snapshot)
         return BinlogRange(True, rows), high
 
     def _select(
-        self, connection: Any, table: TableInfo, chunk: Chunk, snapshot: SnapshotInfo
+        self, connection: Connection, table: TableInfo, chunk: Chunk, snapshot: SnapshotInfo
     ) -> tuple[list[Change], Key | None]:
         """Return the rows of a chunk and their last key."""
+        # An optional package.
         from pymysql.cursors import SSCursor
 
         names = tuple(c.name for c in table.columns)
         converters = [(i, c) for i, column in enumerate(table.columns) if (c := from_table(column)) is not None]
         order_by = ", ".join(quoted(k) for k in table.keys)
         where, values = _between(table, chunk.low, chunk.high)
-        source = {"file": snapshot.until.file, "pos": snapshot.until.position, "gtid": None}
+        source: LogSource = {"file": snapshot.until.file, "pos": snapshot.until.position, "gtid": None}
         ms, key_indexes = snapshot.ms, table.key_indexes
         name = table.table
-        found: list[Change] = []
+        changes: list[Change] = []
         size = 0
         with connection.cursor(SSCursor) as cursor:
             columns = ", ".join(_selected(c) for c in table.columns)
@@ -108,11 +109,13 @@ class MySqlChunks(ChunkReaders[TableInfo]):
                         if row[i] is not None:
                             row[i] = convert(row[i])
                     size += sum(len(v) for v in row if isinstance(v, (str, bytes)))
-                    found.append(Change(ops.READ, name, names, key_indexes, None, row, True, ms, source, table.schema))
+                    changes.append(
+                        Change(ops.READ, name, names, key_indexes, None, row, True, ms, source, table.schema)
+                    )
                 if size >= CHUNK_BYTES:
                     break
             else:
-                return found, chunk.high
-        last = found[-1].after
+                return changes, chunk.high
+        last = changes[-1].after
         assert last is not None
-        return found, tuple(last[p] for p in key_indexes)
+        return changes, tuple(last[p] for p in key_indexes)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
+from millstream.common.aliases import Value
 from millstream.common.errors import IncurableError, InvalidProgramError, MillstreamError
 
-__all__ = ["Database", "MySqlFailure", "MySqlLogLost", "error_text", "library", "run"]
+__all__ = ["Connection", "Database", "MySqlFailure", "MySqlLogLost", "error_text", "library", "run"]
+
+
+# pymysql has no type annotations.
+PyMySql: TypeAlias = Any
+Connection: TypeAlias = Any
 
 
 class MySqlFailure(MillstreamError):
@@ -19,7 +25,7 @@ class MySqlLogLost(MySqlFailure, IncurableError):
     """Data to read no longer exists; restarting the job does not help."""
 
 
-def library() -> Any:
+def library() -> PyMySql:
     """Return the client library; it and the binlog library are optional packages."""
     try:
         import pymysql
@@ -34,8 +40,8 @@ def library() -> Any:
 
 def error_text(error: Exception) -> str:
     """Return a database's error message in one line."""
-    words = error.args[1] if len(error.args) > 1 else error
-    return str(words).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+    message = error.args[1] if len(error.args) > 1 else error
+    return str(message).strip().partition("\n")[0].rstrip(".") or type(error).__name__
 
 
 @dataclass(frozen=True)
@@ -52,21 +58,21 @@ class Database:
     def address(self) -> str:
         return f"{self.host}:{self.port}"
 
-    def settings(self) -> dict[str, Any]:
-        where = {"unix_socket": self.host} if self.host.startswith("/") else {"host": self.host, "port": self.port}
+    def settings(self) -> dict[str, str | int]:
+        is_socket = self.host.startswith("/")
         return {
-            **where,
+            **({"unix_socket": self.host} if is_socket else {"host": self.host, "port": self.port}),
             "user": self.user,
             "password": self.password,
             "charset": "utf8mb4",
             "connect_timeout": self.timeout,
         }
 
-    def connect(self, **more: Any) -> Any:
+    def connect(self) -> Connection:
         """Return a connection, or fail within the timeout."""
         pymysql = library()
         try:
-            connection = pymysql.connect(autocommit=True, **self.settings(), **more)
+            connection = pymysql.connect(autocommit=True, **self.settings())
         except pymysql.Error as e:
             if e.args and e.args[0] in (1045, 1698, 1044):
                 raise MySqlFailure(
@@ -80,7 +86,7 @@ class Database:
         return connection
 
 
-def run(connection: Any, query: str, values: Sequence[Any] = ()) -> list[Any]:
+def run(connection: Connection, query: str, values: Sequence[Value] = ()) -> list[tuple[Value, ...]]:
     """Run a statement, in which % is doubled, and return its rows."""
     with connection.cursor() as cursor:
         cursor.execute(query, tuple(values))

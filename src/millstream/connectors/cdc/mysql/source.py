@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.connectors.base import SplitEnumerator
 from millstream.connectors.cdc import changes as ops
 from millstream.connectors.cdc.changes import Change
-from millstream.connectors.cdc.enumerator import CaptureEnumerator, check_keys
+from millstream.connectors.cdc.enumerator import CaptureEnumerator, CaptureSnapshot, check_keys
 from millstream.connectors.cdc.incremental_snapshot import Key
 from millstream.connectors.cdc.mysql.catalog import (
     TableInfo,
@@ -22,7 +22,7 @@ from millstream.connectors.cdc.mysql.catalog import (
     find_tables,
 )
 from millstream.connectors.cdc.mysql.chunks import MySqlChunks
-from millstream.connectors.cdc.mysql.connection import Database, MySqlFailure, error_text, library
+from millstream.connectors.cdc.mysql.connection import Connection, Database, MySqlFailure, error_text, library
 from millstream.connectors.cdc.mysql.log import BinlogRange, BinlogReader, Piece
 from millstream.connectors.cdc.mysql.offsets import (
     BinlogOffset,
@@ -48,36 +48,36 @@ from millstream.connectors.cdc.source import (
 __all__ = ["MySqlEnumerator", "MySqlSettings", "MySqlSource", "MySqlSourceBuilder", "prepare"]
 
 # Indexes of the key in a row, and converters of values by index.
-Shape = tuple[tuple[int, ...], list[tuple[int, Convert]]]
+RowLayout: TypeAlias = tuple[tuple[int, ...], list[tuple[int, Convert]]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class MySqlSettings(CaptureSettings):
-    """What a MySQL source captures, and how."""
+    """The settings of a MySQL source."""
 
     database: Database
     server_id: int | None = None
 
 
-def prepare(connection: Any, settings: MySqlSettings) -> list[TableInfo]:
+def prepare(connection: Connection, settings: MySqlSettings) -> list[TableInfo]:
     """Return the tables to capture, or fail if they cannot be captured."""
     check_server(connection, settings.database.address, settings.startup.reads_tables)
-    found = find_tables(connection, settings.tables)
-    check_keys(found)
-    check_tables(connection, found, settings.startup.reads_tables)
-    return found
+    tables = find_tables(connection, settings.tables)
+    check_keys(tables)
+    check_tables(connection, tables, settings.startup.reads_tables)
+    return tables
 
 
-class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableInfo, Piece, Change]):
+class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableInfo, Piece, Change, BinlogRange]):
     """Assigns chunks read with SELECT and changes of the binlog."""
 
-    def _open(self, restored: Any) -> None:
+    def _open(self, restored: CaptureSnapshot | None) -> None:
         # Transactions executed before a GTID start; they may also be behind the start offset.
         self._done = Gtids({} if restored is None else restored.get("done", {}))
         # The last completely assigned transaction.
         self._gtid: str = "" if restored is None else restored.get("gtid", "")
         # By table, columns and key as the log has them.
-        self._shapes: dict[tuple[str, tuple[str, ...], tuple[int, ...]], Shape] = {}
+        self._layouts: dict[tuple[str, tuple[str, ...], tuple[int, ...]], RowLayout] = {}
         super()._open(restored)
 
     def _failure(self, error: Exception) -> MillstreamError | None:
@@ -91,8 +91,11 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableInfo, Piece, Change]
     def _start(self) -> BinlogOffset:
         mode, offset = self._settings.startup.mode, self._settings.startup.offset
         if mode == COMMITTED:
-            raise InvalidProgramError("MySqlSource: the server does not know how far a job is: take another start.")
+            raise InvalidProgramError(
+                "MySqlSource: committed_offset() is for PostgreSQL, MySQL does not store it: use another startup mode."
+            )
         if mode == OFFSET:
+            assert offset is not None
             if not isinstance(offset, tuple):
                 self._done = Gtids.parse(offset)
                 return offset_before(self._connection, self._done, offset)
@@ -101,7 +104,7 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableInfo, Piece, Change]
             return start
         return current_offset(self._connection)
 
-    def _restored_offset(self, restored: Any) -> BinlogOffset:
+    def _restored_offset(self, restored: CaptureSnapshot) -> BinlogOffset:
         offset = BinlogOffset(*restored["offset"])
         check_file(self._connection, offset)
         check_transaction(self._connection, offset, self._gtid)
@@ -112,13 +115,13 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableInfo, Piece, Change]
 
     def _open_log(self) -> BinlogReader:
         server_id = self._settings.server_id or random.randrange(1 << 16, 1 << 31)
-        keys_by_table = self._settings.tables
+        patterns = self._settings.tables
         return BinlogReader(
             self._settings.database,
             self._offset,
             self._done,
             server_id,
-            lambda table: is_captured(table, keys_by_table),
+            lambda table: is_captured(table, patterns),
             self._woken,
         )
 
@@ -134,7 +137,7 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableInfo, Piece, Change]
     def _end_of_log(self) -> BinlogOffset:
         return current_offset(self._connection)
 
-    def _has_reached(self, target: tuple[Any, ...]) -> bool:
+    def _has_reached(self, target: BinlogOffset) -> bool:
         return bool(self._offset[:2] >= target[:2])
 
     def _bytes_behind(self) -> int:
@@ -152,26 +155,26 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableInfo, Piece, Change]
             self._gtid = piece.gtid
         if any(change.table not in self._tables for change in piece.changes):
             self._find_new_tables()
-        ours = [self._ours(c) for c in piece.changes if c.table in self._tables]
-        ranges[-1].found.extend(ours if self._machine.is_complete else self._passing(piece.transaction, ours))
+        changes = [self._normalized(c) for c in piece.changes if c.table in self._tables]
+        ranges[-1].rows.extend(changes if self._machine.is_complete else self._passing(piece.transaction, changes))
 
-    def _ours(self, change: Change) -> Change:
+    def _normalized(self, change: Change) -> Change:
         """Return a change with its key in the key's own order, and its values as a SELECT returns them."""
         if change.op == ops.TRUNCATE:
             return change
-        shape = change.table, change.columns, change.keys
-        about = self._shapes.get(shape)
-        if about is None:
-            about = self._shapes[shape] = self._about(*shape)
-        keys, converts = about
+        logged = change.table, change.columns, change.keys
+        layout = self._layouts.get(logged)
+        if layout is None:
+            layout = self._layouts[logged] = self._layout_of(*logged)
+        keys, converters = layout
         for row in (change.before, change.after):
             if row is not None:
-                for i, convert in converts:
+                for i, convert in converters:
                     if row[i] is not None:
                         row[i] = convert(row[i])
         return change._replace(keys=keys)
 
-    def _about(self, name: str, columns: tuple[str, ...], keys: tuple[int, ...]) -> Shape:
+    def _layout_of(self, name: str, columns: tuple[str, ...], keys: tuple[int, ...]) -> RowLayout:
         """Return the indexes of the key in rows with these columns, and the converters of values."""
         table, logged = self._tables[name], [columns[k] for k in keys]
         if set(logged) != set(table.keys):
@@ -181,10 +184,11 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableInfo, Piece, Change]
                 self._tables[name] = table
         names = table.keys if set(logged) == set(table.keys) else logged
         indexes = {column: i for i, column in enumerate(columns)}
-        converts = [(indexes[c.name], f) for c in table.columns if c.name in indexes and (f := from_log(c)) is not None]
-        return tuple(indexes[k] for k in names), converts
+        present = [c for c in table.columns if c.name in indexes]
+        converters = [(indexes[c.name], f) for c in present if (f := from_log(c)) is not None]
+        return tuple(indexes[k] for k in names), converters
 
-    def snapshot(self) -> Any:
+    def snapshot(self) -> CaptureSnapshot:
         return {**super().snapshot(), "done": dict(self._done.spans), "gtid": self._gtid}
 
     # --- while tables are read
@@ -231,10 +235,10 @@ class MySqlSource(CaptureSource):
         """Return a builder."""
         return MySqlSourceBuilder()
 
-    def _prepare(self, connection: Any) -> None:
+    def _prepare(self, connection: Connection) -> None:
         prepare(connection, self._settings)
 
-    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+    def create_enumerator(self, parallelism: int, restored: CaptureSnapshot | None = None) -> SplitEnumerator:
         return MySqlEnumerator(self._settings, parallelism, restored)
 
 

@@ -9,8 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import ip_address
-from typing import Any
+from typing import TypeAlias
 from uuid import UUID
+
+from millstream.common.aliases import Value
 
 __all__ = [
     "ColumnInfo",
@@ -23,7 +25,7 @@ __all__ = [
     "unsupported_reason",
 ]
 
-Convert = Callable[[Any], Any]
+Convert: TypeAlias = Callable[[Value], Value]
 
 _DATES = ("date", "datetime", "timestamp")
 # Python has these charsets, but in another byte order than the server.
@@ -49,7 +51,7 @@ class ColumnInfo:
 
 
 def unsupported_reason(column: ColumnInfo) -> str | None:
-    """Return why a column cannot be read from the binlog, or None if it can."""
+    """Return the reason that a column cannot be read from the binlog, or None if it can."""
     if "compressed" in column.full_type.lower():
         return "is compressed"
     if column.charset is None:
@@ -60,6 +62,7 @@ def unsupported_reason(column: ColumnInfo) -> str | None:
 
 
 def _is_known(charset: str) -> bool:
+    # An optional package.
     from pymysql.charset import charset_by_name
 
     try:
@@ -95,8 +98,8 @@ def from_log(column: ColumnInfo) -> Convert | None:
     if not width and not column.type.endswith(("blob", "varbinary")):
         return None
 
-    def convert(value: Any) -> Any:
-        # Empty bytes are decoded as text. Other text is from when the column had another type.
+    def convert(value: Value) -> Value:
+        # Empty bytes are decoded as text. Other text was logged before the column got this type.
         if value and not isinstance(value, bytes):
             return value
         # Trailing zeros are not logged.
@@ -109,7 +112,7 @@ def _uuid(value: bytes) -> str:
     return str(UUID(bytes=value))
 
 
-def _address(value: Any) -> str:
+def _address(value: str | bytes) -> str:
     return str(ip_address(value))
 
 

@@ -1,10 +1,10 @@
-"""What PostgreSQL's catalog says of tables and their types."""
+"""Tables and types in PostgreSQL's catalog, and checks that they can be captured."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.common.errors import InvalidProgramError
 from millstream.connectors.cdc.postgres.pgoutput import Column, Relation
@@ -12,9 +12,7 @@ from millstream.connectors.cdc.postgres.values import PostgresType, is_known
 from millstream.connectors.cdc.source import check_named, is_captured
 
 if TYPE_CHECKING:
-    import psycopg
-
-    Connection = psycopg.Connection[Any]
+    from millstream.connectors.cdc.postgres.connection import Connection
 
 __all__ = ["KeyColumn", "TableInfo"]
 
@@ -33,8 +31,8 @@ class TableInfo:
     """A table.
 
     Attributes:
-        identity: what the log has of a row from before: d (the key), f (all), i (the columns of an index), n (nothing).
-        is_partitioned: whether its rows are in other tables.
+        identity: the columns of old rows in the log: d (the key), f (all), i (those of an index), n (none).
+        is_partitioned: whether its rows are in partitions.
     """
 
     oid: int
@@ -54,17 +52,17 @@ class TableInfo:
 
     @property
     def rows(self) -> str:
-        """What to SELECT from: tables that inherit from this one are tables of their own."""
+        """What to SELECT from, without the tables that inherit from it."""
         return self.quoted if self.is_partitioned else f"ONLY {self.quoted}"
 
 
 def quoted(name: str) -> str:
-    """Write a name so that SQL takes it as it is."""
+    """Quote an identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:
-    """Write text as SQL does."""
+    """Return a string literal."""
     escaped = text.replace("'", "''")
     return f"'{escaped}'" if "\\" not in text else "E'" + escaped.replace("\\", "\\\\") + "'"
 
@@ -98,20 +96,20 @@ SELECT oid, typtype::text, typbasetype, typelem, typcategory::text, typdelim::te
 
 
 def find_tables(connection: Connection, patterns: tuple[str, ...]) -> list[TableInfo]:
-    """Return the tables that a list means; fails where it names one that is not there, or may not be read."""
-    found = []
+    """Return the tables that a list matches; fail if it names one that does not exist or may not be read."""
+    tables = []
     for oid, schema, name, identity, is_partitioned, may_read in connection.execute(_TABLES).fetchall():
         if is_captured(f"{schema}.{name}", patterns):
             keys = find_keys(connection, oid)
-            found.append(table := TableInfo(oid, schema, name, identity, is_partitioned, keys))
+            tables.append(table := TableInfo(oid, schema, name, identity, is_partitioned, keys))
             if not may_read:
                 user = connection.info.user
                 raise InvalidProgramError(
                     f"User {user!r} may not read table {table.table}: run  GRANT SELECT ON {table.quoted} TO "
                     f"{quoted(user)}  (and  GRANT USAGE ON SCHEMA {quoted(schema)})."
                 )
-    check_named(patterns, [note.table for note in found], "PostgreSQL", "schema, as in 'public.orders'")
-    return found
+    check_named(patterns, [table.table for table in tables], "PostgreSQL", "schema, as in 'public.orders'")
+    return tables
 
 
 def find_keys(connection: Connection, oid: int) -> tuple[KeyColumn, ...]:
@@ -120,36 +118,36 @@ def find_keys(connection: Connection, oid: int) -> tuple[KeyColumn, ...]:
 
 
 def check_identity(table: str, identity: str) -> None:
-    """Refuse a table of whose rows the log does not have the key."""
+    """Refuse a table if the log lacks the keys of its rows."""
     if identity not in ("d", "f"):
-        what = {"n": "is NOTHING", "i": "is an index", "mixed": "is not that of all its partitions"}[identity]
+        reason = {"n": "is NOTHING", "i": "is an index", "mixed": "differs from that of a partition"}[identity]
         raise InvalidProgramError(
-            f"The replica identity of table {table} {what}, so that the log does not tell which row was changed: run  "
-            f"ALTER TABLE {table} REPLICA IDENTITY DEFAULT  (the primary key) or FULL, and so for each partition."
+            f"The replica identity of table {table} {reason}, so the log does not identify changed rows: run  ALTER "
+            f"TABLE {table} REPLICA IDENTITY DEFAULT  (the primary key) or FULL, also for each partition."
         )
 
 
 def find_columns(connection: Connection, table: TableInfo) -> Relation | None:
-    """Return a table as it is now, None if it is gone."""
+    """Return a table's current description, or None if it was dropped."""
     rows = connection.execute(_COLUMNS, (table.oid,)).fetchall()
     columns = tuple(Column(*row) for row in rows)
     return Relation(table.oid, table.schema, table.name, table.identity, columns) if columns else None
 
 
 def find_types(connection: Connection, oids: Iterable[int]) -> dict[int, PostgresType]:
-    """Return what is known of types that are not the commonest, and of those they are made of."""
-    notes: dict[int, PostgresType] = {}
-    keys_by_table = [oid for oid in oids if not is_known(oid)]
-    while keys_by_table:
-        rows = connection.execute(_TYPES, (keys_by_table,)).fetchall()
-        keys_by_table = []
+    """Return the catalog's entries of types that are not built in, and of their base and element types."""
+    types: dict[int, PostgresType] = {}
+    unknown = [oid for oid in oids if not is_known(oid)]
+    while unknown:
+        rows = connection.execute(_TYPES, (unknown,)).fetchall()
+        unknown = []
         for oid, kind, base, element, category, delimiter in rows:
             is_array = category == "A" and element
-            notes[oid] = PostgresType(base if kind == "d" else None, element if is_array else None, delimiter)
-            more = base if kind == "d" else element if is_array else 0
-            if more and not is_known(more) and more not in notes:
-                keys_by_table.append(more)
-    return notes
+            types[oid] = PostgresType(base if kind == "d" else None, element if is_array else None, delimiter)
+            inner = base if kind == "d" else element if is_array else 0
+            if inner and not is_known(inner) and inner not in types:
+                unknown.append(inner)
+    return types
 
 
 def check_server(connection: Connection, address: str) -> None:
@@ -158,5 +156,5 @@ def check_server(connection: Connection, address: str) -> None:
     if level is None or level[0] != "logical":
         raise InvalidProgramError(
             f"PostgreSQL at {address} has no logical replication (wal_level is {level and level[0]}): set "
-            "wal_level = logical in postgresql.conf and start it again."
+            "wal_level = logical in postgresql.conf and restart it."
         )

@@ -1,8 +1,8 @@
-"""Reads the chunks of PostgreSQL's tables."""
+"""Reads chunks of PostgreSQL's tables."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.connectors.cdc.incremental_snapshot import Chunk, Key
 from millstream.connectors.cdc.postgres.catalog import TableInfo, find_columns, find_types, literal, quoted
@@ -14,34 +14,32 @@ from millstream.connectors.cdc.postgres.values import copied_row
 from millstream.connectors.cdc.readers import CHUNK_BYTES, ChunkReaders, SnapshotContext, SnapshotInfo
 
 if TYPE_CHECKING:
-    import psycopg
-
-    Connection = psycopg.Connection[Any]
+    from millstream.connectors.cdc.postgres.connection import Connection
 
 __all__ = ["PostgresChunks", "compare", "described", "key_below"]
 
 
 def described(connection: Connection, relation: Relation, keys: tuple[str, ...]) -> TableDescription:
-    """Return a table with all that is needed to read its rows."""
-    notes = find_types(connection, [column.type for column in relation.columns])
+    """Return the description with which a subtask decodes a table's rows."""
+    types = find_types(connection, [column.type for column in relation.columns])
     names = [column.name for column in relation.columns]
-    return TableDescription(relation, tuple(notes.items()), tuple(names.index(k) for k in keys))
+    return TableDescription(relation, tuple(types.items()), tuple(names.index(k) for k in keys))
 
 
 def key_below(table: TableInfo, low: Key | None, high: Key | None) -> str:
-    """Write the condition for keys above one, up to another."""
+    """Return the condition for keys above `low`, up to and including `high`."""
     columns = ", ".join(quoted(k.name) for k in table.keys)
-    found = [f"({columns}) > ({_written(low)})"] if low is not None else []
-    found += [f"({columns}) <= ({_written(high)})"] if high is not None else []
-    return f" WHERE {' AND '.join(found)}" if found else ""
+    parts = [f"({columns}) > ({_literals(low)})"] if low is not None else []
+    parts += [f"({columns}) <= ({_literals(high)})"] if high is not None else []
+    return f" WHERE {' AND '.join(parts)}" if parts else ""
 
 
-def _written(key: Key) -> str:
+def _literals(key: Key) -> str:
     return ", ".join(literal(part) for part in key)
 
 
 def compare(connection: Connection, table: TableInfo, keys: list[Key], bounds: list[Key]) -> list[int]:
-    """Return how many bounds each key is above, by the order of the database."""
+    """Return for each key how many bounds it exceeds, in the database's order."""
     columns = [f"k{i}" for i in range(len(table.keys))]
     typed = [
         f"{c}::{k.type}" + (f" COLLATE {k.collation}" if k.collation else "")
@@ -58,7 +56,7 @@ def compare(connection: Connection, table: TableInfo, keys: list[Key], bounds: l
 
 
 class PostgresChunks(ChunkReaders[TableInfo]):
-    """Threads that read chunks by COPY."""
+    """Threads that read chunks with COPY."""
 
     def __init__(self, database: Database, context: SnapshotContext[TableInfo], rows: int, threads: int) -> None:
         self._database = database
@@ -78,7 +76,7 @@ class PostgresChunks(ChunkReaders[TableInfo]):
 
     def _find_end(self, connection: Connection, table: TableInfo, low: Key | None) -> Key | None:
         keys = ", ".join(quoted(k.name) for k in table.keys)
-        # Under names of their own: ORDER BY would take the text for the column.
+        # Aliases: with the columns' names, ORDER BY would sort by the texts.
         texts = ", ".join(f"{quoted(k.name)}::text AS key_{i}" for i, k in enumerate(table.keys))
         row = connection.execute(
             f"SELECT {texts} FROM {table.rows}{key_below(table, low, None)} "
@@ -88,7 +86,7 @@ class PostgresChunks(ChunkReaders[TableInfo]):
 
     def _take_snapshot(self, connection: Connection, table: TableInfo) -> SnapshotInfo:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        # As every SELECT does, but first: to a snapshot from before an ALTER that writes a table anew it looks empty.
+        # Locks before the snapshot: a table that an ALTER rewrites looks empty to an older snapshot.
         connection.execute(f"LOCK TABLE {table.rows} IN ACCESS SHARE MODE")
         row = connection.execute(
             "SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text, "
@@ -105,20 +103,22 @@ class PostgresChunks(ChunkReaders[TableInfo]):
             return None
         names = tuple(k.name for k in table.keys)
         if not {c.name for c in relation.columns}.issuperset(names):
-            raise PostgresFailure(f"A column of the key of table {chunk.table} was renamed while it was read.")
-        about = described(connection, relation, names)
-        data, last = self._copy(connection, table, about, chunk)
+            raise PostgresFailure(
+                f"Table {chunk.table} cannot be read: a column of its key was renamed; restart the job."
+            )
+        description = described(connection, relation, names)
+        data, last = self._copy(connection, table, description, chunk)
         high = chunk.high
         if last is not None:
             fields = copied_row(last.rstrip(b"\n"))
-            high = tuple((fields[k] or b"").decode() for k in about.keys)
-        return ChunkRange(about, data, snapshot.until, snapshot.ms), high
+            high = tuple((fields[k] or b"").decode() for k in description.keys)
+        return ChunkRange(description, data, snapshot.until, snapshot.ms), high
 
     def _copy(
-        self, connection: Connection, table: TableInfo, about: TableDescription, chunk: Chunk
+        self, connection: Connection, table: TableInfo, description: TableDescription, chunk: Chunk
     ) -> tuple[bytes, bytes | None]:
-        """Return the rows of a chunk; and the last of them, if it was cut short there."""
-        columns = ", ".join(quoted(name) for name in about.names)
+        """Return the rows of a chunk, and the last row if the chunk was cut after it."""
+        columns = ", ".join(quoted(name) for name in description.names)
         keys = ", ".join(quoted(k.name) for k in table.keys)
         where = key_below(table, chunk.low, chunk.high)
         lines: list[bytes] = []

@@ -1,19 +1,23 @@
-"""Connections to PostgreSQL, and what goes wrong with them in a sentence."""
+"""Connections to PostgreSQL, and their errors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from millstream.common.errors import IncurableError, InvalidProgramError, MillstreamError
 
 if TYPE_CHECKING:
     import psycopg
 
+    # Its rows are tuples whose values depend on the query.
+    Connection: TypeAlias = psycopg.Connection[Any]
+
 __all__ = ["Database", "PostgresFailure", "error_text", "library"]
 
-# How values are written is the server's choice, unless it is rows.
+# Settings of the session that determine the format of values.
 _SETTINGS = {
     "datestyle": "ISO",
     "timezone": "UTC",
@@ -21,21 +25,21 @@ _SETTINGS = {
     "extra_float_digits": "3",
     "bytea_output": "hex",
     "client_encoding": "UTF8",
-    # Rows that the user may not see are an error, not left out.
+    # Rows that the user may not see are an error instead of skipped.
     "row_security": "off",
 }
 
 
 class PostgresFailure(MillstreamError):
-    """PostgreSQL could not do what it was asked to."""
+    """A request that PostgreSQL refused or could not answer."""
 
 
 class PostgresLogLost(PostgresFailure, IncurableError):
-    """What is to be read is no longer there: to start the job again would not help."""
+    """Data to read no longer exists; restarting the job does not help."""
 
 
-def library() -> Any:
-    """Return the client library, which is a package of its own."""
+def library() -> ModuleType:
+    """Return the client library, an optional package."""
     try:
         import psycopg
     except ImportError:
@@ -47,14 +51,14 @@ def library() -> Any:
 
 
 def error_text(error: Exception) -> str:
-    """Return a database's words in one line."""
+    """Return a database's error message in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__).removeprefix("ERROR:").strip().rstrip(".")
 
 
 @dataclass(frozen=True)
 class Database:
-    """Where a database is and who asks."""
+    """A database's address and credentials."""
 
     host: str
     port: int
@@ -68,14 +72,14 @@ class Database:
     def address(self) -> str:
         return f"{self.host}:{self.port}/{self.name}"
 
-    def connect(self, replication: bool = False, autocommit: bool = True) -> psycopg.Connection[Any]:
-        """Return a connection; fails in bounded time, with a sentence."""
+    def connect(self, replication: bool = False, autocommit: bool = True) -> Connection:
+        """Return a connection, or fail within the timeout."""
         psycopg = library()
-        rows = {name: str(value) for name, value in self.options.items()}
+        settings = {name: str(value) for name, value in self.options.items()}
         if self.password is not None:
-            rows["password"] = self.password
+            settings["password"] = self.password
         if replication:
-            rows["replication"] = "database"
+            settings["replication"] = "database"
         try:
             connection = psycopg.connect(
                 host=self.host,
@@ -84,27 +88,27 @@ class Database:
                 user=self.user,
                 connect_timeout=self.timeout,
                 options=" ".join(f"-c {name}={value}" for name, value in _SETTINGS.items()),
-                # A server that is gone without a word is noticed.
+                # Detect a server that disappears without closing the connection.
                 keepalives_idle=30,
                 tcp_user_timeout=60_000,
                 autocommit=autocommit,
-                **rows,
+                **settings,
             )
         except psycopg.OperationalError as e:
             raise self._refused(e) from e
         return connection  # type: ignore[no-any-return]
 
     def _refused(self, error: Exception) -> PostgresFailure:
-        words = error_text(error)
-        # Each address that was tried has a line of its own; the last words tell.
-        reason = words.rpartition("FATAL:")[2].strip() or words
-        if "max_wal_senders" in words or "too many" in words or "remaining connection slots" in words:
+        message = error_text(error)
+        # The message has a line for each attempted address; the text after FATAL is the reason.
+        reason = message.rpartition("FATAL:")[2].strip() or message
+        if "max_wal_senders" in message or "too many" in message or "remaining connection slots" in message:
             return PostgresFailure(f"PostgreSQL at {self.address} has no connection left: {reason}.")
-        if "authentication" in words or "password" in words or "role" in words or "pg_hba" in words:
+        if "authentication" in message or "password" in message or "role" in message or "pg_hba" in message:
             return PostgresFailure(
                 f"PostgreSQL at {self.address} refuses user {self.user!r}: {reason}. Check username and password."
             )
-        if "does not exist" in words:
+        if "does not exist" in message:
             return PostgresFailure(f"PostgreSQL at {self.host}:{self.port} has no such database: {reason}.")
         return PostgresFailure(
             f"PostgreSQL at {self.address} does not answer: {reason}. Check hostname, port and the network."

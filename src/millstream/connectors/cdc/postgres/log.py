@@ -1,4 +1,4 @@
-"""Reads PostgreSQL's log as it is sent: in a thread of its own, a bounded amount ahead of the job."""
+"""Reads PostgreSQL's log in a thread, a bounded amount ahead of the job."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.common.tags import tagged
 from millstream.connectors.cdc.postgres import pgoutput
@@ -22,6 +22,11 @@ from millstream.connectors.cdc.postgres.connection import (
 from millstream.connectors.cdc.postgres.pgoutput import Begin, Relation
 from millstream.connectors.cdc.postgres.replication import lsn_text
 from millstream.connectors.cdc.readers import LogPiece, LogThread
+
+if TYPE_CHECKING:
+    from psycopg.pq.abc import PGconn
+
+    from millstream.connectors.cdc.postgres.connection import Connection
 
 __all__ = ["Assembler", "LogReader", "Piece", "PostgresOffset"]
 
@@ -43,7 +48,7 @@ _DATA, _ALIVE = b"wk"
 
 @tagged("postgres-offset")
 class PostgresOffset(NamedTuple):
-    """How far the log has been dealt out.
+    """How far the log is assigned.
 
     Attributes:
         lsn: behind the last completely assigned transaction.
@@ -58,11 +63,11 @@ class PostgresOffset(NamedTuple):
 
 @dataclass(kw_only=True)
 class Piece(LogPiece):
-    """Changes of one transaction, named by its number.
+    """Changes of one transaction, identified by its number.
 
     Attributes:
-        begin: the transaction; None where nothing of interest happened up to the offset.
-        messages: changes, and tables as they are described from there on.
+        begin: the transaction; None if the log up to the offset has no captured changes.
+        messages: changes, and table descriptions that apply to the next ones.
     """
 
     begin: Begin | None = None
@@ -74,7 +79,7 @@ def _piece_of(begin: Begin) -> Piece:
 
 
 class Assembler:
-    """Makes pieces of transactions of messages. Pure.
+    """Divides a stream of messages into pieces of transactions. Pure.
 
     Args:
         offset: changes before it are skipped.
@@ -159,7 +164,7 @@ class LogReader(LogThread[Piece]):
         self._connection = self._start(offset)
         self._thread.start()
 
-    def _start(self, offset: PostgresOffset) -> Any:
+    def _start(self, offset: PostgresOffset) -> Connection:
         connection = self._database.connect(replication=True)
         names = quoted(self._publication).replace("'", "''")
         command = (
@@ -171,24 +176,24 @@ class LogReader(LogThread[Piece]):
             result = connection.pgconn.exec_(command.encode())
             if result.status == library().pq.ExecStatus.COPY_BOTH:
                 return connection
-            words = (result.error_message or b"").decode(errors="replace").strip().splitlines()[0]
-            if "is active" not in words or time.monotonic() > end:
+            message = (result.error_message or b"").decode(errors="replace").strip().splitlines()[0]
+            if "is active" not in message or time.monotonic() > end:
                 connection.close()
-                raise self._refused(words.removeprefix("ERROR:").strip())
+                raise self._refused(message.removeprefix("ERROR:").strip())
             time.sleep(_POLL)
 
-    def _refused(self, words: str) -> PostgresFailure:
-        if "is active" in words:
+    def _refused(self, reason: str) -> PostgresFailure:
+        if "is active" in reason:
             return PostgresFailure(
-                f"Another reader has replication slot {self._slot!r}: {words}. Give every job a slot_name of its own."
+                f"Another reader has replication slot {self._slot!r}: {reason}. Set a unique slot_name for each job."
             )
-        if "does not exist" in words or "requested WAL segment" in words or "can no longer" in words:
+        if "does not exist" in reason or "requested WAL segment" in reason or "can no longer" in reason:
             return PostgresLogLost(
-                f"Replication slot {self._slot!r} cannot be read any more: {words}. Start the job without its state."
+                f"Replication slot {self._slot!r} can no longer be read: {reason}. Start the job without its state."
             )
-        return PostgresFailure(f"Replication slot {self._slot!r} cannot be read: {words}.")
+        return PostgresFailure(f"Replication slot {self._slot!r} cannot be read: {reason}.")
 
-    # --- for the job
+    # --- called by the job
 
     def confirm(self, lsn: int) -> None:
         """Confirm that a checkpoint covers the log up to an offset, so that the server may discard it."""
@@ -198,7 +203,7 @@ class LogReader(LogThread[Piece]):
         """Request the server's log position, even without changes."""
         self._requests_reply = True
 
-    # --- the thread
+    # --- run by the thread
 
     def _failed(self, error: Exception) -> PostgresFailure:
         return PostgresFailure(
@@ -224,13 +229,13 @@ class LogReader(LogThread[Piece]):
                 ready, _, _ = select.select([connection.socket], [], [], _POLL)
                 if ready:
                     connection.consume_input()
-        # Report at once.
+        # Report the confirmed offset before the end.
         self._send_status(connection)
 
-    def _take_all(self, connection: Any) -> bool:
+    def _take_all(self, connection: PGconn) -> bool:
         """Process the available messages; return whether there were any."""
         get, message = connection.get_copy_data, self._assembler.message
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         size = taken = 0
         while size < PIECE_BYTES:
             length, data = get(1)
@@ -244,36 +249,37 @@ class LogReader(LogThread[Piece]):
                 self._reply_due = self._reply_due or bool(reply)
                 piece = self._assembler.idle(end)
             if piece is not None:
-                found.append(piece)
+                pieces.append(piece)
                 size += piece.size
-        if found:
-            self._put(*found)
+        if pieces:
+            self._put(*pieces)
         if length == -1:
             self._ended(connection)
         elif length < -1:
-            raise PostgresFailure(
-                f"The log of PostgreSQL breaks off: {connection.error_message.decode(errors='replace').strip()}."
-            )
+            reason = connection.error_message.decode(errors="replace").strip()
+            raise PostgresFailure(f"The connection to the log of PostgreSQL failed: {reason}.")
         return taken > 0
 
-    def _ended(self, connection: Any) -> None:
+    def _ended(self, connection: PGconn) -> None:
         result = connection.get_result()
-        words = "" if result is None else (result.error_message or b"").decode(errors="replace").strip()
-        first = words.splitlines()[0].removeprefix("ERROR:").removeprefix("FATAL:").strip() if words else "it has ended"
-        if "slot" in first and ("dropped" in first or "does not exist" in first):
-            raise PostgresLogLost(f"Replication slot {self._slot!r} is gone: {first}.")
-        if "publication" in first and "does not exist" in first:
+        message = "" if result is None else (result.error_message or b"").decode(errors="replace").strip()
+        reason = "the stream has ended"
+        if message:
+            reason = message.splitlines()[0].removeprefix("ERROR:").removeprefix("FATAL:").strip()
+        if "slot" in reason and ("dropped" in reason or "does not exist" in reason):
+            raise PostgresLogLost(f"Replication slot {self._slot!r} was dropped: {reason}.")
+        if "publication" in reason and "does not exist" in reason:
             raise PostgresFailure(
-                f"PostgreSQL no longer sends the log: {first}. Create the publication again, and start the job "
+                f"PostgreSQL no longer sends the log: {reason}. Create the publication again, and start the job "
                 "without its state."
             )
-        raise PostgresFailure(f"PostgreSQL no longer sends the log: {first}.")
+        raise PostgresFailure(f"PostgreSQL no longer sends the log: {reason}.")
 
-    def _send_status(self, connection: Any) -> None:
-        rows = self._confirmed
+    def _send_status(self, connection: PGconn) -> None:
+        confirmed = self._confirmed
         now = time.time_ns() // 1000 - _EPOCH_US
-        asks, self._requests_reply, self._reply_due = self._requests_reply, False, False
-        status = _STATUS.pack(b"r", rows, rows, rows, now, asks)
+        requests_reply, self._requests_reply, self._reply_due = self._requests_reply, False, False
+        status = _STATUS.pack(b"r", confirmed, confirmed, confirmed, now, requests_reply)
         connection.put_copy_data(status)
         connection.flush()
-        self._reported_lsn = rows
+        self._reported_lsn = confirmed

@@ -1,15 +1,27 @@
-"""The messages of PostgreSQL's logical replication, as its plugin pgoutput writes them (version 1). Pure."""
+"""The messages of PostgreSQL's logical replication, in the protocol of pgoutput, version 1. Pure."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
+from millstream.common.aliases import Value
 from millstream.common.tags import tagged
 
-__all__ = ["Begin", "Column", "Commit", "Relation", "Unchanged", "begin", "commit", "cut_update", "key_of", "relation"]
+__all__ = [
+    "Begin",
+    "Column",
+    "Commit",
+    "Relation",
+    "Unchanged",
+    "begin",
+    "commit",
+    "key_of",
+    "relation",
+    "split_update",
+]
 
 _BEGIN = struct.Struct(">qqI")
 _COMMIT = struct.Struct(">Bqqq")
@@ -24,12 +36,12 @@ _NEW, _KEY, _OLD = b"NKO"
 
 # PostgreSQL counts from 2000, in microseconds.
 _EPOCH_MS = 946_684_800_000
-# The parts of an oid and of the letter behind it.
-_ROW = 5
+# The offset of the letter after the oid, and of a row after that letter.
+_KIND, _ROW = 5, 6
 
 
 class Unchanged:
-    """Stands for a large value that an UPDATE did not touch, which the log does not have."""
+    """A large value that an UPDATE left unchanged; the log omits it."""
 
     def __repr__(self) -> str:
         return "UNCHANGED"
@@ -38,16 +50,16 @@ class Unchanged:
 UNCHANGED = Unchanged()
 
 # The text of a field; None for NULL.
-Text = bytes | Unchanged | None
+Text: TypeAlias = bytes | Unchanged | None
 
 
 @tagged("postgres-begin")
 class Begin(NamedTuple):
-    """A transaction begins.
+    """The beginning of a transaction.
 
     Attributes:
-        lsn: where its commit is in the log.
-        ms: when it was committed.
+        lsn: the log offset of its commit.
+        ms: the commit time in milliseconds.
         xid: its number.
     """
 
@@ -57,7 +69,7 @@ class Begin(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A transaction ends.
+    """The end of a transaction.
 
     Attributes:
         end: the log offset behind it.
@@ -86,7 +98,7 @@ class Column:
 @tagged("postgres-relation")
 @dataclass(frozen=True)
 class Relation:
-    """A table as the log describes it, from some transaction on.
+    """A table as the log describes it, valid for the next changes.
 
     Attributes:
         identity: the table's replica identity: d (default), n (nothing), f (full), i (an index).
@@ -104,68 +116,68 @@ class Relation:
 
 
 def begin(message: bytes) -> Begin:
-    lsn, at, xid = _BEGIN.unpack_from(message, 1)
-    return Begin(lsn, at // 1000 + _EPOCH_MS, xid)
+    lsn, time, xid = _BEGIN.unpack_from(message, 1)
+    return Begin(lsn, time // 1000 + _EPOCH_MS, xid)
 
 
 def commit(message: bytes) -> Commit:
-    _, lsn, end, at = _COMMIT.unpack_from(message, 1)
-    return Commit(lsn, end, at // 1000 + _EPOCH_MS)
+    _, lsn, end, time = _COMMIT.unpack_from(message, 1)
+    return Commit(lsn, end, time // 1000 + _EPOCH_MS)
 
 
 def relation(message: bytes) -> Relation:
     (oid,) = _RELATION.unpack_from(message, 1)
-    schema, at = _string(message, 5)
-    name, at = _string(message, at)
-    identity = chr(message[at])
-    (count,) = _SHORT.unpack_from(message, at + 1)
-    at += 3
+    schema, offset = _string(message, 5)
+    name, offset = _string(message, offset)
+    identity = chr(message[offset])
+    (count,) = _SHORT.unpack_from(message, offset + 1)
+    offset += 3
     columns = []
     for _ in range(count):
-        is_key = bool(message[at] & 1)
-        column, at = _string(message, at + 1)
-        oid_of_type, _ = _COLUMN.unpack_from(message, at)
+        is_key = bool(message[offset] & 1)
+        column, offset = _string(message, offset + 1)
+        oid_of_type, _ = _COLUMN.unpack_from(message, offset)
         columns.append(Column(column, oid_of_type, is_key))
-        at += 8
-    # An empty schema stands for pg_catalog.
+        offset += 8
+    # An empty schema means pg_catalog.
     return Relation(oid, schema or "pg_catalog", name, identity, tuple(columns))
 
 
-def _string(message: bytes, at: int) -> tuple[str, int]:
-    end = message.index(0, at)
-    return message[at:end].decode(), end + 1
+def _string(message: bytes, start: int) -> tuple[str, int]:
+    end = message.index(0, start)
+    return message[start:end].decode(), end + 1
 
 
 def oid_of(message: bytes) -> int:
-    """Return which table an INSERT, UPDATE or DELETE is about."""
+    """Return the table of an INSERT, UPDATE or DELETE."""
     return int.from_bytes(message[1:5], "big")
 
 
 def truncated(message: bytes) -> tuple[int, ...]:
-    """Return which tables a TRUNCATE is about."""
+    """Return the tables of a TRUNCATE."""
     (count,) = _RELATION.unpack_from(message, 1)
     return struct.unpack_from(f">{count}I", message, 6)
 
 
-def texts(message: bytes, at: int) -> tuple[list[Text], int]:
-    """Read a row; return its fields as text, and where it ends."""
-    (count,) = _SHORT.unpack_from(message, at)
-    at += 2
+def texts(message: bytes, offset: int) -> tuple[list[Text], int]:
+    """Return the fields of a row as texts, and the offset of its end."""
+    (count,) = _SHORT.unpack_from(message, offset)
+    offset += 2
     fields: list[Text] = []
     for _ in range(count):
-        kind = message[at]
+        kind = message[offset]
         if kind == _TEXT:
-            end = at + 5 + int.from_bytes(message[at + 1 : at + 5], "big")
-            fields.append(message[at + 5 : end])
-            at = end
+            end = offset + 5 + int.from_bytes(message[offset + 1 : offset + 5], "big")
+            fields.append(message[offset + 5 : end])
+            offset = end
         else:
             fields.append(None if kind == _NULL else UNCHANGED)
-            at += 1
-    return fields, at
+            offset += 1
+    return fields, offset
 
 
 class Images(NamedTuple):
-    """What a message says of a row before and after, as texts.
+    """A row before and after a change, as texts.
 
     Attributes:
         whole: whether `before` has all columns, not only those of the key.
@@ -178,41 +190,41 @@ class Images(NamedTuple):
 
 def images(message: bytes) -> Images:
     """Read an INSERT, UPDATE or DELETE."""
-    kind = message[_ROW]
+    kind = message[_KIND]
     if kind == _NEW:
-        return Images(None, texts(message, 6)[0], False)
-    before, at = texts(message, 6)
-    after = texts(message, at + 1)[0] if message[0] == UPDATE else None
+        return Images(None, texts(message, _ROW)[0], False)
+    before, end = texts(message, _ROW)
+    after = texts(message, end + 1)[0] if message[0] == UPDATE else None
     return Images(before, after, kind == _OLD)
 
 
-def key_of(found: Images, indexes: tuple[int, ...]) -> tuple[tuple[Any, ...] | None, tuple[Any, ...] | None]:
-    """Return the key before and after, as texts; None where there is no row.
+def key_of(row: Images, indexes: tuple[int, ...]) -> tuple[tuple[Text, ...] | None, tuple[Text, ...] | None]:
+    """Return the key before and after a change, as texts; None if there is no row.
 
-    Of an UPDATE that leaves the key alone both are the same, whether or not the log has a row from before.
+    An UPDATE that does not change the key returns it twice, even if the log omits the old row.
     """
-    before, after = found.before, found.after
+    before, after = row.before, row.after
     if after is None:
         assert before is not None
-        return tuple(before[p] for p in indexes), None
+        return tuple(before[i] for i in indexes), None
     if before is None:
-        key = tuple(after[p] for p in indexes)
+        key = tuple(after[i] for i in indexes)
         return key, key
-    old = tuple(before[p] for p in indexes)
-    return old, tuple(before[p] if after[p] is UNCHANGED else after[p] for p in indexes)
+    old = tuple(before[i] for i in indexes)
+    return old, tuple(before[i] if after[i] is UNCHANGED else after[i] for i in indexes)
 
 
-def cut_update(message: bytes) -> tuple[bytes, bytes]:
-    """Write an UPDATE that has a row from before as a DELETE and an INSERT that has what did not change."""
-    before, at = texts(message, 6)
-    after, _ = texts(message, at + 1)
-    if message[_ROW] == _OLD:
+def split_update(message: bytes) -> tuple[bytes, bytes]:
+    """Split an UPDATE that has the old row into a DELETE and an INSERT, which includes unchanged values."""
+    before, end = texts(message, _ROW)
+    after, _ = texts(message, end + 1)
+    if message[_KIND] == _OLD:
         after = [b if a is UNCHANGED else a for b, a in zip(before, after, strict=True)]
-    return b"D" + message[1:at], b"I" + message[1:5] + b"N" + written(after)
+    return b"D" + message[1:end], b"I" + message[1:5] + b"N" + encoded(after)
 
 
-def written(fields: list[Text]) -> bytes:
-    """Write a row."""
+def encoded(fields: list[Text]) -> bytes:
+    """Return the bytes of a row."""
     parts = [_SHORT.pack(len(fields))]
     for field in fields:
         if isinstance(field, bytes):
@@ -222,28 +234,30 @@ def written(fields: list[Text]) -> bytes:
     return b"".join(parts)
 
 
-# Makes values of the text of fields.
-Converter = Callable[[bytes], Any]
+# Converts the text of a field to its value.
+Converter: TypeAlias = Callable[[bytes], Value]
+# Reads the row at an offset of a message; returns its values and the offset of its end.
+RowReader: TypeAlias = Callable[[bytes, int], tuple[list[Value], int]]
 
 
-def row_reader(converters: list[Converter]) -> Callable[[bytes, int], tuple[list[Any], int]]:
-    """Return what reads a row of a table, with its values converted; large ones that did not change are UNCHANGED."""
+def row_reader(converters: list[Converter]) -> RowReader:
+    """Return a function that reads a row of a table; large unchanged values are UNCHANGED."""
     width = len(converters)
     from_bytes = int.from_bytes
 
-    def read(message: bytes, at: int) -> tuple[list[Any], int]:
-        at += 2
-        values: list[Any] = [None] * width
+    def read(message: bytes, offset: int) -> tuple[list[Value], int]:
+        offset += 2
+        values: list[Value] = [None] * width
         for i, convert in enumerate(converters):
-            kind = message[at]
+            kind = message[offset]
             if kind == _TEXT:
-                end = at + 5 + from_bytes(message[at + 1 : at + 5], "big")
-                values[i] = convert(message[at + 5 : end])
-                at = end
+                end = offset + 5 + from_bytes(message[offset + 1 : offset + 5], "big")
+                values[i] = convert(message[offset + 5 : end])
+                offset = end
             else:
                 if kind == _UNCHANGED:
                     values[i] = UNCHANGED
-                at += 1
-        return values, at
+                offset += 1
+        return values, offset
 
     return read

@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.common.errors import InvalidProgramError
 from millstream.connectors.cdc.postgres.catalog import TableInfo, quoted
 from millstream.connectors.cdc.postgres.connection import PostgresFailure, PostgresLogLost, error_text, library
 
 if TYPE_CHECKING:
-    import psycopg
-
-    Connection = psycopg.Connection[Any]
+    from millstream.connectors.cdc.postgres.connection import Connection
 
 __all__ = ["Publication"]
 
@@ -34,7 +32,7 @@ class Publication:
     Attributes:
         has_all: whether it publishes all kinds of changes.
         via_root: whether changes of partitions are published as changes of the table.
-        members: its tables by name; the number is another one when a table was taken out and added again.
+        members: the numbers of its tables, by name; a table that is removed and added again gets a new number.
         partial: tables with row filters or column lists.
     """
 
@@ -45,7 +43,7 @@ class Publication:
 
 
 def find_publication(connection: Connection, name: str) -> Publication | None:
-    """Return a publication, None if there is none."""
+    """Return a publication, or None if it does not exist."""
     row = connection.execute(
         "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate, pubviaroot FROM pg_publication "
         "WHERE pubname = %s",
@@ -53,35 +51,35 @@ def find_publication(connection: Connection, name: str) -> Publication | None:
     ).fetchone()
     if row is None:
         return None
-    listed = connection.execute(_PUBLISHED, (name,)).fetchall()
-    members = {f"{schema}.{table}": number for schema, table, number, _ in listed}
-    return Publication(row[0], row[1], members, frozenset(f"{s}.{t}" for s, t, _, part in listed if part))
+    tables = connection.execute(_PUBLISHED, (name,)).fetchall()
+    members = {f"{schema}.{table}": number for schema, table, number, _ in tables}
+    return Publication(row[0], row[1], members, frozenset(f"{s}.{t}" for s, t, _, is_partial in tables if is_partial))
 
 
 def ensure_publication(
     connection: Connection, name: str, tables: list[TableInfo], create: bool, reads_tables: bool
 ) -> None:
-    """See that a publication has the tables; make it, or add them to it, if that is keys_by_table."""
+    """Check that a publication has the tables; with `create`, create it or add them."""
     psycopg = library()
-    found = find_publication(connection, name)
-    if found is None and not create:
+    publication = find_publication(connection, name)
+    if publication is None and not create:
         raise InvalidProgramError(
             f"PostgreSQL has no publication {name!r}: run  CREATE PUBLICATION {quoted(name)} FOR TABLE "
-            f"{', '.join(t.quoted for t in tables)}  or leave publication(create=True)."
+            f"{', '.join(t.quoted for t in tables)}  or use publication(create=True)."
         )
-    if found is not None:
-        _check_publication(found, name, tables, reads_tables)
-    missing = [t for t in tables if found is None or t.table not in found.members]
+    if publication is not None:
+        _check_publication(publication, name, tables, reads_tables)
+    missing = [t for t in tables if publication is None or t.table not in publication.members]
     if not missing:
         return
-    if found is not None and not create:
+    if publication is not None and not create:
         raise InvalidProgramError(
             f"Publication {name!r} does not have table {missing[0].table}: run  ALTER PUBLICATION {quoted(name)} ADD "
             f"TABLE {missing[0].quoted}."
         )
     names = ", ".join(t.quoted for t in missing)
     statement = f"ALTER PUBLICATION {quoted(name)} ADD TABLE {names}"
-    if found is None:
+    if publication is None:
         statement = f"CREATE PUBLICATION {quoted(name)} FOR TABLE {names} WITH (publish_via_partition_root = true)"
     try:
         connection.execute(statement)
@@ -89,45 +87,48 @@ def ensure_publication(
         # Another job created it at the same time.
         ensure_publication(connection, name, tables, False, reads_tables)
     except psycopg.Error as e:
-        raise PostgresFailure(f"Publication {name!r} cannot be made ready: {error_text(e)}.") from e
+        raise PostgresFailure(f"Publication {name!r} cannot be created or extended: {error_text(e)}.") from e
 
 
-def _check_publication(found: Publication, name: str, tables: list[TableInfo], reads_tables: bool) -> None:
-    """Refuse a publication that leaves out changes, of which nobody would hear."""
-    if not found.has_all:
+def _check_publication(publication: Publication, name: str, tables: list[TableInfo], reads_tables: bool) -> None:
+    """Refuse a publication that omits changes, which would be lost silently."""
+    if not publication.has_all:
         raise InvalidProgramError(
-            f"Publication {name!r} does not have all changes: run  ALTER PUBLICATION {quoted(name)} SET (publish = "
-            "'insert, update, delete, truncate')."
+            f"Publication {name!r} does not publish all kinds of changes: run  ALTER PUBLICATION {quoted(name)} SET "
+            "(publish = 'insert, update, delete, truncate')."
         )
     for table in tables:
-        if table.is_partitioned and not found.via_root:
+        if table.is_partitioned and not publication.via_root:
             raise InvalidProgramError(
-                f"Publication {name!r} has changes of {table.table} under the names of its partitions: run  ALTER "
-                f"PUBLICATION {quoted(name)} SET (publish_via_partition_root = true)."
+                f"Publication {name!r} publishes changes of {table.table} under the names of its partitions: run  "
+                f"ALTER PUBLICATION {quoted(name)} SET (publish_via_partition_root = true)."
             )
-        if reads_tables and table.table in found.partial:
+        if reads_tables and table.table in publication.partial:
             raise InvalidProgramError(
-                f"Publication {name!r} does not have all rows and columns of {table.table}, which are read from the "
-                "table: take a publication without WHERE and columns, or StartupOptions.latest()."
+                f"Publication {name!r} does not have all rows and columns of {table.table}, which the snapshot reads: "
+                "use a publication without WHERE and columns, or StartupOptions.latest()."
             )
 
 
 def check_published(connection: Connection, name: str, tables: list[TableInfo], known: dict[str, int]) -> None:
-    """Fail if tables that are being read have not been in a publication all the time.
+    """Fail if a publication did not always contain tables that are captured.
 
     Args:
-        known: the numbers of its members, as they were.
+        connection: the database.
+        name: the publication.
+        tables: the captured tables.
+        known: the numbers of its members when the job last checked them.
     """
-    found = find_publication(connection, name)
+    publication = find_publication(connection, name)
     for table in tables:
-        number = None if found is None else found.members.get(table.table)
+        number = None if publication is None else publication.members.get(table.table)
         if number is None or number != known.get(table.table, number):
             raise PostgresLogLost(
-                f"Somebody has taken table {table.table} out of publication {name!r}, or dropped it: what changed in "
-                "between is lost; start the job without its state, so that it reads the tables anew."
+                f"Table {table.table} was removed from publication {name!r}, or dropped, so its changes are lost: "
+                "start the job without its state, so that it reads the tables again."
             )
-    if found is not None:
-        _check_publication(found, name, tables, False)
+    if publication is not None:
+        _check_publication(publication, name, tables, False)
 
 
 # Creating a slot waits for all open transactions.
@@ -137,7 +138,7 @@ _DROP_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Slot:
-    """A replication slot: how far its reader has confirmed that it is done."""
+    """A replication slot: the offset that its reader has confirmed, and whether its log is lost."""
 
     confirmed: int
     is_lost: bool
@@ -150,10 +151,10 @@ def lsn(text: str) -> int:
         >>> hex(lsn("16/B374D848"))
         '0x16b374d848'
     """
-    found = re.fullmatch(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})", text)
-    if found is None:
+    match = re.fullmatch(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})", text)
+    if match is None:
         raise InvalidProgramError(f"{text!r} is not an LSN of PostgreSQL such as '0/1528C90'.")
-    return int(found[1], 16) << 32 | int(found[2], 16)
+    return int(match[1], 16) << 32 | int(match[2], 16)
 
 
 def lsn_text(position: int) -> str:
@@ -162,7 +163,7 @@ def lsn_text(position: int) -> str:
 
 
 def find_slot(connection: Connection, name: str, database: str) -> Slot | None:
-    """Return a slot, None if there is none; fails if it is of another kind."""
+    """Return a slot, or None if it does not exist; fail if it is of another kind."""
     row = connection.execute(
         "SELECT plugin, database, confirmed_flush_lsn::text, wal_status FROM pg_replication_slots WHERE slot_name = %s",
         (name,),
@@ -172,14 +173,14 @@ def find_slot(connection: Connection, name: str, database: str) -> Slot | None:
     plugin, owner, confirmed, status = row
     if plugin != "pgoutput" or owner != database:
         raise InvalidProgramError(
-            f"Replication slot {name!r} is of plugin {plugin} and database {owner!r}, not of pgoutput and "
-            f"{database!r}: take another slot_name."
+            f"Replication slot {name!r} has the plugin {plugin} and database {owner!r}, not pgoutput and {database!r}: "
+            "set another slot_name."
         )
     return Slot(lsn(confirmed), status == "lost")
 
 
 def create_slot(connection: Connection, name: str) -> Slot:
-    """Make a slot; it begins when all transactions that are open now have ended."""
+    """Create a slot; this waits for the end of all open transactions."""
     psycopg = library()
     try:
         with connection.transaction():
@@ -189,20 +190,20 @@ def create_slot(connection: Connection, name: str) -> Slot:
             ).fetchone()
     except psycopg.errors.QueryCanceled as e:
         raise PostgresFailure(
-            f"Replication slot {name!r} could not be made within {_SLOT_SECONDS} s, for transactions are open that "
-            "long: look for them in pg_stat_activity."
+            f"Replication slot {name!r} could not be created within {_SLOT_SECONDS} s, because of open transactions: "
+            "find them in pg_stat_activity."
         ) from e
     except psycopg.Error as e:
         raise PostgresFailure(
-            f"Replication slot {name!r} cannot be made: {error_text(e)}. The user needs the attribute REPLICATION, and "
-            "max_replication_slots must leave room."
+            f"Replication slot {name!r} cannot be created: {error_text(e)}. Give the user the attribute REPLICATION, "
+            "and check max_replication_slots."
         ) from e
     assert row is not None
     return Slot(lsn(row[0]), False)
 
 
 def drop_slot(connection: Connection, name: str) -> None:
-    """Give a slot up, so that the server need not keep its log any more; its reader may need a moment to leave."""
+    """Drop a slot, so that the server can discard its log; wait until its reader has disconnected."""
     end = time.monotonic() + _DROP_SECONDS
     while True:
         row = connection.execute("SELECT active FROM pg_replication_slots WHERE slot_name = %s", (name,)).fetchone()
@@ -221,13 +222,13 @@ def restored_slot(connection: Connection, name: str, database: str, position: in
     slot = find_slot(connection, name, database)
     if slot is None:
         raise PostgresLogLost(
-            f"Replication slot {name!r} is gone, and with it what changed since {lsn_text(position)}: start the job "
-            "without its state, so that it reads the tables anew."
+            f"Replication slot {name!r} was dropped, so changes since {lsn_text(position)} are lost: start the job "
+            "without its state, so that it reads the tables again."
         )
     if slot.is_lost or slot.confirmed > position:
         raise PostgresLogLost(
             f"Replication slot {name!r} no longer has the log from {lsn_text(position)} on (it is confirmed up to "
-            f"{lsn_text(slot.confirmed)}): "
-            "go on from a newer checkpoint, or start the job without its state, so that it reads the tables anew."
+            f"{lsn_text(slot.confirmed)}): restore a newer checkpoint, or start the job without its state, so that it "
+            "reads the tables again."
         )
     return slot

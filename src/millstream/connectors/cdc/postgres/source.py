@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.connectors.base import SplitEnumerator
-from millstream.connectors.cdc.enumerator import CaptureEnumerator, check_keys
+from millstream.connectors.cdc.enumerator import CaptureEnumerator, CaptureSnapshot, check_keys
 from millstream.connectors.cdc.incremental_snapshot import Key
 from millstream.connectors.cdc.postgres import pgoutput
 from millstream.connectors.cdc.postgres.catalog import TableInfo, check_identity, check_server, find_keys, find_tables
@@ -47,9 +47,7 @@ from millstream.connectors.cdc.source import (
 )
 
 if TYPE_CHECKING:
-    import psycopg
-
-    Connection = psycopg.Connection[Any]
+    from millstream.connectors.cdc.postgres.connection import Connection
 
 __all__ = ["PostgresEnumerator", "PostgresSettings", "PostgresSource", "PostgresSourceBuilder", "prepare"]
 
@@ -58,7 +56,7 @@ _log = logging.getLogger("millstream")
 
 @dataclass(frozen=True, kw_only=True)
 class PostgresSettings(CaptureSettings):
-    """What a source reads, and how."""
+    """The settings of a PostgreSQL source."""
 
     database: Database
     slot: str = ""
@@ -67,28 +65,28 @@ class PostgresSettings(CaptureSettings):
 
 
 def prepare(connection: Connection, settings: PostgresSettings) -> list[TableInfo]:
-    """Return the tables to read; fails where they cannot be."""
+    """Return the tables to capture, or fail if they cannot be captured."""
     check_server(connection, settings.database.address)
-    found = find_tables(connection, settings.tables)
-    check_keys(found)
-    for table in found:
+    tables = find_tables(connection, settings.tables)
+    check_keys(tables)
+    for table in tables:
         check_identity(table.table, table.identity)
         settings.schema.check(table.table, table.identity == "f")
-    return found
+    return tables
 
 
-class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableInfo, Piece, bytes]):
-    """Deals out chunks by COPY and the messages of a replication slot."""
+class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableInfo, Piece, bytes, LogRange]):
+    """Assigns chunks read with COPY and changes of a replication slot."""
 
     _log: LogReader | None
 
-    def _open(self, restored: Any) -> None:
+    def _open(self, restored: CaptureSnapshot | None) -> None:
         # Relations by oid, as the log described them; None: not captured.
         self._described: dict[int, TableDescription | None] = {}
         self._is_done = False
         # For each captured table: its oid, and its number in the publication.
-        self._oids: dict[str, int] = dict((restored or {}).get("oids", {}))
-        self._members: dict[str, int] = dict((restored or {}).get("members", {}))
+        self._oids: dict[str, int] = {} if restored is None else dict(restored.get("oids", {}))
+        self._members: dict[str, int] = {} if restored is None else dict(restored.get("members", {}))
         super()._open(restored)
 
     def _failure(self, error: Exception) -> MillstreamError | None:
@@ -108,21 +106,21 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableInfo, Piece, b
             settings.creates_publication,
             settings.startup.reads_tables,
         )
-        found = find_publication(self._connection, settings.publication)
-        self._members |= {} if found is None else {t.table: found.members[t.table] for t in tables}
+        publication = find_publication(self._connection, settings.publication)
+        self._members |= {} if publication is None else {t.table: publication.members[t.table] for t in tables}
         self._oids |= {t.table: t.oid for t in tables}
 
     def _check_known(self, tables: list[TableInfo]) -> None:
         for table in tables:
             if table.oid != self._oids.get(table.table, table.oid):
                 raise PostgresLogLost(
-                    f"Table {table.table} is another one than before: it was dropped, or renamed, and made anew. Start "
-                    "the job without its state, so that it reads the table anew."
+                    f"Table {table.table} was dropped or renamed, and created again: start the job without its state, "
+                    "so that it reads the new table."
                 )
         check_published(self._connection, self._settings.publication, tables, self._members)
 
     def _start(self) -> PostgresOffset:
-        """Return where the log is read from, by a slot that is there or made."""
+        """Return the start offset of the existing slot, or of a new one."""
         settings, connection = self._settings, self._connection
         mode = settings.startup.mode
         slot = find_slot(connection, settings.slot, settings.database.name)
@@ -132,7 +130,7 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableInfo, Piece, b
                 "StartupOptions.initial()."
             )
         if slot is not None and slot.is_lost:
-            _log.warning("replication slot %s has lost its log, and is made anew", settings.slot)
+            _log.warning("CDC: replication slot %s has lost its log, creating it again", settings.slot)
             drop_slot(connection, settings.slot)
             slot = None
         return PostgresOffset(
@@ -142,6 +140,8 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableInfo, Piece, b
     def _start_lsn(self, slot: Slot) -> int:
         mode, offset = self._settings.startup.mode, self._settings.startup.offset
         if mode == OFFSET:
+            if not isinstance(offset, str):
+                raise InvalidProgramError(f"PostgresSource: specific_offset takes one LSN, not {offset!r}.")
             start = lsn(offset)
             if start < slot.confirmed:
                 raise PostgresLogLost(
@@ -163,14 +163,14 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableInfo, Piece, b
         assert row is not None
         return lsn(row[0])
 
-    def _restored_offset(self, restored: Any) -> PostgresOffset:
+    def _restored_offset(self, restored: CaptureSnapshot) -> PostgresOffset:
         offset = PostgresOffset(*restored["offset"])
         restored_slot(self._connection, self._settings.slot, self._settings.database.name, offset.lsn)
         return offset
 
     def _horizon(self) -> int:
-        # The log has all of every transaction that begins after this one, and of those before it, which a snapshot
-        # must therefore see, perhaps not.
+        # The log is complete for transactions that begin after this one. It may lack parts of earlier ones, so a
+        # snapshot must see those.
         row = self._connection.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()
         assert row is not None
         return int(row[0]) + 1
@@ -227,7 +227,7 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableInfo, Piece, b
         self._add_messages(ranges[-1], begin, messages)
 
     def _describe(self, relation: Relation) -> None:
-        """The log describes a table: for the first time, or because it has changed."""
+        """Handle the log's description of a table that is new or has changed."""
         name = relation.table
         if name not in self._tables and is_captured(name, self._settings.tables):
             self._find_new_tables()
@@ -239,37 +239,37 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableInfo, Piece, b
         self._described[relation.oid] = described(self._connection, relation, self._key_names(table, relation))
 
     def _key_names(self, table: TableInfo, relation: Relation) -> tuple[str, ...]:
-        """Return the key's columns as they are called where the log is; in the catalog they may have new names."""
-        there = {c.name for c in relation.columns}
+        """Return the key's columns as the log names them; the catalog may have newer names."""
+        logged = {c.name for c in relation.columns}
         # With REPLICA IDENTITY FULL every column counts as part of the key.
-        flagged = there if relation.identity == "f" else {c.name for c in relation.columns if c.is_key}
+        flagged = logged if relation.identity == "f" else {c.name for c in relation.columns if c.is_key}
         for keys in (table.keys, find_keys(self._connection, table.oid)):
             names = tuple(k.name for k in keys)
             if flagged.issuperset(names) and (relation.identity == "f" or flagged.issubset(names)):
                 return names
         if relation.identity == "f":
             raise PostgresLogLost(
-                f"The columns of the key of table {table.table} were renamed more than once while nobody read the log: "
-                "start the job without its state."
+                f"The key columns of table {table.table} were renamed more than once while the job did not run: start "
+                "the job without its state."
             )
         return tuple(c.name for c in relation.columns if c.is_key)
 
     def _add_messages(self, split_range: LogRange, begin: Begin, messages: list[bytes]) -> None:
-        ours: list[bytes] = []
+        captured: list[bytes] = []
         tables, truncate, from_bytes = split_range.tables, pgoutput.TRUNCATE, int.from_bytes
         for message in messages:
             if message[0] != truncate and from_bytes(message[1:5], "big") in tables:
-                ours.append(message)
+                captured.append(message)
                 continue
             oids = pgoutput.truncated(message) if message[0] == truncate else (pgoutput.oid_of(message),)
             known = {oid: table for oid in oids if (table := self._described.get(oid)) is not None}
             if known:
                 tables.update(known)
-                ours.append(message)
-        if ours and not self._machine.is_complete:
-            ours = self._passing(begin.xid, ours)
-        if ours:
-            split_range.transactions.append((begin, ours))
+                captured.append(message)
+        if captured and not self._machine.is_complete:
+            captured = self._passing(begin.xid, captured)
+        if captured:
+            split_range.transactions.append((begin, captured))
 
     # --- while tables are read
 
@@ -288,26 +288,26 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableInfo, Piece, b
         table = self._described[pgoutput.oid_of(change)]
         assert table is not None
         before, after = _keys(change, table)
-        gone = before is not None and passes[before]
-        come = after is not None and passes[after]
+        old_passes = before is not None and passes[before]
+        new_passes = after is not None and passes[after]
         if before == after or before is None or after is None:
-            return [change] if gone or come else []
-        if gone and come:
+            return [change] if old_passes or new_passes else []
+        if old_passes and new_passes:
             return [change]
-        delete, insert = pgoutput.cut_update(change)
-        return [delete] if gone else [insert] if come else []
+        delete, insert = pgoutput.split_update(change)
+        return [delete] if old_passes else [insert] if new_passes else []
 
     def _compare(self, table: TableInfo, keys: list[Key], bounds: list[Key]) -> list[int]:
         return compare(self._connection, table, keys, bounds)
 
     # --- the slot
 
-    def snapshot(self) -> Any:
+    def snapshot(self) -> CaptureSnapshot:
         return {**super().snapshot(), "oids": dict(self._oids), "members": dict(self._members)}
 
-    def committed(self, snapshot: Any) -> None:
+    def committed(self, snapshot: CaptureSnapshot) -> None:
         assert self._log is not None
-        self._log.confirm(snapshot["offset"][0])
+        self._log.confirm(PostgresOffset(*snapshot["offset"]).lsn)
         self._is_done = snapshot["finished"]
 
     def _closing(self) -> None:
@@ -321,13 +321,17 @@ def _keys(message: bytes, table: TableDescription) -> tuple[Key | None, Key | No
     before, after = pgoutput.key_of(pgoutput.images(message), table.keys)
     is_insert = message[0] == pgoutput.INSERT
     return (
-        None if before is None or is_insert else tuple(part.decode() for part in before),
-        None if after is None else tuple(part.decode() for part in after),
+        None if before is None or is_insert else _decoded(before),
+        None if after is None else _decoded(after),
     )
 
 
+def _decoded(key: tuple[pgoutput.Text, ...]) -> Key:
+    return tuple(part.decode() for part in key if isinstance(part, bytes))
+
+
 class PostgresSource(CaptureSource):
-    """Reads tables of PostgreSQL and then their changes, by logical replication.
+    """Reads tables of PostgreSQL, then their changes with logical replication.
 
     Example:
         >>> source = (
@@ -348,13 +352,13 @@ class PostgresSource(CaptureSource):
 
     @staticmethod
     def builder() -> PostgresSourceBuilder:
-        """Begin a source."""
+        """Return a builder."""
         return PostgresSourceBuilder()
 
-    def _prepare(self, connection: Any) -> None:
+    def _prepare(self, connection: Connection) -> None:
         prepare(connection, self._settings)
 
-    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+    def create_enumerator(self, parallelism: int, restored: CaptureSnapshot | None = None) -> SplitEnumerator:
         return PostgresEnumerator(self._settings, parallelism, restored)
 
 
@@ -367,26 +371,26 @@ class PostgresSourceBuilder(CaptureBuilder[PostgresSettings]):
         super().__init__(PostgresSettings(database=Database("localhost", 5432, "", "")))
 
     def database(self, database: str) -> PostgresSourceBuilder:
-        """Name the database."""
-        return self._at(name=database)
+        """Set the database."""
+        return self._with_server(name=database)
 
     def connection_options(self, **options: str) -> PostgresSourceBuilder:
-        """Set other words of libpq's connection, such as sslmode."""
-        return self._at(options=options)
+        """Set further parameters of libpq's connection, such as sslmode."""
+        return self._with_server(options=options)
 
     def slot_name(self, slot_name: str) -> PostgresSourceBuilder:
-        """Name the replication slot, which is made if it is not there; one for each source."""
+        """Set the replication slot, unique per source; it is created if it does not exist."""
         return self._with(slot=slot_name)
 
     def publication(self, name: str, create: bool = True) -> PostgresSourceBuilder:
-        """Name the publication; `create` makes it, or adds tables to it, as needed. Default: `dbz_publication`."""
+        """Set the publication; `create` creates it or adds tables as needed. Default: `dbz_publication`."""
         return self._with(publication=name, creates_publication=create)
 
     def build(self) -> PostgresSource:
-        """Return the source; refuses what cannot be read."""
+        """Return the source; an incomplete configuration is an error."""
         settings = self._checked(database=self._settings.database.name, slot_name=self._settings.slot)
         if not all(c.islower() or c.isdigit() or c == "_" for c in settings.slot):
             raise InvalidProgramError(
-                f"PostgresSource: slot_name has lower case letters, digits and underscores only, not {settings.slot!r}."
+                f"PostgresSource: slot_name takes lower case letters, digits and underscores, not {settings.slot!r}."
             )
         return PostgresSource(settings)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.tags import tagged
 from millstream.connectors.cdc import changes as ops
-from millstream.connectors.cdc.changes import Change
+from millstream.connectors.cdc.changes import Change, LogSource
 from millstream.connectors.cdc.postgres import pgoutput
-from millstream.connectors.cdc.postgres.pgoutput import UNCHANGED, Begin, Relation
+from millstream.connectors.cdc.postgres.pgoutput import UNCHANGED, Begin, Converter, Relation, RowReader
 from millstream.connectors.cdc.postgres.values import PostgresType, converter, copied_row
 
 __all__ = ["ChunkRange", "LogRange", "TableDescription", "changes_of", "rows_of"]
-
 
 _XIDS = 1 << 32
 _HALF = 1 << 31
@@ -69,9 +68,9 @@ class TableDescription:
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.relation.columns)
 
-    def converters(self) -> list[Callable[[bytes], Any]]:
-        notes = dict(self.types)
-        return [converter(column.type, notes) for column in self.relation.columns]
+    def converters(self) -> list[Converter]:
+        types = dict(self.types)
+        return [converter(column.type, types) for column in self.relation.columns]
 
 
 @tagged("postgres-log-range")
@@ -117,7 +116,8 @@ def rows_of(split_range: ChunkRange) -> Iterator[Change]:
     table = split_range.table
     name, columns, keys = table.relation.table, table.names, table.keys
     converters = table.converters()
-    source, schema = {"lsn": split_range.lsn, "txId": None}, table.relation.schema
+    source: LogSource = {"lsn": split_range.lsn, "txId": None}
+    schema = table.relation.schema
     ms = split_range.ms
     for line in split_range.data.split(b"\n")[:-1]:
         fields = copied_row(line)
@@ -126,7 +126,7 @@ def rows_of(split_range: ChunkRange) -> Iterator[Change]:
 
 
 @lru_cache(maxsize=256)
-def _reader(table: TableDescription) -> tuple[Callable[[bytes, int], tuple[list[Any], int]], str, tuple[str, ...]]:
+def _reader(table: TableDescription) -> tuple[RowReader, str, tuple[str, ...]]:
     return pgoutput.row_reader(table.converters()), table.relation.table, table.names
 
 
@@ -137,7 +137,7 @@ def changes_of(split_range: LogRange) -> Iterator[Change]:
     insert, truncate = pgoutput.INSERT, pgoutput.TRUNCATE
     from_bytes = int.from_bytes
     for begin, messages in split_range.transactions:
-        source = {"lsn": begin.lsn, "txId": begin.xid}
+        source: LogSource = {"lsn": begin.lsn, "txId": begin.xid}
         ms = begin.ms
         for message in messages:
             kind = message[0]
@@ -151,7 +151,7 @@ def changes_of(split_range: LogRange) -> Iterator[Change]:
             if kind == insert:
                 after, _ = read(message, 6)
                 if UNCHANGED in after:
-                    # Half of an UPDATE.
+                    # The second part of a split UPDATE.
                     _fill(after, None, False, keys)
                 yield Change(ops.CREATE, name, names, keys, None, after, False, ms, source, schema)
             else:
@@ -160,34 +160,34 @@ def changes_of(split_range: LogRange) -> Iterator[Change]:
 
 def _update_or_delete(
     message: bytes,
-    read: Callable[[bytes, int], tuple[list[Any], int]],
+    read: RowReader,
     name: str,
     names: tuple[str, ...],
     keys: tuple[int, ...],
     ms: int,
-    source: dict[str, Any],
+    source: LogSource,
     schema: str,
 ) -> Iterator[Change]:
-    before: list[Any] | None = None
-    whole, at = False, 5
+    before: list[Value] | None = None
+    whole, end = False, 5
     if message[5] != ord("N"):
         whole = message[5] == ord("O")
-        before, at = read(message, 6)
+        before, end = read(message, 6)
     if message[0] == pgoutput.DELETE:
         yield Change(ops.DELETE, name, names, keys, before, None, whole, ms, source, schema)
         return
-    after, _ = read(message, at + 1)
+    after, _ = read(message, end + 1)
     moved = before is not None and any(after[k] is not UNCHANGED and before[k] != after[k] for k in keys)
     _fill(after, before, whole, keys)
     if moved:
-        # A changed key is another row.
+        # A changed key is a delete and an insert.
         yield Change(ops.DELETE, name, names, keys, before, None, whole, ms, source, schema)
         yield Change(ops.CREATE, name, names, keys, None, after, False, ms, source, schema)
     else:
         yield Change(ops.UPDATE, name, names, keys, before if whole else None, after, whole, ms, source, schema)
 
 
-def _fill(after: list[Any], before: list[Any] | None, whole: bool, keys: tuple[int, ...]) -> None:
+def _fill(after: list[Value], before: list[Value] | None, whole: bool, keys: tuple[int, ...]) -> None:
     """Fill in unchanged TOAST values from the old row, where the log has it."""
     for i, value in enumerate(after):
         if value is UNCHANGED:
