@@ -72,17 +72,17 @@ __all__ = [
 ]
 
 
-_GONE = {
-    "BatchTableEnvironment": "it is gone in Flink 2: use TableEnvironment.create(EnvironmentSettings.in_batch_mode())",
-    "CsvTableSource": "it is gone in Flink 2: use CREATE TABLE with the connector 'filesystem' and the format 'csv'",
-    "CsvTableSink": "it is gone in Flink 2: use CREATE TABLE with the connector 'filesystem' and the format 'csv'",
-    "WriteMode": "it is gone in Flink 2: INSERT OVERWRITE replaces what is there",
+_REMOVED = {
+    "BatchTableEnvironment": "Flink 2 has removed it: use TableEnvironment.create(EnvironmentSettings.in_batch_mode())",
+    "CsvTableSource": "Flink 2 has removed it: use CREATE TABLE with the connector 'filesystem' and the format 'csv'",
+    "CsvTableSink": "Flink 2 has removed it: use CREATE TABLE with the connector 'filesystem' and the format 'csv'",
+    "WriteMode": "Flink 2 has removed it: INSERT OVERWRITE replaces existing rows",
 }
 
 
 def __getattr__(name: str) -> object:
     from millstream.common.unsupported import missing_class
 
-    if name not in _GONE:
+    if name not in _REMOVED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return missing_class(__name__, name, _GONE[name])
+    return missing_class(__name__, name, _REMOVED[name])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime
 import decimal
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.time import Instant
@@ -81,11 +83,15 @@ class FieldAt(syntax.Expression):
     index: int
 
 
+# An operand of a Table API expression: an expression, or a Python value that becomes a literal.
+Operand: TypeAlias = object
+
+
 class Subquery:
     """Base of Table, as an operand of `in_`: `str()` returns the name under which SQL knows it."""
 
 
-def literal(value: Any) -> syntax.Expression:
+def literal(value: Operand) -> syntax.Expression:
     """Return a Python value as a SQL literal."""
     if value is None:
         return syntax.Literal("NULL", "NULL")
@@ -93,8 +99,7 @@ def literal(value: Any) -> syntax.Expression:
         return syntax.Literal("BOOLEAN", str(value).upper())
     for kind, write in _LITERALS:
         if isinstance(value, kind):
-            expression: syntax.Expression = write(value)
-            return expression
+            return write(value)
     raise InvalidProgramError(f"lit({value!r}): a {type(value).__name__} is no value of SQL.")
 
 
@@ -134,7 +139,7 @@ def _time(value: datetime.time) -> syntax.Expression:
     return syntax.Literal("TIME", f"{value:%H:%M:%S}{digits}")
 
 
-_LITERALS: list[tuple[type, Any]] = [
+_LITERALS: list[tuple[type | tuple[type, ...], Callable[[Value], syntax.Expression]]] = [
     (int, _integer),
     (float, _double),
     (str, lambda v: syntax.Literal("STRING", v)),
@@ -146,7 +151,7 @@ _LITERALS: list[tuple[type, Any]] = [
     (datetime.time, _time),
     (datetime.timedelta, lambda v: millis_interval(v // datetime.timedelta(milliseconds=1))),
     (Instant, _instant),
-    ((list, tuple), lambda v: syntax.Call("ARRAY", tuple(map(literal, v)))),  # type: ignore[list-item]
+    ((list, tuple), lambda v: syntax.Call("ARRAY", tuple(map(literal, v)))),
     (dict, lambda v: syntax.Call("MAP", tuple(literal(x) for pair in v.items() for x in pair))),
 ]
 

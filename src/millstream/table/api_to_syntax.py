@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields as parts_of
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeGuard
 
 from millstream.common.errors import MillstreamError
 from millstream.sql.bind.relations import BoundRelation
@@ -18,6 +18,7 @@ from millstream.table.api_syntax import (
     Chosen,
     FieldAt,
     InlineCall,
+    Operand,
     OverNamed,
     Range,
     TimeMark,
@@ -31,21 +32,29 @@ from millstream.table.window import GroupWindow
 if TYPE_CHECKING:
     from millstream.table.planner import Planner
 
-_Fields = Sequence[Expression[Any]]
+_Fields = Sequence[Expression]
+_Function = Expression | UserDefinedFunctionWrapper
+_Change = Callable[[syntax.Node], syntax.Expression | None]
 # Functions of `call()` under Table API names that SQL lacks.
 _BUILT_IN = {called: name for name, called in OPERATORS.items() if called != name} | {"sum0": "$SUM0"}
 
 
-def rewritten(tree: Any, change: Callable[[Any], Any]) -> Any:
-    """Rewrite a tree bottom-up; None from the callback leaves a node unchanged."""
+def rewritten(tree: syntax.Expression, change: _Change) -> syntax.Expression:
+    """Rewrite an expression bottom-up; None from the callback leaves a node unchanged."""
+    result = _rewritten_part(tree, change)
+    assert isinstance(result, syntax.Expression)
+    return result
+
+
+def _rewritten_part(tree: object, change: _Change) -> object:
     if isinstance(tree, tuple):
-        return tuple(rewritten(part, change) for part in tree)
+        return tuple(_rewritten_part(part, change) for part in tree)
     if not isinstance(tree, syntax.Node):
         return tree
     parts = {f.name: getattr(tree, f.name) for f in parts_of(tree) if f.name != "at"}
-    new = {n: rewritten(p, change) for n, p in parts.items()}
+    new = {n: _rewritten_part(p, change) for n, p in parts.items()}
     if any(new[n] is not p for n, p in parts.items()):
-        tree = replace(tree, **new)
+        tree = replace(tree, **new)  # type: ignore[arg-type]
     changed = change(tree)
     return tree if changed is None else changed
 
@@ -84,12 +93,11 @@ class Selection:
 
     # --- trees
 
-    def tree(self, expression: Any) -> syntax.Expression:
+    def tree(self, expression: Operand) -> syntax.Expression:
         """Return an expression as syntax for the binder."""
-        rewritten_tree: syntax.Expression = rewritten(tree_of(expression), self._changed)
-        return rewritten_tree
+        return rewritten(tree_of(expression), self._changed)
 
-    def _changed(self, tree: Any) -> Any:
+    def _changed(self, tree: syntax.Node) -> syntax.Expression | None:
         match tree:
             case InlineCall(function, arguments):
                 return syntax.Call(self._planner.inline_name(function), self._spread(arguments))
@@ -186,14 +194,14 @@ class Selection:
             case syntax.Star():
                 return names
             case Range(start, end):
-                first, last = (self._place(p, names) for p in (start, end))
+                first, last = (self._index(p, names) for p in (start, end))
                 return names[first : last + 1]
             case syntax.Call("-" | "UNARY -", (inner,)):
                 columns = self._named(inner, names)
                 return [n for n in names if n not in columns]
-        raise ValidationException(f"Columns are named by name, place or range, not by {summary(tree)}.")
+        raise ValidationException(f"Columns are selected by name, index or range, not by {summary(tree)}.")
 
-    def _place(self, column: str | int, names: list[str]) -> int:
+    def _index(self, column: str | int, names: list[str]) -> int:
         if isinstance(column, int):
             return column - 1
         if column not in names:
@@ -205,12 +213,12 @@ class Selection:
         spread = [(tree, aliases_of(field)) for field in fields for tree in self._columns(tree_of(field))]
         namer = _Namer(self._planner, self._window)
         items = []
-        for place, (tree, names) in enumerate(spread):
+        for index, (tree, names) in enumerate(spread):
             if isinstance(tree, syntax.Star):
                 items += self._flattened(tree)
                 continue
-            given = namer.name(tree, place)
-            alias = names[0] if names else given
+            default = namer.name(tree, index)
+            alias = names[0] if names else default
             items.append(syntax.SelectItem(self.tree(tree), alias))
         return items
 
@@ -277,7 +285,7 @@ class Selection:
 
     # --- functions of users
 
-    def _called(self, func: Any) -> tuple[syntax.Call, tuple[str, ...]]:
+    def _called(self, func: _Function) -> tuple[syntax.Call, tuple[str, ...]]:
         """Return a function call, with the row as argument if it has none."""
         if isinstance(func, UserDefinedFunctionWrapper):
             names = self._node.fields.names
@@ -292,7 +300,7 @@ class Selection:
             raise ValidationException(f"This takes the call of a function, not {summary(tree)}.")
         return call
 
-    def mapped(self, func: Any) -> Node:
+    def mapped(self, func: _Function) -> Node:
         """Return a relation that maps each row with a function."""
         call, names = self._called(func)
         binder = self._planner.binder()
@@ -305,14 +313,14 @@ class Selection:
         items = [syntax.SelectItem(syntax.Field(value, n), c) for n, c in zip(kind.names, called, strict=True)]
         return binder.select(node, items)
 
-    def window_aggregated(self, keys: _Fields, func: Any, fields: _Fields) -> Node:
+    def window_aggregated(self, keys: _Fields, func: _Function, fields: _Fields) -> Node:
         """Return the grouping keys, the aggregates and the window properties of each group."""
         trees = [tree_of(f) for f in fields]
         if any(isinstance(t, syntax.Star) for t in trees):
             raise ValidationException("Can not use * for window aggregate!")
         aggregates: dict[syntax.Expression, str] = {}
 
-        def named(tree: Any) -> Any:
+        def named(tree: syntax.Node) -> syntax.Expression | None:
             if not isinstance(tree, (WindowBound, TimeMark)):
                 return None
             return syntax.Name((aggregates.setdefault(tree, f"EXPR${len(aggregates)}"),))
@@ -327,7 +335,7 @@ class Selection:
             [Expression(t, tuple(n)) for t, n in zip(moved, names, strict=True)]
         )
 
-    def aggregated(self, keys: _Fields, func: Any, bounds: Sequence[syntax.SelectItem] = ()) -> Node:
+    def aggregated(self, keys: _Fields, func: _Function, bounds: Sequence[syntax.SelectItem] = ()) -> Node:
         """Return the grouping keys and the result of an aggregate function for each group."""
         call, names = self._called(func)
         binder = self._planner.binder()
@@ -340,10 +348,10 @@ class Selection:
         if not isinstance(kind, RowType):
             return binder.select(node, [*key_items, syntax.SelectItem(value, names[0] if names else "TMP_0"), *ends])
         called = [*names, *(f"TMP_0${n}" for n in kind.names[len(names) :])]
-        made = [syntax.SelectItem(syntax.Field(value, n), c) for n, c in zip(kind.names, called, strict=True)]
-        return binder.select(node, [*key_items, *made, *ends])
+        result_items = [syntax.SelectItem(syntax.Field(value, n), c) for n, c in zip(kind.names, called, strict=True)]
+        return binder.select(node, [*key_items, *result_items, *ends])
 
-    def flat_aggregated(self, keys: _Fields, func: Any) -> Node:
+    def flat_aggregated(self, keys: _Fields, func: _Function) -> Node:
         """Return the grouping keys and the rows of a table aggregate function for each group."""
         call, names = self._called(func)
         _, items = self._group_keys(keys)
@@ -363,7 +371,7 @@ class Selection:
             items.append(syntax.SelectItem(trees[-1], names[0] if names else _plain_name(tree) or summary(tree)))
         return trees, items
 
-    def lateral(self, func: Any, predicate: Expression[bool] | None, kind: str) -> Node:
+    def lateral(self, func: _Function, predicate: Expression[bool] | None, kind: str) -> Node:
         """Join each row with the rows that a table function returns for it."""
         call, names = self._called(func)
         condition = None if predicate is None else self.tree(predicate)
@@ -375,7 +383,7 @@ class Selection:
         joined = syntax.Join("CROSS" if condition is None else kind, BoundRelation(self._node), function, condition)
         return self._planner.binder().query(syntax.Select((syntax.SelectItem(syntax.Star()),), joined))
 
-    def flat_mapped(self, func: Any) -> Node:
+    def flat_mapped(self, func: _Function) -> Node:
         """Return the rows that a table function returns for each row."""
         before = len(self._node.fields)
         # The function's columns may have the same names as the table's.
@@ -396,21 +404,21 @@ class _Namer:
         # Aggregates and window properties, in order of appearance.
         self._extracted: list[syntax.Expression] = []
 
-    def name(self, tree: syntax.Expression, place: int) -> str:
+    def name(self, tree: syntax.Expression, index: int) -> str:
         """Return the default name of an unnamed column."""
         for part in self._aggregates(tree):
             if part not in self._extracted:
                 self._extracted.append(part)
         if tree in self._extracted:
             return f"EXPR${self._extracted.index(tree)}"
-        return _plain_name(tree) or f"_c{place}"
+        return _plain_name(tree) or f"_c{index}"
 
-    def _is_aggregate(self, tree: Any) -> bool:
+    def _is_aggregate(self, tree: object) -> TypeGuard[syntax.Expression]:
         if isinstance(tree, InlineCall):
             return tree.function.kind == "aggregate"
         return isinstance(tree, syntax.Call) and tree.over is None and self._planner.is_aggregate(tree.name)
 
-    def _aggregates(self, tree: Any) -> Iterator[syntax.Expression]:
+    def _aggregates(self, tree: object) -> Iterator[syntax.Expression]:
         if isinstance(tree, (WindowBound, TimeMark)) or self._is_aggregate(tree):
             yield tree
         elif isinstance(tree, OverNamed):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field, replace
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.catalog import memory, tables
 from millstream.sql.catalog.memory import Notes, PartitionKey
@@ -220,7 +220,7 @@ class CatalogPartitionSpec:
 
     def __init__(self, partition_spec: dict[str, str]) -> None:
         if not isinstance(partition_spec, dict):
-            raise TypeError(f"A partition is named by a dict of values by column, not {partition_spec!r}.")
+            raise TypeError(f"CatalogPartitionSpec takes a dict of values by column, not {partition_spec!r}.")
         self._spec = dict(partition_spec)
 
     def __str__(self) -> str:
@@ -276,10 +276,10 @@ class CatalogTableStatistics:
 class CatalogColumnStatistics:
     """Statistics of columns."""
 
-    column_statistics_data: dict[str, Any] | None = None
+    column_statistics_data: dict[str, Value] | None = None
     properties: dict[str, str] | None = None
 
-    def get_column_statistics_data(self) -> dict[str, Any]:
+    def get_column_statistics_data(self) -> dict[str, Value]:
         """Return the statistics by column."""
         return dict(self.column_statistics_data or {})
 
@@ -368,8 +368,8 @@ class PartitionsAndStatistics:
 
     def get_table_statistics(self, table_path: ObjectPath) -> CatalogTableStatistics:
         """Return the statistics of a table, as far as known."""
-        found: CatalogTableStatistics = self._notes(table_path).statistics.get(_WHOLE, _UNKNOWN)
-        return found
+        statistics: CatalogTableStatistics = self._notes(table_path).statistics.get(_WHOLE, _UNKNOWN)
+        return statistics
 
     def get_table_column_statistics(self, table_path: ObjectPath) -> CatalogColumnStatistics:
         """Return the column statistics of a table."""
@@ -438,7 +438,7 @@ class PartitionsAndStatistics:
         if self._has(table_path, partition_spec, ignore_if_not_exists):
             self._notes(table_path).column_statistics[self._key(table_path, partition_spec)] = column_statistics
 
-    # --- looking
+    # --- lookups
 
     def _notes(self, path: ObjectPath) -> Notes:
         if self._table(path) is None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.connectors.registry import Connectors
 from millstream.sql.catalog.manager import CatalogManager, InlineView
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.connectors import TableContext, TableSink, TableSource
 from millstream.sql.errors import TableException
+from millstream.sql.functions.context import UserFunction
 from millstream.sql.plan.nodes import Planned
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ __all__ = ["CompiledPlan"]
 
 
 class CompiledPlan:
-    """A plan: operators, expressions and tables, with the names under which operators find their state again.
+    """A plan: operators, expressions and tables, with the names that identify the state of operators.
 
     Example:
         >>> import tempfile
@@ -80,6 +81,7 @@ class CompiledPlan:
 
     def explain(self, *extra_details: int) -> str:
         """Return the plan as text."""
+        # Imported with the first EXPLAIN, to save start-up time.
         from millstream.sql.optimizer.explain import execution_text
 
         return execution_text(self._plans)
@@ -96,7 +98,7 @@ class KnownByName:
         self._catalogs = catalogs
         self._runner = runner
 
-    def function_path(self, function: Any) -> tuple[str, ...]:
+    def function_path(self, function: UserFunction) -> tuple[str, ...]:
         path = self._catalogs.function_path(function)
         if path is None:
             raise TableException(
@@ -105,21 +107,21 @@ class KnownByName:
             )
         return path
 
-    def function(self, path: tuple[str, ...]) -> Any:
-        found = self._catalogs.find_function(path)
-        if found is None:
+    def function(self, path: tuple[str, ...]) -> UserFunction:
+        function: UserFunction | None = self._catalogs.find_function(path)
+        if function is None:
             raise TableException(f"The plan calls the function '{'.'.join(path)}', which is not registered here.")
-        return found
+        return function
 
     def table(self, name: tuple[str, ...], planned: CatalogTable) -> CatalogTable:
-        found = self._catalogs.find(self._catalogs.full_path(name))
-        if found is None or isinstance(found, InlineView):
+        current = self._catalogs.find(self._catalogs.full_path(name))
+        if current is None or isinstance(current, InlineView):
             return planned
-        if [(c.name, c.type) for c in found.columns] != [(c.name, c.type) for c in planned.columns]:
+        if [(c.name, c.type) for c in current.columns] != [(c.name, c.type) for c in planned.columns]:
             raise TableException(
                 f"The table '{'.'.join(name)}' has other columns than when the plan was compiled: compile it again."
             )
-        return found
+        return current
 
     def source(self, name: tuple[str, ...], table: CatalogTable) -> TableSource:
         return Connectors().source(self._context(name, table))
@@ -138,6 +140,7 @@ def compiled(catalogs: CatalogManager, runner: Runner, plans: Sequence[Planned])
 
 def loaded(catalogs: CatalogManager, runner: Runner, text: str) -> CompiledPlan:
     """Return the plan of a text."""
+    # Imported with the first plan, to save start-up time.
     from millstream.sql.plan.compiled import from_json
 
     known = KnownByName(catalogs, runner)

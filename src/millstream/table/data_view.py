@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
+from millstream.common.aliases import Value
 from millstream.common.tags import tagged
 
 __all__ = ["DataView", "ListView", "MapView"]
@@ -23,8 +24,8 @@ class DataView(ABC):
         """Remove all elements."""
 
 
-def _read_list(elements: list[Any]) -> ListView[Any]:
-    view: ListView[Any] = ListView()
+def _read_list(elements: list[Value]) -> ListView[Value]:
+    view: ListView[Value] = ListView()
     view.add_all(elements)
     return view
 
@@ -52,7 +53,7 @@ class ListView(DataView, Generic[T]):
         """Remove all elements."""
         self._list = []
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, ListView) and list(self.get()) == list(other.get())
 
     def __hash__(self) -> int:
@@ -79,51 +80,51 @@ class RemovingIterator(Iterator[T]):
         MapView({'b': 2})
     """
 
-    def __init__(self, entries: dict[Any, Any], shown: Callable[[Any], T]) -> None:
+    def __init__(self, entries: dict[Value, Value], project: Callable[[Value], T]) -> None:
         self._entries = entries
-        self._shown = shown
+        self._project = project
         self._keys = iter(list(entries))
         self._size = len(entries)
-        self._last: list[Any] = []
+        self._last: list[Value] = []
 
     def __next__(self) -> T:
         self._check()
         key = next(self._keys)
         self._last = [key]
-        return self._shown(key)
+        return self._project(key)
 
     def remove(self) -> None:
         """Remove the entry that was returned last."""
         if not self._last:
-            raise RuntimeError("remove() of a MapView's iterator removes what next() has returned: call that first.")
+            raise RuntimeError("remove() of a MapView's iterator needs an entry: call next() first.")
         self._check()
         del self._entries[self._last.pop()]
         self._size -= 1
 
     def _check(self) -> None:
         if len(self._entries) != self._size:
-            raise RuntimeError("The MapView was changed while it was gone through: use remove() of the iterator.")
+            raise RuntimeError("The MapView was changed during iteration: use remove() of the iterator.")
 
 
 class _Entries(Collection[T]):
     """The keys or values of a map, or both."""
 
-    def __init__(self, entries: dict[Any, Any], shown: Callable[[Any], T]) -> None:
+    def __init__(self, entries: dict[Value, Value], project: Callable[[Value], T]) -> None:
         self._entries = entries
-        self._shown = shown
+        self._project = project
 
     def __iter__(self) -> RemovingIterator[T]:
-        return RemovingIterator(self._entries, self._shown)
+        return RemovingIterator(self._entries, self._project)
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def __contains__(self, value: object) -> bool:
-        return any(shown == value for shown in self)
+        return any(member == value for member in self)
 
 
-def _read_map(entries: dict[Any, Any]) -> MapView[Any, Any]:
-    view: MapView[Any, Any] = MapView()
+def _read_map(entries: dict[Value, Value]) -> MapView[Value, Value]:
+    view: MapView[Value, Value] = MapView()
     view.put_all(entries)
     return view
 
@@ -175,7 +176,7 @@ class MapView(Generic[K, V]):
         """Remove all entries."""
         self._dict.clear()
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, MapView) and self._dict == other._dict
 
     def __hash__(self) -> int:

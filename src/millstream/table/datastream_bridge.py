@@ -1,11 +1,12 @@
-"""Streams as tables and tables as streams."""
+"""Converts streams to tables and tables to streams."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from millstream.common.aliases import Value
 from millstream.common.call_site import warn_deprecated
 from millstream.common.errors import InvalidProgramError
 from millstream.common.typeinfo import (
@@ -56,7 +57,7 @@ class Streams:
 
     # --- from streams
 
-    def table(self, stream: DataStream[Any], fields: Sequence[Any]) -> Table:
+    def table(self, stream: DataStream, fields: Sequence[Schema | Expression | str]) -> Table:
         """Return a table of a stream's records, with columns from a schema, expressions or the stream's type."""
         if fields and isinstance(fields[0], Schema):
             return self._of_schema(stream, fields[0], changelog=False)
@@ -64,7 +65,7 @@ class Streams:
             return self._of_fields(stream, fields)
         return self._of_schema(stream, None, changelog=False)
 
-    def changelog_table(self, stream: DataStream[Any], schema: Schema | None, mode: ChangelogMode | None) -> Table:
+    def changelog_table(self, stream: DataStream, schema: Schema | None, mode: ChangelogMode | None) -> Table:
         """Return a table of a stream of changes."""
         changes = (mode or ChangelogMode.all()).changes
         if Changes.UPDATE_BEFORE in changes or Changes.UPDATE_AFTER not in changes:
@@ -73,12 +74,12 @@ class Streams:
             raise ValidationException("An upsert changelog needs a primary key in its Schema.")
         return self._of_schema(stream, schema, changelog=True, changes=changes, key=schema.primary_key)
 
-    def _named(self, stream: DataStream[Any], names: tuple[str, ...] | None) -> StreamInput:
+    def _named(self, stream: DataStream, names: tuple[str, ...] | None) -> StreamInput:
         if environment_of(stream) is not self._bridge.environment:
-            raise InvalidProgramError("The stream is of another environment than this StreamTableEnvironment.")
+            raise InvalidProgramError("The stream belongs to another environment than this StreamTableEnvironment.")
         return StreamInput(tuple(ends_of(stream)), names)
 
-    def _physical(self, stream: DataStream[Any]) -> tuple[list[tuple[str, DataType]], bool]:
+    def _physical(self, stream: DataStream) -> tuple[list[tuple[str, DataType]], bool]:
         """Return the columns of a stream's type, and whether its records have fields."""
         kind = stream.get_type()
         fields = row_fields(kind)
@@ -88,7 +89,7 @@ class Streams:
 
     def _of_schema(
         self,
-        stream: DataStream[Any],
+        stream: DataStream,
         schema: Schema | None,
         changelog: bool,
         changes: frozenset[Changes] = ALL_CHANGES,
@@ -116,7 +117,7 @@ class Streams:
         for column in stamps:
             if (column.metadata_key or column.name) != _ROWTIME:
                 raise ValidationException(
-                    f"Invalid metadata key '{column.metadata_key or column.name}': a stream has '{_ROWTIME}' alone."
+                    f"Invalid metadata key '{column.metadata_key or column.name}': a stream has only '{_ROWTIME}'."
                 )
         # Computed columns may use undeclared fields.
         declared_types = {c.name: c.type for c in physical}
@@ -127,7 +128,7 @@ class Streams:
 
     def _scan(
         self,
-        stream: DataStream[Any],
+        stream: DataStream,
         physical: Sequence[TableColumn],
         stamps: Sequence[TableColumn],
         is_row: bool,
@@ -153,8 +154,8 @@ class Streams:
         node = declared(self._planner.sql_binder(), scan, table)
         return Table(node, self._planner, replace(table, watermark=schema.watermark))
 
-    def _of_fields(self, stream: DataStream[Any], fields: Sequence[Any]) -> Table:
-        """Return a table of fields that are named: by their names, or by place under other ones."""
+    def _of_fields(self, stream: DataStream, fields: Sequence[Schema | Expression | str]) -> Table:
+        """Return a table of fields that are named: by their names, or by position under other names."""
         own, is_row = self._physical(stream)
         known = [n for n, _ in own]
         trees = [tree_of(f) if isinstance(f, Expression) else syntax.Name((str(f),)) for f in fields]
@@ -169,43 +170,43 @@ class Streams:
         stamps = [TableColumn(_field_name(m.value), DataTypes.TIMESTAMP(3), ColumnKind.METADATA) for m in marks]
         scan = self._scan(stream, columns, stamps[:1], is_row, False, _following(stamps))
         items = []
-        places = iter(columns)
+        remaining = iter(columns)
         for tree, field in zip(trees, fields, strict=True):
             if isinstance(tree, TimeMark):
                 name = _field_name(tree.value)
                 value: syntax.Expression = syntax.Name((name,)) if tree.kind == "ROWTIME" else syntax.Call("PROCTIME")
             else:
-                value, name = syntax.Name((next(places).name,)), _field_name(tree)
+                value, name = syntax.Name((next(remaining).name,)), _field_name(tree)
             aliases = aliases_of(field)
             items.append(syntax.SelectItem(value, aliases[0] if aliases else name))
         return Table(self._planner.binder().select(scan, items), self._planner)
 
     # --- to streams
 
-    def stream(self, table: Table) -> DataStream[Any]:
+    def stream(self, table: Table) -> DataStream:
         """Return a table's rows, which must only be inserted."""
         return self._as_stream(table, changelog=False)
 
-    def changelog_stream(self, table: Table, schema: Schema | None, mode: ChangelogMode | None) -> DataStream[Any]:
+    def changelog_stream(self, table: Table, schema: Schema | None, mode: ChangelogMode | None) -> DataStream:
         """Return a table's changes."""
         upsert = mode is not None and mode.changes == ChangelogMode.upsert().changes
         changelog = mode is None or mode.changes != ChangelogMode.insert_only().changes
         written = [] if schema is None else [c for c in schema.columns if c.kind is not ColumnKind.COMPUTED]
         stream = self._as_stream(self._aligned(table, written), changelog, upsert and changelog)
-        places = [i for i, c in enumerate(written) if c.kind is ColumnKind.PHYSICAL]
-        return stream if len(places) == len(written) else _chosen(stream, places)
+        physical = [i for i, c in enumerate(written) if c.kind is ColumnKind.PHYSICAL]
+        return stream if len(physical) == len(written) else _projected(stream, physical)
 
     def _aligned(self, table: Table, written: Sequence[TableColumn]) -> Table:
-        """Return a table with the columns of a schema, which are the table's by place, as in INSERT INTO."""
+        """Return a table with the columns of a schema, matched by position, as in INSERT INTO."""
         if not written:
             return table
         fields = node_of(table).fields
         name = ["to_changelog_stream()"]
         if len(written) != len(fields):
             raise mismatch("Different number of columns.", fields, written, name)
-        for place, (column, field) in enumerate(zip(written, fields.fields, strict=True)):
+        for index, (column, field) in enumerate(zip(written, fields.fields, strict=True)):
             if not can_store(field.type, column.type.nullable()):
-                cause = f"Incompatible types for sink column '{column.name}' at position {place + 1}."
+                cause = f"Incompatible types for sink column '{column.name}' at position {index + 1}."
                 raise mismatch(cause, fields, written, name)
         items = [
             syntax.SelectItem(
@@ -215,43 +216,43 @@ class Streams:
         ]
         return Table(self._planner.binder().select(node_of(table), items), self._planner)
 
-    def _as_stream(self, table: Table, changelog: bool, upsert: bool = False) -> DataStream[Any]:
+    def _as_stream(self, table: Table, changelog: bool, upsert: bool = False) -> DataStream:
         node = node_of(table)
         end = ToStream(node.fields, node, changelog, upsert, _event_time(node))
         last = self._runner.stream(end)
         return self._bridge.stream(last, type_info_of(node.fields))
 
-    def append_stream(self, table: Table, type_info: TypeInformation) -> DataStream[Any]:
+    def append_stream(self, table: Table, type_info: TypeInformation) -> DataStream:
         """Old: return a table's rows."""
         warn_deprecated("to_append_stream()", "use to_data_stream()")
         check_type_info(node_of(table).fields, type_info, "to_append_stream()")
         return self._as_stream(table, changelog=False).map(record_maker(type_info), type_info)
 
-    def retract_stream(self, table: Table, type_info: TypeInformation) -> DataStream[Any]:
+    def retract_stream(self, table: Table, type_info: TypeInformation) -> DataStream:
         """Old: return pairs of whether a row is added, and the row."""
         warn_deprecated("to_retract_stream()", "use to_changelog_stream()")
         check_type_info(node_of(table).fields, type_info, "to_retract_stream()")
         kind = Types.TUPLE([Types.BOOLEAN(), type_info])
         make = record_maker(type_info)
 
-        def pair(row: Row) -> tuple[bool, Any]:
+        def pair(row: Row) -> tuple[bool, Value]:
             return row.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER), make(row)
 
         return self._as_stream(table, changelog=True).map(pair, kind)
 
 
-def _chosen(stream: DataStream[Any], places: Sequence[int]) -> DataStream[Any]:
+def _projected(stream: DataStream, indexes: Sequence[int]) -> DataStream:
     """Return a stream of rows with some of their columns; the event time, a column of metadata, is the record's."""
     kind = stream.get_type()
     assert isinstance(kind, RowTypeInfo)
-    names = tuple(kind.get_field_names()[i] for i in places)
+    names = tuple(kind.get_field_names()[i] for i in indexes)
 
     def choose(row: Row) -> Row:
-        chosen = Row.of(names, [row[i] for i in places])
+        chosen = Row.of(names, [row[i] for i in indexes])
         chosen.set_row_kind(row.get_row_kind())
         return chosen
 
-    return stream.map(choose, Types.ROW_NAMED(list(names), [kind.get_field_types()[i] for i in places]))
+    return stream.map(choose, Types.ROW_NAMED(list(names), [kind.get_field_types()[i] for i in indexes]))
 
 
 def _is_source_watermark(expression: str) -> bool:
@@ -327,20 +328,10 @@ def data_type_of(kind: TypeInformation) -> t.DataType:
     if isinstance(kind, PrimitiveArrayTypeInfo) and kind.get_element_type() == Types.BYTE():
         return t.DataTypes.BYTES()
     if isinstance(kind, (BasicArrayTypeInfo, ListTypeInfo, ObjectArrayTypeInfo, PrimitiveArrayTypeInfo)):
-        return t.DataTypes.ARRAY(data_type_of(_element(kind)))
+        return t.DataTypes.ARRAY(data_type_of(kind.get_element_type()))
     if isinstance(kind, MapTypeInfo):
-        return t.DataTypes.MAP(data_type_of(_part(kind, "key")), data_type_of(_part(kind, "value")))
+        return t.DataTypes.MAP(data_type_of(kind.key_type), data_type_of(kind.value_type))
     return t.RawType()
-
-
-def _element(kind: Any) -> TypeInformation:
-    element_type: TypeInformation = kind.get_element_type() if hasattr(kind, "get_element_type") else kind.elem_type
-    return element_type
-
-
-def _part(kind: Any, which: str) -> TypeInformation:
-    part_type: TypeInformation = getattr(kind, f"{which}_type", None) or getattr(kind, f"_{which}_type_info")
-    return part_type
 
 
 def type_info_of(fields: Fields) -> TypeInformation:
@@ -359,7 +350,7 @@ def _streamed(kind: t.DataType) -> TypeInformation:
 _ALIKE: tuple[tuple[type[t.DataType], ...], ...] = ((t.CharType, t.VarCharType), (t.BinaryType, t.VarBinaryType))
 
 
-def check_type_info(fields: Fields, kind: Any, method: str) -> None:
+def check_type_info(fields: Fields, kind: object, method: str) -> None:
     """Raise an error, as Flink does, if a stream's type does not match the table's columns.
 
     Raises:
@@ -386,7 +377,7 @@ def _is_alike(column: t.DataType, requested: t.DataType) -> bool:
     return type(column) is type(requested) or any(isinstance(column, a) and isinstance(requested, a) for a in _ALIKE)
 
 
-def record_maker(kind: TypeInformation) -> Callable[[Row], Any]:
+def record_maker(kind: TypeInformation) -> Callable[[Row], Value]:
     """Return a function that converts a table's row to a type: a Row with its names, a tuple, or one value."""
     if isinstance(kind, TupleTypeInfo):
         return tuple

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from millstream.common.aliases import T
 from millstream.common.unsupported import missing_function
 from millstream.sql.language import syntax
 from millstream.sql.types import DataType
@@ -14,7 +15,6 @@ from millstream.table.expression_collections import (
 from millstream.table.expression_operators import (
     AggregateExpression,
     MathExpression,
-    T,
     aliases_of,
     is_descending,
     tree_of,

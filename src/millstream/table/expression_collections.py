@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, Self
+from typing import Self
 
+from millstream.common.aliases import T
 from millstream.common.errors import InvalidProgramError
 from millstream.sql.language import syntax
 from millstream.sql.types import DataTypes
-from millstream.table.api_syntax import FieldAt, TimeMark, WindowBound, interval
-from millstream.table.expression_operators import ExpressionBase, T
+from millstream.table.api_syntax import FieldAt, Operand, TimeMark, WindowBound, interval
+from millstream.table.expression_operators import ExpressionBase
 
 
 class CollectionExpression(ExpressionBase[T]):
@@ -28,11 +29,11 @@ class CollectionExpression(ExpressionBase[T]):
             raise InvalidProgramError(f"flatten is for a column, as in col('a').flatten, not {self}.")
         return self._as(syntax.Star(self._tree.parts))
 
-    def at(self, index: Any) -> Self:
+    def at(self, index: Operand) -> Self:
         """Return the element of an array, from 1, or the value of a map's key."""
         return self._call("ITEM", index)
 
-    def __getitem__(self, index: Any) -> Self:
+    def __getitem__(self, index: Operand) -> Self:
         return self.at(index)
 
     @property
@@ -45,11 +46,11 @@ class CollectionExpression(ExpressionBase[T]):
         """The only element of an array."""
         return self._call("ELEMENT")
 
-    def array_append(self, addition: Any) -> Self:
+    def array_append(self, addition: Operand) -> Self:
         """Add an element at the end."""
         return self._call("ARRAY_APPEND", addition)
 
-    def array_contains(self, needle: Any) -> Self:
+    def array_contains(self, needle: Operand) -> Self:
         """Return whether the array contains an element."""
         return self._call("ARRAY_CONTAINS", needle)
 
@@ -57,15 +58,15 @@ class CollectionExpression(ExpressionBase[T]):
         """Return every element once."""
         return self._call("ARRAY_DISTINCT")
 
-    def array_position(self, needle: Any) -> Self:
+    def array_position(self, needle: Operand) -> Self:
         """Return the first position of an element, from 1; 0 if absent."""
         return self._call("ARRAY_POSITION", needle)
 
-    def array_prepend(self, addition: Any) -> Self:
+    def array_prepend(self, addition: Operand) -> Self:
         """Add an element at the front."""
         return self._call("ARRAY_PREPEND", addition)
 
-    def array_remove(self, needle: Any) -> Self:
+    def array_remove(self, needle: Operand) -> Self:
         """Remove all elements equal to a value."""
         return self._call("ARRAY_REMOVE", needle)
 
@@ -73,19 +74,19 @@ class CollectionExpression(ExpressionBase[T]):
         """Return the elements from the last to the first."""
         return self._call("ARRAY_REVERSE")
 
-    def array_slice(self, start_offset: Any, end_offset: Any = None) -> Self:
+    def array_slice(self, start_offset: Operand, end_offset: Operand = None) -> Self:
         """Return the elements from one place to another, from 1."""
         return self._call("ARRAY_SLICE", start_offset, end_offset)
 
-    def array_sort(self, ascending_order: Any = None, null_first: Any = None) -> Self:
+    def array_sort(self, ascending_order: Operand = None, null_first: Operand = None) -> Self:
         """Return the elements in order."""
         return self._call("ARRAY_SORT", ascending_order, null_first)
 
-    def array_union(self, array: Any) -> Self:
+    def array_union(self, array: Operand) -> Self:
         """Return the elements of both, every one once."""
         return self._call("ARRAY_UNION", array)
 
-    def array_concat(self, *arrays: Any) -> Self:
+    def array_concat(self, *arrays: Operand) -> Self:
         """Concatenate arrays."""
         return self._call("ARRAY_CONCAT", *arrays)
 
@@ -93,7 +94,7 @@ class CollectionExpression(ExpressionBase[T]):
         """Return the maximum element."""
         return self._call("ARRAY_MAX")
 
-    def array_join(self, delimiter: Any, null_replacement: Any = None) -> Self:
+    def array_join(self, delimiter: Operand, null_replacement: Operand = None) -> Self:
         """Join the elements to one text."""
         return self._call("ARRAY_JOIN", delimiter, null_replacement)
 
@@ -101,11 +102,11 @@ class CollectionExpression(ExpressionBase[T]):
         """Return the minimum element."""
         return self._call("ARRAY_MIN")
 
-    def array_except(self, array: Any) -> Self:
+    def array_except(self, array: Operand) -> Self:
         """Return the elements that another array has not."""
         return self._call("ARRAY_EXCEPT", array)
 
-    def array_intersect(self, array: Any) -> Self:
+    def array_intersect(self, array: Operand) -> Self:
         """Return the elements that another array has, too."""
         return self._call("ARRAY_INTERSECT", array)
 
@@ -114,7 +115,7 @@ class CollectionExpression(ExpressionBase[T]):
         """The keys of a map."""
         return self._call("MAP_KEYS")
 
-    def map_union(self, *maps: Any) -> Self:
+    def map_union(self, *maps: Operand) -> Self:
         """Return the entries of all maps; of equal keys the last counts."""
         return self._call("MAP_UNION", *maps)
 
@@ -214,7 +215,7 @@ class TimeExpression(ExpressionBase[T]):
 
     @property
     def end(self) -> Self:
-        """When a window ends, which is no more in it."""
+        """When a window ends, exclusive."""
         return self._as(WindowBound(self._tree, "END"))
 
     @property

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self
 
+from millstream.common.aliases import T
 from millstream.common.errors import InvalidProgramError
 from millstream.sql.language import syntax
-from millstream.table.api_syntax import InlineCall, OverNamed, Subquery, literal
+from millstream.table.api_syntax import InlineCall, Operand, OverNamed, Subquery, literal
 from millstream.table.sql_text import summary
-
-T = TypeVar("T")
 
 
 class ExpressionBase(Generic[T]):
@@ -24,14 +23,14 @@ class ExpressionBase(Generic[T]):
     def _as(self, tree: syntax.Expression) -> Self:
         return type(self)(tree)
 
-    def _call(self, function: str, *arguments: Any) -> Self:
+    def _call(self, function: str, *arguments: Operand) -> Self:
         """Return a function call with this as first argument, without trailing Nones."""
         operands = [self, *arguments]
         while operands[-1] is None:
             operands.pop()
         return self._as(syntax.Call(function, tuple(map(tree_of, operands))))
 
-    def _swapped(self, function: str, other: Any) -> Self:
+    def _swapped(self, function: str, other: Operand) -> Self:
         return self._as(syntax.Call(function, (tree_of(other), self._tree)))
 
     def __str__(self) -> str:
@@ -45,80 +44,80 @@ class ExpressionBase(Generic[T]):
     def __abs__(self) -> Self:
         return self._call("ABS")
 
-    def __eq__(self, other: Any) -> Self:  # type: ignore[override]
+    def __eq__(self, other: Operand) -> Self:  # type: ignore[override]
         return self._call("=", _operand(other))
 
-    def __ne__(self, other: Any) -> Self:  # type: ignore[override]
+    def __ne__(self, other: Operand) -> Self:  # type: ignore[override]
         return self._call("<>", _operand(other))
 
-    def __lt__(self, other: Any) -> Self:
+    def __lt__(self, other: Operand) -> Self:
         return self._call("<", _operand(other))
 
-    def __gt__(self, other: Any) -> Self:
+    def __gt__(self, other: Operand) -> Self:
         return self._call(">", _operand(other))
 
-    def __le__(self, other: Any) -> Self:
+    def __le__(self, other: Operand) -> Self:
         return self._call("<=", _operand(other))
 
-    def __ge__(self, other: Any) -> Self:
+    def __ge__(self, other: Operand) -> Self:
         return self._call(">=", _operand(other))
 
-    def __and__(self, other: Any) -> Self:
+    def __and__(self, other: Operand) -> Self:
         return self._call("AND", _operand(other))
 
-    def __or__(self, other: Any) -> Self:
+    def __or__(self, other: Operand) -> Self:
         return self._call("OR", _operand(other))
 
     def __invert__(self) -> Self:
         return self._call("IS NOT TRUE")
 
-    def __rand__(self, other: Any) -> Self:
+    def __rand__(self, other: Operand) -> Self:
         return self._call("AND", _operand(other))
 
-    def __ror__(self, other: Any) -> Self:
+    def __ror__(self, other: Operand) -> Self:
         return self._call("OR", _operand(other))
 
-    def __add__(self, other: Any) -> Self:
+    def __add__(self, other: Operand) -> Self:
         return self._call("+", _operand(other))
 
-    def __sub__(self, other: Any) -> Self:
+    def __sub__(self, other: Operand) -> Self:
         return self._call("-", _operand(other))
 
-    def __mul__(self, other: Any) -> Self:
+    def __mul__(self, other: Operand) -> Self:
         return self._call("*", _operand(other))
 
-    def __truediv__(self, other: Any) -> Self:
+    def __truediv__(self, other: Operand) -> Self:
         return self._call("/", _operand(other))
 
-    def __mod__(self, other: Any) -> Self:
+    def __mod__(self, other: Operand) -> Self:
         return self._call("%", _operand(other))
 
-    def __pow__(self, other: Any) -> Self:
+    def __pow__(self, other: Operand) -> Self:
         return self._call("POWER", _operand(other))
 
     def __neg__(self) -> Self:
         return self._call("UNARY -")
 
-    def __radd__(self, other: Any) -> Self:
+    def __radd__(self, other: Operand) -> Self:
         return self._swapped("+", other)
 
-    def __rsub__(self, other: Any) -> Self:
+    def __rsub__(self, other: Operand) -> Self:
         return self._swapped("-", other)
 
-    def __rmul__(self, other: Any) -> Self:
+    def __rmul__(self, other: Operand) -> Self:
         return self._call("*", _operand(other))
 
-    def __rtruediv__(self, other: Any) -> Self:
+    def __rtruediv__(self, other: Operand) -> Self:
         return self._swapped("/", other)
 
-    def __rmod__(self, other: Any) -> Self:
+    def __rmod__(self, other: Operand) -> Self:
         return self._swapped("%", other)
 
-    def __rpow__(self, other: Any) -> Self:
+    def __rpow__(self, other: Operand) -> Self:
         return self._swapped("POWER", other)
 
 
-def tree_of(value: Any) -> syntax.Expression:
+def tree_of(value: Operand) -> syntax.Expression:
     """Return the tree of an expression, or of a Python value."""
     if isinstance(value, ExpressionBase):
         return value._tree
@@ -135,7 +134,7 @@ def is_descending(value: object) -> bool:
     return isinstance(value, ExpressionBase) and bool(value._descending)
 
 
-def _operand(other: Any) -> syntax.Expression:
+def _operand(other: Operand) -> syntax.Expression:
     """Return a tree, of None too: `col("a") == None` is a comparison with NULL."""
     return tree_of(other)
 
@@ -163,7 +162,7 @@ class MathExpression(ExpressionBase[T]):
         """The natural logarithm."""
         return self._call("LN")
 
-    def log(self, base: Any = None) -> Self:
+    def log(self, base: Operand = None) -> Self:
         """Return the logarithm, the natural one or to a base."""
         return self._call("LOG") if base is None else self._swapped("LOG", base)
 
@@ -242,11 +241,11 @@ class MathExpression(ExpressionBase[T]):
         """-1, 0 or 1."""
         return self._call("SIGN")
 
-    def round(self, places: Any) -> Self:
+    def round(self, places: Operand) -> Self:
         """Round to a number of decimal places."""
         return self._call("ROUND", places)
 
-    def truncate(self, n: Any = 0) -> Self:
+    def truncate(self, n: Operand = 0) -> Self:
         """Truncate to a number of decimal places."""
         return self._call("TRUNCATE", n)
 
@@ -267,19 +266,19 @@ class MathExpression(ExpressionBase[T]):
 
     # --- conditions
 
-    def between(self, lower_bound: Any, upper_bound: Any) -> Self:
+    def between(self, lower_bound: Operand, upper_bound: Operand) -> Self:
         """Return whether the value is between two bounds, inclusive."""
         return self._call("BETWEEN", lower_bound, upper_bound)
 
-    def not_between(self, lower_bound: Any, upper_bound: Any) -> Self:
+    def not_between(self, lower_bound: Operand, upper_bound: Operand) -> Self:
         """Return whether the value is outside of two bounds."""
         return self.between(lower_bound, upper_bound)._call("NOT")
 
-    def then(self, if_true: Any, if_false: Any) -> Self:
+    def then(self, if_true: Operand, if_false: Operand) -> Self:
         """Return one value if this is true, else another."""
         return self._as(syntax.Case(None, ((self._tree, tree_of(if_true)),), tree_of(if_false)))
 
-    def if_null(self, null_replacement: Any) -> Self:
+    def if_null(self, null_replacement: Operand) -> Self:
         """Return this value, or another if it is null."""
         return self._call("IFNULL", null_replacement)
 
@@ -313,7 +312,7 @@ class MathExpression(ExpressionBase[T]):
         """Whether it is true or null."""
         return self._call("IS NOT FALSE")
 
-    def in_(self, first_element_or_table: Any, *remaining_elements: Any) -> Self:
+    def in_(self, first_element_or_table: Operand, *remaining_elements: Operand) -> Self:
         """Return whether the value is in a list of values, or in a table of one column."""
         if isinstance(first_element_or_table, Subquery):
             named = syntax.TableQuery(syntax.TableName((str(first_element_or_table),)))
@@ -372,7 +371,7 @@ class AggregateExpression(ExpressionBase[T]):
         """The last value in arrival order."""
         return self._call("LAST_VALUE")
 
-    def list_agg(self, separator: Any = None) -> Self:
+    def list_agg(self, separator: Operand = None) -> Self:
         """Join the values to one text, with commas or something else between them."""
         return self._call("LISTAGG", separator)
 
@@ -406,11 +405,11 @@ class AggregateExpression(ExpressionBase[T]):
         """All values as an array."""
         return self._call("ARRAY_AGG")
 
-    def percentile(self, percentage: Any, frequency: Any = None) -> Self:
+    def percentile(self, percentage: Operand, frequency: Operand = None) -> Self:
         """Return a percentile of the values; values may have frequencies."""
         return self._call("PERCENTILE", percentage, frequency)
 
-    def over(self, alias: Any) -> Self:
+    def over(self, alias: Operand) -> Self:
         """Return the aggregate over a window of `over_window()`, which is known by its alias."""
         window = tree_of(alias)
         if not isinstance(window, syntax.Name):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, Self
+from typing import Self
 
+from millstream.common.aliases import T
 from millstream.sql.language import syntax
 from millstream.sql.types import DataType, DataTypes
-from millstream.table.expression_operators import ExpressionBase, T, tree_of
+from millstream.table.api_syntax import Operand
+from millstream.table.expression_operators import ExpressionBase, tree_of
 
 _STRING = DataTypes.STRING()
 
@@ -65,47 +67,47 @@ class JsonOnNull(Enum):
 class TextExpression(ExpressionBase[T]):
     """Text, bytes and JSON."""
 
-    def concat(self, other: Any) -> Self:
+    def concat(self, other: Operand) -> Self:
         """Append another text."""
         return self._call("CONCAT", other)
 
-    def starts_with(self, start_expr: Any) -> Self:
+    def starts_with(self, start_expr: Operand) -> Self:
         """Return whether the text starts with another."""
         return self._call("STARTSWITH", start_expr)
 
-    def ends_with(self, end_expr: Any) -> Self:
+    def ends_with(self, end_expr: Operand) -> Self:
         """Return whether the text ends with another."""
         return self._call("ENDSWITH", end_expr)
 
-    def substring(self, begin_index: Any, length: Any = None) -> Self:
+    def substring(self, begin_index: Operand, length: Operand = None) -> Self:
         """Return a part of it, from a place that counts from 1."""
         return self._call("SUBSTRING", begin_index, length)
 
-    def substr(self, begin_index: Any, length: Any = None) -> Self:
+    def substr(self, begin_index: Operand, length: Operand = None) -> Self:
         """Return a part of it, from a place that counts from 1."""
         return self._call("SUBSTR", begin_index, length)
 
-    def _trimmed(self, side: str, character: Any) -> Self:
+    def _trimmed(self, side: str, character: Operand) -> Self:
         trimmed = " " if character is None else character
         return self._as(syntax.Call("TRIM", (syntax.Symbol(side), tree_of(trimmed), self._tree)))
 
-    def trim_leading(self, character: Any = None) -> Self:
+    def trim_leading(self, character: Operand = None) -> Self:
         """Trim blanks, or another text, from the start."""
         return self._trimmed("LEADING", character)
 
-    def trim_trailing(self, character: Any = None) -> Self:
+    def trim_trailing(self, character: Operand = None) -> Self:
         """Trim blanks, or another text, from the end."""
         return self._trimmed("TRAILING", character)
 
-    def trim(self, character: Any = None) -> Self:
+    def trim(self, character: Operand = None) -> Self:
         """Trim blanks, or another text, from both ends."""
         return self._trimmed("BOTH", character)
 
-    def replace(self, search: Any = None, replacement: Any = None) -> Self:
+    def replace(self, search: Operand = None, replacement: Operand = None) -> Self:
         """Replace all occurrences of a text."""
         return self._call("REPLACE", search, replacement)
 
-    def translate(self, from_str: Any, to_str: Any) -> Self:
+    def translate(self, from_str: Operand, to_str: Operand) -> Self:
         """Replace characters by others, each by the one at its place."""
         return self._call("TRANSLATE", from_str, to_str)
 
@@ -129,55 +131,55 @@ class TextExpression(ExpressionBase[T]):
         """The text with every word's first letter in upper case."""
         return self._call("INITCAP")
 
-    def like(self, pattern: Any = None, escape: Any = None) -> Self:
+    def like(self, pattern: Operand = None, escape: Operand = None) -> Self:
         """Return whether the text matches a LIKE pattern."""
         return self._call("LIKE", pattern, escape)
 
-    def similar(self, pattern: Any = None) -> Self:
+    def similar(self, pattern: Operand = None) -> Self:
         """Return whether the text matches a SQL regular expression."""
         return self._call("SIMILAR TO", pattern)
 
-    def position(self, haystack: Any = None) -> Self:
+    def position(self, haystack: Operand = None) -> Self:
         """Return the position in another text, from 1; 0 if absent."""
         return self._call("POSITION", haystack)
 
-    def lpad(self, length: Any, pad: Any) -> Self:
+    def lpad(self, length: Operand, pad: Operand) -> Self:
         """Fill it up to a length on the left."""
         return self._call("LPAD", length, pad)
 
-    def rpad(self, length: Any, pad: Any) -> Self:
+    def rpad(self, length: Operand, pad: Operand) -> Self:
         """Fill it up to a length on the right."""
         return self._call("RPAD", length, pad)
 
-    def overlay(self, new_string: Any, starting: Any, length: Any = None) -> Self:
+    def overlay(self, new_string: Operand, starting: Operand, length: Operand = None) -> Self:
         """Replace a part of it, from a place that counts from 1."""
         return self._call("OVERLAY", new_string, starting, length)
 
-    def regexp(self, regex: Any) -> Self:
+    def regexp(self, regex: Operand) -> Self:
         """Return whether a regular expression matches a part of the text."""
         return self._call("REGEXP", regex)
 
-    def regexp_count(self, regex: Any) -> Self:
+    def regexp_count(self, regex: Operand) -> Self:
         """Count the matches of a regular expression."""
         return self._call("REGEXP_COUNT", regex)
 
-    def regexp_replace(self, regex: Any, replacement: Any) -> Self:
+    def regexp_replace(self, regex: Operand, replacement: Operand) -> Self:
         """Replace the matches of a regular expression."""
         return self._call("REGEXP_REPLACE", regex, replacement)
 
-    def regexp_extract(self, regex: Any, extract_index: Any = None) -> Self:
+    def regexp_extract(self, regex: Operand, extract_index: Operand = None) -> Self:
         """Return the first match of a regular expression, or of a group."""
         return self._call("REGEXP_EXTRACT", regex, extract_index)
 
-    def regexp_extract_all(self, regex: Any, extract_index: Any = None) -> Self:
+    def regexp_extract_all(self, regex: Operand, extract_index: Operand = None) -> Self:
         """Return all that a regular expression, or a group of it, finds."""
         return self._call("REGEXP_EXTRACT_ALL", regex, extract_index)
 
-    def regexp_instr(self, regex: Any) -> Self:
+    def regexp_instr(self, regex: Operand) -> Self:
         """Return the position of the first match of a regular expression, from 1."""
         return self._call("REGEXP_INSTR", regex)
 
-    def regexp_substr(self, regex: Any) -> Self:
+    def regexp_substr(self, regex: Operand) -> Self:
         """Return the first match of a regular expression."""
         return self._call("REGEXP_SUBSTR", regex)
 
@@ -201,27 +203,27 @@ class TextExpression(ExpressionBase[T]):
         """The character of a number."""
         return self._call("CHR")
 
-    def decode(self, charset: Any) -> Self:
+    def decode(self, charset: Operand) -> Self:
         """Return the text of bytes."""
         return self._call("DECODE", charset)
 
-    def encode(self, charset: Any) -> Self:
+    def encode(self, charset: Operand) -> Self:
         """Return the bytes of text."""
         return self._call("ENCODE", charset)
 
-    def left(self, length: Any) -> Self:
+    def left(self, length: Operand) -> Self:
         """Return the first characters."""
         return self._call("LEFT", length)
 
-    def right(self, length: Any) -> Self:
+    def right(self, length: Operand) -> Self:
         """Return the last characters."""
         return self._call("RIGHT", length)
 
-    def instr(self, s: Any) -> Self:
+    def instr(self, s: Operand) -> Self:
         """Return the position of another text, from 1."""
         return self._call("INSTR", s)
 
-    def locate(self, s: Any, pos: Any = None) -> Self:
+    def locate(self, s: Operand, pos: Operand = None) -> Self:
         """Return the position in another text, from 1, searching from a position."""
         return self._call("LOCATE", s, pos)
 
@@ -241,27 +243,27 @@ class TextExpression(ExpressionBase[T]):
         """Return the IPv4 address of a number."""
         return self._call("INET_NTOA")
 
-    def parse_url(self, part_to_extract: Any, key: Any = None) -> Self:
+    def parse_url(self, part_to_extract: Operand, key: Operand = None) -> Self:
         """Return a part of a URL."""
         return self._call("PARSE_URL", part_to_extract, key)
 
-    def printf(self, *obj: Any) -> Self:
+    def printf(self, *obj: Operand) -> Self:
         """Fill a format with values."""
         return self._call("PRINTF", *obj)
 
-    def ltrim(self, trim_str: Any = None) -> Self:
+    def ltrim(self, trim_str: Operand = None) -> Self:
         """Trim blanks, or some characters, from the start."""
         return self._call("LTRIM", trim_str)
 
-    def rtrim(self, trim_str: Any = None) -> Self:
+    def rtrim(self, trim_str: Operand = None) -> Self:
         """Trim blanks, or some characters, from the end."""
         return self._call("RTRIM", trim_str)
 
-    def btrim(self, trim_str: Any = None) -> Self:
+    def btrim(self, trim_str: Operand = None) -> Self:
         """Trim blanks, or some characters, from both ends."""
         return self._call("BTRIM", trim_str)
 
-    def repeat(self, n: Any) -> Self:
+    def repeat(self, n: Operand) -> Self:
         """Repeat the text."""
         return self._call("REPEAT", n)
 
@@ -270,21 +272,21 @@ class TextExpression(ExpressionBase[T]):
         """The text from its end to its beginning."""
         return self._call("REVERSE")
 
-    def split_index(self, separator: Any, index: Any) -> Self:
+    def split_index(self, separator: Operand, index: Operand) -> Self:
         """Return one of the parts between separators, from 0."""
         return self._call("SPLIT_INDEX", separator, index)
 
-    def str_to_map(self, list_delimiter: Any = None, key_value_delimiter: Any = None) -> Self:
+    def str_to_map(self, list_delimiter: Operand = None, key_value_delimiter: Operand = None) -> Self:
         """Parse text such as `a=1,b=2` to a map."""
         if list_delimiter is None or key_value_delimiter is None:
             return self._call("STR_TO_MAP")
         return self._call("STR_TO_MAP", list_delimiter, key_value_delimiter)
 
-    def elt(self, expr: Any, *exprs: Any) -> Self:
+    def elt(self, expr: Operand, *exprs: Operand) -> Self:
         """Return the one of some values that is at this place, from 1."""
         return self._call("ELT", expr, *exprs)
 
-    def split(self, delimiter: Any) -> Self:
+    def split(self, delimiter: Operand) -> Self:
         """Return the parts between delimiters."""
         return self._call("SPLIT", delimiter)
 
@@ -320,7 +322,7 @@ class TextExpression(ExpressionBase[T]):
         """Its SHA-512 hash in hexadecimal."""
         return self._call("SHA512")
 
-    def sha2(self, hash_length: Any) -> Self:
+    def sha2(self, hash_length: Operand) -> Self:
         """Return the SHA-2 hash of a bit length, in hexadecimal."""
         return self._call("SHA2", hash_length)
 
@@ -340,13 +342,13 @@ class TextExpression(ExpressionBase[T]):
         path: str,
         returning_type: DataType = _STRING,
         on_empty: JsonValueOnEmptyOrError = JsonValueOnEmptyOrError.NULL,
-        default_on_empty: Any = None,
+        default_on_empty: Operand = None,
         on_error: JsonValueOnEmptyOrError = JsonValueOnEmptyOrError.NULL,
-        default_on_error: Any = None,
+        default_on_error: Operand = None,
     ) -> Self:
         """Return the single value that a path leads to."""
 
-        def behaviour_of(behaviour: JsonValueOnEmptyOrError, default: Any) -> str | syntax.Expression:
+        def behaviour_of(behaviour: JsonValueOnEmptyOrError, default: Operand) -> str | syntax.Expression:
             return tree_of(default) if behaviour is JsonValueOnEmptyOrError.DEFAULT else behaviour.name
 
         empty, error = behaviour_of(on_empty, default_on_empty), behaviour_of(on_error, default_on_error)

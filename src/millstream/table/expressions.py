@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.common.unsupported import missing_function
 from millstream.sql.language import syntax
 from millstream.sql.types import DataType
-from millstream.table.api_syntax import Chosen, InlineCall, Range, RowInterval
+from millstream.table.api_syntax import Chosen, InlineCall, Operand, Range, RowInterval
 from millstream.table.expression import Expression, JsonOnNull, TimePointUnit, tree_of
 from millstream.table.sql_text import read_expression
 
@@ -78,13 +78,13 @@ __all__ = [
 ]
 
 # Bounds of windows of OVER.
-UNBOUNDED_ROW: Expression[Any] = Expression(syntax.Symbol("UNBOUNDED_ROW"))
-UNBOUNDED_RANGE: Expression[Any] = Expression(syntax.Symbol("UNBOUNDED_RANGE"))
-CURRENT_ROW: Expression[Any] = Expression(syntax.Symbol("CURRENT_ROW"))
-CURRENT_RANGE: Expression[Any] = Expression(syntax.Symbol("CURRENT_RANGE"))
+UNBOUNDED_ROW: Expression = Expression(syntax.Symbol("UNBOUNDED_ROW"))
+UNBOUNDED_RANGE: Expression = Expression(syntax.Symbol("UNBOUNDED_RANGE"))
+CURRENT_ROW: Expression = Expression(syntax.Symbol("CURRENT_ROW"))
+CURRENT_RANGE: Expression = Expression(syntax.Symbol("CURRENT_RANGE"))
 
 
-def _call(function: str, *arguments: Any) -> Expression[Any]:
+def _call(function: str, *arguments: Operand) -> Expression:
     """Return a function call, without trailing Nones."""
     operands = list(arguments)
     while operands and operands[-1] is None:
@@ -92,12 +92,12 @@ def _call(function: str, *arguments: Any) -> Expression[Any]:
     return Expression(syntax.Call(function, tuple(map(tree_of, operands))))
 
 
-def col(name: str) -> Expression[Any]:
+def col(name: str) -> Expression:
     """Return a column by its name; `*` for all columns."""
     return with_all_columns() if name == "*" else Expression(syntax.Name((name,)))
 
 
-def lit(v: Any, data_type: DataType | None = None) -> Expression[Any]:
+def lit(v: Operand, data_type: DataType | None = None) -> Expression:
     """Return a literal; its type is inferred from the value unless specified.
 
     Example:
@@ -107,136 +107,136 @@ def lit(v: Any, data_type: DataType | None = None) -> Expression[Any]:
     return Expression(tree_of(v) if data_type is None else syntax.Cast(tree_of(v), data_type))
 
 
-def range_(start: str | int, end: str | int) -> Expression[Any]:
+def range_(start: str | int, end: str | int) -> Expression:
     """Return the columns from one to another, for `with_columns`."""
     return Expression(Range(start, end))
 
 
-def and_(predicate0: Any, predicate1: Any, *predicates: Any) -> Expression[Any]:
+def and_(predicate0: Operand, predicate1: Operand, *predicates: Operand) -> Expression:
     """Return whether all conditions are true."""
     return _joined("AND", (predicate0, predicate1, *predicates))
 
 
-def or_(predicate0: Any, predicate1: Any, *predicates: Any) -> Expression[Any]:
+def or_(predicate0: Operand, predicate1: Operand, *predicates: Operand) -> Expression:
     """Return whether any condition is true."""
     return _joined("OR", (predicate0, predicate1, *predicates))
 
 
-def _joined(operator: str, conditions: tuple[Any, ...]) -> Expression[Any]:
+def _joined(operator: str, conditions: tuple[Operand, ...]) -> Expression:
     first, *rest = map(tree_of, conditions)
     for condition in rest:
         first = syntax.Call(operator, (first, condition))
     return Expression(first)
 
 
-def not_(expression: Any) -> Expression[Any]:
+def not_(expression: Operand) -> Expression:
     """Return the opposite of a condition; null stays null."""
     return _call("NOT", expression)
 
 
-def current_database() -> Expression[Any]:
+def current_database() -> Expression:
     """Return the name of the current database."""
     return _call("CURRENT_DATABASE")
 
 
-def current_date() -> Expression[Any]:
+def current_date() -> Expression:
     """Return today's date in the session's time zone."""
     return _call("CURRENT_DATE")
 
 
-def current_time() -> Expression[Any]:
+def current_time() -> Expression:
     """Return the time of day in the session's time zone."""
     return _call("CURRENT_TIME")
 
 
-def current_timestamp() -> Expression[Any]:
+def current_timestamp() -> Expression:
     """Return this point in time."""
     return _call("CURRENT_TIMESTAMP")
 
 
-def current_watermark(rowtimeAttribute: Any) -> Expression[Any]:
+def current_watermark(rowtimeAttribute: Operand) -> Expression:
     """Return the current watermark, null before the first."""
     return _call("CURRENT_WATERMARK", rowtimeAttribute)
 
 
-def local_time() -> Expression[Any]:
+def local_time() -> Expression:
     """Return the time of day in the session's time zone."""
     return _call("LOCALTIME")
 
 
-def local_timestamp() -> Expression[Any]:
+def local_timestamp() -> Expression:
     """Return day and time in the session's time zone."""
     return _call("LOCALTIMESTAMP")
 
 
-def to_date(date_str: Any, format: Any = None) -> Expression[Any]:
+def to_date(date_str: Operand, format: Operand = None) -> Expression:
     """Read a date, by a format."""
     return _call("TO_DATE", date_str, format)
 
 
-def to_timestamp(timestamp_str: Any, format: Any = None) -> Expression[Any]:
+def to_timestamp(timestamp_str: Operand, format: Operand = None) -> Expression:
     """Read a timestamp, by a format."""
     return _call("TO_TIMESTAMP", timestamp_str, format)
 
 
-def to_timestamp_ltz(*args: Any) -> Expression[Any]:
+def to_timestamp_ltz(*args: Operand) -> Expression:
     """Return the point in time of a number since 1970, or of text."""
     return _call("TO_TIMESTAMP_LTZ", *args)
 
 
 def temporal_overlaps(
-    left_time_point: Any, left_temporal: Any, right_time_point: Any, right_temporal: Any
-) -> Expression[Any]:
+    left_time_point: Operand, left_temporal: Operand, right_time_point: Operand, right_temporal: Operand
+) -> Expression:
     """Return whether two time ranges overlap."""
     return _call("TEMPORAL_OVERLAPS", left_time_point, left_temporal, right_time_point, right_temporal)
 
 
-def date_format(timestamp: Any, format: Any) -> Expression[Any]:
+def date_format(timestamp: Operand, format: Operand) -> Expression:
     """Write a timestamp by a format."""
     return _call("DATE_FORMAT", timestamp, format)
 
 
-def timestamp_diff(time_point_unit: TimePointUnit, time_point1: Any, time_point2: Any) -> Expression[Any]:
+def timestamp_diff(time_point_unit: TimePointUnit, time_point1: Operand, time_point2: Operand) -> Expression:
     """Return the number of units between two times."""
     return _call("TIMESTAMPDIFF", syntax.Symbol(time_point_unit.name), time_point1, time_point2)
 
 
-def convert_tz(date_str: Any, tz_from: Any, tz_to: Any) -> Expression[Any]:
+def convert_tz(date_str: Operand, tz_from: Operand, tz_to: Operand) -> Expression:
     """Write a time of one zone as one of another."""
     return _call("CONVERT_TZ", date_str, tz_from, tz_to)
 
 
-def from_unixtime(unixtime: Any, format: Any = None) -> Expression[Any]:
+def from_unixtime(unixtime: Operand, format: Operand = None) -> Expression:
     """Write seconds since 1970 as text, by a format."""
     return _call("FROM_UNIXTIME", unixtime, format)
 
 
-def unix_timestamp(date_str: Any = None, format: Any = None) -> Expression[Any]:
+def unix_timestamp(date_str: Operand = None, format: Operand = None) -> Expression:
     """Return seconds since 1970, of now or of text."""
     return _call("UNIX_TIMESTAMP", date_str, format)
 
 
-def array(head: Any, *tail: Any) -> Expression[Any]:
+def array(head: Operand, *tail: Operand) -> Expression:
     """Return an array of values."""
     return Expression(syntax.Call("ARRAY", tuple(map(tree_of, (head, *tail)))))
 
 
-def row(head: Any, *tail: Any) -> Expression[Any]:
+def row(head: Operand, *tail: Operand) -> Expression:
     """Return a row of values."""
     return Expression(syntax.Call("ROW", tuple(map(tree_of, (head, *tail)))))
 
 
-def map_(key: Any, value: Any, *tail: Any) -> Expression[Any]:
+def map_(key: Operand, value: Operand, *tail: Operand) -> Expression:
     """Return a map of keys and values in turn."""
     return Expression(syntax.Call("MAP", tuple(map(tree_of, (key, value, *tail)))))
 
 
-def map_from_arrays(key: Any, value: Any) -> Expression[Any]:
+def map_from_arrays(key: Operand, value: Operand) -> Expression:
     """Return a map of an array of keys and one of values."""
     return _call("MAP_FROM_ARRAYS", key, value)
 
 
-def descriptor(*column_names: str) -> Expression[Any]:
+def descriptor(*column_names: str) -> Expression:
     """Return names of columns as an argument."""
     return Expression(syntax.Call("DESCRIPTOR", tuple(syntax.Name((name,)) for name in column_names)))
 
@@ -244,137 +244,137 @@ def descriptor(*column_names: str) -> Expression[Any]:
 object_of = missing_function("object_of", "structured types are not there yet")
 
 
-def row_interval(rows: int) -> Expression[Any]:
+def row_interval(rows: int) -> Expression:
     """Return a number of rows, as the size of a window."""
     return Expression(RowInterval(rows))
 
 
-def pi() -> Expression[Any]:
+def pi() -> Expression:
     """Return pi."""
     return _call("PI")
 
 
-def e() -> Expression[Any]:
+def e() -> Expression:
     """Return Euler's number."""
     return _call("E")
 
 
-def rand(seed: Any = None) -> Expression[Any]:
+def rand(seed: Operand = None) -> Expression:
     """Return a random number from 0 to 1."""
     return _call("RAND", seed)
 
 
-def rand_integer(bound: Any, seed: Any = None) -> Expression[Any]:
+def rand_integer(bound: Operand, seed: Operand = None) -> Expression:
     """Return a random integer from 0 to a bound, exclusive."""
     return _call("RAND_INTEGER", bound) if seed is None else _call("RAND_INTEGER", seed, bound)
 
 
-def atan2(y: Any, x: Any) -> Expression[Any]:
+def atan2(y: Operand, x: Operand) -> Expression:
     """Return the angle of a point."""
     return _call("ATAN2", y, x)
 
 
-def negative(v: Any) -> Expression[Any]:
+def negative(v: Operand) -> Expression:
     """Return a value with the other sign."""
     return _call("UNARY -", v)
 
 
-def concat(first: Any, *others: Any) -> Expression[Any]:
+def concat(first: Operand, *others: Operand) -> Expression:
     """Concatenate texts."""
     return Expression(syntax.Call("CONCAT", tuple(map(tree_of, (first, *others)))))
 
 
-def concat_ws(separator: Any, first: Any, *others: Any) -> Expression[Any]:
+def concat_ws(separator: Operand, first: Operand, *others: Operand) -> Expression:
     """Return texts with something between them; nulls are left out."""
     return Expression(syntax.Call("CONCAT_WS", tuple(map(tree_of, (separator, first, *others)))))
 
 
-def uuid() -> Expression[Any]:
+def uuid() -> Expression:
     """Return a random UUID as text."""
     return _call("UUID")
 
 
-def null_of(data_type: DataType) -> Expression[Any]:
+def null_of(data_type: DataType) -> Expression:
     """Return null of a type."""
     return Expression(syntax.Cast(syntax.Literal("NULL", "NULL"), data_type))
 
 
-def log(v: Any, base: Any = None) -> Expression[Any]:
+def log(v: Operand, base: Operand = None) -> Expression:
     """Return the logarithm, the natural one or to a base."""
     return _call("LOG", v) if base is None else _call("LOG", base, v)
 
 
-def source_watermark() -> Expression[Any]:
+def source_watermark() -> Expression:
     """Return the source's own watermark, for a Schema."""
     return _call("SOURCE_WATERMARK")
 
 
-def if_then_else(condition: Any, if_true: Any, if_false: Any) -> Expression[Any]:
+def if_then_else(condition: Operand, if_true: Operand, if_false: Operand) -> Expression:
     """Return one value if a condition is true, else another."""
     return Expression(syntax.Case(None, ((tree_of(condition), tree_of(if_true)),), tree_of(if_false)))
 
 
-def coalesce(*args: Any) -> Expression[Any]:
+def coalesce(*args: Operand) -> Expression:
     """Return the first value that is not null."""
     return Expression(syntax.Call("COALESCE", tuple(map(tree_of, args))))
 
 
-def with_all_columns() -> Expression[Any]:
+def with_all_columns() -> Expression:
     """Return all columns."""
     return Expression(syntax.Star())
 
 
-def with_columns(head: Any, *tails: Any) -> Expression[Any]:
+def with_columns(head: Operand, *tails: Operand) -> Expression:
     """Return some columns: names, places from 1, and ranges."""
     return Expression(Chosen(tuple(map(tree_of, (head, *tails)))))
 
 
-def without_columns(head: Any, *tails: Any) -> Expression[Any]:
+def without_columns(head: Operand, *tails: Operand) -> Expression:
     """Return all columns but some."""
     return Expression(Chosen(tuple(map(tree_of, (head, *tails))), left_out=True))
 
 
-def json(value: Any) -> Expression[Any]:
+def json(value: Operand) -> Expression:
     """Return text that is JSON already, as a member of `json_object` or `json_array`."""
     return _call("JSON", value)
 
 
-def json_string(value: Any) -> Expression[Any]:
+def json_string(value: Operand) -> Expression:
     """Write a value as JSON."""
     return _call("JSON_STRING", value)
 
 
-def json_object(on_null: JsonOnNull = JsonOnNull.NULL, *args: Any) -> Expression[Any]:
+def json_object(on_null: JsonOnNull = JsonOnNull.NULL, *args: Operand) -> Expression:
     """Return a JSON object of keys and values in turn."""
     return Expression(syntax.Json("JSON_OBJECT", tuple(map(tree_of, args)), null=on_null.name))
 
 
-def json_object_agg(on_null: JsonOnNull, key_expr: Any, value_expr: Any) -> Expression[Any]:
+def json_object_agg(on_null: JsonOnNull, key_expr: Operand, value_expr: Operand) -> Expression:
     """Return a JSON object of the keys and values of all rows."""
     return Expression(syntax.Json("JSON_OBJECTAGG", (tree_of(key_expr), tree_of(value_expr)), null=on_null.name))
 
 
-def json_array(on_null: JsonOnNull = JsonOnNull.ABSENT, *args: Any) -> Expression[Any]:
+def json_array(on_null: JsonOnNull = JsonOnNull.ABSENT, *args: Operand) -> Expression:
     """Return a JSON array of values."""
     return Expression(syntax.Json("JSON_ARRAY", tuple(map(tree_of, args)), null=on_null.name))
 
 
-def json_array_agg(on_null: JsonOnNull, item_expr: Any) -> Expression[Any]:
+def json_array_agg(on_null: JsonOnNull, item_expr: Operand) -> Expression:
     """Return a JSON array of the values of all rows."""
     return Expression(syntax.Json("JSON_ARRAYAGG", (tree_of(item_expr),), null=on_null.name))
 
 
-def lag(expr: Any, offset: Any = 1, default: Any = None) -> Expression[Any]:
+def lag(expr: Operand, offset: Operand = 1, default: Operand = None) -> Expression:
     """Return the value of a row before this one, in a window of OVER."""
     return _call("LAG", expr, offset, default)
 
 
-def lead(expr: Any, offset: Any = 1, default: Any = None) -> Expression[Any]:
+def lead(expr: Operand, offset: Operand = 1, default: Operand = None) -> Expression:
     """Return the value of a later row, in an OVER window."""
     return _call("LEAD", expr, offset, default)
 
 
-def call(f: str | UserDefinedFunctionWrapper, *args: Any) -> Expression[Any]:
+def call(f: str | UserDefinedFunctionWrapper, *args: Operand) -> Expression:
     """Call a function: one of SQL's or of the catalog's by name, or a user's own."""
     arguments = tuple(map(tree_of, args))
     if isinstance(f, str):
@@ -382,6 +382,6 @@ def call(f: str | UserDefinedFunctionWrapper, *args: Any) -> Expression[Any]:
     return Expression(InlineCall(f, arguments), f.alias_names)
 
 
-def call_sql(sql_expression: str) -> Expression[Any]:
+def call_sql(sql_expression: str) -> Expression:
     """Return an expression that is written in SQL."""
     return Expression(read_expression(sql_expression))

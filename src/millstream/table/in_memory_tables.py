@@ -1,13 +1,15 @@
-"""Rows that a program has, as tables: `from_elements` and `from_pandas`."""
+"""Tables of rows in memory: `from_elements`, `from_pandas`, and results as Arrow tables and DataFrames."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from millstream.common.aliases import Value
 from millstream.common.errors import TypeMismatchError
 from millstream.common.types import Row
 from millstream.connectors.values import RowsTable, cut
@@ -19,16 +21,22 @@ from millstream.sql.columns.value_conversion import inferred_row, merged_types, 
 from millstream.sql.plan.nodes import Scan
 from millstream.sql.schema import Field, Fields
 
+if TYPE_CHECKING:
+    import pandas
 
-def scan_of(names: Sequence[str], types: Sequence[t.DataType], batch: Batch, called: str, subtasks: int = 1) -> Scan:
+# The schema of rows: their type, the type of a single column, or the names of columns.
+RowSchema = t.RowType | t.DataType | Sequence[str] | None
+
+
+def scan_of(names: Sequence[str], types: Sequence[t.DataType], batch: Batch, name: str, subtasks: int = 1) -> Scan:
     """Return a scan of rows in memory."""
     fields = Fields(tuple(Field(n, k) for n, k in zip(names, types, strict=True)))
     table = CatalogTable(tuple(TableColumn(f.name, f.type) for f in fields.fields))
     source = RowsTable(names, cut(batch), subtasks=subtasks)
-    return Scan(fields, table, source, (called,), tuple(names))
+    return Scan(fields, table, source, (name,), tuple(names))
 
 
-def row_type_of(elements: Sequence[Any], schema: Any) -> t.RowType:
+def row_type_of(elements: Sequence[Value], schema: RowSchema) -> t.RowType:
     """Return the type of rows, from the schema or inferred from the elements."""
     if isinstance(schema, t.RowType):
         return schema
@@ -47,7 +55,7 @@ def row_type_of(elements: Sequence[Any], schema: Any) -> t.RowType:
     return inferred
 
 
-def _as_row(element: Any) -> Any:
+def _as_row(element: Value) -> Row | tuple[Value, ...]:
     if isinstance(element, dict):
         return Row(**dict(sorted(element.items())))
     if isinstance(element, list):
@@ -57,7 +65,7 @@ def _as_row(element: Any) -> Any:
     raise TypeError(f"Can not infer schema for type: {type(element).__name__}; give a schema, or rows as tuples.")
 
 
-def batch_of(elements: Iterable[Any], kind: t.RowType, is_single: bool, zone: str) -> Batch:
+def batch_of(elements: Iterable[Value], kind: t.RowType, is_single: bool, zone: str) -> Batch:
     """Return elements as columns; all are inserts, whatever their RowKind."""
     rows = [(e,) for e in elements] if is_single else [_members(e, kind) for e in elements]
     columns = zip(*rows, strict=True) if rows else [()] * len(kind)
@@ -65,7 +73,7 @@ def batch_of(elements: Iterable[Any], kind: t.RowType, is_single: bool, zone: st
     return Batch(arrays, None, len(rows))
 
 
-def _members(element: Any, kind: t.RowType) -> tuple[Any, ...]:
+def _members(element: Value, kind: t.RowType) -> tuple[Value, ...]:
     if isinstance(element, dict):
         return tuple(element.get(n) for n in kind.names)
     if isinstance(element, Row):
@@ -74,7 +82,7 @@ def _members(element: Any, kind: t.RowType) -> tuple[Any, ...]:
             return tuple(element[n] for n in kind.names)
     if not isinstance(element, (Row, tuple, list)):
         if len(kind) != 1:
-            raise TypeError(f"The element {element!r} is no row of {len(kind)} columns.")
+            raise TypeError(f"The element {element!r} is not a row of {len(kind)} columns.")
         return (element,)
     if len(element) != len(kind):
         raise ValueError(
@@ -137,7 +145,7 @@ def _composite(kind: pa.DataType) -> t.DataType:
     raise TypeError(f"Unsupported data type to convert to SQL: {kind}")
 
 
-def from_frame(frame: Any, schema: Any) -> tuple[t.RowType, Batch]:
+def from_frame(frame: pandas.DataFrame, schema: RowSchema | Sequence[t.DataType]) -> tuple[t.RowType, Batch]:
     """Return the columns of a pandas.DataFrame, with the types of a schema or their own.
 
     Raises:
@@ -158,14 +166,14 @@ def from_frame(frame: Any, schema: Any) -> tuple[t.RowType, Batch]:
             f"Unsupported schema type, it could only be of RowType, a list of str or a list of DataType, got {schema!r}"
         )
     arrays = [
-        _typed_column(frame.iloc[:, place], column, field)
-        for place, (column, field) in enumerate(zip(table.columns, kind.fields, strict=True))
+        _typed_column(frame.iloc[:, index], column, field)
+        for index, (column, field) in enumerate(zip(table.columns, kind.fields, strict=True))
     ]
     plain = [a.combine_chunks() if isinstance(a, pa.ChunkedArray) else a for a in arrays]
     return kind, Batch(plain, None, table.num_rows)
 
 
-def _typed_column(series: Any, column: pa.ChunkedArray, field: t.RowField) -> Any:
+def _typed_column(series: pandas.Series, column: pa.ChunkedArray, field: t.RowField) -> pa.Array:
     kind = arrow_type(field.data_type)
     if not isinstance(field.data_type, t.AtomicType) or isinstance(field.data_type, t.LocalZonedTimestampType):
         return column.cast(kind, safe=False)
@@ -190,26 +198,27 @@ def arrow_table(fields: Fields, batches: Iterator[Batch], zone: str) -> pa.Table
     return pa.Table.from_arrays(list(whole.columns), schema=schema)
 
 
-def _remaining_rows(changes: Batch) -> Any:
+def _remaining_rows(changes: Batch) -> NDArray[np.int64]:
     """Return the indexes of rows that are not retracted."""
     rows = list(zip(*(c.to_pylist() for c in changes.columns), strict=True))
     remaining: dict[int, None] = {}
-    places: dict[Any, list[int]] = {}
-    for place, (row, kind) in enumerate(zip(rows, changes.all_kinds().tolist(), strict=True)):
-        known = places.setdefault(repr(row), [])
+    indexes: dict[str, list[int]] = {}
+    for index, (row, kind) in enumerate(zip(rows, changes.all_kinds().tolist(), strict=True)):
+        known = indexes.setdefault(repr(row), [])
         if kind in (UPDATE_BEFORE, DELETE):
             if known:
                 del remaining[known.pop()]
         else:
-            known.append(place)
-            remaining[place] = None
+            known.append(index)
+            remaining[index] = None
     return np.array(list(remaining), np.int64)
 
 
-def as_pandas(table: pa.Table) -> Any:
+def as_pandas(table: pa.Table) -> pandas.DataFrame:
     """Return a pyarrow.Table as a pandas.DataFrame."""
-    import pandas as pd
+    # Imported only for programs that use pandas, which is optional.
+    import pandas
 
     frame = table.to_pandas()
-    assert isinstance(frame, pd.DataFrame)
+    assert isinstance(frame, pandas.DataFrame)
     return frame

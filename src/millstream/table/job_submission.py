@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from millstream.datastream.table_bridge import Bridge
 from millstream.graph.transformations import Transformation, UpstreamEdge
 from millstream.operators.runtime.partitioners import ForwardElse, OrderedPartitioner
 from millstream.sql.catalog.manager import CatalogManager
 from millstream.sql.errors import TableException
-from millstream.sql.language.statements import Client, Delete, Truncate, Update
+from millstream.sql.language.statements import Client, Delete, Statement, Truncate, Update
 from millstream.sql.operators.io.table_io import TableSinkOperator
 from millstream.sql.operators.query_context import Session
 from millstream.sql.optimizer.planner import plan
@@ -47,11 +46,11 @@ class Runner:
 
     @property
     def is_batch(self) -> bool:
-        """Whether jobs are of batch."""
+        """Whether jobs run in batch mode."""
         return self._bridge.is_batch
 
     def planned(self, ends: Sequence[End]) -> list[Planned]:
-        """Return how ends are run."""
+        """Return the plans of ends."""
         return plan(list(ends), self.settings(), self.is_batch)
 
     def translated(self, ends: Sequence[End]) -> list[Transformation]:
@@ -69,17 +68,17 @@ class Runner:
         )
         before = len(self._bridge.program.transformations)
         translator = Translator(self._bridge.program, session, translation_of)
-        for told in () if self.is_batch else endless_state(plans):
-            log.warning("SQL: %s", told)
+        for warning in () if self.is_batch else endless_state(plans):
+            log.warning("SQL: %s", warning)
         ends = [translator.translate(p) for p in plans]
         self._set_parallelism(self._bridge.program.transformations[before:])
         return ends
 
     def _set_parallelism(self, added: Sequence[Transformation]) -> None:
-        width = int(self.settings().get(_PARALLELISM, "-1"))
-        for transformation in added if width > 0 else ():
+        parallelism = int(self.settings().get(_PARALLELISM, "-1"))
+        for transformation in added if parallelism > 0 else ():
             if transformation.parallelism is None and not transformation.non_parallel:
-                transformation.parallelism = width
+                transformation.parallelism = parallelism
 
     def collect(self, node: Node) -> TableResult:
         """Run a query that returns its rows."""
@@ -87,8 +86,8 @@ class Runner:
         with self._bridge.added():
             (last,) = self.translated([end])
             batches, client = self._bridge.collect(self._name("collect"), last, TableSinkOperator)
-        zone, longest = self._config.get_local_timezone(), int(self._config.get(_WIDTH, "30"))
-        return QueryResult(node.fields, zone, batches, client, not self.is_batch, longest)
+        zone, max_width = self._config.get_local_timezone(), int(self._config.get(_WIDTH, "30"))
+        return QueryResult(node.fields, zone, batches, client, not self.is_batch, max_width)
 
     def run(self, sinks: Sequence[Sink]) -> TableResult:
         """Start a job that writes to tables."""
@@ -106,7 +105,7 @@ class Runner:
         return result
 
     def execution_plan(self, ends: Sequence[End]) -> str:
-        """Return the job that ends would be, as JSON."""
+        """Return the job graph of ends as JSON, without starting a job."""
         with self._bridge.added():
             return self._bridge.execution_plan(self.translated(ends))
 
@@ -124,8 +123,8 @@ class Runner:
         return self._config.get(_NAME, otherwise)
 
 
-def refuse_unknown(statement: Any, batch: bool) -> TableException:
-    """Return the error of a statement that cannot be executed here."""
+def refuse_unknown(statement: Statement, batch: bool) -> TableException:
+    """Return the error of a statement that execute_sql() does not support."""
     if isinstance(statement, (Delete, Truncate, Update)):
         word = type(statement).__name__.upper()
         name = ".".join(statement.table)

@@ -172,13 +172,11 @@ def as_function(function: object) -> UserDefinedFunctionWrapper:
     if isinstance(function, UserDefinedFunctionWrapper):
         return function
     if isinstance(function, TableAggregateFunction):
-        table_aggregate: UserDefinedFunctionWrapper = udtaf(function)
-        return table_aggregate
+        return udtaf(function)
     if isinstance(function, AggregateFunction):
-        aggregate: UserDefinedFunctionWrapper = udaf(function)
-        return aggregate
+        return udaf(function)
     raise ValidationException(
-        f"{function!r} is no function for SQL: make it one with udf(...), udtf(...) or udaf(...), which say its types."
+        f"{function!r} is not a function of SQL: create one with udf(...), udtf(...) or udaf(...) and its types."
     )
 
 

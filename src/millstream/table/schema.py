@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind, TableColumn
@@ -20,7 +19,7 @@ __all__ = ["Schema"]
 _UNKNOWN = NullType()
 
 
-def _written(expression: str | Expression[Any]) -> str:
+def _written(expression: str | Expression) -> str:
     return expression if isinstance(expression, str) else as_sql(tree_of(expression))
 
 
@@ -142,7 +141,7 @@ class Schema:
             """Add a physical column."""
             return self._add(TableColumn(column_name, as_data_type(data_type)))
 
-        def column_by_expression(self, column_name: str, expr: str | Expression[Any]) -> Schema.Builder:
+        def column_by_expression(self, column_name: str, expr: str | Expression) -> Schema.Builder:
             """Add a computed column."""
             return self._add(TableColumn(column_name, _UNKNOWN, ColumnKind.COMPUTED, _written(expr)))
 
@@ -157,7 +156,7 @@ class Schema:
             kind = as_data_type(data_type)
             return self._add(TableColumn(column_name, kind, ColumnKind.METADATA, None, metadata_key, is_virtual))
 
-        def watermark(self, column_name: str, watermark_expr: str | Expression[Any]) -> Schema.Builder:
+        def watermark(self, column_name: str, watermark_expr: str | Expression) -> Schema.Builder:
             """Declare the event-time column and its watermark expression."""
             self._parts = replace(self._parts, watermark=(column_name, _written(watermark_expr)))
             return self

@@ -68,7 +68,7 @@ def as_sql(tree: syntax.Expression) -> str:
             return _call(tree)
         case TimeMark(_, "PROCTIME"):
             return "PROCTIME()"
-    raise InvalidProgramError(f"{summary(tree)} cannot be kept in a catalog: write it in SQL.")
+    raise InvalidProgramError(f"{summary(tree)} cannot be stored in a catalog: write it in SQL.")
 
 
 def _interval(tree: syntax.Interval) -> str:
@@ -211,12 +211,12 @@ def _camel(name: str) -> str:
 
 
 def read_expression(text: str) -> Expression:
-    """Return the expression that a text is."""
+    """Parse an expression."""
     grammar = StatementGrammar(text)
-    found = grammar.expression()
+    expression = grammar.expression()
     if not grammar.is_at_end:
         grammar.refuse()
-    return found
+    return expression
 
 
 def read_data_type(text: str) -> DataType:

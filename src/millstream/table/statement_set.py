@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.sql.errors import TableException
 from millstream.sql.language.statement_grammar import read_statement
@@ -62,7 +62,7 @@ class StatementSet:
         """Start one job for all statements, and clear the set."""
         return self._planner.runner.run(self._taken())
 
-    def _taken(self) -> list[Any]:
+    def _taken(self) -> list[Sink]:
         if not self._sinks:
             raise TableException("The statement set is empty: add a statement first.")
         sinks, self._sinks = self._sinks, []

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.sql.catalog.manager import CatalogManager
 from millstream.sql.catalog.tables import CatalogTable, TableColumn
 from millstream.sql.errors import TableException, ValidationException
@@ -17,30 +17,30 @@ _NESTED = (ArrayType, MapType, MultisetType, RowType)
 
 
 def analyze(
-    statement: AnalyzeTable, catalogs: CatalogManager, batch: bool, ask: Callable[[str], Sequence[Any]]
+    statement: AnalyzeTable, catalogs: CatalogManager, batch: bool, run_query: Callable[[str], Sequence[Value]]
 ) -> None:
-    """Compute and store statistics; `ask` runs a query and returns its single row."""
+    """Compute and store statistics; `run_query` runs a query and returns its single row."""
     path = catalogs.full_path(statement.table)
     table = catalogs.permanent(path)
     if table is None:
         raise ValidationException(f"Table {'.'.join(map(name_as_sql, path))} doesn't exist or is a temporary table.")
     if not batch:
         raise TableException("ANALYZE TABLE is not supported for streaming mode now")
-    chosen = _columns(table, statement.columns)
+    columns = _columns(table, statement.columns)
     aggregates = ["COUNT(*)"]
-    for column in chosen:
+    for column in columns:
         name = name_as_sql(column.name)
         aggregates += [f"COUNT({name})", f"COUNT(DISTINCT {name})", f"MIN({name})", f"MAX({name})"]
     fixed = [(k, v) for k, v in statement.partition if v is not None]
     where = f" WHERE {' AND '.join(f'{name_as_sql(k)} = {quoted(v)}' for k, v in fixed)}" if fixed else ""
-    rows, *values = ask(f"SELECT {', '.join(aggregates)} FROM {'.'.join(map(name_as_sql, path))}{where}")
+    rows, *values = run_query(f"SELECT {', '.join(aggregates)} FROM {'.'.join(map(name_as_sql, path))}{where}")
     notes = catalogs.catalog(path[0]).notes(path[1], path[2])
     # Statistics of the whole table have an empty key.
     key = tuple(fixed)
     notes.statistics[key] = CatalogTableStatistics(rows, -1, -1, -1)
     if statement.columns is not None:
         data = {}
-        for i, column in enumerate(chosen):
+        for i, column in enumerate(columns):
             non_null, distinct, minimum, maximum = values[4 * i : 4 * i + 4]
             data[column.name] = {"nullCount": rows - non_null, "ndv": distinct, "min": minimum, "max": maximum}
         notes.column_statistics[key] = CatalogColumnStatistics(data)

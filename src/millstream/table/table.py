@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from millstream.common.call_site import warn_deprecated
 from millstream.common.errors import InvalidProgramError
@@ -26,7 +26,11 @@ from millstream.table.udf import (
 from millstream.table.window import GroupWindow, OverWindow
 
 if TYPE_CHECKING:
+    import pandas
+    import pyarrow as pa
+
     from millstream.sql.catalog.tables import CatalogTable
+    from millstream.table.api_binder import ApiBinder
     from millstream.table.planner import Planner
     from millstream.table.table_descriptor import TableDescriptor
     from millstream.table.table_result import TableResult
@@ -67,7 +71,7 @@ class Table(Subquery):
             self._name = self._planner.create_unnamed_view(self._node, self._declared)
         return self._name
 
-    def __getattr__(self, name: str) -> Expression[Any]:
+    def __getattr__(self, name: str) -> Expression:
         if name.startswith("_") or name not in self._node.fields.names:
             raise AttributeError(
                 f"The current table has no column named '{name}', available columns: "
@@ -79,32 +83,34 @@ class Table(Subquery):
         return Table(node, self._planner)
 
     @property
-    def _steps(self) -> Any:
+    def _binder(self) -> ApiBinder:
         return self._planner.binder()
 
-    def _selection(self, **more: Any) -> Selection:
-        return Selection(self._planner, self._node, **more)
+    def _selection(
+        self, window: GroupWindow | None = None, over: Mapping[str, syntax.Window] | None = None
+    ) -> Selection:
+        return Selection(self._planner, self._node, window, over)
 
     # --- columns
 
-    def select(self, *fields: Expression[Any]) -> Table:
+    def select(self, *fields: Expression) -> Table:
         """Return columns, or aggregates over all rows."""
         chosen = self._selection()
         return self._then(chosen.selected(fields))
 
     def alias(self, field: str, *fields: str) -> Table:
         """Rename the columns, from the first on."""
-        return self._then(self._steps.rename(self._node, [field, *fields]))
+        return self._then(self._binder.rename(self._node, [field, *fields]))
 
-    def add_columns(self, *fields: Expression[Any]) -> Table:
+    def add_columns(self, *fields: Expression) -> Table:
         """Append columns under new names."""
         return self._then(self._selection().added(fields))
 
-    def add_or_replace_columns(self, *fields: Expression[Any]) -> Table:
+    def add_or_replace_columns(self, *fields: Expression) -> Table:
         """Append columns; a column of an existing name replaces it."""
         return self._then(self._selection().added(fields, replaces=True))
 
-    def rename_columns(self, *fields: Expression[Any]) -> Table:
+    def rename_columns(self, *fields: Expression) -> Table:
         """Rename columns: `rename_columns(col("a").alias("b"))`."""
         names = list(self._node.fields.names)
         for old, field in zip(tables_columns(fields, "rename_columns"), fields, strict=True):
@@ -114,9 +120,9 @@ class Table(Subquery):
             if not aliases:
                 raise ValidationException(f"Rename column '{old}' needs an alias: col('{old}').alias('b').")
             names[names.index(old)] = aliases[0]
-        return self._then(self._steps.rename(self._node, names))
+        return self._then(self._binder.rename(self._node, names))
 
-    def drop_columns(self, *fields: Expression[Any]) -> Table:
+    def drop_columns(self, *fields: Expression) -> Table:
         """Leave columns out."""
         return self._then(self._selection().dropped(fields))
 
@@ -124,25 +130,25 @@ class Table(Subquery):
 
     def filter(self, predicate: Expression[bool]) -> Table:
         """Select rows by a condition."""
-        return Table(self._steps.filter(self._node, self._selection().tree(predicate)), self._planner, self._declared)
+        return Table(self._binder.filter(self._node, self._selection().tree(predicate)), self._planner, self._declared)
 
     def where(self, predicate: Expression[bool]) -> Table:
         """Select rows by a condition."""
         return self.filter(predicate)
 
-    def group_by(self, *fields: Expression[Any]) -> GroupedTable:
+    def group_by(self, *fields: Expression) -> GroupedTable:
         """Group rows, to select aggregates."""
         return GroupedTable(self, fields)
 
     def distinct(self) -> Table:
         """Remove duplicate rows."""
-        return self._then(self._steps.distinct(self._node))
+        return self._then(self._binder.distinct(self._node))
 
-    def order_by(self, *fields: Expression[Any]) -> Table:
+    def order_by(self, *fields: Expression) -> Table:
         """Order rows; `col("a").desc` the other way round. As in Flink, NULL is larger than every value here."""
         chosen = self._selection()
         keys = [sort_key(chosen.tree(f), is_descending(f)) for f in fields]
-        return Table(self._steps.order(self._node, keys), self._planner, self._declared, is_sorted=True)
+        return Table(self._binder.order(self._node, keys), self._planner, self._declared, is_sorted=True)
 
     def offset(self, offset: int) -> Table:
         """Leave out the first rows."""
@@ -157,7 +163,7 @@ class Table(Subquery):
         return self._limited(offset, fetch)
 
     def _limited(self, offset: int | None, fetch: int | None) -> Table:
-        node = self._steps.limit(self._node, offset, fetch, self._is_sorted)
+        node = self._binder.limit(self._node, offset, fetch, self._is_sorted)
         return Table(node, self._planner, self._declared, is_sorted=True)
 
     # --- two tables
@@ -181,7 +187,7 @@ class Table(Subquery):
     def _joined(self, right: Table, predicate: Expression[bool] | None, kind: JoinKind) -> Table:
         self._check_environment(right)
         condition = None if predicate is None else self._selection().tree(predicate)
-        return self._then(self._steps.join(self._node, right._node, condition, kind))
+        return self._then(self._binder.join(self._node, right._node, condition, kind))
 
     def _check_environment(self, other: Table) -> None:
         if not isinstance(other, Table):
@@ -191,7 +197,7 @@ class Table(Subquery):
 
     def join_lateral(
         self,
-        table_function_call: Expression[Any] | UserDefinedTableFunctionWrapper,
+        table_function_call: Expression | UserDefinedTableFunctionWrapper,
         join_predicate: Expression[bool] | None = None,
     ) -> Table:
         """Join each row with the rows that a table function returns for it."""
@@ -199,7 +205,7 @@ class Table(Subquery):
 
     def left_outer_join_lateral(
         self,
-        table_function_call: Expression[Any] | UserDefinedTableFunctionWrapper,
+        table_function_call: Expression | UserDefinedTableFunctionWrapper,
         join_predicate: Expression[bool] | None = None,
     ) -> Table:
         """Join each row with the rows that a table function returns for it; rows without any are padded with nulls."""
@@ -237,7 +243,7 @@ class Table(Subquery):
                 f"The {operator.lower()} operation on two tables of different column sizes: {widths[0]} and "
                 f"{widths[1]} is not supported"
             )
-        return self._then(self._steps.set_operation(operator, all_, self._node, right._node))
+        return self._then(self._binder.set_operation(operator, all_, self._node, right._node))
 
     # --- windows
 
@@ -255,43 +261,43 @@ class Table(Subquery):
 
     # --- functions of users
 
-    def map(self, func: Expression[Any] | UserDefinedFunctionWrapper) -> Table:
+    def map(self, func: Expression | UserDefinedFunctionWrapper) -> Table:
         """Map each row to a row with a function; the fields of a ROW result become columns."""
         return self._then(self._selection().mapped(func))
 
-    def flat_map(self, func: Expression[Any] | UserDefinedTableFunctionWrapper) -> Table:
+    def flat_map(self, func: Expression | UserDefinedTableFunctionWrapper) -> Table:
         """Map each row to any number of rows with a table function."""
         return self._then(self._selection().flat_mapped(func))
 
-    def aggregate(self, func: Expression[Any] | UserDefinedAggregateFunctionWrapper) -> AggregatedTable:
+    def aggregate(self, func: Expression | UserDefinedAggregateFunctionWrapper) -> AggregatedTable:
         """Aggregate all rows to a row with a function; the fields of a ROW result become columns."""
         return self.group_by().aggregate(func)
 
-    def flat_aggregate(self, func: Expression[Any] | UserDefinedAggregateFunctionWrapper) -> FlatAggregateTable:
+    def flat_aggregate(self, func: Expression | UserDefinedAggregateFunctionWrapper) -> FlatAggregateTable:
         """Aggregate all rows to any number of rows with a table aggregate function."""
         return self.group_by().flat_aggregate(func)
 
     # --- changes as rows
 
-    def to_changelog(self, *arguments: Expression[Any]) -> Table:
+    def to_changelog(self, *arguments: Expression) -> Table:
         """Convert the changelog to append-only rows with a leading operation column.
 
         Args:
             arguments: `descriptor("name").as_argument("op")` for another name than op, and
                 `map_("INSERT", "I", ..).as_argument("op_mapping")` sets the codes; unmapped kinds are dropped.
         """
-        return self._then(self._steps.changelog("TO_CHANGELOG", self._node, [tree_of(a) for a in arguments]))
+        return self._then(self._binder.changelog("TO_CHANGELOG", self._node, [tree_of(a) for a in arguments]))
 
-    def from_changelog(self, *arguments: Expression[Any]) -> Table:
+    def from_changelog(self, *arguments: Expression) -> Table:
         """Convert rows with an operation column to a changelog.
 
         Args:
             arguments: as of `to_changelog`; the mapping has the column's codes and the row kind of each:
                 `map_("c, r", "INSERT", "d", "DELETE").as_argument("op_mapping")`.
         """
-        return self._then(self._steps.changelog("FROM_CHANGELOG", self._node, [tree_of(a) for a in arguments]))
+        return self._then(self._binder.changelog("FROM_CHANGELOG", self._node, [tree_of(a) for a in arguments]))
 
-    # --- looking
+    # --- schema and plan
 
     def get_schema(self) -> TableSchema:
         """Old: return the columns in the older form."""
@@ -330,11 +336,11 @@ class Table(Subquery):
         """Write the rows to a table: start a job, `wait()` for its end."""
         return self.insert_into(table_path_or_descriptor, overwrite).execute()
 
-    def to_arrow(self) -> Any:
+    def to_arrow(self) -> pa.Table:
         """Run the query and return all rows as a pyarrow.Table."""
         return arrow_table(self._node.fields, self.execute().arrow_batches(), self._planner.config.get_local_timezone())
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """Run the query and return all rows as a pandas.DataFrame."""
         return as_pandas(self.to_arrow())
 
@@ -352,19 +358,19 @@ def declaration_of(table: Table) -> CatalogTable | None:
 class GroupedTable:
     """A table grouped by columns."""
 
-    def __init__(self, table: Table, keys: Sequence[Expression[Any]]) -> None:
+    def __init__(self, table: Table, keys: Sequence[Expression]) -> None:
         self._table = table
         self._keys = tuple(keys)
 
-    def select(self, *fields: Expression[Any]) -> Table:
+    def select(self, *fields: Expression) -> Table:
         """Return a row for each group: keys and aggregates."""
         return self._table._then(self._table._selection().grouped(self._keys, fields))
 
-    def aggregate(self, func: Expression[Any] | UserDefinedAggregateFunctionWrapper) -> AggregatedTable:
+    def aggregate(self, func: Expression | UserDefinedAggregateFunctionWrapper) -> AggregatedTable:
         """Aggregate each group to a row with a function; the fields of a ROW result become columns."""
         return AggregatedTable(self._table._then(self._table._selection().aggregated(self._keys, func)))
 
-    def flat_aggregate(self, func: Expression[Any] | UserDefinedAggregateFunctionWrapper) -> FlatAggregateTable:
+    def flat_aggregate(self, func: Expression | UserDefinedAggregateFunctionWrapper) -> FlatAggregateTable:
         """Aggregate each group to any number of rows with a table aggregate function."""
         return FlatAggregateTable(self._table._then(self._table._selection().flat_aggregated(self._keys, func)))
 
@@ -376,7 +382,7 @@ class GroupWindowedTable:
         self._table = table
         self._window = window
 
-    def group_by(self, *fields: Expression[Any]) -> WindowGroupedTable:
+    def group_by(self, *fields: Expression) -> WindowGroupedTable:
         """Group by the window, by its alias, and by columns."""
         aliases = [tree_of(f) for f in fields]
         if syntax.Name((self._window.alias,)) not in aliases:
@@ -389,17 +395,17 @@ class GroupWindowedTable:
 class WindowGroupedTable:
     """A table grouped by a window and columns."""
 
-    def __init__(self, table: Table, window: GroupWindow, keys: Sequence[Expression[Any]]) -> None:
+    def __init__(self, table: Table, window: GroupWindow, keys: Sequence[Expression]) -> None:
         self._table = table
         self._window = window
         self._keys = tuple(keys)
 
-    def select(self, *fields: Expression[Any]) -> Table:
+    def select(self, *fields: Expression) -> Table:
         """Return a row for each group: keys, aggregates, and `start` and `end` of the window."""
         chosen = self._table._selection(window=self._window)
         return self._table._then(chosen.grouped(self._keys, fields))
 
-    def aggregate(self, func: Expression[Any] | UserDefinedAggregateFunctionWrapper) -> WindowAggregatedTable:
+    def aggregate(self, func: Expression | UserDefinedAggregateFunctionWrapper) -> WindowAggregatedTable:
         """Aggregate each group to a row with a function; the fields of a ROW result become columns."""
         return WindowAggregatedTable(self._table, self._window, self._keys, func)
 
@@ -411,7 +417,7 @@ class OverWindowedTable:
         self._table = table
         self._windows = tuple(windows)
 
-    def select(self, *fields: Expression[Any]) -> Table:
+    def select(self, *fields: Expression) -> Table:
         """Return columns, and aggregates over windows."""
         chosen = self._table._selection(over={w.alias: w.tree for w in self._windows})
         return self._table._then(chosen.selected(fields))
@@ -423,7 +429,7 @@ class AggregatedTable:
     def __init__(self, table: Table) -> None:
         self._table = table
 
-    def select(self, *fields: Expression[Any]) -> Table:
+    def select(self, *fields: Expression) -> Table:
         """Return columns of the grouping keys and of the function's result."""
         return self._table.select(*fields)
 
@@ -435,15 +441,15 @@ class WindowAggregatedTable:
         self,
         table: Table,
         window: GroupWindow,
-        keys: Sequence[Expression[Any]],
-        func: Expression[Any] | UserDefinedAggregateFunctionWrapper,
+        keys: Sequence[Expression],
+        func: Expression | UserDefinedAggregateFunctionWrapper,
     ) -> None:
         self._table = table
         self._window = window
         self._keys = tuple(keys)
         self._func = func
 
-    def select(self, *fields: Expression[Any]) -> Table:
+    def select(self, *fields: Expression) -> Table:
         """Return columns: keys, the function's result, and `start` and `end` of the window."""
         chosen = self._table._selection(window=self._window)
         return self._table._then(chosen.window_aggregated(self._keys, self._func, fields))
@@ -455,6 +461,6 @@ class FlatAggregateTable:
     def __init__(self, table: Table) -> None:
         self._table = table
 
-    def select(self, *fields: Expression[Any]) -> Table:
+    def select(self, *fields: Expression) -> Table:
         """Return columns of the grouping keys and of the function's result rows."""
         return self._table.select(*fields)

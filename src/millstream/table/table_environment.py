@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
+from millstream.common.aliases import Value
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
+from millstream.common.typeinfo import TypeInformation
 from millstream.common.unsupported import missing_function
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.datastream.table_bridge import Bridge
 from millstream.sql.catalog.manager import InlineView
+from millstream.sql.columns.batch import Batch
 from millstream.sql.ddl.executor import Result
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.language import statements as s
@@ -20,14 +23,16 @@ from millstream.sql.language import syntax
 from millstream.sql.language.statement_grammar import read_statement
 from millstream.sql.types import DataType, RowType
 from millstream.table.catalog_methods import CatalogMethods
+from millstream.table.changelog_mode import ChangelogMode
 from millstream.table.compiled_plan import CompiledPlan
 from millstream.table.datastream_bridge import Streams
 from millstream.table.environment_settings import EnvironmentSettings
 from millstream.table.expression import Expression, tree_of
-from millstream.table.in_memory_tables import batch_of, from_frame, row_type_of, scan_of
+from millstream.table.in_memory_tables import RowSchema, batch_of, from_frame, row_type_of, scan_of
 from millstream.table.job_submission import refuse_unknown
 from millstream.table.plan_reference import PlanReference, plan_text
 from millstream.table.planner import EXPLAIN_DETAILS, Planner
+from millstream.table.schema import Schema
 from millstream.table.sql_text import read_path, resolved_declaration
 from millstream.table.statement_set import StatementSet
 from millstream.table.statistics import analyze
@@ -36,6 +41,9 @@ from millstream.table.table_config import TableConfig
 from millstream.table.table_descriptor import TableDescriptor
 from millstream.table.table_result import OkResult, RowsResult, TableResult, TextResult
 from millstream.table.verification import verifier
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = ["StreamTableEnvironment", "TableEnvironment"]
 
@@ -73,7 +81,7 @@ class TableEnvironment(CatalogMethods):
     # --- statements
 
     def execute_sql(self, stmt: str) -> TableResult:
-        """Carry out a statement: DDL at once, a query or INSERT as a job that is started."""
+        """Execute a statement: DDL at once; a query or an INSERT starts a job."""
         return self._executed(read_statement(stmt), stmt)
 
     def _executed(self, statement: s.Statement, text: str) -> TableResult:
@@ -106,11 +114,11 @@ class TableEnvironment(CatalogMethods):
         return self._shown(ddl.execute(statement, text))
 
     def _analyzed(self, statement: s.AnalyzeTable) -> TableResult:
-        def ask(query: str) -> Sequence[Any]:
+        def run_query(query: str) -> Sequence[Value]:
             with self.execute_sql(query).collect() as rows:
                 return list(next(rows))
 
-        analyze(statement, self._catalogs, self._runner.is_batch, ask)
+        analyze(statement, self._catalogs, self._runner.is_batch, run_query)
         return OkResult()
 
     def _shown(self, result: Result) -> TableResult:
@@ -186,11 +194,11 @@ class TableEnvironment(CatalogMethods):
         path = self._planner.create_anonymous_table(descriptor)
         return Table(self._planner.binder().query(syntax.TableQuery(syntax.TableName(path))), self._planner)
 
-    def from_elements(self, elements: Iterable[Any], schema: Any = None, verify_schema: bool = True) -> Table:
+    def from_elements(self, elements: Iterable[Value], schema: RowSchema = None, verify_schema: bool = True) -> Table:
         """Return a table of Python values: tuples, Rows, dicts, or `row(...)` expressions.
 
         Without a schema, names are _1, _2, .. and types follow from the values: int is BIGINT, float DOUBLE. With one,
-        values that are not of their types are refused; without `verify_schema` they are converted as well as may be.
+        values of other types are rejected; without `verify_schema` they are converted where possible.
         """
         rows = list(elements)
         if rows and any(isinstance(e, Expression) for e in rows):
@@ -204,13 +212,13 @@ class TableEnvironment(CatalogMethods):
         batch = batch_of(rows, kind, is_single, self._config.get_local_timezone())
         return self._of_rows(kind, batch, "python-input-format")
 
-    def _of_rows(self, kind: RowType, batch: Any, source: str, subtasks: int = 1) -> Table:
+    def _of_rows(self, kind: RowType, batch: Batch, source: str, subtasks: int = 1) -> Table:
         self._sources += 1
-        called = f"*anonymous_{source}${self._sources}*"
+        name = f"*anonymous_{source}${self._sources}*"
         types = [f.data_type for f in kind.fields]
-        return Table(scan_of(kind.names, types, batch, called, subtasks), self._planner)
+        return Table(scan_of(kind.names, types, batch, name, subtasks), self._planner)
 
-    def _from_expressions(self, rows: list[Any], schema: Any) -> Table:
+    def _from_expressions(self, rows: list[Value], schema: RowSchema) -> Table:
         if not all(isinstance(e, Expression) for e in rows):
             raise ValueError("It doesn't support part of the elements are Expression, while the others are not.")
         trees = [tree_of(e) for e in rows]
@@ -219,23 +227,27 @@ class TableEnvironment(CatalogMethods):
         node = binder.query(syntax.Values(tuple(members)))
         if schema is None:
             return Table(binder.rename(node, [f"f{i}" for i in range(len(node.fields))]), self._planner)
-        kind = schema if isinstance(schema, RowType) else None
-        names = kind.names if kind is not None else list(schema)
-        if kind is not None:
-            node = binder.cast_to(node, [f.data_type for f in kind.fields])
-        return Table(binder.rename(node, names), self._planner)
+        if isinstance(schema, RowType):
+            node = binder.cast_to(node, [f.data_type for f in schema.fields])
+            return Table(binder.rename(node, schema.names), self._planner)
+        if isinstance(schema, DataType):
+            raise TypeError(f"from_elements() of expressions takes a ROW type or names of columns, not {schema!r}.")
+        return Table(binder.rename(node, list(schema)), self._planner)
 
-    def from_pandas(self, pdf: Any, schema: Any = None, splits_num: int = 1) -> Table:
+    def from_pandas(
+        self, pdf: pandas.DataFrame, schema: RowSchema | Sequence[DataType] = None, splits_num: int = 1
+    ) -> Table:
         """Return a table of a pandas.DataFrame's rows."""
-        import pandas as pd
+        # Imported only for programs that use pandas, which is optional.
+        import pandas
 
-        if not isinstance(pdf, pd.DataFrame):
+        if not isinstance(pdf, pandas.DataFrame):
             raise TypeError(f"Unsupported type, expected pandas.DataFrame, got {type(pdf)}")
         kind, batch = from_frame(pdf, schema)
         return self._of_rows(kind, batch, "arrow", splits_num)
 
     def create_temporary_view(
-        self, view_path: str, table_or_data_stream: Table | DataStream[Any], *fields_or_schema: Any
+        self, view_path: str, table_or_data_stream: Table | DataStream, *fields_or_schema: Schema | Expression | str
     ) -> None:
         """Name a table, or a stream, for SQL."""
         table = table_or_data_stream
@@ -246,7 +258,7 @@ class TableEnvironment(CatalogMethods):
         self._planner.create_view(view_path, node_of(table), declaration_of(table))
 
     def create_view(self, view_path: str, table: Table, ignore_if_exists: bool | None = False) -> None:
-        """Name a table for SQL, as long as the environment lives."""
+        """Name a table for SQL, for the lifetime of the environment."""
         self._planner.create_view(view_path, node_of(table), declaration_of(table), bool(ignore_if_exists))
 
     def create_temporary_table(
@@ -266,15 +278,15 @@ class TableEnvironment(CatalogMethods):
 
     # --- removed in Flink 2
 
-    connect = missing_function("connect", "it is gone in Flink 2: use create_table() or CREATE TABLE")
+    connect = missing_function("connect", "Flink 2 has removed it: use create_table() or CREATE TABLE")
     register_function = missing_function(
-        "register_function", "it is gone in Flink 2: use create_temporary_system_function()"
+        "register_function", "Flink 2 has removed it: use create_temporary_system_function()"
     )
-    register_table = missing_function("register_table", "it is gone in Flink 2: use create_temporary_view()")
-    sql_update = missing_function("sql_update", "it is gone in Flink 2: use execute_sql()")
-    insert_into = missing_function("insert_into", "it is gone in Flink 2: use Table.execute_insert()")
-    scan = missing_function("scan", "it is gone in Flink 2: use from_path()")
-    execute = missing_function("execute", "it is gone in Flink 2: execute_sql() and execute_insert() start the job")
+    register_table = missing_function("register_table", "Flink 2 has removed it: use create_temporary_view()")
+    sql_update = missing_function("sql_update", "Flink 2 has removed it: use execute_sql()")
+    insert_into = missing_function("insert_into", "Flink 2 has removed it: use Table.execute_insert()")
+    scan = missing_function("scan", "Flink 2 has removed it: use from_path()")
+    execute = missing_function("execute", "Flink 2 has removed it: execute_sql() and execute_insert() start the job")
 
     # --- settings
 
@@ -283,7 +295,7 @@ class TableEnvironment(CatalogMethods):
         return self._config
 
     def add_python_file(self, file_path: str) -> None:
-        """Bring a Python file, package or directory along to the workers."""
+        """Distribute a Python file, package or directory to the workers."""
         self._bridge.environment.add_python_file(file_path)
 
     def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
@@ -291,7 +303,7 @@ class TableEnvironment(CatalogMethods):
         self._bridge.environment.set_python_requirements(requirements_file_path, requirements_cache_dir)
 
     def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
-        """Bring an archive along to the workers."""
+        """Distribute an archive to the workers."""
         self._bridge.environment.add_python_archive(archive_path, target_dir)
 
     # --- streams
@@ -320,30 +332,30 @@ class StreamTableEnvironment(TableEnvironment):
             environment.configure(settings.get_configuration())
         return StreamTableEnvironment(environment, settings)
 
-    def from_data_stream(self, data_stream: DataStream[Any], *fields_or_schema: Any) -> Table:
+    def from_data_stream(self, data_stream: DataStream, *fields_or_schema: Schema | Expression | str) -> Table:
         """Return a table of a stream's records, all of them inserted."""
         return self._streams().table(data_stream, fields_or_schema)
 
     def from_changelog_stream(
-        self, data_stream: DataStream[Any], schema: Any = None, changelog_mode: Any = None
+        self, data_stream: DataStream, schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
     ) -> Table:
         """Return a table of a stream of Rows, interpreted as a changelog by their row kinds."""
         return self._streams().changelog_table(data_stream, schema, changelog_mode)
 
-    def to_data_stream(self, table: Table) -> DataStream[Any]:
+    def to_data_stream(self, table: Table) -> DataStream:
         """Return the rows of a table, which must only be inserted, as a stream."""
         return self._streams().stream(table)
 
     def to_changelog_stream(
-        self, table: Table, target_schema: Any = None, changelog_mode: Any = None
-    ) -> DataStream[Any]:
+        self, table: Table, target_schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
+    ) -> DataStream:
         """Return the changes of a table as a stream of Rows with kinds."""
         return self._streams().changelog_stream(table, target_schema, changelog_mode)
 
-    def to_append_stream(self, table: Table, type_info: Any) -> DataStream[Any]:
+    def to_append_stream(self, table: Table, type_info: TypeInformation) -> DataStream:
         """Old: return the rows of a table as a stream."""
         return self._streams().append_stream(table, type_info)
 
-    def to_retract_stream(self, table: Table, type_info: Any) -> DataStream[Any]:
+    def to_retract_stream(self, table: Table, type_info: TypeInformation) -> DataStream:
         """Old: return pairs of whether a row is added, and the row."""
         return self._streams().retract_stream(table, type_info)

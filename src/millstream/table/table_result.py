@@ -7,11 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import TimeoutError as TookTooLong
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from millstream.common.aliases import Value
 from millstream.common.errors import MillstreamError
 from millstream.common.job_client import JobClient
 from millstream.common.types import Row, RowKind
@@ -43,7 +44,7 @@ def rows_of(batch: Batch, fields: Fields, zone: str) -> list[Row]:
     return rows
 
 
-def _collected(values: list[Any], kind: DataType) -> list[Any]:
+def _collected(values: list[Value], kind: DataType) -> list[Value]:
     """Return values as PyFlink collects them.
 
     Nested rows do not know their field names, and a FLOAT is the value of its shortest decimal text.
@@ -52,7 +53,7 @@ def _collected(values: list[Any], kind: DataType) -> list[Any]:
     return values if convert is None else [None if v is None else convert(v) for v in values]
 
 
-def _conversion(kind: DataType) -> Callable[[Any], Any] | None:
+def _conversion(kind: DataType) -> Callable[[Value], Value] | None:
     """Return a conversion for non-null values, or None for identity."""
     if isinstance(kind, FloatType):
         return _shortest
@@ -72,7 +73,7 @@ def _conversion(kind: DataType) -> Callable[[Any], Any] | None:
     return None
 
 
-def _same(value: Any) -> Any:
+def _same(value: Value) -> Value:
     return value
 
 
@@ -139,7 +140,7 @@ class TableResult(ABC):
         self._zone = zone
 
     def get_job_client(self) -> JobClient | None:
-        """Return a handle on the job, None for a statement that is none."""
+        """Return a handle on the job; None for a statement without a job."""
         return None
 
     def wait(self, timeout_ms: int | None = None) -> None:
@@ -181,29 +182,29 @@ class QueryResult(TableResult):
     """The rows of a running query."""
 
     def __init__(
-        self, fields: Fields, zone: str, batches: Batches[Batch], client: JobClient, shows_kinds: bool, longest: int
+        self, fields: Fields, zone: str, batches: Batches[Batch], client: JobClient, shows_kinds: bool, max_width: int
     ) -> None:
         super().__init__(fields, zone)
         self._source = batches
         self._client = client
-        self._layout = (shows_kinds, longest)
+        self._layout = (shows_kinds, max_width)
         self._ready: list[Batch] = []
-        self._is_taken = False
+        self._is_consumed = False
 
     def get_job_client(self) -> JobClient | None:
         return self._client
 
     def wait(self, timeout_ms: int | None = None) -> None:
         # As in Flink, until the first row; the job continues while rows are read.
-        if not self._ready and not self._is_taken:
+        if not self._ready and not self._is_consumed:
             for batch in self._source:
                 self._ready.append(batch)
                 break
 
     def _batches(self) -> Iterator[Batch]:
-        if self._is_taken:
-            raise TableException("The rows of a result can be taken once: execute the query again for more.")
-        self._is_taken = True
+        if self._is_consumed:
+            raise TableException("The rows of a result can be read only once: execute the query again.")
+        self._is_consumed = True
         return self._all()
 
     def _all(self) -> Iterator[Batch]:
@@ -228,7 +229,7 @@ class QueryResult(TableResult):
 class RowsResult(TableResult):
     """Precomputed rows, such as those of SHOW and DESCRIBE."""
 
-    def __init__(self, fields: Fields, rows: Sequence[Sequence[Any]], zone: str = "UTC") -> None:
+    def __init__(self, fields: Fields, rows: Sequence[Sequence[Value]], zone: str = "UTC") -> None:
         super().__init__(fields, zone)
         columns = zip(*rows, strict=True) if rows else [()] * len(fields)
         arrays = [to_column(list(c), t) for c, t in zip(columns, fields.types, strict=True)]
@@ -245,7 +246,7 @@ class RowsResult(TableResult):
 
 
 class OkResult(RowsResult):
-    """A statement that has been carried out."""
+    """The result of a statement without rows."""
 
     kind = ResultKind.SUCCESS
 
@@ -295,11 +296,11 @@ class JobResult(TableResult):
         print(", ".join(["-1"] * len(self._fields)))
 
 
-def _named(name: str, kind: Any) -> Fields:
+def _named(name: str, kind: DataType) -> Fields:
     return _fields([(name, kind)])
 
 
-def _fields(columns: Sequence[tuple[str, Any]]) -> Fields:
+def _fields(columns: Sequence[tuple[str, DataType]]) -> Fields:
     return Fields(tuple(Field(n, t) for n, t in columns))
 
 

@@ -1,7 +1,5 @@
 """The types of the Table API, under the name of PyFlink's module."""
 
-from typing import Any
-
 import pyarrow as pa
 
 from millstream.common.types import Row, RowKind
@@ -91,17 +89,17 @@ __all__ = [
 ]
 
 
-def create_arrow_schema(field_names: list[str], field_types: list[DataType]) -> Any:
+def create_arrow_schema(field_names: list[str], field_types: list[DataType]) -> pa.Schema:
     """Return the Arrow schema of columns."""
     named = zip(field_names, field_types, strict=True)
     return pa.schema([pa.field(n, arrow_type(t), t.is_nullable) for n, t in named])
 
 
-def from_arrow_type(arrow_type: Any, nullable: bool = True) -> DataType:
-    """Return the type of a column for one of Arrow's."""
+def from_arrow_type(arrow_type: pa.DataType, nullable: bool = True) -> DataType:
+    """Return the type of a column for a type of Arrow."""
     return data_type_of(arrow_type, nullable)
 
 
-def to_arrow_type(data_type: DataType) -> Any:
-    """Return the type of Arrow for one of a column's."""
+def to_arrow_type(data_type: DataType) -> pa.DataType:
+    """Return the type of Arrow for the type of a column."""
     return arrow_type(data_type)

@@ -7,16 +7,16 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from typing import Any, Generic, TypeVar, overload
+from typing import Generic, overload
 
+from millstream.common.aliases import ACC, T, Value
 from millstream.common.unsupported import missing_class
-from millstream.metrics import MetricGroup
-from millstream.operators.functions.context import RuntimeContext
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.types import DataType, MapType, RowType
 from millstream.table.expression import Expression
 from millstream.table.expressions import call
 from millstream.table.sql_text import as_data_type
+from millstream.table.udf_runtime.function_context import FunctionContext
 from millstream.table.udf_runtime.user_aggregates import AggregateCall, opened_aggregate
 from millstream.table.udf_runtime.user_calls import AsyncScalarCall, PandasCall, ScalarCall, TableCall, UserCallable
 
@@ -33,96 +33,9 @@ __all__ = [
     "udtf",
 ]
 
-T = TypeVar("T")
-ACC = TypeVar("ACC")
-
 _Types = Sequence[DataType] | DataType | Sequence[str] | str
-
-
-class FunctionContext:
-    """Access to metrics, job parameters and subtask information in `open`."""
-
-    def __init__(
-        self,
-        base_metric_group: MetricGroup | None,
-        job_parameters: dict[str, str],
-        task_name: str | None = None,
-        task_name_with_subtasks: str | None = None,
-        number_of_parallel_subtasks: int | None = None,
-        max_number_of_parallel_subtasks: int | None = None,
-        index_of_this_subtask: int | None = None,
-        attempt_number: int | None = None,
-    ) -> None:
-        self._metric_group = base_metric_group
-        self._job_parameters = job_parameters
-        self._task_name = task_name
-        self._task_name_with_subtasks = task_name_with_subtasks
-        self._parallelism = number_of_parallel_subtasks
-        self._max_parallelism = max_number_of_parallel_subtasks
-        self._index = index_of_this_subtask
-        self._attempt = attempt_number
-
-    def get_metric_group(self) -> MetricGroup:
-        """Return the metrics of the function's operator."""
-        if self._metric_group is None:
-            raise RuntimeError("This function runs where no metrics are kept.")
-        return self._metric_group
-
-    def get_job_parameter(self, key: str, default_value: str) -> str:
-        """Return a global parameter of the job."""
-        return self._job_parameters.get(key, default_value)
-
-    def get_task_name(self) -> str | None:
-        """Return the name of the task."""
-        return self._task_name
-
-    def get_task_name_with_subtasks(self) -> str | None:
-        """Return the name of the task with the number of the subtask."""
-        return self._task_name_with_subtasks
-
-    def get_number_of_parallel_subtasks(self) -> int | None:
-        """Return the parallelism of the function."""
-        return self._parallelism
-
-    def get_max_number_of_parallel_subtasks(self) -> int | None:
-        """Return the maximum parallelism of the function."""
-        return self._max_parallelism
-
-    def get_index_of_this_subtask(self) -> int | None:
-        """Return which subtask this is, from 0."""
-        return self._index
-
-    def get_attempt_number(self) -> int | None:
-        """Return how often the subtask was started before."""
-        return self._attempt
-
-
-def _function_context(runtime: RuntimeContext | None) -> FunctionContext:
-    if runtime is None:
-        return FunctionContext(None, {})
-    name = runtime.get_task_name()
-    index, width = runtime.get_index_of_this_subtask(), runtime.get_number_of_parallel_subtasks()
-    return FunctionContext(
-        runtime.get_metrics_group(),
-        _Parameters(runtime),
-        name,
-        f"{name} ({index + 1}/{width})",
-        width,
-        runtime.get_max_number_of_parallel_subtasks(),
-        index,
-        runtime.get_attempt_number(),
-    )
-
-
-class _Parameters(dict[str, str]):
-    """The job's parameters, which only their context knows."""
-
-    def __init__(self, runtime: RuntimeContext) -> None:
-        super().__init__()
-        self._runtime = runtime
-
-    def get(self, key: str, default: Any = None) -> Any:
-        return self._runtime.get_job_parameter(key, default)
+# A plain function, or an object of a function class.
+_UserCode = Value
 
 
 class UserDefinedFunction(abc.ABC):
@@ -143,7 +56,7 @@ class ScalarFunction(UserDefinedFunction):
     """Computes a value from a row's arguments."""
 
     @abc.abstractmethod
-    def eval(self, *args: Any) -> Any:
+    def eval(self, *args: Value) -> Value:
         """Return the value for a row's arguments."""
 
 
@@ -151,7 +64,7 @@ class AsyncScalarFunction(UserDefinedFunction):
     """Computes a value from a row's arguments asynchronously."""
 
     @abc.abstractmethod
-    async def eval(self, *args: Any) -> Any:
+    async def eval(self, *args: Value) -> Value:
         """Return the value for a row's arguments."""
 
 
@@ -159,7 +72,7 @@ class TableFunction(UserDefinedFunction):
     """Computes any number of rows from a row's arguments."""
 
     @abc.abstractmethod
-    def eval(self, *args: Any) -> Any:
+    def eval(self, *args: Value) -> Value:
         """Yield or return the rows for a row's arguments."""
 
 
@@ -171,10 +84,10 @@ class ImperativeAggregateFunction(UserDefinedFunction, Generic[T, ACC]):
         """Return an empty accumulator."""
 
     @abc.abstractmethod
-    def accumulate(self, accumulator: ACC, *args: Any) -> None:
+    def accumulate(self, accumulator: ACC, *args: Value) -> None:
         """Add a row."""
 
-    def retract(self, accumulator: ACC, *args: Any) -> None:
+    def retract(self, accumulator: ACC, *args: Value) -> None:
         """Retract a row."""
         raise RuntimeError("Method retract is not implemented")
 
@@ -220,8 +133,8 @@ class UserDefinedFunctionWrapper:
 
     def __init__(
         self,
-        func: Any,
-        input_types: Any,
+        func: _UserCode,
+        input_types: _Types | None,
         func_type: str,
         deterministic: bool | None = None,
         name: str | None = None,
@@ -243,7 +156,7 @@ class UserDefinedFunctionWrapper:
         self.takes_row = False
         self.row_names: tuple[str, ...] = ()
 
-    def __call__(self, *args: Any) -> Expression[Any]:
+    def __call__(self, *args: Value) -> Expression:
         return call(self, *args)
 
     def alias(self, *alias_names: str) -> UserDefinedFunctionWrapper:
@@ -263,11 +176,6 @@ class UserDefinedFunctionWrapper:
         """Whether the function is an object with `open` and `close`, not a plain Python function."""
         return isinstance(self.function, UserDefinedFunction)
 
-    def open_function(self, runtime_context: RuntimeContext | None) -> None:
-        """Call `open` of a function object."""
-        if isinstance(self.function, UserDefinedFunction):
-            self.function.open(_function_context(runtime_context))
-
     def opened(
         self, name: str, types: Sequence[DataType], result: DataType, context: EvaluationContext
     ) -> UserCallable:
@@ -280,7 +188,13 @@ class UserDefinedScalarFunctionWrapper(UserDefinedFunctionWrapper):
     """The result of `udf`."""
 
     def __init__(
-        self, func: Any, input_types: Any, result_type: Any, func_type: str, deterministic: Any, name: Any
+        self,
+        func: _UserCode,
+        input_types: _Types | None,
+        result_type: DataType | str | None,
+        func_type: str,
+        deterministic: bool | None,
+        name: str | None,
     ) -> None:
         super().__init__(func, input_types, func_type, deterministic, name)
         self.result_type = _result_type(result_type)
@@ -302,7 +216,12 @@ class UserDefinedTableFunctionWrapper(UserDefinedFunctionWrapper):
     kind = "table"
 
     def __init__(
-        self, func: Any, input_types: Any, result_types: Any, deterministic: Any = None, name: Any = None
+        self,
+        func: _UserCode,
+        input_types: _Types | None,
+        result_types: _Types | None,
+        deterministic: bool | None = None,
+        name: str | None = None,
     ) -> None:
         super().__init__(func, input_types, "general", deterministic, name)
         if result_types is None:
@@ -336,13 +255,13 @@ class UserDefinedAggregateFunctionWrapper(UserDefinedFunctionWrapper):
 
     def __init__(
         self,
-        func: Any,
-        input_types: Any,
-        result_type: Any,
-        accumulator_type: Any,
+        func: _UserCode,
+        input_types: _Types | None,
+        result_type: DataType | str | None,
+        accumulator_type: DataType | str | None,
         func_type: str,
-        deterministic: Any,
-        name: Any,
+        deterministic: bool | None,
+        name: str | None,
         is_table_aggregate: bool = False,
     ) -> None:
         super().__init__(func, input_types, func_type, deterministic, name)
@@ -362,17 +281,18 @@ class UserDefinedAggregateFunctionWrapper(UserDefinedFunctionWrapper):
         return opened_aggregate(self, types, result, context)
 
 
-def _types(types: Any) -> list[DataType] | None:
+def _types(types: _Types | None) -> list[DataType] | None:
     if types is None:
         return None
-    many = types if isinstance(types, (list, tuple)) else [types]
-    for one in many:
+    result = []
+    for one in types if isinstance(types, (list, tuple)) else [types]:
         if not isinstance(one, (DataType, str)):
             raise TypeError(f"Invalid input_type: input_type should be DataType or str but contains {one!r}")
-    return [as_data_type(one) for one in many]
+        result.append(as_data_type(one))
+    return result
 
 
-def _result_type(result_type: Any) -> DataType:
+def _result_type(result_type: DataType | str | None) -> DataType:
     if not isinstance(result_type, (DataType, str)):
         raise TypeError(f"Invalid returnType: returnType should be DataType or str but is {result_type!r}")
     return as_data_type(result_type)
@@ -384,7 +304,12 @@ def _check_kind(func_type: str, *kinds: str) -> None:
 
 
 def _create_udf(
-    f: Any, input_types: Any, result_type: Any, func_type: str, deterministic: Any, name: Any
+    f: _UserCode,
+    input_types: _Types | None,
+    result_type: DataType | str | None,
+    func_type: str,
+    deterministic: bool | None,
+    name: str | None,
 ) -> UserDefinedScalarFunctionWrapper:
     awaited = f.eval if isinstance(f, AsyncScalarFunction) else f
     if inspect.iscoroutinefunction(awaited):
@@ -402,12 +327,12 @@ def udf(
     deterministic: bool | None = None,
     name: str | None = None,
     func_type: str = "general",
-) -> Callable[[Callable[..., Any]], UserDefinedScalarFunctionWrapper]: ...
+) -> Callable[[_UserCode], UserDefinedScalarFunctionWrapper]: ...
 
 
 @overload
 def udf(
-    f: Callable[..., Any] | ScalarFunction | AsyncScalarFunction | type,
+    f: Callable[..., Value] | ScalarFunction | AsyncScalarFunction | type,
     input_types: _Types | None = None,
     result_type: DataType | str | None = None,
     deterministic: bool | None = None,
@@ -417,13 +342,13 @@ def udf(
 
 
 def udf(
-    f: Callable[..., Any] | ScalarFunction | AsyncScalarFunction | type | None = None,
+    f: Callable[..., Value] | ScalarFunction | AsyncScalarFunction | type | None = None,
     input_types: _Types | None = None,
     result_type: DataType | str | None = None,
     deterministic: bool | None = None,
     name: str | None = None,
     func_type: str = "general",
-) -> Any:
+) -> UserDefinedScalarFunctionWrapper | Callable[[_UserCode], UserDefinedScalarFunctionWrapper]:
     """Create a scalar function from a Python function or a ScalarFunction; also a decorator.
 
     With `func_type="pandas"` it takes and returns pandas.Series, many rows per call.
@@ -449,13 +374,33 @@ def udf(
     return _create_udf(f, input_types, result_type, func_type, deterministic, name)
 
 
+@overload
 def udtf(
-    f: Callable[..., Any] | TableFunction | type | None = None,
+    f: None = None,
     input_types: _Types | None = None,
     result_types: _Types | None = None,
     deterministic: bool | None = None,
     name: str | None = None,
-) -> Any:
+) -> Callable[[_UserCode], UserDefinedTableFunctionWrapper]: ...
+
+
+@overload
+def udtf(
+    f: Callable[..., Value] | TableFunction | type,
+    input_types: _Types | None = None,
+    result_types: _Types | None = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+) -> UserDefinedTableFunctionWrapper: ...
+
+
+def udtf(
+    f: Callable[..., Value] | TableFunction | type | None = None,
+    input_types: _Types | None = None,
+    result_types: _Types | None = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+) -> UserDefinedTableFunctionWrapper | Callable[[_UserCode], UserDefinedTableFunctionWrapper]:
     """Create a table function from a Python function that yields rows, or a TableFunction; also a decorator."""
     if f is None:
         return functools.partial(
@@ -468,15 +413,39 @@ def udtf(
     return UserDefinedTableFunctionWrapper(f, input_types, result_types, deterministic, name)
 
 
+@overload
 def udaf(
-    f: Callable[..., Any] | AggregateFunction[Any, Any] | type | None = None,
+    f: None = None,
     input_types: _Types | None = None,
     result_type: DataType | str | None = None,
     accumulator_type: DataType | str | None = None,
     deterministic: bool | None = None,
     name: str | None = None,
     func_type: str = "general",
-) -> Any:
+) -> Callable[[_UserCode], UserDefinedAggregateFunctionWrapper]: ...
+
+
+@overload
+def udaf(
+    f: Callable[..., Value] | AggregateFunction | type,
+    input_types: _Types | None = None,
+    result_type: DataType | str | None = None,
+    accumulator_type: DataType | str | None = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    func_type: str = "general",
+) -> UserDefinedAggregateFunctionWrapper: ...
+
+
+def udaf(
+    f: Callable[..., Value] | AggregateFunction | type | None = None,
+    input_types: _Types | None = None,
+    result_type: DataType | str | None = None,
+    accumulator_type: DataType | str | None = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    func_type: str = "general",
+) -> UserDefinedAggregateFunctionWrapper | Callable[[_UserCode], UserDefinedAggregateFunctionWrapper]:
     """Create an aggregate function from an AggregateFunction; also a decorator.
 
     With `func_type="pandas"` it is a function of pandas.Series, one for each argument with the values of all rows of a
@@ -499,15 +468,39 @@ def udaf(
     return UserDefinedAggregateFunctionWrapper(f, *settings)
 
 
+@overload
 def udtaf(
-    f: Callable[..., Any] | TableAggregateFunction[Any, Any] | type | None = None,
+    f: None = None,
     input_types: _Types | None = None,
     result_type: DataType | str | None = None,
     accumulator_type: DataType | str | None = None,
     deterministic: bool | None = None,
     name: str | None = None,
     func_type: str = "general",
-) -> Any:
+) -> Callable[[_UserCode], UserDefinedAggregateFunctionWrapper]: ...
+
+
+@overload
+def udtaf(
+    f: Callable[..., Value] | TableAggregateFunction | type,
+    input_types: _Types | None = None,
+    result_type: DataType | str | None = None,
+    accumulator_type: DataType | str | None = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    func_type: str = "general",
+) -> UserDefinedAggregateFunctionWrapper: ...
+
+
+def udtaf(
+    f: Callable[..., Value] | TableAggregateFunction | type | None = None,
+    input_types: _Types | None = None,
+    result_type: DataType | str | None = None,
+    accumulator_type: DataType | str | None = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    func_type: str = "general",
+) -> UserDefinedAggregateFunctionWrapper | Callable[[_UserCode], UserDefinedAggregateFunctionWrapper]:
     """Create a table aggregate function from a TableAggregateFunction, for `flat_aggregate`."""
     if func_type != "general":
         raise ValueError(f"The func_type must be 'general', got {func_type}.")

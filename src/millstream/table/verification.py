@@ -8,17 +8,17 @@ from __future__ import annotations
 import array
 import datetime as dt
 import decimal
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
 
+from millstream.common.aliases import Value
 from millstream.common.errors import TypeMismatchError
 from millstream.common.types import Row
 from millstream.sql import types as t
 
-Verify = Callable[[Any], None]
+Verify = Callable[[Value], None]
 
 _WHOLE: dict[type[t.DataType], int] = {t.TinyIntType: 7, t.SmallIntType: 15, t.IntType: 31}
-_TAKEN: dict[type[t.DataType], tuple[type, ...]] = {
+_ACCEPTED: dict[type[t.DataType], tuple[type, ...]] = {
     t.BooleanType: (bool,),
     t.TinyIntType: (int,),
     t.SmallIntType: (int,),
@@ -52,22 +52,24 @@ def verifier(kind: t.DataType, name: str | None = None) -> Verify:
     field = "" if name is None else f" ({name})"
     inner = _inner(kind)
 
-    def verify(value: Any) -> None:
+    def verify(value: Value) -> None:
         if value is None:
             if not kind.is_nullable:
                 raise ValueError(f"The value None{field} is not one of type {kind}.")
             return
         # numpy scalars count as Python numbers.
         plain = value.tolist() if type(value).__module__ == "numpy" else value
-        taken = _TAKEN.get(type(kind))
-        if taken is not None and (not isinstance(plain, taken) or (isinstance(plain, bool) and bool not in taken)):
+        accepted = _ACCEPTED.get(type(kind))
+        if accepted is not None and (
+            not isinstance(plain, accepted) or (isinstance(plain, bool) and bool not in accepted)
+        ):
             raise _of_another_type(value, kind, field)
         if type(kind) in _WHOLE and not -(2 ** _WHOLE[type(kind)]) <= plain < 2 ** _WHOLE[type(kind)]:
             raise ValueError(f"The value {value!r}{field} is out of the range of {kind}.")
         if isinstance(kind, (t.CharType, t.VarCharType, t.BinaryType, t.VarBinaryType)):
             text = value if isinstance(value, (bytes, bytearray)) else str(value)
             if len(text) > kind.length:
-                raise ValueError(f"The value {value!r}{field} is longer than {kind} is.")
+                raise ValueError(f"The value {value!r}{field} is longer than {kind}.")
         if isinstance(kind, t.UserDefinedType) and type(getattr(value, "__UDT__", None)) is not type(kind):
             raise ValueError(f"The value {value!r}{field} is not one of the user's type {type(kind).__name__}.")
         if inner is not None:
@@ -76,7 +78,7 @@ def verifier(kind: t.DataType, name: str | None = None) -> Verify:
     return verify
 
 
-def _of_another_type(value: Any, kind: t.DataType, field: str = "") -> TypeMismatchError:
+def _of_another_type(value: Value, kind: t.DataType, field: str = "") -> TypeMismatchError:
     return TypeMismatchError(f"The value {value!r} of type {type(value).__name__}{field} is not one of type {kind}.")
 
 
@@ -89,7 +91,7 @@ def _inner(kind: t.DataType) -> Verify | None:
 
 
 def _each(verify: Verify) -> Verify:
-    def verify_all(values: Any) -> None:
+    def verify_all(values: Iterable[Value]) -> None:
         for value in values:
             verify(value)
 
@@ -97,7 +99,7 @@ def _each(verify: Verify) -> Verify:
 
 
 def _entries(keys: Verify, values: Verify) -> Verify:
-    def verify_all(entries: dict[Any, Any]) -> None:
+    def verify_all(entries: dict[Value, Value]) -> None:
         for key, value in entries.items():
             keys(key)
             values(value)
@@ -108,7 +110,7 @@ def _entries(keys: Verify, values: Verify) -> Verify:
 def _row(kind: t.RowType) -> Verify:
     members = [(f.name, verifier(f.data_type, f.name)) for f in kind.fields]
 
-    def verify(value: Any) -> None:
+    def verify(value: Value) -> None:
         if isinstance(value, Row) and _has_names(value):
             fields = value.as_dict()
             missing = [n for n, _ in members if n not in fields] if len(fields) < len(members) else []

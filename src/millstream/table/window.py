@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from millstream.common.errors import InvalidProgramError
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.language import syntax
@@ -49,7 +47,7 @@ class Tumble:
     """
 
     @classmethod
-    def over(cls, size: Expression[Any]) -> TumbleWithSize:
+    def over(cls, size: Expression) -> TumbleWithSize:
         """Set the size: an interval or a number of rows."""
         return TumbleWithSize((tree_of(size),))
 
@@ -58,7 +56,7 @@ class Slide:
     """Windows of one size, of which one begins every so often."""
 
     @classmethod
-    def over(cls, size: Expression[Any]) -> SlideWithSize:
+    def over(cls, size: Expression) -> SlideWithSize:
         """Set the size: an interval or a number of rows."""
         return SlideWithSize(tree_of(size))
 
@@ -67,7 +65,7 @@ class Session:
     """Session windows, which end after a gap without rows."""
 
     @classmethod
-    def with_gap(cls, gap: Expression[Any]) -> SessionWithGap:
+    def with_gap(cls, gap: Expression) -> SessionWithGap:
         """Set the gap that ends a session."""
         if isinstance(tree_of(gap), RowInterval):
             raise InvalidProgramError("Session.with_gap() takes an interval of time, not a number of rows.")
@@ -96,7 +94,7 @@ class _Timed:
 class TumbleWithSize(_Sized):
     """A tumbling window that lacks its time."""
 
-    def on(self, time_field: Expression[Any]) -> TumbleWithSizeOnTime:
+    def on(self, time_field: Expression) -> TumbleWithSizeOnTime:
         """Set the column that is the time."""
         return TumbleWithSizeOnTime(self._sizes, tree_of(time_field))
 
@@ -113,7 +111,7 @@ class SlideWithSize:
     def __init__(self, size: syntax.Expression) -> None:
         self._size = size
 
-    def every(self, slide: Expression[Any]) -> SlideWithSizeAndSlide:
+    def every(self, slide: Expression) -> SlideWithSizeAndSlide:
         """Set how often a window begins."""
         return SlideWithSizeAndSlide((tree_of(slide), self._size))
 
@@ -121,7 +119,7 @@ class SlideWithSize:
 class SlideWithSizeAndSlide(_Sized):
     """A sliding window that lacks its time."""
 
-    def on(self, time_field: Expression[Any]) -> SlideWithSizeAndSlideOnTime:
+    def on(self, time_field: Expression) -> SlideWithSizeAndSlideOnTime:
         """Set the column that is the time."""
         return SlideWithSizeAndSlideOnTime(self._sizes, tree_of(time_field))
 
@@ -135,7 +133,7 @@ class SlideWithSizeAndSlideOnTime(_Timed):
 class SessionWithGap(_Sized):
     """A session window that lacks its time."""
 
-    def on(self, time_field: Expression[Any]) -> SessionWithGapOnTime:
+    def on(self, time_field: Expression) -> SessionWithGapOnTime:
         """Set the column that is the time."""
         return SessionWithGapOnTime(self._sizes, tree_of(time_field))
 
@@ -167,12 +165,12 @@ class Over:
     """
 
     @classmethod
-    def order_by(cls, order_by: Expression[Any]) -> OverWindowPartitionedOrdered:
+    def order_by(cls, order_by: Expression) -> OverWindowPartitionedOrdered:
         """Order all rows."""
         return OverWindowPartitioned(()).order_by(order_by)
 
     @classmethod
-    def partition_by(cls, *partition_by: Expression[Any]) -> OverWindowPartitioned:
+    def partition_by(cls, *partition_by: Expression) -> OverWindowPartitioned:
         """Part the rows by columns."""
         return OverWindowPartitioned(tuple(map(tree_of, partition_by)))
 
@@ -183,7 +181,7 @@ class OverWindowPartitioned:
     def __init__(self, partition: tuple[syntax.Expression, ...]) -> None:
         self._partition = partition
 
-    def order_by(self, order_by: Expression[Any]) -> OverWindowPartitionedOrdered:
+    def order_by(self, order_by: Expression) -> OverWindowPartitionedOrdered:
         """Order the rows."""
         return OverWindowPartitionedOrdered(self._partition, sort_key(tree_of(order_by), is_descending(order_by)))
 
@@ -199,7 +197,7 @@ class OverWindowPartitionedOrdered:
         """Name the window."""
         return OverWindow(syntax.Window(self._partition, (self._order,)), alias)
 
-    def preceding(self, preceding: Expression[Any]) -> OverWindowPartitionedOrderedPreceding:
+    def preceding(self, preceding: Expression) -> OverWindowPartitionedOrderedPreceding:
         """Set the start of the frame: a number of rows or an interval before the row, or unbounded."""
         return OverWindowPartitionedOrderedPreceding(self._partition, self._order, preceding)
 
@@ -211,15 +209,15 @@ class OverWindowPartitionedOrderedPreceding:
         self,
         partition: tuple[syntax.Expression, ...],
         order: syntax.SortKey,
-        preceding: Expression[Any],
-        following: Expression[Any] | None = None,
+        preceding: Expression,
+        following: Expression | None = None,
     ) -> None:
         self._partition = partition
         self._order = order
         self._preceding = preceding
         self._following = following
 
-    def following(self, following: Expression[Any]) -> OverWindowPartitionedOrderedPreceding:
+    def following(self, following: Expression) -> OverWindowPartitionedOrderedPreceding:
         """Set the end of the frame."""
         return OverWindowPartitionedOrderedPreceding(self._partition, self._order, self._preceding, following)
 
@@ -242,7 +240,7 @@ _NAMED = {
 }
 
 
-def _bound(bound: Expression[Any], side: int) -> tuple[str, syntax.Bound]:
+def _bound(bound: Expression, side: int) -> tuple[str, syntax.Bound]:
     tree = tree_of(bound)
     if isinstance(tree, syntax.Symbol) and tree.word in _NAMED:
         unit, distance = _NAMED[tree.word]

@@ -201,7 +201,7 @@ def test_async_function_timeout_or_failure_fails_job() -> None:
             self.calls += 1
             raise ValueError(f"call {self.calls}")
 
-    late = r"The async function Silent has not answered within 0.05 s \('table.exec.async-scalar.timeout'\) for the row"
+    late = r"The async function Silent has not returned within 0.05 s \('table.exec.async-scalar.timeout'\) for the row"
     with pytest.raises(MillstreamError, match=late):
         _asked(Silent(), timeout="50 ms")
     with pytest.raises(MillstreamError, match="ValueError: call 3\n"):

@@ -59,7 +59,7 @@ def test_map_view_iterators_remove_entries() -> None:
     view.put_all({"a": 1, "b": 2, "c": 3})
     for entries, removed in ((view.keys(), "a"), (view.values(), 2), (view.items(), ("c", 3))):
         found: Any = iter(entries)
-        with pytest.raises(RuntimeError, match="call that first"):
+        with pytest.raises(RuntimeError, match=r"call next\(\) first"):
             found.remove()
         assert next(found) == removed
         found.remove()

@@ -248,7 +248,7 @@ def test_append_and_retract_stream_reject_a_type_with_other_columns(
 
 
 def test_from_data_stream_rejects_a_stream_of_another_environment(t_env: StreamTableEnvironment) -> None:
-    with pytest.raises(MillstreamError, match="of another environment"):
+    with pytest.raises(MillstreamError, match="belongs to another environment"):
         t_env.from_data_stream(LocalEnvironment().from_collection([1], Types.INT()))
 
 

@@ -310,9 +310,9 @@ def one_for_two(a: int) -> Any:
             r"The function text_for_a_number has returned .* The value 'text' of type str \(row 1\) is not",
         ),
         (one_too_few, r"The pandas function one_too_few has returned 1 values for 2 rows"),
-        (texts_for_numbers, r"The pandas function texts_for_numbers has returned what is not of type INT"),
+        (texts_for_numbers, r"The pandas function texts_for_numbers has returned values of another type than INT"),
         (no_series, r"The pandas function no_series has returned .*: it must return a pandas.Series"),
-        (one_for_two, r"The table function one_for_two has given a row of 1 values, 1, and its result_types say 2"),
+        (one_for_two, r"The table function one_for_two returned the row 1 of 1 values, and its result_types have 2"),
     ],
 )
 def test_udf_result_of_another_type_raises(t_env: StreamTableEnvironment, function: Any, words: str) -> None:

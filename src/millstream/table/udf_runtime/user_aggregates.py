@@ -1,14 +1,15 @@
-"""How aggregate functions of users are called: with an accumulator row by row, or on pandas with all rows at once."""
+"""Calls of user-defined aggregate functions: row by row with an accumulator, or on pandas with all rows at once."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from millstream.common.aliases import Value
 from millstream.common.types import Row
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.value_conversion import to_column
@@ -18,6 +19,8 @@ from millstream.sql.types import DataType, RowType
 from millstream.table.udf_runtime.user_calls import UserCallable, result_column
 
 if TYPE_CHECKING:
+    import pandas
+
     from millstream.table.udf import UserDefinedAggregateFunctionWrapper
 
 # Immutable types, which need no copy.
@@ -38,23 +41,23 @@ class AggregateCall(UserCallable):
         self._result = result
 
     @staticmethod
-    def _called(user: Any) -> Callable[..., Any]:
-        found: Callable[..., Any] = user.accumulate
-        return found
+    def _called(user: Value) -> Callable[..., Value]:
+        accumulate: Callable[..., Value] = user.accumulate
+        return accumulate
 
-    def begin(self) -> Any:
+    def begin(self) -> Value:
         """Return a new accumulator."""
         return self._user.create_accumulator()
 
-    def add(self, accumulator: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
         """Add a row; return the accumulator."""
         return self._step(self._user.accumulate, accumulator, values)
 
-    def take_back(self, accumulator: Any, values: tuple[Any, ...]) -> Any:
+    def take_back(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
         """Retract a row; return the accumulator."""
         return self._step(self._user.retract, accumulator, values)
 
-    def _step(self, call: Callable[..., None], accumulator: Any, values: tuple[Any, ...]) -> Any:
+    def _step(self, call: Callable[..., None], accumulator: Value, values: tuple[Value, ...]) -> Value:
         try:
             call(accumulator, *values)
         except Exception as e:
@@ -62,17 +65,17 @@ class AggregateCall(UserCallable):
             raise
         return accumulator
 
-    def value(self, accumulator: Any) -> Any:
+    def value(self, accumulator: Value) -> Value:
         """Return the result, independent of later changes of the accumulator."""
         result = self._user.get_value(accumulator)
         return result if isinstance(result, _PLAIN) else deepcopy(result)
 
-    def rows(self, columns: Sequence[pa.Array], count: int) -> list[tuple[Any, ...]]:
+    def rows(self, columns: Sequence[pa.Array], count: int) -> list[tuple[Value, ...]]:
         """Return the arguments of rows."""
         values = self._python(columns)
         return list(zip(*values, strict=True)) if values else [()] * count
 
-    def column(self, values: list[Any]) -> pa.Array:
+    def column(self, values: list[Value]) -> pa.Array:
         """Return results as a column."""
         return result_column(self.name, values, self._result, self._zone)
 
@@ -81,23 +84,23 @@ class PandasAggregateCall(AggregateCall):
     """A pandas aggregate function in a subtask: buffers rows and passes them together."""
 
     @staticmethod
-    def _called(user: Any) -> Callable[..., Any]:
-        accumulate: Callable[..., Any] = getattr(user, "accumulate", user)
+    def _called(user: Value) -> Callable[..., Value]:
+        accumulate: Callable[..., Value] = user.accumulate if hasattr(user, "accumulate") else user
         return accumulate
 
-    def begin(self) -> Any:
+    def begin(self) -> Value:
         return []
 
-    def add(self, accumulator: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
         accumulator.append(values)
         return accumulator
 
-    def take_back(self, accumulator: Any, values: tuple[Any, ...]) -> Any:
+    def take_back(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
         if values in accumulator:
             accumulator.remove(values)
         return accumulator
 
-    def value(self, accumulator: Any) -> Any:
+    def value(self, accumulator: Value) -> Value:
         columns = zip(*accumulator, strict=True) if accumulator else [()] * len(self._types)
         arguments = self._pandas([to_column(list(c), t, self._zone) for c, t in zip(columns, self._types, strict=True)])
         try:
@@ -107,20 +110,20 @@ class PandasAggregateCall(AggregateCall):
             raise
         return _of_pandas(result)
 
-    def _whole(self, arguments: list[Any]) -> Any:
+    def _whole(self, arguments: list[pandas.Series | pandas.DataFrame]) -> Value:
         if self._is_function_object:
             accumulator = self._user.create_accumulator()
             self._user.accumulate(accumulator, *arguments)
             return self._user.get_value(accumulator)
         return self._user(*arguments)
 
-    def rows(self, columns: Sequence[pa.Array], count: int) -> list[tuple[Any, ...]]:
+    def rows(self, columns: Sequence[pa.Array], count: int) -> list[tuple[Value, ...]]:
         # A DataFrame of rows is built when all rows are buffered.
         values = self._values(columns)
         return list(zip(*values, strict=True)) if values else [()] * count
 
 
-def _of_pandas(value: Any) -> Any:
+def _of_pandas(value: Value) -> Value:
     """Return a pandas value as a Python value; NaN becomes null, as in pandas columns."""
     scalar = value.item() if hasattr(value, "item") and not hasattr(value, "index") else value
     return None if isinstance(scalar, float) and math.isnan(scalar) else scalar
@@ -129,25 +132,25 @@ def _of_pandas(value: Any) -> Any:
 class TableAggregateCall(AggregateCall):
     """A TableAggregateFunction in a subtask."""
 
-    def value(self, accumulator: Any) -> list[tuple[Any, ...]]:
+    def value(self, accumulator: Value) -> list[tuple[Value, ...]]:
         """Return its rows."""
         return [self._row(row) for row in self._emitted(accumulator)]
 
-    def _emitted(self, accumulator: Any) -> Iterator[Any]:
+    def _emitted(self, accumulator: Value) -> Iterator[Value]:
         rows = self._user.emit_value(accumulator)
         yield from rows if rows is not None else ()
 
-    def _row(self, row: Any) -> tuple[Any, ...]:
+    def _row(self, row: Value) -> tuple[Value, ...]:
         width = len(self._result) if isinstance(self._result, RowType) else 1
         members = tuple(row) if isinstance(row, (tuple, Row)) else (row,)
         if len(members) != width:
             raise TableException(
-                f"The table aggregate function {self.name} has given a row of {len(members)} values, {row!r}, and its "
+                f"The table aggregate function {self.name} returned the row {row!r} of {len(members)} values, and its "
                 f"result_type has {width}."
             )
         return tuple(v if isinstance(v, _PLAIN) else deepcopy(v) for v in members)
 
-    def columns(self, rows: list[tuple[Any, ...]]) -> list[pa.Array]:
+    def columns(self, rows: list[tuple[Value, ...]]) -> list[pa.Array]:
         """Return rows as columns."""
         kinds = self._result.field_types() if isinstance(self._result, RowType) else [self._result]
         if not rows:

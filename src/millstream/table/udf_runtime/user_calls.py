@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NoReturn
 
 import pyarrow as pa
 
+from millstream.common.aliases import Value
 from millstream.common.configuration import parse_duration_ms
 from millstream.common.errors import MillstreamError, TypeMismatchError
 from millstream.common.fast_dataclass import fast_dataclass
@@ -18,8 +19,11 @@ from millstream.sql.columns.value_conversion import to_column, to_python
 from millstream.sql.errors import TableException
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.types import DataType, RowType
+from millstream.table.udf_runtime.function_context import function_context
 
 if TYPE_CHECKING:
+    import pandas
+
     from millstream.table.udf import UserDefinedFunctionWrapper, UserDefinedTableFunctionWrapper
 
 
@@ -36,30 +40,31 @@ class UserCallable:
         self._names = tuple(function.row_names)
         self._user = function.function
         self._is_function_object = function.is_function_object
-        function.open_function(context.runtime_context)
+        if self._is_function_object:
+            self._user.open(function_context(context.runtime_context))
         self._call = self._called(self._user)
 
     @staticmethod
-    def _called(user: Any) -> Callable[..., Any]:
+    def _called(user: Value) -> Callable[..., Value]:
         """Return the function to call per row."""
-        function: Callable[..., Any] = getattr(user, "eval", user)
+        function: Callable[..., Value] = user.eval if hasattr(user, "eval") else user
         return function
 
     def close(self) -> None:
-        """The subtask has ended."""
+        """Close the function at the end of the subtask."""
         if self._is_function_object:
             self._user.close()
 
-    def _python(self, columns: Sequence[pa.Array]) -> list[list[Any]]:
+    def _python(self, columns: Sequence[pa.Array]) -> list[list[Value]]:
         values = self._values(columns)
         if not self._takes_row:
             return values
         return [Row.many(self._names, zip(*values, strict=True))]
 
-    def _values(self, columns: Sequence[pa.Array]) -> list[list[Any]]:
+    def _values(self, columns: Sequence[pa.Array]) -> list[list[Value]]:
         return [to_python(c, t, self._zone) for c, t in zip(columns, self._types, strict=True)]
 
-    def _pandas(self, columns: Sequence[pa.Array]) -> list[Any]:
+    def _pandas(self, columns: Sequence[pa.Array]) -> list[pandas.Series | pandas.DataFrame]:
         """Return the arguments of a pandas function: a Series per column, or one DataFrame of the rows.
 
         As in PyFlink the fields of a ROW are columns of that DataFrame themselves.
@@ -72,7 +77,7 @@ class UserCallable:
         named = [g.rename(n) if isinstance(g, pandas.Series) else g for g, n in zip(series, self._names, strict=True)]
         return [pandas.concat(named, axis=1)]
 
-    def _annotate(self, error: BaseException, columns: Sequence[list[Any]], row: int) -> None:
+    def _annotate(self, error: BaseException, columns: Sequence[list[Value]], row: int) -> None:
         """Add the failing row to an error; the user's traceback comes first."""
         values = ", ".join(repr(c[row]) for c in columns) if columns and row < len(columns[0]) else ""
         error.add_note(f"in the function {self.name}, for the row ({values})")
@@ -94,7 +99,7 @@ class ScalarCall(UserCallable):
     def __call__(self, columns: Sequence[pa.Array], rows: int) -> pa.Array:
         """Return the column of results."""
         arguments = self._python(columns)
-        results: list[Any] = []
+        results: list[Value] = []
         try:
             if arguments:
                 results.extend(map(self._call, *arguments))
@@ -127,7 +132,7 @@ class PandasCall(ScalarCall):
         return _of_pandas(self.name, result, self._result, rows)
 
 
-def _as_pandas(column: pa.Array, kind: DataType) -> Any:
+def _as_pandas(column: pa.Array, kind: DataType) -> pandas.Series | pandas.DataFrame:
     """Return a column as pandas has it: a Series, or of a ROW a DataFrame of its fields."""
     if not isinstance(kind, RowType):
         return column.to_pandas()
@@ -139,29 +144,31 @@ def _as_pandas(column: pa.Array, kind: DataType) -> Any:
     return pandas.DataFrame({n: f.to_pandas() for n, f in zip(kind.names, column.flatten(), strict=True)})
 
 
-def _of_pandas(name: str, result: Any, kind: DataType, rows: int) -> pa.Array:
+def _of_pandas(name: str, result: Value, kind: DataType, rows: int) -> pa.Array:
     if not hasattr(result, "__len__") or isinstance(result, (str, bytes)):
         raise TypeMismatchError(f"The pandas function {name} has returned {result!r}: it must return a pandas.Series.")
     try:
         column = pa.Array.from_pandas(result, type=arrow_type(kind))
     except (pa.ArrowException, TypeError, ValueError) as e:
-        raise TypeMismatchError(f"The pandas function {name} has returned what is not of type {kind}: {e}") from None
+        raise TypeMismatchError(
+            f"The pandas function {name} has returned values of another type than {kind}: {e}"
+        ) from None
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if len(column) != rows:
         raise TableException(
-            f"The pandas function {name} has returned {len(column)} values for {rows} rows: it must return as many "
-            "as it is given."
+            f"The pandas function {name} has returned {len(column)} values for {rows} rows: it must return one value "
+            "for each row."
         )
     return column
 
 
-def result_column(name: str, values: list[Any], kind: DataType, zone: str) -> pa.Array:
+def result_column(name: str, values: list[Value], kind: DataType, zone: str) -> pa.Array:
     """Return a function's result as a column."""
     try:
         return to_column(values, kind, zone)
     except TypeMismatchError as e:
-        raise TypeMismatchError(f"The function {name} has returned what its result_type does not say. {e}") from None
+        raise TypeMismatchError(f"The function {name} has returned a value of another type. {e}") from None
 
 
 class TableCall(UserCallable):
@@ -181,21 +188,21 @@ class TableCall(UserCallable):
         """Return the number of result rows per row, and their columns."""
         arguments = self._python(columns)
         counts: list[int] = []
-        found: list[tuple[Any, ...]] = []
+        result_rows: list[tuple[Value, ...]] = []
         for row in range(rows):
-            before = len(found)
+            before = len(result_rows)
             try:
-                found.extend(self._rows(self._call(*(c[row] for c in arguments))))
+                result_rows.extend(self._rows(self._call(*(c[row] for c in arguments))))
             except Exception as e:
                 self._annotate(e, arguments, row)
                 raise
-            counts.append(len(found) - before)
-        result_columns = zip(*found, strict=True) if found else [()] * len(self._results)
+            counts.append(len(result_rows) - before)
+        result_columns = zip(*result_rows, strict=True) if result_rows else [()] * len(self._results)
         return counts, [
             result_column(self.name, list(c), k, self._zone) for c, k in zip(result_columns, self._results, strict=True)
         ]
 
-    def _rows(self, returned: Any) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, returned: Value) -> Iterator[tuple[Value, ...]]:
         if returned is None:
             return
         width = len(self._results)
@@ -204,8 +211,8 @@ class TableCall(UserCallable):
             members = tuple(row) if isinstance(row, (tuple, Row)) else (row,)
             if len(members) != width:
                 raise TableException(
-                    f"The table function {self.name} has given a row of {len(members)} values, {row!r}, and its "
-                    f"result_types say {width}."
+                    f"The table function {self.name} returned the row {row!r} of {len(members)} values, and its "
+                    f"result_types have {width}."
                 )
             yield members
 
@@ -236,11 +243,11 @@ class AsyncPolicy:
     def of(cls, options: Mapping[str, str]) -> AsyncPolicy:
         """Return the configured settings."""
         retries = _option(options, _ATTEMPTS, "3", int)
-        again = options.get(_STRATEGY, "FIXED_DELAY").strip().upper() != "NO_RETRY"
+        retries_enabled = options.get(_STRATEGY, "FIXED_DELAY").strip().upper() != "NO_RETRY"
         return cls(
             max(_option(options, _CAPACITY, options.get(_OLD_CAPACITY, "10"), int), 1),
             _option(options, _TIMEOUT, "3 min", parse_duration_ms) / 1000,
-            retries if again else 0,
+            retries if retries_enabled else 0,
             _option(options, _DELAY, "100 ms", parse_duration_ms) / 1000,
         )
 
@@ -254,7 +261,7 @@ def _option(options: Mapping[str, str], key: str, default: str, parse: Callable[
 
 
 class AsyncScalarCall(ScalarCall):
-    """Awaits a function for each row, some rows at a time.
+    """Awaits a function for each row, with a limited number of rows in flight.
 
     Its event loop lives from `open()` to `close()` of the function, so that clients created in `open()` stay usable.
     """
@@ -284,9 +291,9 @@ class AsyncScalarCall(ScalarCall):
         arguments = self._python(columns)
         first, self._number = self._number, self._number + rows
         self._requests.start(
-            [(first + row, partial(self._answered, tuple(c[row] for c in arguments))) for row in range(rows)]
+            [(first + row, partial(self._request, tuple(c[row] for c in arguments))) for row in range(rows)]
         )
-        results: dict[int, Any] = {}
+        results: dict[int, Value] = {}
         while len(results) < rows:
             self._requests.wait(float("inf"))
             for number, value, error in self._requests.answers():
@@ -299,12 +306,12 @@ class AsyncScalarCall(ScalarCall):
                 results[number] = value
         return result_column(self.name, [results[first + row] for row in range(rows)], self._result, self._zone)
 
-    async def _answered(self, arguments: tuple[Any, ...]) -> Any:
+    async def _request(self, arguments: tuple[Value, ...]) -> Value:
         return await self._requests.within(
-            self._policy.timeout, self._attempts(arguments), partial(self._late, arguments)
+            self._policy.timeout, self._attempts(arguments), partial(self._on_timeout, arguments)
         )
 
-    async def _attempts(self, arguments: tuple[Any, ...]) -> Any:
+    async def _attempts(self, arguments: tuple[Value, ...]) -> Value:
         for _ in range(self._policy.retries):
             try:
                 return await self._call(*arguments)
@@ -313,8 +320,8 @@ class AsyncScalarCall(ScalarCall):
                 await self._requests.sleep(self._policy.delay)
         return await self._call(*arguments)
 
-    def _late(self, arguments: tuple[Any, ...]) -> Any:
+    def _on_timeout(self, arguments: tuple[Value, ...]) -> NoReturn:
         raise TableException(
-            f"The async function {self.name} has not answered within {self._policy.timeout:g} s ('{_TIMEOUT}') for the "
+            f"The async function {self.name} has not returned within {self._policy.timeout:g} s ('{_TIMEOUT}') for the "
             f"row ({', '.join(map(repr, arguments))}). Async function call has timed out for input: {list(arguments)!r}"
         )
