@@ -144,7 +144,7 @@ class Words(TableFunction):
         yield from text.split()
 
 
-class First(TableAggregateFunction):  # type: ignore[type-arg]
+class First(TableAggregateFunction):
     def create_accumulator(self):  # type: ignore[no-untyped-def]
         return [None]
 

@@ -167,8 +167,8 @@ def test_user_aggregates_run_in_several_subtasks(t_env: StreamTableEnvironment) 
             return sum(accumulator[0].get())
 
     numbers(t_env, 500)
-    kinds = {"result_type": DataTypes.BIGINT(), "accumulator_type": "ROW<l ARRAY<BIGINT>>"}
-    t_env.create_temporary_system_function("listed", udaf(Listed(), **kinds))  # type: ignore[arg-type]
+    listed = udaf(Listed(), result_type=DataTypes.BIGINT(), accumulator_type="ROW<l ARRAY<BIGINT>>")
+    t_env.create_temporary_system_function("listed", listed)
     found = final(t_env, "SELECT n % 5, listed(n), MAX(n) FROM seq GROUP BY n % 5")
     assert found == Counter({(k, sum(range(k or 5, 501, 5)), 500 - (5 - k) % 5): 1 for k in range(5)})
 

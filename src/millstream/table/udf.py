@@ -141,7 +141,7 @@ class UserDefinedFunctionWrapper:
     ) -> None:
         if inspect.isclass(func) or (not isinstance(func, UserDefinedFunction) and not callable(func)):
             raise TypeError(f"Invalid function: not a function or callable (__call__ is not defined): {type(func)}")
-        self.function = func
+        self.function: Value = func
         self.func_type = func_type
         self.input_types = _types(input_types)
         self.name = name or getattr(func, "__name__", None) or type(func).__name__
@@ -321,17 +321,6 @@ def _create_udf(
 
 @overload
 def udf(
-    f: None = None,
-    input_types: _Types | None = None,
-    result_type: DataType | str | None = None,
-    deterministic: bool | None = None,
-    name: str | None = None,
-    func_type: str = "general",
-) -> Callable[[_UserCode], UserDefinedScalarFunctionWrapper]: ...
-
-
-@overload
-def udf(
     f: Callable[..., Value] | ScalarFunction | AsyncScalarFunction | type,
     input_types: _Types | None = None,
     result_type: DataType | str | None = None,
@@ -341,6 +330,17 @@ def udf(
 ) -> UserDefinedScalarFunctionWrapper: ...
 
 
+@overload
+def udf(
+    f: None = None,
+    input_types: _Types | None = None,
+    result_type: DataType | str | None = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    func_type: str = "general",
+) -> Callable[[Callable[..., Value]], UserDefinedScalarFunctionWrapper]: ...
+
+
 def udf(
     f: Callable[..., Value] | ScalarFunction | AsyncScalarFunction | type | None = None,
     input_types: _Types | None = None,
@@ -348,7 +348,7 @@ def udf(
     deterministic: bool | None = None,
     name: str | None = None,
     func_type: str = "general",
-) -> UserDefinedScalarFunctionWrapper | Callable[[_UserCode], UserDefinedScalarFunctionWrapper]:
+) -> UserDefinedScalarFunctionWrapper | Callable[[Callable[..., Value]], UserDefinedScalarFunctionWrapper]:
     """Create a scalar function from a Python function or a ScalarFunction; also a decorator.
 
     With `func_type="pandas"` it takes and returns pandas.Series, many rows per call.
@@ -376,16 +376,6 @@ def udf(
 
 @overload
 def udtf(
-    f: None = None,
-    input_types: _Types | None = None,
-    result_types: _Types | None = None,
-    deterministic: bool | None = None,
-    name: str | None = None,
-) -> Callable[[_UserCode], UserDefinedTableFunctionWrapper]: ...
-
-
-@overload
-def udtf(
     f: Callable[..., Value] | TableFunction | type,
     input_types: _Types | None = None,
     result_types: _Types | None = None,
@@ -394,13 +384,23 @@ def udtf(
 ) -> UserDefinedTableFunctionWrapper: ...
 
 
+@overload
+def udtf(
+    f: None = None,
+    input_types: _Types | None = None,
+    result_types: _Types | None = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+) -> Callable[[Callable[..., Value]], UserDefinedTableFunctionWrapper]: ...
+
+
 def udtf(
     f: Callable[..., Value] | TableFunction | type | None = None,
     input_types: _Types | None = None,
     result_types: _Types | None = None,
     deterministic: bool | None = None,
     name: str | None = None,
-) -> UserDefinedTableFunctionWrapper | Callable[[_UserCode], UserDefinedTableFunctionWrapper]:
+) -> UserDefinedTableFunctionWrapper | Callable[[Callable[..., Value]], UserDefinedTableFunctionWrapper]:
     """Create a table function from a Python function that yields rows, or a TableFunction; also a decorator."""
     if f is None:
         return functools.partial(
@@ -415,18 +415,6 @@ def udtf(
 
 @overload
 def udaf(
-    f: None = None,
-    input_types: _Types | None = None,
-    result_type: DataType | str | None = None,
-    accumulator_type: DataType | str | None = None,
-    deterministic: bool | None = None,
-    name: str | None = None,
-    func_type: str = "general",
-) -> Callable[[_UserCode], UserDefinedAggregateFunctionWrapper]: ...
-
-
-@overload
-def udaf(
     f: Callable[..., Value] | AggregateFunction | type,
     input_types: _Types | None = None,
     result_type: DataType | str | None = None,
@@ -437,6 +425,18 @@ def udaf(
 ) -> UserDefinedAggregateFunctionWrapper: ...
 
 
+@overload
+def udaf(
+    f: None = None,
+    input_types: _Types | None = None,
+    result_type: DataType | str | None = None,
+    accumulator_type: DataType | str | None = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    func_type: str = "general",
+) -> Callable[[Callable[..., Value]], UserDefinedAggregateFunctionWrapper]: ...
+
+
 def udaf(
     f: Callable[..., Value] | AggregateFunction | type | None = None,
     input_types: _Types | None = None,
@@ -445,7 +445,7 @@ def udaf(
     deterministic: bool | None = None,
     name: str | None = None,
     func_type: str = "general",
-) -> UserDefinedAggregateFunctionWrapper | Callable[[_UserCode], UserDefinedAggregateFunctionWrapper]:
+) -> UserDefinedAggregateFunctionWrapper | Callable[[Callable[..., Value]], UserDefinedAggregateFunctionWrapper]:
     """Create an aggregate function from an AggregateFunction; also a decorator.
 
     With `func_type="pandas"` it is a function of pandas.Series, one for each argument with the values of all rows of a
@@ -470,18 +470,6 @@ def udaf(
 
 @overload
 def udtaf(
-    f: None = None,
-    input_types: _Types | None = None,
-    result_type: DataType | str | None = None,
-    accumulator_type: DataType | str | None = None,
-    deterministic: bool | None = None,
-    name: str | None = None,
-    func_type: str = "general",
-) -> Callable[[_UserCode], UserDefinedAggregateFunctionWrapper]: ...
-
-
-@overload
-def udtaf(
     f: Callable[..., Value] | TableAggregateFunction | type,
     input_types: _Types | None = None,
     result_type: DataType | str | None = None,
@@ -492,6 +480,18 @@ def udtaf(
 ) -> UserDefinedAggregateFunctionWrapper: ...
 
 
+@overload
+def udtaf(
+    f: None = None,
+    input_types: _Types | None = None,
+    result_type: DataType | str | None = None,
+    accumulator_type: DataType | str | None = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    func_type: str = "general",
+) -> Callable[[Callable[..., Value]], UserDefinedAggregateFunctionWrapper]: ...
+
+
 def udtaf(
     f: Callable[..., Value] | TableAggregateFunction | type | None = None,
     input_types: _Types | None = None,
@@ -500,7 +500,7 @@ def udtaf(
     deterministic: bool | None = None,
     name: str | None = None,
     func_type: str = "general",
-) -> UserDefinedAggregateFunctionWrapper | Callable[[_UserCode], UserDefinedAggregateFunctionWrapper]:
+) -> UserDefinedAggregateFunctionWrapper | Callable[[Callable[..., Value]], UserDefinedAggregateFunctionWrapper]:
     """Create a table aggregate function from a TableAggregateFunction, for `flat_aggregate`."""
     if func_type != "general":
         raise ValueError(f"The func_type must be 'general', got {func_type}.")

@@ -53,7 +53,7 @@ class CepHarness(StreamHarness):
     def __init__(
         self,
         pattern: Pattern,
-        function: PatternProcessFunction[Value, Value] | Callable[..., Iterable[Value] | None] | None = None,
+        function: PatternProcessFunction[Value, Value] | Callable[..., Value] | None = None,
         key_selector: KeySelector[Value, Key] | Callable[[Value], Key] | int | str | None = None,
         *,
         comparator: Callable[[Value, Value], int] | None = None,

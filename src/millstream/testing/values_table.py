@@ -29,6 +29,8 @@ from millstream.table.table_result import rows_of
 
 __all__ = ["ValuesTable"]
 
+_Row = Row | Sequence[Value]
+
 _ID = "table-id"
 _numbers = count(1)
 _tables: dict[str, ValuesTable] = {}
@@ -65,7 +67,7 @@ class ValuesTable:
 
     def __init__(
         self,
-        rows: Iterable[Sequence[Value]] = (),
+        rows: Iterable[_Row] = (),
         changelog_mode: ChangelogMode | None = None,
         batch_rows: int = 1,
         bounded: bool = True,
@@ -75,7 +77,7 @@ class ValuesTable:
         metadata: Sequence[str] = (),
         watermarks_on_event: bool = False,
     ) -> None:
-        self.rows = list(rows)
+        self.rows: Sequence[_Row] = list(rows)
         self.epochs = tuple(epochs)
         self.on_epoch = on_epoch
         self.metadata = tuple(metadata)
@@ -122,7 +124,7 @@ class ValuesTable:
             self._written.clear()
 
 
-def _row_kinds(rows: Sequence[Sequence[Value]]) -> frozenset[Changes]:
+def _row_kinds(rows: Sequence[_Row]) -> frozenset[Changes]:
     kinds = {r.get_row_kind() for r in rows if isinstance(r, Row)}
     return frozenset({Changes.INSERT, *(Changes[k.name] for k in kinds)})
 
@@ -185,7 +187,7 @@ class _Lookup(LookupSource):
         self._id, self._keys, self._columns, self._types = table_id, keys, columns, types
 
     def find(self, keys: Sequence[tuple[Value, ...]]) -> Found:
-        by_key: dict[tuple[Value, ...], list[Sequence[Value]]] = {}
+        by_key: dict[tuple[Value, ...], list[_Row]] = {}
         for row in _tables[self._id].rows:
             by_key.setdefault(self._key(row), []).append(row)
         matches = [by_key.get(key, []) for key in keys]
@@ -195,10 +197,10 @@ class _Lookup(LookupSource):
         rows = _tables[self._id].rows
         return [self._key(row) for row in rows], self._batch(rows)
 
-    def _key(self, row: Sequence[Value]) -> tuple[Value, ...]:
+    def _key(self, row: _Row) -> tuple[Value, ...]:
         return tuple(row[i] for i in self._keys)
 
-    def _batch(self, rows: Sequence[Sequence[Value]]) -> Batch:
+    def _batch(self, rows: Sequence[_Row]) -> Batch:
         columns = [to_column([r[i] for r in rows], kind) for i, kind in zip(self._columns, self._types, strict=True)]
         return Batch(columns, None, len(rows))
 

@@ -70,7 +70,7 @@ def test_async_epoch_without_in_flight_state_waits_for_requests() -> None:
     AsyncDataStream.ordered_wait(stream, Sleeps(lambda v: 0.05), Time.seconds(5)).sink_to(sink)
     job = LocalJob(env)
     source.put([record("a", 0)])
-    job.run_tasks(job.execution.tasks({job.plan.vertices[0].id: {0: source.waiting}}, frozenset()))
+    job.run_tasks(job.execution.tasks({job.plan.vertices[0].id: {0: source.pending}}, frozenset()))
     assert sink.results() == ["a"] and not job.has_requests
     job.close()
 

@@ -177,7 +177,7 @@ def _looked_up(hint: str = "", options: str = "") -> Any:
 
 
 def _mean() -> Any:
-    @udaf(result_type=DataTypes.DOUBLE(), func_type="pandas")  # type: ignore[untyped-decorator]
+    @udaf(result_type=DataTypes.DOUBLE(), func_type="pandas")
     def mean(values: Any) -> Any:
         return values.mean()
 

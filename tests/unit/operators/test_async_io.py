@@ -285,8 +285,8 @@ def test_async_wait_paused_source_retains_its_splits() -> None:
     execution = job.job.execution
     (source,) = execution.held_sources()
     job.input.put([record(("b", 0), 0)])
-    job.job.run_tasks(execution.tasks({source: {0: job.input.waiting}}, frozenset(), slice=1.0))
-    job.input.waiting = []
+    job.job.run_tasks(execution.tasks({source: {0: job.input.pending}}, frozenset(), slice=1.0))
+    job.input.pending = []
     assert MachineHarness.asked == ["a"] and execution.sources_with_pending_input() == {source}
     assert job.epoch(seconds=1) == ["a"]
     assert job.epoch() == ["b"]
@@ -574,7 +574,7 @@ def test_async_wait_is_exactly_once_for_random_epochs_and_restarts() -> None:
             got += job.epoch(*items, seconds=rng.choice([0, 1, 2]))
             if rng.random() < 0.3:
                 before, job = job, Job(build, job, parallelism=rng.choice([1, 2, 3]))
-                job.input.waiting = before.input.waiting
+                job.input.pending = before.input.pending
         job.input.ended = True
         for _ in range(300):
             if job.job.is_finished:

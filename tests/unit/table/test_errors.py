@@ -297,7 +297,7 @@ def fails(a: int) -> int:
     return {}["nothing"]  # type: ignore[index]
 
 
-@udtf(result_types=[DataTypes.INT(), DataTypes.INT()])  # type: ignore[untyped-decorator]
+@udtf(result_types=[DataTypes.INT(), DataTypes.INT()])
 def one_for_two(a: int) -> Any:
     yield a
 

@@ -35,7 +35,7 @@ _KINDS = {
 }
 
 
-class _Sum(AggregateFunction):  # type: ignore[type-arg]
+class _Sum(AggregateFunction):
     def create_accumulator(self) -> list[int]:
         return [0]
 
