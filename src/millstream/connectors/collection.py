@@ -24,8 +24,8 @@ class _Reader(IntervalReader):
     def __init__(self, chunks: list[bytes]) -> None:
         self._chunks = chunks
 
-    def read(self, share: IntervalRange) -> Iterator[Collection[Value]]:
-        _, start, end, _ = share
+    def read(self, split_range: IntervalRange) -> Iterator[Collection[Value]]:
+        _, start, end, _ = split_range
         while start < end:
             chunk, offset = divmod(start, _CHUNK)
             # Unpickled for each read, so that a change of an element cannot affect another epoch.

@@ -126,32 +126,34 @@ class _Reader(SourceReader):
         self._index = -1
         self._current: SourceReader | None = None
 
-    def _of(self, share: HybridSplitRange) -> SourceReader:
-        if self._current is None or self._index != share.source:
+    def _of(self, split_range: HybridSplitRange) -> SourceReader:
+        if self._current is None or self._index != split_range.source:
             self.close()
-            self._index, self._current = share.source, self._create(share.source)
+            self._index, self._current = split_range.source, self._create(split_range.source)
         return self._current
 
-    def read(self, share: HybridSplitRange) -> Iterator[Collection[Value]]:
-        return self._stamped(share, self._of(share).read(share.inner))
+    def read(self, split_range: HybridSplitRange) -> Iterator[Collection[Value]]:
+        return self._stamped(split_range, self._of(split_range).read(split_range.inner))
 
-    def rest(self, share: HybridSplitRange, read: int) -> Iterator[Collection[Value]]:
-        return self._stamped(share, self._of(share).rest(share.inner, read))
+    def rest(self, split_range: HybridSplitRange, read: int) -> Iterator[Collection[Value]]:
+        return self._stamped(split_range, self._of(split_range).rest(split_range.inner, read))
 
-    def _stamped(self, share: HybridSplitRange, batches: Iterator[Collection[Value]]) -> Iterator[Collection[Value]]:
-        if share.source not in self._unstamped:
+    def _stamped(
+        self, split_range: HybridSplitRange, batches: Iterator[Collection[Value]]
+    ) -> Iterator[Collection[Value]]:
+        if split_range.source not in self._unstamped:
             return batches
         return ([(value, None) for value in batch] for batch in batches)
 
-    def split_of(self, share: HybridSplitRange) -> tuple[int, _Split] | None:
-        split = self._of(share).split_of(share.inner)
-        return None if split is None else (share.source, split)
+    def split_of(self, split_range: HybridSplitRange) -> tuple[int, _Split] | None:
+        split = self._of(split_range).split_of(split_range.inner)
+        return None if split is None else (split_range.source, split)
 
-    def in_turn(self, share: HybridSplitRange) -> bool:
-        return self._of(share).in_turn(share.inner)
+    def in_turn(self, split_range: HybridSplitRange) -> bool:
+        return self._of(split_range).in_turn(split_range.inner)
 
-    def ends_split(self, share: HybridSplitRange) -> bool:
-        return self._of(share).ends_split(share.inner)
+    def ends_split(self, split_range: HybridSplitRange) -> bool:
+        return self._of(split_range).ends_split(split_range.inner)
 
     def close(self) -> None:
         if self._current is not None:

@@ -185,8 +185,8 @@ class PushReader(SourceReader):
         self._bad = bad
         self._name = name
 
-    def read(self, share: tuple[int, list[bytes]]) -> Iterator[list[Value]]:
-        start, messages = share
+    def read(self, split_range: tuple[int, list[bytes]]) -> Iterator[list[Value]]:
+        start, messages = split_range
         values = []
         for number, message in enumerate(messages, start):
             try:

@@ -99,16 +99,16 @@ class _PartitionReader(SourceReader):
     def __init__(self, reader: StreamReader) -> None:
         self._reader = reader
 
-    def read(self, share: Partition) -> Iterator[Collection[Value]]:
-        return _batches(self._reader.read(share))
+    def read(self, split_range: Partition) -> Iterator[Collection[Value]]:
+        return _batches(self._reader.read(split_range))
 
 
 class _RangeReader(SourceReader):
     def __init__(self, reader: StreamReader) -> None:
         self._reader = reader
 
-    def read(self, share: tuple[Offset, Offset]) -> Iterator[Collection[Value]]:
-        return _batches(self._reader.readBetweenOffsets(*share))
+    def read(self, split_range: tuple[Offset, Offset]) -> Iterator[Collection[Value]]:
+        return _batches(self._reader.readBetweenOffsets(*split_range))
 
 
 def _batches(records: Iterable[Value]) -> Iterator[list[Value]]:

@@ -35,8 +35,8 @@ class _Reader(IntervalReader):
     def __init__(self, batches: Sequence[Batch]) -> None:
         self._batches = batches
 
-    def read(self, share: IntervalRange) -> Iterator[Collection[Batch]]:
-        _, start, end, _ = share
+    def read(self, split_range: IntervalRange) -> Iterator[Collection[Batch]]:
+        _, start, end, _ = split_range
         for number in range(start, end):
             yield [self._batches[number]]
 

@@ -156,7 +156,7 @@ class TableChanges(BatchDeserializationSchema):
             if index is None:
                 index = indexes[change.columns] = _column_index(change, name)
             values.append(row[index])
-        return to_column(read_values(values, name, field.type, self._zone), field.type, self._zone)
+        return to_column(read_values(values, name, field.type), field.type, self._zone)
 
     def _metadata(self, key: str, kind: int, change: Change) -> str | dt.datetime:
         schema, table = change.names

@@ -60,22 +60,22 @@ class IntervalReader(SourceReader):
     """Reads parts of an interval; each split has its own watermark."""
 
     @abstractmethod
-    def read(self, share: IntervalRange) -> Iterator[Collection[Value]]: ...
+    def read(self, split_range: IntervalRange) -> Iterator[Collection[Value]]: ...
 
-    def rest(self, share: IntervalRange, read: int) -> Iterator[Collection[Value]]:
-        split, start, end, ends = share
+    def rest(self, split_range: IntervalRange, read: int) -> Iterator[Collection[Value]]:
+        split, start, end, ends = split_range
         return self.read((split, start + read, end, ends))
 
-    def split_of(self, share: IntervalRange) -> int:
-        return share[0]
+    def split_of(self, split_range: IntervalRange) -> int:
+        return split_range[0]
 
-    def ends_split(self, share: IntervalRange) -> bool:
-        return share[3]
+    def ends_split(self, split_range: IntervalRange) -> bool:
+        return split_range[3]
 
 
 class _NumberReader(IntervalReader):
-    def read(self, share: IntervalRange) -> Iterator[Collection[int]]:
-        _, start, end, _ = share
+    def read(self, split_range: IntervalRange) -> Iterator[Collection[int]]:
+        _, start, end, _ = split_range
         for begin in range(start, end, BATCH):
             yield range(begin, min(begin + BATCH, end))
 
@@ -209,13 +209,13 @@ class _GeneratorReader(SourceReader):
     def __init__(self, function: Callable[[int], Value]) -> None:
         self._function = function
 
-    def read(self, share: tuple[int, int]) -> Iterator[Collection[Value]]:
-        start, end = share
+    def read(self, split_range: tuple[int, int]) -> Iterator[Collection[Value]]:
+        start, end = split_range
         for begin in range(start, end, BATCH):
             yield _GeneratedRecords(self._function, range(begin, min(begin + BATCH, end)))
 
-    def rest(self, share: tuple[int, int], read: int) -> Iterator[Collection[Value]]:
-        start, end = share
+    def rest(self, split_range: tuple[int, int], read: int) -> Iterator[Collection[Value]]:
+        start, end = split_range
         return self.read((start + read, end))
 
 

@@ -323,8 +323,8 @@ class _Reader(SourceReader):
         self._generators = generators
         self._block = block
 
-    def read(self, share: tuple[int, int]) -> Iterator[Collection[Batch]]:
-        start, end = share
+    def read(self, split_range: tuple[int, int]) -> Iterator[Collection[Batch]]:
+        start, end = split_range
         while start < end:
             number = start // self._block
             stop = min((number + 1) * self._block, end)
@@ -332,8 +332,8 @@ class _Reader(SourceReader):
             yield [Batch([g.column(block) for g in self._generators], None, stop - start)]
             start = stop
 
-    def rest(self, share: tuple[int, int], read: int) -> Iterator[Collection[Batch]]:
-        start, end = share
+    def rest(self, split_range: tuple[int, int], read: int) -> Iterator[Collection[Batch]]:
+        start, end = split_range
         return self.read(((start // self._block + read) * self._block if read else start, end))
 
 

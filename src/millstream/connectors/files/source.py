@@ -255,17 +255,17 @@ class _FileReader(SourceReader):
         self._format = file_format
         self._access = access
 
-    def read(self, share: FileSplitRange) -> Iterator[Collection[Value]]:
-        return self._format.read(self._access, share)
+    def read(self, split_range: FileSplitRange) -> Iterator[Collection[Value]]:
+        return self._format.read(self._access, split_range)
 
-    def split_of(self, share: FileSplitRange) -> int:
-        return share.split
+    def split_of(self, split_range: FileSplitRange) -> int:
+        return split_range.split
 
-    def in_turn(self, share: FileSplitRange) -> bool:
+    def in_turn(self, split_range: FileSplitRange) -> bool:
         return True
 
-    def ends_split(self, share: FileSplitRange) -> bool:
-        return share.ends
+    def ends_split(self, split_range: FileSplitRange) -> bool:
+        return split_range.ends
 
 
 class FileSource(Source):

@@ -136,31 +136,31 @@ class TableFileReader(BulkFormat):
     def cut(self, access: FileAccess, path: str, start: int, target: int, end: int) -> int:
         return self._inner.cut(access, path, start, target, end)
 
-    def read(self, access: FileAccess, share: FileSplitRange) -> Iterator[Collection[Batch]]:
-        for batches in self._inner.read(access, share):
-            yield [self._completed(batch, access, share) for batch in batches]
+    def read(self, access: FileAccess, split_range: FileSplitRange) -> Iterator[Collection[Batch]]:
+        for batches in self._inner.read(access, split_range):
+            yield [self._completed(batch, access, split_range) for batch in batches]
 
-    def _completed(self, batch: Batch, access: FileAccess, share: FileSplitRange) -> Batch:
+    def _completed(self, batch: Batch, access: FileAccess, split_range: FileSplitRange) -> Batch:
         rows = len(batch)
-        columns = [self._column(c, batch, access, share, rows) for c in self._columns]
+        columns = [self._column(c, batch, access, split_range, rows) for c in self._columns]
         return Batch(columns, batch.kinds, rows)
 
-    def _column(self, name: str, batch: Batch, access: FileAccess, share: FileSplitRange, rows: int) -> pa.Array:
+    def _column(self, name: str, batch: Batch, access: FileAccess, split_range: FileSplitRange, rows: int) -> pa.Array:
         if self._files.is_partition(name):
-            return self._files.column(share.path, name, rows)
+            return self._files.column(split_range.path, name, rows)
         if name in self._names:
             return batch.columns[self._names.index(name)]
-        return _repeated(_metadata(name, access, share), rows)
+        return _repeated(_metadata(name, access, split_range), rows)
 
 
-def _metadata(key: str, access: FileAccess, share: FileSplitRange) -> pa.Array:
+def _metadata(key: str, access: FileAccess, split_range: FileSplitRange) -> pa.Array:
     kind = arrow_type(METADATA[key])
     if key == "file.size":
-        return pa.array([share.size], kind)
+        return pa.array([split_range.size], kind)
     if key == "file.modification-time":
-        file = next(iter(access.find(share.path)))
+        file = next(iter(access.find(split_range.path)))
         return pa.array([int(file.modified * 1000)], pa.int64()).cast(kind)
-    return pa.array([os.path.basename(share.path) if key == "file.name" else share.path], kind)
+    return pa.array([os.path.basename(split_range.path) if key == "file.name" else split_range.path], kind)
 
 
 # Statistics are in the footer of each file; for more files, reading them takes too long.

@@ -128,7 +128,7 @@ def _sqlite_value(value: Value) -> Value:
     return str(value)
 
 
-def reader_of(kind: t.DataType, zone: str) -> Callable[[Value], Value]:
+def reader_of(kind: t.DataType) -> Callable[[Value], Value]:
     """Return a function that converts a driver's value to a column's type."""
     if isinstance(kind, (t.CharType, t.VarCharType)):
         return _text
@@ -143,12 +143,12 @@ def reader_of(kind: t.DataType, zone: str) -> Callable[[Value], Value]:
     if isinstance(kind, t.DecimalType):
         return lambda value: value if isinstance(value, decimal.Decimal) else decimal.Decimal(str(value))
     if isinstance(kind, t.ArrayType):
-        inner = reader_of(kind.element_type, zone)
+        inner = reader_of(kind.element_type)
         return lambda value: [None if v is None else inner(v) for v in value]
-    return _timed(kind, zone)
+    return _timed(kind)
 
 
-def _timed(kind: t.DataType, zone: str) -> Callable[[Value], Value]:
+def _timed(kind: t.DataType) -> Callable[[Value], Value]:
     parse = parser(kind, "SQL")
 
     def read(value: Value) -> Value:
@@ -178,9 +178,9 @@ def _text(value: Value) -> str:
     return str(value)
 
 
-def read_values(values: Sequence[Value], name: str, kind: t.DataType, zone: str) -> list[Value]:
+def read_values(values: Sequence[Value], name: str, kind: t.DataType) -> list[Value]:
     """Convert a driver's values to those of a column."""
-    read = reader_of(kind, zone)
+    read = reader_of(kind)
     converted = []
     for value in values:
         try:

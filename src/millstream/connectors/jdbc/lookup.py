@@ -83,15 +83,13 @@ class JdbcLookup(LookupSource):
         fields = [*self._fields, *self._keys]
         rows = self._run(self._dialect.selected(self._table, [f.name for f in fields]), [])
         width = len(self._fields)
-        columns = [
-            read_values([r[width + i] for r in rows], f.name, f.type, self._zone) for i, f in enumerate(self._keys)
-        ]
+        columns = [read_values([r[width + i] for r in rows], f.name, f.type) for i, f in enumerate(self._keys)]
         keys = list(zip(*columns, strict=True)) if columns else [()] * len(rows)
         return keys, self._batch([r[:width] for r in rows])
 
     def _batch(self, rows: Sequence[Sequence[Value]]) -> Batch:
         columns = [
-            to_column(read_values([r[i] for r in rows], f.name, f.type, self._zone), f.type, self._zone)
+            to_column(read_values([r[i] for r in rows], f.name, f.type), f.type, self._zone)
             for i, f in enumerate(self._fields)
         ]
         return Batch(columns, None, len(rows))

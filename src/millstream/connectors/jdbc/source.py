@@ -226,20 +226,20 @@ class _Reader(SourceReader):
     def __init__(self, settings: _Settings) -> None:
         self._settings = settings
 
-    def read(self, share: _Range) -> Iterator[Collection[Row]]:
-        return self.rest(share, 0)
+    def read(self, split_range: _Range) -> Iterator[Collection[Row]]:
+        return self.rest(split_range, 0)
 
-    def rest(self, share: _Range, read: int) -> Iterator[Collection[Row]]:
+    def rest(self, split_range: _Range, read: int) -> Iterator[Collection[Row]]:
         subject = f"JdbcSource: {self._settings.subject}"
-        return read_batches(lambda skip: self._rows(share, skip), read, subject)
+        return read_batches(lambda skip: self._rows(split_range, skip), read, subject)
 
-    def _rows(self, share: _Range, skip: int) -> Iterator[list[Row]]:
+    def _rows(self, split_range: _Range, skip: int) -> Iterator[list[Row]]:
         settings = self._settings
         with closing(settings.connection()) as connection:
             driver = Driver.of(connection)
-            where, values = share.condition(driver.placeholder)
+            where, values = split_range.condition(driver.placeholder)
             # A repeatable order, so that reading can continue in the middle.
-            order = f" ORDER BY {share.column}" if share.column is not None else ""
+            order = f" ORDER BY {split_range.column}" if split_range.column is not None else ""
             with closing(streaming_cursor(connection, driver)) as cursor:
                 execute(cursor, f"SELECT * FROM {settings.query}{where}{order}", values)
                 while rows := cursor.fetchmany(_FETCH):

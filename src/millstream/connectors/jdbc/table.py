@@ -81,7 +81,7 @@ class TableQuery:
         """Convert the driver's rows to columns."""
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(self.fields)
         arrays = [
-            to_column(read_values(c, f.name, f.type, self.zone), f.type, self.zone)
+            to_column(read_values(c, f.name, f.type), f.type, self.zone)
             for c, f in zip(columns, self.fields, strict=False)
         ]
         return Batch(arrays, None, len(rows))
@@ -134,11 +134,11 @@ class _Reader(SourceReader):
         self._query = query
         self._fetch_size = fetch_size or _FETCH_ROWS
 
-    def read(self, share: SplitRange) -> Iterator[Collection[Batch]]:
-        return self.rest(share, 0)
+    def read(self, split_range: SplitRange) -> Iterator[Collection[Batch]]:
+        return self.rest(split_range, 0)
 
-    def rest(self, share: SplitRange, read: int) -> Iterator[Collection[Batch]]:
-        (part,) = share
+    def rest(self, split_range: SplitRange, read: int) -> Iterator[Collection[Batch]]:
+        (part,) = split_range
         return read_batches(lambda skip: self._batches(part, skip), read, f"JDBC: table {self._query.table!r}")
 
     def _batches(self, part: Part, skip: int) -> Iterator[list[Batch]]:

@@ -175,16 +175,16 @@ class KafkaReader(SourceReader):
         self._fetcher = Fetcher(settings.client(subtask))
         self._convert = _converter(settings, bad)
 
-    def read(self, share: OffsetRange) -> Iterator[Collection[Value]]:
-        topic, partition, start, end, _ = share
+    def read(self, split_range: OffsetRange) -> Iterator[Collection[Value]]:
+        topic, partition, start, end, _ = split_range
         for messages in self._fetcher.read((topic, partition), start, end):
             yield self._convert(messages)
 
-    def split_of(self, share: OffsetRange) -> Partition:
-        return share[0], share[1]
+    def split_of(self, split_range: OffsetRange) -> Partition:
+        return split_range[0], split_range[1]
 
-    def ends_split(self, share: OffsetRange) -> bool:
-        return share[4]
+    def ends_split(self, split_range: OffsetRange) -> bool:
+        return split_range[4]
 
     def close(self) -> None:
         self._fetcher.close()
@@ -198,11 +198,11 @@ class KafkaBatchReader(KafkaReader):
         self._fetcher = Fetcher(settings.client(subtask))
         self._schema = schema
 
-    def read(self, share: OffsetRange) -> Iterator[Collection[Value]]:
-        return self.rest(share, 0)
+    def read(self, split_range: OffsetRange) -> Iterator[Collection[Value]]:
+        return self.rest(split_range, 0)
 
-    def rest(self, share: OffsetRange, read: int) -> Iterator[Collection[Value]]:
-        topic, partition, start, end, _ = share
+    def rest(self, split_range: OffsetRange, read: int) -> Iterator[Collection[Value]]:
+        topic, partition, start, end, _ = split_range
         for begin in range(start + read * _BATCH_OFFSETS, end, _BATCH_OFFSETS):
             stop = min(begin + _BATCH_OFFSETS, end)
             messages = [m for batch in self._fetcher.read((topic, partition), begin, stop) for m in batch]
