@@ -169,7 +169,7 @@ def test_elasticsearch_sink_reports_rejected_document_in_one_sentence(search_ser
     refused(Row(1, 2), "takes dicts, or Rows with names, not ")
     refused({"id": 1, "x": float("nan")}, "cannot be written as JSON: Out of range float")
     refused({"id": 1, "x": {1, 2}}, "cannot be written as JSON: {1, 2} is a set")
-    refused({"id": 1, "x": Decimal("0.12345678901234567890")}, "has more digits than a number of JSON's keeps")
+    refused({"id": 1, "x": Decimal("0.12345678901234567890")}, "has more digits than a JSON number")
     assert search_server.documents(index) == {"1": {"id": 1, "n": 5}}
 
 
@@ -240,7 +240,7 @@ def test_elasticsearch_sink_retries_only_rejected_documents() -> None:
         assert {who for *_, who in got} == {"Basic YW5uOng="}
     with (
         answering((200, {}), (200, none)) as (host, _),
-        pytest.raises(Exception, match="does not take .* queue is full"),
+        pytest.raises(Exception, match="does not accept .* queue is full"),
     ):
         write([{"id": 1}, {"id": 2}], writing(host, keyed))
     # A document that is not there needs no deleting, also where something else is wrong.

@@ -104,7 +104,7 @@ def test_to_spark_passes_each_epoch_once(env: Env, tmp_path: Path) -> None:
 
 
 def test_to_spark_error_names_function_and_unknown_columns(env: Env) -> None:
-    with pytest.raises(InvalidProgramError, match=r"to_spark\(\): the columns"):
+    with pytest.raises(InvalidProgramError, match=r"to_spark\(\): the DataFrame needs the types"):
         env.from_collection([(1, 2)]).to_spark(lambda frame, epoch: None)
 
     def fails(frame: Any, epoch: int) -> None:
