@@ -376,7 +376,7 @@ def test_kafka_table_writes_keys_headers_and_timestamps(kafka: KafkaBroker, topi
     t_env.execute_sql(f"INSERT INTO t (id, name, ts) VALUES {more}").wait()
     now, epoch = (next(m for m in read(kafka, topic) if m.key() == key).timestamp()[1] for key in (b"c", b"d"))
     assert abs(now - time.time() * 1000) < 600_000 and epoch == 1
-    with pytest.raises(Exception, match="no timestamp before 1970, and a row has -5 ms"):
+    with pytest.raises(Exception, match="has the timestamp -5 ms .* before 1970"):
         t_env.execute_sql("INSERT INTO t (id, name, ts) VALUES (5, 'e', TO_TIMESTAMP_LTZ(-5, 3))").wait()
 
 
