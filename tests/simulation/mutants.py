@@ -459,7 +459,7 @@ def level_without_an_end(real: Real, self: ReceiveBuffer, epoch: int, level: int
 def block_of_an_older_epoch(real: Real, self: ReceiveBuffer, sender: int, frame: Frame) -> None:
     """A block of an older epoch is taken for one of this."""
     state = self._senders[sender]
-    is_over = frame.epoch == state.epoch and state.at == len(state.levels)
+    is_over = frame.epoch == state.epoch and state.index == len(state.levels)
     if frame.kind is Kind.DATA and (frame.epoch < state.epoch or is_over):
         self._levels.setdefault((frame.epoch + 1, frame.level), _Level()).messages.append(frame.payload)
         return

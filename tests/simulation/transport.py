@@ -157,7 +157,7 @@ class _Execution:
 
     def _check_cause(self) -> None:
         cause = self.machine.cause
-        confused = cause is not None and (cause.trouble is p.FailureKind.CONFUSED or "ProtocolError" in cause.text)
+        confused = cause is not None and (cause.kind is p.FailureKind.PROTOCOL or "ProtocolError" in cause.text)
         if confused and not self.was_tampered_with:
             self.world.violate(f"somebody broke the rules, and nobody did: {cause}")
 

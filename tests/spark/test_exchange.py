@@ -300,7 +300,7 @@ def is_held() -> bool:
 def test_exchange_mode_rejects_invalid_value(config: Configuration) -> None:
     env = Env.get_execution_environment(config.set_string("millstream.exchange", "pigeons"))
     env.from_collection([1]).add_sink(lambda v: None)
-    with pytest.raises(InvalidProgramError, match="millstream.exchange='pigeons' is none of resident, spark, auto"):
+    with pytest.raises(InvalidProgramError, match="exchange is 'pigeons': it must be one of resident, spark, auto"):
         env.execute()
 
 
@@ -375,13 +375,16 @@ def test_exchange_runs_epochs_over_tcp(config: Configuration, is_encrypted: str,
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"millstream.exchange.transport": "udp"}, "transport='udp' is none of unix, tcp, auto"),
+        ({"millstream.exchange.transport": "udp"}, "transport is 'udp': it must be one of unix, tcp, auto"),
         ({"millstream.exchange.tls.certificate": "a.crt"}, "tls.certificate and millstream.exchange.tls.key are set t"),
         (
             {"millstream.exchange.tls.certificate": "a.crt", "millstream.exchange.tls.key": "a.key"},
             r"'a.crt' \(certificate\) cannot be read on host",
         ),
-        ({"security.ssl.internal.keystore": "a.jks"}, "names a Java keystore, which is not read here: convert it"),
+        (
+            {"security.ssl.internal.keystore": "a.jks"},
+            "names a Java keystore, which millstream does not read",
+        ),
     ],
 )
 def test_exchange_rejects_invalid_settings(config: Configuration, settings: dict[str, str], sentence: str) -> None:
@@ -402,7 +405,7 @@ def test_job_falls_back_to_spark_shuffle_without_slots(
     env.from_source(NumberSequenceSource(0, 99)).map(lambda x: (x, is_held())).sink_to(held)
     env.execute()
     assert sorted(held.results()) == [(x, False) for x in range(100)]
-    assert "This job goes on through Spark's shuffle" in caplog.text
+    assert "The job falls back to Spark's shuffle" in caplog.text
     assert executions_that_hold() == 0
 
 

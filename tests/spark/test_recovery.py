@@ -580,5 +580,5 @@ def test_deleted_temporary_directory_is_recreated(
     counting(env, sink, 400, Deleting(tmp_path / "once", 200, temporary))
     env.execute()
     assert sorted(sink.results()) == counted(400)
-    assert "was deleted: it is made anew" in caplog.text
+    assert "was deleted: creating it again" in caplog.text
     assert list(temporary.iterdir()) == []

@@ -237,7 +237,7 @@ def test_job_waits_for_slots_and_is_rejected_above_total(session: Session) -> No
     assert "Job 'large' needs 7 slots, and the cluster has 6, of which 2 are free: run it with" in refused.stderr
     adaptive = ["-D", "jobmanager.scheduler=adaptive"]
     refused = session.call("run", "-t", "session", *adaptive, "-p", "1", "job.py", "adaptive", "10", "wait")
-    assert refused.returncode == 1 and "adaptive is for programs with a Spark of their own" in refused.stderr
+    assert refused.returncode == 1 and "adaptive needs a program with its own Spark" in refused.stderr
     waiting = session.submit("-p", "4", "job.py", "second", ENDLESS, "async")
     other = session.submit("-p", "3", "job.py", "third", ENDLESS, "async")
     time.sleep(0.5)

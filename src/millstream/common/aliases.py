@@ -13,6 +13,8 @@ Value: TypeAlias = Any
 Key: TypeAlias = Any
 # A parsed JSON document, checked where it is read.
 Json: TypeAlias = Any
+# An object of the JVM behind Py4J, which resolves names at run time.
+JavaObject: TypeAlias = Any
 
 if TYPE_CHECKING:
     # Defaults of type variables came with Python 3.13; checkers know them from here, and nothing is installed for it.

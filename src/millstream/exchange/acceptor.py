@@ -35,7 +35,7 @@ class Acceptor:
             poller: sends and receives.
             credentials: authenticate a peer.
             welcome: gets every connection before any data has arrived, and adds it to the poller.
-            expected: how many peers will connect, perhaps all at once.
+            expected: the number of peers that will connect, perhaps all at once.
         """
         self._max_unauthenticated = MAX_UNAUTHENTICATED + expected
         self._poller = poller
@@ -43,7 +43,7 @@ class Acceptor:
         self._welcome = welcome
         self._listener: socket.socket = listen(own)
         self.address: Address = address_of(self._listener)
-        # When each of them connected, oldest first.
+        # Connection times, oldest first.
         self._unauthenticated: dict[Connection, float] = {}
 
     def open(self) -> None:
@@ -73,18 +73,18 @@ class Acceptor:
 
     def _evict(self) -> None:
         """Close expired connections, and the oldest ones if there are too many."""
-        waiting = {
+        pending = {
             connection: since
             for connection, since in self._unauthenticated.items()
             if not connection.is_authenticated and not connection.closed
         }
         expired = time.monotonic() - AUTHENTICATION_SECONDS
-        surplus = len(waiting) - self._max_unauthenticated + 1
-        for number, (connection, since) in enumerate(list(waiting.items())):
+        surplus = len(pending) - self._max_unauthenticated + 1
+        for number, (connection, since) in enumerate(list(pending.items())):
             if since < expired or number < surplus:
-                del waiting[connection]
-                self._hang_up(connection, "it did not prove that it is of this job")
-        self._unauthenticated = waiting
+                del pending[connection]
+                self._hang_up(connection, "it did not authenticate in time")
+        self._unauthenticated = pending
 
     def _hang_up(self, connection: Connection, reason: str = "") -> None:
         if not connection.is_authenticated and not connection.closed:

@@ -56,5 +56,10 @@ def beside(driver: Address, slot: int) -> Address:
         return str(probe.getsockname()[0]), 0
 
 
+def address_in(value: str | list[str | int]) -> Address:
+    """Return the address in a JSON document."""
+    return value if isinstance(value, str) else (str(value[0]), int(value[1]))
+
+
 def _family(address: Address) -> socket.AddressFamily:
     return socket.AF_UNIX if isinstance(address, str) else socket.AF_INET

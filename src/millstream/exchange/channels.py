@@ -40,7 +40,7 @@ class Channel:
 
     Attributes:
         connection: the connection, used in both directions.
-        blocked: how often this slot was backpressured by the other, and for how many seconds.
+        blocked, blocked_seconds: number and duration of backpressure by the other slot.
         max_queued: the maximum queued bytes since the last report.
     """
 
@@ -77,7 +77,7 @@ class Channels:
             poller: sends and receives.
             credentials: of this execution.
             own: the address to listen on.
-            check: is called whenever this slot has waited for a while, and may raise.
+            check: called whenever this slot has waited; may raise.
         """
         self._slot = slot
         self._receive_buffer = receive_buffer
@@ -115,8 +115,8 @@ class Channels:
             return Connection.to(address, self._credentials)
         except FileNotFoundError:
             raise MillstreamError(
-                f"The socket {address} of slot {other} was deleted under the running job, by a cleaner of temporary "
-                "files perhaps."
+                f"The socket {address} of slot {other} was deleted while the job was running, perhaps by a cleaner of "
+                "temporary files: set TMPDIR to a directory that is not cleaned."
             ) from None
         except OSError as e:
             raise PeerUnreachableError(f"slot {other} at {address} cannot be reached: {e}") from None
@@ -127,9 +127,9 @@ class Channels:
     def _welcome(self, connection: Connection) -> None:
         caller = _Caller()
         # Unauthenticated peers are disconnected without further effect.
-        self._poller.add(connection, partial(self._hear, connection, caller), partial(self._lose, caller))
+        self._poller.add(connection, partial(self._receive_frame, connection, caller), partial(self._lose, caller))
 
-    def _hear(self, connection: Connection, caller: _Caller, frame: Frame) -> None:
+    def _receive_frame(self, connection: Connection, caller: _Caller, frame: Frame) -> None:
         if caller.slot is not None:
             self._receive_buffer.take(caller.slot, frame)
             return
@@ -193,9 +193,9 @@ class Channels:
         self._check_driver()
         if self._lost:
             first = min(self._lost)
-            raise PeerLostError(f"slot {first} is gone {self._channels[first].connection.reason}".rstrip())
+            raise PeerLostError(f"slot {first} disconnected {self._channels[first].connection.reason}".rstrip())
 
-    # --- what is known
+    # --- metrics
 
     def take_traffic(self) -> tuple[ChannelTraffic, ...]:
         """Return the I/O metrics of each channel, or of the busiest ones; maxima restart from here."""
@@ -205,15 +205,15 @@ class Channels:
         return tuple(sorted(traffic, key=lambda t: t.slot))
 
     def _traffic_of(self, other: int, channel: Channel) -> ChannelTraffic:
-        waiting, max_waiting = self._receive_buffer.take_waiting(other)
+        pending, max_pending = self._receive_buffer.take_pending(other)
         connection = channel.connection
         max_queued, channel.max_queued = channel.max_queued, connection.queued
         return ChannelTraffic(
             slot=other,
             queued=connection.queued,
             max_queued=max_queued,
-            waiting=waiting,
-            max_waiting=max_waiting,
+            waiting=pending,
+            max_waiting=max_pending,
             sent=connection.sent,
             received=connection.received,
             blocked=channel.blocked,

@@ -136,7 +136,7 @@ class Connection:
             else:
                 data = self._stream.receive(_READ)
                 count = len(data)
-                self._hear(data)
+                self._feed(data)
         except BlockingIOError:
             return []
         except (OSError, AuthenticationError) as e:
@@ -146,7 +146,7 @@ class Connection:
             self._break("")
         return self._frames()
 
-    def _hear(self, data: bytes) -> None:
+    def _feed(self, data: bytes) -> None:
         handshake = self._handshake
         if handshake is None:
             self._buffer += data
@@ -157,7 +157,7 @@ class Connection:
             self._greetings.append(memoryview(reply))
         if handshake.is_done:
             self._handshake = None
-            self._hear(handshake.rest)
+            self._feed(handshake.rest)
         self.flush()
 
     def _frames(self) -> list[Frame]:
@@ -166,7 +166,7 @@ class Connection:
             while (frame := self._next()) is not None:
                 frames.append(frame)
         except ValueError as e:
-            raise ProtocolError(f"a frame of no known kind: {e}") from None
+            raise ProtocolError(f"a frame of unknown kind: {e}") from None
         return frames
 
     def _next(self) -> Frame | None:
@@ -207,4 +207,4 @@ def _allocate(length: int) -> bytearray:
     try:
         return bytearray(length)
     except (MemoryError, OverflowError):
-        raise ProtocolError(f"a frame of {length} bytes, for which there is no memory") from None
+        raise ProtocolError(f"a frame of {length} bytes exceeds the available memory") from None

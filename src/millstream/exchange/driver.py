@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, TypedDict
 
 from millstream.common.private_files import socket_directory
 from millstream.exchange import exchange_machine as p
 from millstream.exchange.acceptor import Acceptor
-from millstream.exchange.addresses import Address
+from millstream.exchange.addresses import Address, address_in
 from millstream.exchange.connection import Connection
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import OWN, PAUSE, Frame, Kind, ProtocolError
@@ -26,7 +26,7 @@ from millstream.exchange.poller import Poller
 
 log = logging.getLogger("millstream")
 
-# How long slots may take to start: Spark may have to find cores for them.
+# Timeout of starting the slots: Spark may have to wait for cores.
 START_SECONDS = 60.0
 
 
@@ -34,8 +34,15 @@ class ExchangeFailed(Exception):
     """An epoch failed, and with it the execution."""
 
     def __init__(self, cause: p.Cause) -> None:
-        super().__init__(f"{cause.trouble.name}: {cause.text}")
+        super().__init__(f"{cause.kind.name}: {cause.text}")
         self.cause = cause
+
+
+class Hello(TypedDict):
+    """The payload of a slot's registration."""
+
+    slot: int
+    address: str | list[str | int]
 
 
 class _Caller:
@@ -47,7 +54,7 @@ class _Caller:
 
 
 class Exchange:
-    """The driver's end of one execution. All methods but `tell` are called from one thread."""
+    """The driver's end of one execution. All methods but `notify` are called from one thread."""
 
     def __init__(
         self,
@@ -61,10 +68,10 @@ class Exchange:
 
         Args:
             slots: the number of slots.
-            reporters: how many of them, from 0, report the end of an epoch.
+            reporters: the number of slots, from 0, that report the end of an epoch.
             credentials: of this execution.
             host: the address of this machine that slots connect to; None if all are on this machine.
-            lost: is called from any thread when a slot or its host process dies, even between two epochs.
+            lost: called from any thread when a slot or its host process dies, even between two epochs.
         """
         self._machine = p.ExchangeMachine(slots, reporters)
         self._expected_slots = slots
@@ -84,10 +91,10 @@ class Exchange:
         self._wake, self._waker = socket.socketpair()
         self._wake.setblocking(False)
         self._waker.setblocking(False)
-        # Why the last rejected peer was rejected.
+        # The reason of the last rejection of a peer.
         self._refusal = ""
         self._acceptor.open()
-        self._poller.watch(self._wake.fileno(), self._hear)
+        self._poller.watch(self._wake.fileno(), self._handle_notifications)
         self._disconnect_watcher = DisconnectWatcher(lost)
 
     @property
@@ -109,7 +116,7 @@ class Exchange:
         """Set the number of host processes before the first connects: after the last one, listening stops."""
         self._expected_hosts = hosts
 
-    def tell(self, event: p.Event) -> None:
+    def notify(self, event: p.Event) -> None:
         """Queue an event. May be called from any thread."""
         self._events.put(event)
         try:
@@ -129,7 +136,7 @@ class Exchange:
         self._outcome = None
         self._own = own
         self._pause = time.monotonic() - self._ended_at
-        self._hear()
+        self._handle_notifications()
         self._handle(p.EpochRequested(epoch, payload))
         deadline = time.monotonic() + START_SECONDS
         while self._outcome is None:
@@ -145,7 +152,7 @@ class Exchange:
     def release(self) -> None:
         """Stop idle slots, and end the others."""
         self._disconnect_watcher.close()
-        self._hear()
+        self._handle_notifications()
         self._handle(p.ReleaseRequested())
 
     def serve_until(self, done: Callable[[], bool], seconds: float) -> bool:
@@ -176,7 +183,7 @@ class Exchange:
         except ProtocolError as e:
             self._handle(p.ProtocolViolated(str(e)))
 
-    def _hear(self) -> None:
+    def _handle_notifications(self) -> None:
         """Handle events of other threads."""
         # The wake-up byte may have been read already.
         with contextlib.suppress(BlockingIOError):
@@ -204,10 +211,10 @@ class Exchange:
         elif frame.kind is Kind.HELLO and slot is None:
             self._take_hello(connection, caller, frame)
         elif frame.kind is Kind.FAILED:
-            # Perhaps before its registration: its work is opened first.
+            # Perhaps before its registration: it opens its work first.
             self._handle(p.SlotFailed(slot, frame.payload.decode()))
         elif slot is None:
-            raise ProtocolError(f"somebody said {frame.kind.name} before its name")
+            raise ProtocolError(f"an unregistered peer sent {frame.kind.name}")
         elif frame.kind is Kind.MET:
             self._handle(p.SlotConnected(slot))
         elif frame.kind is Kind.REPORT:
@@ -215,20 +222,19 @@ class Exchange:
         elif frame.kind is Kind.LOST:
             self._receive_from_hosts()
             self._handle(p.ConnectionLost(f"slot {slot}: {frame.payload.decode()}"))
-        elif frame.kind is Kind.CUT_OFF:
+        elif frame.kind is Kind.UNREACHABLE:
             self._handle(p.PeerUnreachable(f"slot {slot}: {frame.payload.decode()}"))
         else:
-            raise ProtocolError(f"slot {slot} said {frame.kind.name} to the driver")
+            raise ProtocolError(f"slot {slot} sent {frame.kind.name} to the driver")
 
     def _take_hello(self, connection: Connection, caller: _Caller, frame: Frame) -> None:
-        hello: dict[str, Any] = json.loads(frame.payload)
+        hello: Hello = json.loads(frame.payload)
         caller.slot = int(hello["slot"])
         del self._others[connection]
         self._slots[caller.slot] = connection
         self._disconnect_watcher.add(connection.socket.fileno())
         self._stop_accepting_after_last()
-        address = hello["address"]
-        self._handle(p.SlotRegistered(caller.slot, address if isinstance(address, str) else (address[0], address[1])))
+        self._handle(p.SlotRegistered(caller.slot, address_in(hello["address"])))
 
     def _stop_accepting_after_last(self) -> None:
         hosts = sum(caller.is_host for caller in self._others.values())
@@ -240,9 +246,9 @@ class Exchange:
         if caller.is_host or caller.slot is not None:
             self._receive_from_hosts()
             peer = "a process that holds slots" if caller.slot is None else f"slot {caller.slot}"
-            self._handle(p.ConnectionLost(f"{peer} is gone {connection.reason}".rstrip()))
+            self._handle(p.ConnectionLost(f"{peer} disconnected {connection.reason}".rstrip()))
         elif connection.reason:
-            self._refusal = f"a caller was refused: {connection.reason}"
+            self._refusal = f"a connection was refused: {connection.reason}"
             log.warning("%s", self._refusal)
 
     def _receive_from_hosts(self) -> None:
@@ -285,6 +291,7 @@ class Exchange:
         self._outcome = outcome
         self._ended_at = time.monotonic()
 
+    # Any: each handler takes its own class of instruction.
     _HANDLERS: dict[type, Callable[[Exchange, Any], None]] = {
         p.SendRoster: _send_roster,
         p.SendEpoch: _send_epoch,

@@ -1,12 +1,12 @@
 """The driver's side of an execution, without sockets or a clock: events in, instructions out.
 
     STARTING   the Spark job is submitted; slots connect
-       | all have called: the roster is sent
+       | all have registered: the roster is sent
     MEETING    slots connect to each other
        | all are connected
     RUNNING    epochs are sent and reported, one at a time
-       | asked to release, or anything broke
-    ENDING     slots are told to stop, or hung up on
+       | a release request, or a failure
+    ENDING     slots are sent STOP, or disconnected
 
 Any failure ends the execution and fails the requested epoch, or the next one. ENDING is final: later messages of slots
 have no effect.
@@ -43,20 +43,20 @@ class FailureKind(Enum):
     # Spark ended the job that holds the slots.
     SPARK = auto()
     # Not all slots started in time.
-    LATE = auto()
+    START_TIMEOUT = auto()
     # The slots cannot reach each other.
-    CUT_OFF = auto()
-    # A protocol violation: a bug of ours.
-    CONFUSED = auto()
+    UNREACHABLE = auto()
+    # A protocol violation: a bug in millstream.
+    PROTOCOL = auto()
     CANCELLED = auto()
     RELEASED = auto()
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Why an execution has ended."""
+    """The cause of an execution's end."""
 
-    trouble: FailureKind
+    kind: FailureKind
     text: str = ""
 
 
@@ -98,7 +98,7 @@ class SlotFailed:
 class ConnectionLost:
     """A connection to a slot or to a host process broke."""
 
-    who: str
+    peer: str
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ class ExchangeMachine:
 
         Args:
             slots: the number of slots.
-            reporters: how many of them, from 0, report the end of an epoch: those of the last level.
+            reporters: the number of slots, from 0, that report the end of an epoch: those of the last level.
         """
         self.phase = Phase.STARTING
         self.cause: Cause | None = None
@@ -219,7 +219,7 @@ class ExchangeMachine:
         self._reports: dict[int, bytes] = {}
 
     def handle(self, event: Event) -> Instructions:
-        """Handle an event and return what to do."""
+        """Handle an event; return the instructions."""
         if self.phase is Phase.ENDING:
             return self._handle_late(event)
         return self._HANDLERS[type(event)](self, event)
@@ -233,7 +233,7 @@ class ExchangeMachine:
 
     def _slot_registered(self, event: SlotRegistered) -> Instructions:
         if self.phase is not Phase.STARTING or event.slot in self._roster or not 0 <= event.slot < self._slots:
-            return self._violation(f"slot {event.slot} called in phase {self.phase.name}")
+            return self._violation(f"slot {event.slot} registered in phase {self.phase.name}")
         self._roster[event.slot] = event.address
         if len(self._roster) < self._slots:
             return []
@@ -242,7 +242,7 @@ class ExchangeMachine:
 
     def _slot_connected(self, event: SlotConnected) -> Instructions:
         if self.phase is not Phase.MEETING or event.slot in self._connected:
-            return self._violation(f"slot {event.slot} met the others in phase {self.phase.name}")
+            return self._violation(f"slot {event.slot} connected to the others in phase {self.phase.name}")
         self._connected.add(event.slot)
         if len(self._connected) < self._slots:
             return []
@@ -256,13 +256,13 @@ class ExchangeMachine:
             set(range(self._slots)) - (self._connected if self.phase is Phase.MEETING else set(self._roster))
         )
         text = f"{len(missing)} of {self._slots} slots are missing, the first is {missing[0]}"
-        return self._fail(FailureKind.LATE, f"{text}; {event.hint}" if event.hint else text)
+        return self._fail(FailureKind.START_TIMEOUT, f"{text}; {event.hint}" if event.hint else text)
 
     # --- epochs
 
     def _epoch_requested(self, event: EpochRequested) -> Instructions:
         if self._requested is not None:
-            return self._violation(f"epoch {event.epoch} was asked for within epoch {self._requested.epoch}")
+            return self._violation(f"epoch {event.epoch} was requested within epoch {self._requested.epoch}")
         self._requested = event
         return self._send_epoch() if self.phase is Phase.RUNNING else []
 
@@ -274,7 +274,7 @@ class ExchangeMachine:
         if self.phase is not Phase.RUNNING or request is None or event.epoch != request.epoch:
             return self._violation(f"slot {event.slot} reported epoch {event.epoch} when it was not running")
         if event.slot in self._reports or not 0 <= event.slot < self._reporters:
-            return self._violation(f"slot {event.slot} reported epoch {event.epoch} once too often")
+            return self._violation(f"slot {event.slot} reported epoch {event.epoch} more than once")
         self._reports[event.slot] = event.payload
         if len(self._reports) < self._reporters:
             return []
@@ -288,13 +288,13 @@ class ExchangeMachine:
         return self._fail(FailureKind.RAISED, event.report)
 
     def _connection_lost(self, event: ConnectionLost) -> Instructions:
-        return self._fail(FailureKind.DIED, event.who)
+        return self._fail(FailureKind.DIED, event.peer)
 
     def _slot_frozen(self, event: SlotFrozen) -> Instructions:
         return self._fail(FailureKind.FROZEN, event.text)
 
     def _peer_unreachable(self, event: PeerUnreachable) -> Instructions:
-        return self._fail(FailureKind.CUT_OFF, event.text)
+        return self._fail(FailureKind.UNREACHABLE, event.text)
 
     def _protocol_violated(self, event: ProtocolViolated) -> Instructions:
         return self._violation(event.text)
@@ -312,15 +312,16 @@ class ExchangeMachine:
         return [SendStop() if idle else CloseConnections()]
 
     def _violation(self, text: str) -> Instructions:
-        return self._fail(FailureKind.CONFUSED, text)
+        return self._fail(FailureKind.PROTOCOL, text)
 
-    def _fail(self, trouble: FailureKind, text: str) -> Instructions:
-        self.phase, self.cause = Phase.ENDING, Cause(trouble, text)
+    def _fail(self, kind: FailureKind, text: str) -> Instructions:
+        self.phase, self.cause = Phase.ENDING, Cause(kind, text)
         instructions: Instructions = [CloseConnections()]
         if self._requested is not None:
             instructions.append(FailEpoch(self.cause))
         return instructions
 
+    # Any: each handler takes its own class of event.
     _HANDLERS: dict[type, Callable[[ExchangeMachine, Any], Instructions]] = {
         SlotRegistered: _slot_registered,
         SlotConnected: _slot_connected,

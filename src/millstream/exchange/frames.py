@@ -43,7 +43,7 @@ class Kind(IntEnum):
     MEET = 10
     DATA = 11
     END = 12
-    CUT_OFF = 13
+    UNREACHABLE = 13
     FROZEN = 14
 
 

@@ -43,39 +43,39 @@ class Handshake:
         self._side = side
         self._own = os.urandom(_CHALLENGE)
         self._theirs: bytes | None = None
-        self._heard = b""
+        self._received = b""
         self.greeting = _MAGIC + self._own
         self.is_done = False
         self.rest = b""
 
     def feed(self, data: bytes) -> bytes:
         """Consume received bytes and return the answer. Raises AuthenticationError."""
-        self._heard += data
+        self._received += data
         reply = b""
         if self._theirs is None:
-            if not _MAGIC.startswith(self._heard[: len(_MAGIC)]):
+            if not _MAGIC.startswith(self._received[: len(_MAGIC)]):
                 raise AuthenticationError(
                     "the other side speaks TLS, this one does not (security.ssl.internal.enabled is not true here)"
-                    if self._heard[:1] in _TLS
+                    if self._received[:1] in _TLS
                     else "the other side does not speak this protocol"
                 )
-            if len(self._heard) < _GREETING:
+            if len(self._received) < _GREETING:
                 return b""
             self._theirs = self._take(_GREETING)[len(_MAGIC) :]
             if self._side is Side.CALLER:
                 reply = self._proof_of(Side.CALLER)
-        if len(self._heard) >= _PROOF:
+        if len(self._received) >= _PROOF:
             other = Side.CALLED if self._side is Side.CALLER else Side.CALLER
             if not hmac.compare_digest(self._take(_PROOF), self._proof_of(other)):
                 raise AuthenticationError("the other side does not know the job's secret")
             self.is_done = True
-            self.rest, self._heard = self._heard, b""
+            self.rest, self._received = self._received, b""
             if self._side is Side.CALLED:
                 reply = self._proof_of(Side.CALLED)
         return reply
 
     def _take(self, count: int) -> bytes:
-        data, self._heard = self._heard[:count], self._heard[count:]
+        data, self._received = self._received[:count], self._received[count:]
         return data
 
     def _proof_of(self, side: Side) -> bytes:

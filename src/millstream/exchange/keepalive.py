@@ -30,9 +30,9 @@ def enable_keepalive(connection: socket.socket, seconds: float) -> None:
 
 
 def is_unresponsive(connection: socket.socket, seconds: float) -> bool:
-    """Return whether data was retransmitted without an answer for so many seconds.
+    """Return whether data was retransmitted without an answer for `seconds`.
 
-    The kernel does not ask for signs while something is on its way.
+    The kernel sends no keepalive probes while data is unacknowledged.
     """
     info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO.size)
     repeats, milliseconds = _INFO.unpack_from(info)
@@ -42,14 +42,14 @@ def is_unresponsive(connection: socket.socket, seconds: float) -> bool:
 class DisconnectWatcher:
     """Watches connections on its own thread, which sleeps until one of them breaks.
 
-    It reads nothing. Where the system has no epoll (it is Linux's), it reports nothing, and the next read notices.
+    It reads nothing. Systems without epoll (all but Linux) report nothing; the next read detects the disconnect.
     """
 
     def __init__(self, on_disconnect: Callable[[], None]) -> None:
         """Start to watch.
 
         Args:
-            on_disconnect: is called on the thread when the first connection has broken.
+            on_disconnect: called on the thread when the first connection has broken.
         """
         self._on_disconnect = on_disconnect
         self._epoll = select.epoll() if hasattr(select, "epoll") else None

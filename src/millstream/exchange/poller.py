@@ -44,7 +44,7 @@ class Poller:
         Args:
             connection: the connection.
             take: gets the received frames.
-            lost: is called once when the connection has broken; it is not served any longer.
+            lost: called once when the connection has broken and is no longer served.
         """
         fd = connection.socket.fileno()
         watched = self._connections[fd] = self._active[fd] = _Watched(connection, take, lost, select.EPOLLIN)

@@ -27,17 +27,17 @@ class _Sender:
     Attributes:
         levels: the levels it sends to here, in every epoch.
         epoch: its current or last epoch.
-        at: the index in `levels` of the level it ends next.
+        index: the index in `levels` of the level it ends next.
         blocks: blocks sent for that level.
-        waiting: bytes waiting for their level.
+        pending, max_pending: bytes waiting for their level, now and at most.
     """
 
     levels: list[int]
     epoch: int = -1
-    at: int = 0
+    index: int = 0
     blocks: int = 0
-    waiting: int = 0
-    max_waiting: int = 0
+    pending: int = 0
+    max_pending: int = 0
 
 
 class ReceiveBuffer:
@@ -66,8 +66,8 @@ class ReceiveBuffer:
         level = self._levels.setdefault(key, _Level())
         if frame.kind is Kind.DATA:
             state.blocks += 1
-            state.waiting += len(frame.payload)
-            state.max_waiting = max(state.max_waiting, state.waiting)
+            state.pending += len(frame.payload)
+            state.max_pending = max(state.max_pending, state.pending)
             sizes = self._sizes.setdefault(key, {})
             sizes[sender] = sizes.get(sender, 0) + len(frame.payload)
             level.messages.append(frame.payload)
@@ -75,20 +75,20 @@ class ReceiveBuffer:
         announced = COUNT.unpack(frame.payload)[0]
         if announced != state.blocks:
             expected = f"{announced} blocks for {_name(key)}"
-            raise ProtocolError(f"slot {sender} sent {expected}, of which {state.blocks} came")
+            raise ProtocolError(f"slot {sender} sent {expected}, of which {state.blocks} arrived")
         level.ended += 1
         state.blocks = 0
-        state.at += 1
+        state.index += 1
 
     def _check(self, sender: int, state: _Sender, frame: Frame) -> None:
         if frame.kind not in (Kind.DATA, Kind.END):
-            raise ProtocolError(f"slot {sender} said {frame.kind.name} to another slot")
-        if state.at == len(state.levels) and frame.epoch > state.epoch:
-            state.at = 0
-        if state.at == 0 and not state.blocks and state.levels[:1] == [frame.level]:
+            raise ProtocolError(f"slot {sender} sent {frame.kind.name} to another slot")
+        if state.index == len(state.levels) and frame.epoch > state.epoch:
+            state.index = 0
+        if state.index == 0 and not state.blocks and state.levels[:1] == [frame.level]:
             # A sender begins its first epoch, or the next one after it has ended all levels.
             state.epoch = frame.epoch
-        expected = (state.epoch, state.levels[state.at]) if state.at < len(state.levels) else None
+        expected = (state.epoch, state.levels[state.index]) if state.index < len(state.levels) else None
         if (frame.epoch, frame.level) != expected:
             deadline = f"before the end of {_name(expected)}" if expected else f"after the end of epoch {state.epoch}"
             raise ProtocolError(f"slot {sender} sent {frame.kind.name} of {_name(frame[1:3])} {deadline}")
@@ -101,14 +101,14 @@ class ReceiveBuffer:
     def collect(self, epoch: int, level: int) -> list[bytes]:
         """Return the blocks of a complete level."""
         for sender, size in self._sizes.pop((epoch, level), {}).items():
-            self._senders[sender].waiting -= size
+            self._senders[sender].pending -= size
         return self._levels.pop((epoch, level)).messages
 
-    def take_waiting(self, sender: int) -> tuple[int, int]:
+    def take_pending(self, sender: int) -> tuple[int, int]:
         """Return the bytes of a sender that wait for their level: now, and the maximum since the last call."""
         state = self._senders[sender]
-        max_waiting, state.max_waiting = state.max_waiting, state.waiting
-        return state.waiting, max_waiting
+        max_pending, state.max_pending = state.max_pending, state.pending
+        return state.pending, max_pending
 
 
 def _name(key: tuple[int, int]) -> str:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from millstream.exchange.addresses import Address, beside
+from millstream.exchange.addresses import Address, address_in, beside
 from millstream.exchange.channels import CREDIT_BYTES, Channels, PeerLostError, PeerUnreachableError
 from millstream.exchange.connection import Connection
 from millstream.exchange.credentials import Credentials
@@ -55,7 +55,7 @@ class Work(Protocol):
 
 
 class _EpochClock:
-    """Measures where a slot's time goes in one epoch.
+    """Measures the busy and backpressured time of a slot in one epoch.
 
     A level other than the last is backpressured while a channel has no credit, and from its end to the end of the
     epoch: it could do more if the levels behind it had processed their input.
@@ -102,7 +102,7 @@ class SlotLoop:
         self._widths = widths
         self._work = work
         self._poller = Poller()
-        # Connect first: if the driver is gone, there is nothing to close yet.
+        # Connect first: if the driver has ended, there is nothing to close yet.
         self._driver = Connection.to(driver, credentials)
         receive_buffer, own = ReceiveBuffer(number, widths), beside(driver, number)
         self._channels = Channels(number, receive_buffer, self._poller, credentials, own, self._check_driver)
@@ -127,7 +127,7 @@ class SlotLoop:
 
     def serve(self) -> None:
         """Serve the driver until it sends STOP or disconnects."""
-        # Without the driver there is nobody to report to.
+        # If the driver is lost, there is no peer to report to.
         try:
             with contextlib.suppress(DriverLostError):
                 self._serve()
@@ -146,7 +146,7 @@ class SlotLoop:
             # The driver may know already, but not if only this connection broke.
             self._send_last(Frame(Kind.LOST, payload=str(e).encode()))
         except PeerUnreachableError as e:
-            self._send_last(Frame(Kind.CUT_OFF, payload=str(e).encode()))
+            self._send_last(Frame(Kind.UNREACHABLE, payload=str(e).encode()))
         except DriverLostError:
             raise
         except Exception as e:
@@ -161,14 +161,14 @@ class SlotLoop:
     def _execute(self, command: Frame) -> None:
         if command.kind is Kind.ROSTER:
             addresses: dict[str, str | list[str | int]] = json.loads(command.payload)
-            self._channels.meet({int(slot): _address(a) for slot, a in addresses.items()})
+            self._channels.meet({int(slot): address_in(a) for slot, a in addresses.items()})
             self._driver.push(Frame(Kind.MET))
         elif command.kind is Kind.EPOCH:
             paused, tasks = _epoch(memoryview(command.payload))
             self._run(tasks, paused)
             self._work.after_epoch()
         else:
-            raise ProtocolError(f"the driver said {command.kind.name} to a slot")
+            raise ProtocolError(f"the driver sent {command.kind.name} to a slot")
 
     def _run(self, tasks: list[LevelTask], paused: float) -> None:
         last = len(tasks) - 1
@@ -212,7 +212,7 @@ class SlotLoop:
 
     def _check_driver(self) -> None:
         if self._driver_lost:
-            raise DriverLostError("the driver is gone")
+            raise DriverLostError("the driver disconnected")
 
 
 def _epoch(payload: memoryview) -> tuple[float, list[LevelTask]]:
@@ -222,7 +222,3 @@ def _epoch(payload: memoryview) -> tuple[float, list[LevelTask]]:
     own = payload[PAUSE.size + OWN.size :][:length]
     tasks: list[LevelTask] = pickle.loads(payload[PAUSE.size + OWN.size + length :])
     return paused, with_own(tasks, pickle.loads(own)) if length else tasks
-
-
-def _address(value: str | list[str | int]) -> Address:
-    return value if isinstance(value, str) else (str(value[0]), int(value[1]))

@@ -17,7 +17,6 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from importlib import metadata
-from typing import Any
 
 from pyspark import BarrierTaskContext, SparkContext
 
@@ -62,12 +61,12 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Probe:
     """The parameters of a probe."""
 
     driver: tuple[str, int]
     storage: str | None
-    options: dict[str, Any]
+    options: dict[str, str]
     token: str
 
     @property
@@ -81,24 +80,24 @@ def examine(config: Configuration) -> tuple[Machine, list[Machine]]:
     context = get_context(config)
     storage = config.get_string(_CHECKPOINTS, "") or None
     with _time_server(context.getConf().get("spark.driver.host", "127.0.0.1") or "127.0.0.1") as address:
-        asked = _Asked(address, storage, storage_options(config), uuid.uuid4().hex)
-        _leave_sign(asked)
+        probe = _Probe(address, storage, storage_options(config), uuid.uuid4().hex)
+        _write_driver_file(probe)
         try:
-            machines = _ask(context, asked)
-            return _this_machine("driver"), [_read_back(asked, machine) for machine in machines]
+            machines = _ask(context, probe)
+            return _this_machine("driver"), [_read_back(probe, machine) for machine in machines]
         finally:
-            _clean_up(asked)
+            _clean_up(probe)
 
 
-def _ask(context: SparkContext, asked: _Asked) -> list[Machine]:
+def _ask(context: SparkContext, probe: _Probe) -> list[Machine]:
     cores = max(1, context.defaultParallelism)
-    every = context.parallelize(range(cores), cores).barrier().mapPartitions(lambda _: [_look_around(asked)])
-    return list({machine.name: machine for machine in every.collect()}.values())
+    machines = context.parallelize(range(cores), cores).barrier().mapPartitions(lambda _: [_probe_executor(probe)])
+    return list({machine.name: machine for machine in machines.collect()}.values())
 
 
-def _look_around(asked: _Asked) -> Machine:
+def _probe_executor(probe: _Probe) -> Machine:
     """Probe an executor: run in a barrier task."""
-    context: Any = BarrierTaskContext.get()
+    context = BarrierTaskContext.get()
     host = context.getTaskInfos()[context.partitionId()].address.partition(":")[0]
     name = f"{host} process {os.getpid()}"
     with socket.create_server(("", 0)) as listener:
@@ -108,9 +107,9 @@ def _look_around(asked: _Asked) -> Machine:
         context.barrier()
     return replace(
         _this_machine(name),
-        clock_ahead=_clock_ahead(asked.driver),
+        clock_ahead=_clock_ahead(probe.driver),
         unreachable=unreachable,
-        storage_problem=_try_storage(asked, name),
+        storage_problem=_try_storage(probe, name),
     )
 
 
@@ -152,16 +151,16 @@ def _can_reach(host: str, port: int) -> bool:
 
 
 def _clock_ahead(driver: tuple[str, int]) -> float | None:
-    """Return by how many seconds the clock here is ahead of the driver's, within the round-trip time."""
+    """Return the seconds by which the local clock is ahead of the driver's, within the round-trip time."""
     try:
         with socket.create_connection(driver, _SECONDS) as connection:
-            asked = time.time()
-            told: float = _TIME.unpack(connection.recv(_TIME.size, socket.MSG_WAITALL))[0]
-            answered = time.time()
+            sent_at = time.time()
+            driver_time: float = _TIME.unpack(connection.recv(_TIME.size, socket.MSG_WAITALL))[0]
+            received_at = time.time()
     except (OSError, struct.error):
         return None
-    # The driver answered within this interval.
-    return max(0.0, asked - told) - max(0.0, told - answered)
+    # The driver read its clock within this interval.
+    return max(0.0, sent_at - driver_time) - max(0.0, driver_time - received_at)
 
 
 class _Clock(socketserver.BaseRequestHandler):
@@ -178,40 +177,44 @@ def _time_server(host: str) -> Iterator[tuple[str, int]]:
         server.shutdown()
 
 
-def _leave_sign(asked: _Asked) -> None:
-    if asked.storage is not None:
-        open_storage(asked.storage, asked.options).publish(f"{asked.directory}/driver", asked.token.encode())
+def _write_driver_file(probe: _Probe) -> None:
+    if probe.storage is not None:
+        open_storage(probe.storage, probe.options).publish(f"{probe.directory}/driver", probe.token.encode())
 
 
-def _try_storage(asked: _Asked, name: str) -> str | None:
+def _try_storage(probe: _Probe, name: str) -> str | None:
     """Check that the driver's file is visible in the checkpoint directory, and write one; return the problem."""
-    if asked.storage is None:
+    if probe.storage is None:
         return None
     try:
-        storage = open_storage(asked.storage, asked.options)
-        if bytes(storage.read(f"{asked.directory}/driver")) != asked.token.encode():
-            return "what the driver wrote there reads differently"
-        storage.publish(f"{asked.directory}/{_file(name)}", name.encode())
+        storage = open_storage(probe.storage, probe.options)
+        if bytes(storage.read(f"{probe.directory}/driver")) != probe.token.encode():
+            return "the driver's file has other content here"
+        storage.publish(f"{probe.directory}/{_file(name)}", name.encode())
     except (OSError, MillstreamError, ImportError) as e:
         return f"{type(e).__name__}: {e}".splitlines()[0]
     return None
 
 
-def _read_back(asked: _Asked, machine: Machine) -> Machine:
+def _read_back(probe: _Probe, machine: Machine) -> Machine:
     """Return a machine with the result of reading its file on the driver."""
-    if asked.storage is None or machine.storage_problem is not None:
+    if probe.storage is None or machine.storage_problem is not None:
         return machine
     try:
-        found = bytes(open_storage(asked.storage, asked.options).read(f"{asked.directory}/{_file(machine.name)}"))
+        content = bytes(open_storage(probe.storage, probe.options).read(f"{probe.directory}/{_file(machine.name)}"))
     except (OSError, MillstreamError) as e:
-        return replace(machine, storage_problem=f"the driver does not see what was written there ({e})")
-    right = found == machine.name.encode()
-    return machine if right else replace(machine, storage_problem="what was written there reads differently here")
+        return replace(machine, storage_problem=f"the driver cannot read the file written there ({e})")
+    is_same = content == machine.name.encode()
+    return (
+        machine
+        if is_same
+        else replace(machine, storage_problem="the file written there has other content on the driver")
+    )
 
 
-def _clean_up(asked: _Asked) -> None:
-    if asked.storage is not None:
-        open_storage(asked.storage, asked.options).delete(asked.directory)
+def _clean_up(probe: _Probe) -> None:
+    if probe.storage is not None:
+        open_storage(probe.storage, probe.options).delete(probe.directory)
 
 
 def _file(name: str) -> str:

@@ -21,16 +21,16 @@ DIRECTORY_VARIABLE = "MILLSTREAM_CONTROL_DIR"
 
 _directories: list[str] = []
 # Directories created by this process.
-_made: list[str] = []
+_created: list[str] = []
 
 
 def make_directory() -> str:
     """Create the directory; daemons read its path from the environment of their JVM."""
-    for former in _made:
-        # Of a Spark that has ended with its daemons.
+    for former in _created:
+        # The directory of a Spark that has ended with its daemons.
         shutil.rmtree(former, ignore_errors=True)
     directory = socket_directory("millstream-control-")
-    _made[:] = [directory]
+    _created[:] = [directory]
     _directories.append(directory)
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory
@@ -55,9 +55,9 @@ def check() -> None:
     """Raise IncurableError if the directory was deleted: the daemons cannot be reached."""
     if _directories and not os.path.isdir(_directories[-1]):
         raise IncurableError(
-            f"The directory {_directories[-1]}, by which Spark's Python processes are reached, was deleted under the "
-            "running program, by a cleaner of temporary files perhaps. Start the program again, with TMPDIR a "
-            "directory that nobody cleans."
+            f"The directory {_directories[-1]} of the control sockets of Spark's Python processes was deleted while "
+            "the program was running, perhaps by a cleaner of temporary files: restart the program with TMPDIR set to "
+            "a directory that is not cleaned."
         )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from typing import Any
 
 from pyspark import SparkContext
 
-# How long to wait for executors to register or to be replaced; and if their number is unknown, how long after the last
-# one the registered ones count as all.
+from millstream.spark.pyspark_internals import jvm, scala_context
+
+# Timeout of executors that register or are replaced. If their number is unknown, the registered ones count as all after
+# a pause without another.
 _REGISTER_SECONDS = 30.0
 _SETTLE_SECONDS = 1.0
 _POLL_SECONDS = 0.05
@@ -21,8 +22,8 @@ _ANY_NUMBER = 1 << 20
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,.*\]")
 
 # Time of each job's last request for executors.
-_asked: dict[str, float] = {}
-_ASK_SECONDS = 10.0
+_requested_at: dict[str, float] = {}
+_REQUEST_SECONDS = 10.0
 
 # Tasks that hold slots, by execution of this program.
 _held: dict[str, int] = {}
@@ -37,12 +38,12 @@ def allot(job: str, slots: int) -> None:
     _allotted[job] = slots
 
 
-def hold(execution: str, tasks: int) -> None:
+def hold_cores(execution: str, tasks: int) -> None:
     """Record the cores that an execution holds."""
     _held[execution] = tasks
 
 
-def let_go(execution: str) -> None:
+def release_cores(execution: str) -> None:
     """Record that an execution has released its cores."""
     _held.pop(execution, None)
 
@@ -63,21 +64,20 @@ def may_grow(context: SparkContext) -> bool:
     return str(context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
 
 
-def ask_for(context: SparkContext, cores: int) -> None:
+def request_executors(context: SparkContext, cores: int) -> None:
     """Request executors for a total number of cores, if dynamic allocation is enabled.
 
     Spark itself requests them only for pending tasks, and a job that waits for slots has none. It removes idle ones
     again.
     """
     if may_grow(context):
-        executors = min(-(-cores // _slots_each(context)), _most_executors(context))
-        jvm: Any = context._jvm
-        _java(context).requestTotalExecutors(executors, 0, jvm.PythonUtils.toScalaMap({}))
+        executors = min(-(-cores // _slots_each(context)), _max_executors(context))
+        scala_context(context).requestTotalExecutors(executors, 0, jvm().PythonUtils.toScalaMap({}))
 
 
-def most_cores(context: SparkContext) -> int:
+def max_cores(context: SparkContext) -> int:
     """Return the maximum number of concurrent tasks on all executors that Spark may allocate."""
-    return _slots_each(context) * _most_executors(context)
+    return _slots_each(context) * _max_executors(context)
 
 
 def _slots_each(context: SparkContext) -> int:
@@ -85,20 +85,19 @@ def _slots_each(context: SparkContext) -> int:
     return max(1, int(settings.get("spark.executor.cores", "1")) // int(settings.get("spark.task.cpus", "1")))
 
 
-def _most_executors(context: SparkContext) -> int:
+def _max_executors(context: SparkContext) -> int:
     return int(context.getConf().get("spark.dynamicAllocation.maxExecutors", str(_ANY_NUMBER)))
 
 
-def free_cores(context: SparkContext, wanted: int, is_cancelled: Callable[[], bool] = lambda: False) -> int:
+def free_cores(context: SparkContext, enough: int, is_cancelled: Callable[[], bool] = lambda: False) -> int:
     """Return the number of free task slots.
 
-    It waits for executors that are registering or being replaced: a job that starts on the present ones would stay
-    there.
+    Waits for executors that are registering or being replaced: a job that starts on the present ones would stay there.
 
     Args:
         context: Spark.
-        wanted: enough slots to stop waiting.
-        is_cancelled: returns whether the caller has stopped waiting.
+        enough: the number of free slots at which the wait ends.
+        is_cancelled: returns whether the wait is cancelled.
     """
     expected, started = _expected_executors(context), time.monotonic()
     seen, since = 0, started
@@ -108,13 +107,13 @@ def free_cores(context: SparkContext, wanted: int, is_cancelled: Callable[[], bo
         if executors != seen:
             seen, since = executors, now
         is_all = seen >= expected if expected else seen > 0 and now - since >= _SETTLE_SECONDS
-        if free >= wanted or is_all or now - started >= _REGISTER_SECONDS:
+        if free >= enough or is_all or now - started >= _REGISTER_SECONDS:
             return max(0, free)
         time.sleep(_POLL_SECONDS)
     return 0
 
 
-def slots_of(context: SparkContext, job: str, wanted: int) -> int:
+def slots_of(context: SparkContext, job: str, requested: int) -> int:
     """Return the number of slots for a job: the cores that other jobs do not hold.
 
     With dynamic allocation, missing executors are requested.
@@ -123,28 +122,24 @@ def slots_of(context: SparkContext, job: str, wanted: int) -> int:
         # Cores of local Spark are only permits; all processes share the processors.
         return int(context.defaultParallelism)
     held = sum(tasks for execution, tasks in _held.items() if not execution.startswith(job))
-    found = max(0, _task_slots(context) - held)
-    if found < wanted and time.monotonic() - _asked.get(job, -_ASK_SECONDS) >= _ASK_SECONDS:
-        _asked[job] = time.monotonic()
-        ask_for(context, wanted + held)
-    return found
+    free = max(0, _task_slots(context) - held)
+    if free < requested and time.monotonic() - _requested_at.get(job, -_REQUEST_SECONDS) >= _REQUEST_SECONDS:
+        _requested_at[job] = time.monotonic()
+        request_executors(context, requested + held)
+    return free
 
 
 def _expected_executors(context: SparkContext) -> int:
     """Return the expected number of executors; 0 if unknown."""
-    found = _LOCAL_CLUSTER.fullmatch(str(context.master))
-    return int(found.group(1) if found else context.getConf().get("spark.executor.instances", "0") or 0)
+    match = _LOCAL_CLUSTER.fullmatch(str(context.master))
+    return int(match.group(1) if match else context.getConf().get("spark.executor.instances", "0") or 0)
 
 
 def _executors(context: SparkContext) -> int:
     # The driver is one of them.
-    return int(_java(context).getExecutorMemoryStatus().size()) - 1
+    return int(scala_context(context).getExecutorMemoryStatus().size()) - 1
 
 
 def _task_slots(context: SparkContext) -> int:
-    spark = _java(context)
+    spark = scala_context(context)
     return int(spark.maxNumConcurrentTasks(spark.resourceProfileManager().defaultResourceProfile()))
-
-
-def _java(context: SparkContext) -> Any:
-    return context._jsc.sc()

@@ -66,7 +66,7 @@ class _Resident:
     path: str
     settings: HeartbeatSettings
     heartbeat: Heartbeat
-    look_at: float = 0.0
+    next_check: float = 0.0
 
 
 @dataclass
@@ -143,9 +143,9 @@ class Manager:
         connection.close()
 
     def _resident(self, job: str, slot: int, settings: HeartbeatSettings) -> _Resident:
-        found = self.residents.get((job, slot))
-        if found is not None and is_alive(found.pid):
-            return found
+        former = self.residents.get((job, slot))
+        if former is not None and is_alive(former.pid):
+            return former
         path = os.path.join(self.directory, f".s{uuid.uuid4().hex[:12]}")
         listener = _listen(path)
         heartbeat = Heartbeat(settings)
@@ -167,9 +167,9 @@ class Manager:
         """Kill slots without a heartbeat: their tasks fail, and `frozen` holds the reason."""
         now = time.monotonic()
         for (job, slot), resident in self.residents.items():
-            if now < resident.look_at or not is_alive(resident.pid):
+            if now < resident.next_check or not is_alive(resident.pid):
                 continue
-            resident.look_at = now + resident.settings.pause
+            resident.next_check = now + resident.settings.pause
             if resident.heartbeat.is_silent(resident.pid):
                 text = self.frozen[job] = describe_silence(slot, resident.pid, resident.settings)
                 print(text, file=sys.stderr, flush=True)
@@ -294,16 +294,16 @@ class Relay:
                 answer = b""
         if answer == b"k":
             return True
-        # The last open descriptor: closing it tells the JVM that the resident has ended.
+        # The last open descriptor: closing it signals the end of the resident to the JVM.
         self._jvm.shutdown(socket.SHUT_RDWR)
         return False
 
 
 def _heartbeat(head: bytes) -> list[float]:
     """Return heartbeat interval and timeout of a task's slot, in seconds."""
-    found = _HEARTBEAT.search(head)
-    assert found is not None, "a job of millstream's says how often its slots send heartbeats"
-    return [int(milliseconds) / 1000 for milliseconds in found.groups()]
+    match = _HEARTBEAT.search(head)
+    assert match is not None, "a task of millstream names its heartbeat interval and timeout"
+    return [int(milliseconds) / 1000 for milliseconds in match.groups()]
 
 
 def _load(module: str | None) -> None:

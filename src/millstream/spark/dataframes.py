@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as spark_types
 
+from millstream.common.aliases import Key, Value
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError, JobExecutionError
 from millstream.common.typeinfo import TypeInformation, Types
@@ -68,12 +68,12 @@ def _type(spark_type: spark_types.DataType, column: str) -> TypeInformation:
         return Types.LIST(_type(spark_type.elementType, column))
     if isinstance(spark_type, spark_types.MapType):
         return Types.MAP(_type(spark_type.keyType, column), _type(spark_type.valueType, column))
-    made = _TYPES.get(type(spark_type))
-    if made is None:
+    make_type = _TYPES.get(type(spark_type))
+    if make_type is None:
         raise InvalidProgramError(
-            f"from_spark(): {column} has the type {spark_type.simpleString()}, which streams do not have: cast it."
+            f"from_spark(): {column} has the type {spark_type.simpleString()}, which streams do not support: cast it."
         )
-    return made()
+    return make_type()
 
 
 def stage(frame: DataFrame, directory: str) -> None:
@@ -105,8 +105,8 @@ class StagedQuery:
     def check(self) -> None:
         """Raise the query's error if it has failed."""
         if not self._query.isActive and (error := self._query.exception()) is not None:
-            said = str(error).strip().splitlines()[0]
-            raise JobExecutionError(f"from_spark(): the query of the streaming DataFrame has failed: {said}")
+            reason = str(error).strip().splitlines()[0]
+            raise JobExecutionError(f"from_spark(): the query of the streaming DataFrame failed: {reason}")
 
     def stop(self) -> None:
         self._query.stop()
@@ -120,13 +120,15 @@ def delete_staged(directory: str) -> None:
 COLUMNS = ("key", "namespace", "value")
 
 
-def state_frame(rows: Iterable[tuple[Any, Any, Any]], session: SparkSession | None, config: Configuration) -> DataFrame:
+def state_frame(
+    rows: Iterable[tuple[Key, Value, Value]], session: SparkSession | None, config: Configuration
+) -> DataFrame:
     """Return rows (key, namespace, value) as a DataFrame with these columns.
 
     Args:
-        rows: all of them are read here, on the driver.
-        session: the Spark to use; without one, the program's own, started if there is none.
-        config: the settings of a Spark that has to be started.
+        rows: read completely, on the driver.
+        session: the Spark session; None for the program's own, which is started if necessary.
+        config: the settings of a Spark that is started.
     """
     spark = session or SparkSession(get_context(config))
     all_rows = list(rows)

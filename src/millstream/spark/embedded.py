@@ -13,7 +13,6 @@ import site
 import sys
 import tempfile
 import threading
-from typing import Any
 
 from millstream.common.configuration import Configuration
 from millstream.common.memory_on_spark import spark_settings
@@ -21,6 +20,7 @@ from millstream.spark.control import DIRECTORY_VARIABLE, make_directory
 from millstream.spark.gateway import Gateway, JvmSettings, spark_home
 from millstream.spark.java import find_java
 from millstream.spark.master import LOG_LEVEL, check_settings, hadoop_directories, master_of
+from millstream.spark.pyspark_internals import has_gateway
 from millstream.spark.session_attachment import attachment
 
 # Options: no status output; Spark's class archive.
@@ -38,17 +38,17 @@ _started: list[Gateway] = []
 
 def local_cores(master: str) -> int | None:
     """Return the number of cores of a local master; None for a cluster."""
-    found = _LOCAL.fullmatch(master)
-    if found is None:
+    match = _LOCAL.fullmatch(master)
+    if match is None:
         return None
-    cores = found.group(1) or "1"
+    cores = match.group(1) or "1"
     return len(os.sched_getaffinity(0)) if cores == "*" else int(cores)
 
 
 def with_cores(master: str, cores: int) -> str:
     """Return a local master with another number of cores."""
-    found = _LOCAL.fullmatch(master)
-    failures = found.group(2) if found else None
+    match = _LOCAL.fullmatch(master)
+    failures = match.group(2) if match else None
     return f"local[{cores}{f',{failures}' if failures else ''}]"
 
 
@@ -58,6 +58,7 @@ def default_parallelism(config: Configuration) -> int:
     cores = local_cores(master_of(config))
     if cores is not None:
         return cores
+    # A lazy import: it imports PySpark, which a local master does not need yet.
     from millstream.spark.session import get_context
 
     return get_context(config).defaultParallelism
@@ -67,9 +68,7 @@ def needs_jvm(config: Configuration) -> bool:
     """Return whether Spark needs a new JVM of this process."""
     if attachment() is not None or not master_of(config).startswith(_OWN_JVM) or "PYSPARK_GATEWAY_PORT" in os.environ:
         return False
-    # A process that has not imported PySpark has no Spark.
-    context: Any = getattr(sys.modules.get("pyspark"), "SparkContext", None)
-    return context is None or context._gateway is None or is_dead()
+    return not has_gateway() or is_dead()
 
 
 def start_ahead(config: Configuration) -> None:
@@ -144,10 +143,10 @@ def _finds_pyspark(config: Configuration) -> bool:
     """Return whether workers find this process's PySpark among their installed packages."""
     if config.contains_key("python.executable") or os.environ.get("PYSPARK_PYTHON", sys.executable) != sys.executable:
         return False
-    looked_at = [*site.getsitepackages(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    directories = [*site.getsitepackages(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     if site.ENABLE_USER_SITE:
-        looked_at.append(site.getusersitepackages())
-    return os.path.dirname(spark_home()) in looked_at
+        directories.append(site.getusersitepackages())
+    return os.path.dirname(spark_home()) in directories
 
 
 def _temporary_directory() -> str:

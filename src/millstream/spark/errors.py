@@ -49,8 +49,8 @@ def translate(error: Exception, epoch: int) -> EpochFailed:
     if isinstance(error, (Py4JError, OSError, EOFError)) and not isinstance(error, Py4JJavaError):
         return java_ended(epoch, trace)
     python = re.search(r"(Traceback \(most recent call last\):\n.*?)(?:\n\s*\n|\n\tat )", trace, re.DOTALL)
-    said = python.group(1) if python else _cause(trace)
-    return EpochFailed(f"Spark could not run epoch {epoch}: {said}", engine_trace=trace)
+    reason = python.group(1) if python else _cause(trace)
+    return EpochFailed(f"Spark could not run epoch {epoch}: {reason}", engine_trace=trace)
 
 
 def _cause(trace: str) -> str:
@@ -61,11 +61,11 @@ def _cause(trace: str) -> str:
 
 def failure_in(trace: str) -> EpochFailed | None:
     """Return the failure that a slot has encoded in a text, if any."""
-    found = _REPORT.search(trace)
-    if found is None:
-        said = _NOT_SHARED.search(trace)
-        return None if said is None else EpochFailed(said.group(1), engine_trace=trace, incurable=True)
-    report = json.loads(base64.b64decode(found.group(1)))
+    match = _REPORT.search(trace)
+    if match is None:
+        not_shared = _NOT_SHARED.search(trace)
+        return None if not_shared is None else EpochFailed(not_shared.group(1), engine_trace=trace, incurable=True)
+    report = json.loads(base64.b64decode(match.group(1)))
     printed, logged = report.pop("printed"), [LogLine(**line) for line in report.pop("logged")]
     return EpochFailed.of(Failure(**report), printed, logged, trace)
 

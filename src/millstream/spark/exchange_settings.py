@@ -22,7 +22,7 @@ _CERTIFICATE = "millstream.exchange.tls.certificate"
 _KEY = "millstream.exchange.tls.key"
 _TRUSTED = "millstream.exchange.tls.trusted"
 # Flink's options, which name Java keystores.
-_JAVA = tuple(f"security.ssl.{inner}{what}" for inner in ("internal.", "") for what in ("keystore", "truststore"))
+_JAVA = tuple(f"security.ssl.{prefix}{store}" for prefix in ("internal.", "") for store in ("keystore", "truststore"))
 
 E = TypeVar("E", bound=Enum)
 
@@ -86,7 +86,7 @@ def _one_of(config: Configuration, key: str, kind: type[E]) -> E:
         return kind(value.lower())
     except ValueError:
         names = ", ".join(choice.value for choice in kind)
-        raise InvalidProgramError(f"{key}={value!r} is none of {names}.") from None
+        raise InvalidProgramError(f"{key} is {value!r}: it must be one of {names}.") from None
 
 
 def _files(config: Configuration) -> Identity | None:
@@ -94,11 +94,11 @@ def _files(config: Configuration) -> Identity | None:
     java = next((name for name in _JAVA if config.contains_key(name)), None)
     if java is not None and not certificate:
         raise InvalidProgramError(
-            f"{java} names a Java keystore, which is not read here: convert it (openssl pkcs12 -in store.p12 -nodes) "
-            f"and set {_CERTIFICATE}, {_KEY} and {_TRUSTED} to the PEM files."
+            f"{java} names a Java keystore, which millstream does not read: convert it "
+            f"(openssl pkcs12 -in store.p12 -nodes) and set {_CERTIFICATE}, {_KEY} and {_TRUSTED} to the PEM files."
         )
     if bool(certificate) != bool(key):
-        raise InvalidProgramError(f"{_CERTIFICATE} and {_KEY} are set together or not at all.")
+        raise InvalidProgramError(f"Only one of {_CERTIFICATE} and {_KEY} is set: set both or neither.")
     if not certificate:
         return None
     return Identity(certificate, key, config.get_string(_TRUSTED, "") or certificate)

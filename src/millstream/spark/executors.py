@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
-from typing import Any
 
+from millstream.common.aliases import JavaObject
 from millstream.common.errors import MillstreamError
+from millstream.spark.pyspark_internals import active_context, jvm, scala_context
 
 # Maximum bytes of the end of a log, and timeout of reading it.
-_MOST_BYTES = 1 << 20
-_PATIENCE = 5.0
+_MAX_BYTES = 1 << 20
+_TIMEOUT_SECONDS = 5.0
 # Paths of an executor's log on a standalone worker: as a page, and as text.
 _PAGE, _TEXT = "/logPage/", "/log/"
 # A separator that occurs in no thread's name.
-_BETWEEN = "\x01"
+_SEPARATOR = "\x01"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,57 +51,56 @@ def executors() -> list[Executor]:
     spark = _spark()
     if spark is None:
         return []
-    found = _items(spark.statusStore().executorList(True))
-    those = [_executor(one) for one in found if one.isActive()]
+    items = _items(spark.statusStore().executorList(True))
+    active = [_executor(one) for one in items if one.isActive()]
     # The driver counts only if it is the only one.
-    return [e for e in those if e.cores > 0] or those
+    return [e for e in active if e.cores > 0] or active
 
 
-def _spark() -> Any:
-    # A process that has not imported PySpark has no Spark.
-    context: Any = getattr(sys.modules.get("pyspark"), "SparkContext", None)
-    active = None if context is None else context._active_spark_context
-    return None if active is None else active._jsc.sc()
+def _spark() -> JavaObject:
+    context = active_context()
+    return None if context is None else scala_context(context)
 
 
-def _executor(one: Any) -> Executor:
+def _executor(executor: JavaObject) -> Executor:
     return Executor(
-        id=str(one.id()),
-        address=str(one.hostPort()),
-        cores=int(one.totalCores()),
-        memory=int(one.maxMemory()),
-        used=int(one.memoryUsed()),
-        active_tasks=int(one.activeTasks()),
-        failed_tasks=int(one.failedTasks()),
-        completed_tasks=int(one.completedTasks()),
-        started_ms=int(one.addTime().getTime()),
-        gc_ms=int(one.totalGCTime()),
-        peaks=_peaks(one),
-        logs={str(pair.productElement(0)): str(pair.productElement(1)) for pair in _items(one.executorLogs().toSeq())},
+        id=str(executor.id()),
+        address=str(executor.hostPort()),
+        cores=int(executor.totalCores()),
+        memory=int(executor.maxMemory()),
+        used=int(executor.memoryUsed()),
+        active_tasks=int(executor.activeTasks()),
+        failed_tasks=int(executor.failedTasks()),
+        completed_tasks=int(executor.completedTasks()),
+        started_ms=int(executor.addTime().getTime()),
+        gc_ms=int(executor.totalGCTime()),
+        peaks=_peaks(executor),
+        logs={
+            str(pair.productElement(0)): str(pair.productElement(1)) for pair in _items(executor.executorLogs().toSeq())
+        },
     )
 
 
-def _peaks(one: Any) -> dict[str, int]:
-    told = one.peakMemoryMetrics()
-    if told.isEmpty():
+def _peaks(executor: JavaObject) -> dict[str, int]:
+    metrics = executor.peakMemoryMetrics()
+    if metrics.isEmpty():
         return {}
-    return {name: int(told.get().getMetricValue(name)) for name in ("JVMHeapMemory", "JVMOffHeapMemory")}
+    return {name: int(metrics.get().getMetricValue(name)) for name in ("JVMHeapMemory", "JVMOffHeapMemory")}
 
 
-def _items(found: Any) -> list[Any]:
-    return [found.apply(i) for i in range(found.length())]
+def _items(sequence: JavaObject) -> list[JavaObject]:
+    return [sequence.apply(i) for i in range(sequence.length())]
 
 
 def threads_of(executor_id: str) -> list[tuple[str, str]] | None:
     """Return a thread dump of an executor's JVM, by thread name; None if unavailable."""
     spark = _spark()
-    jvm: Any = None if spark is None else sys.modules["pyspark"].SparkContext._jvm
-    told = None if spark is None else spark.getExecutorThreadDump(executor_id)
-    if told is None or told.isEmpty():
+    dump = None if spark is None else spark.getExecutorThreadDump(executor_id)
+    if dump is None or dump.isEmpty():
         return None
     # One call: each one to Java is expensive.
-    text = str(jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(told.get()).mkString(_BETWEEN))
-    return [(_name(one), one) for one in text.split(_BETWEEN)]
+    text = str(jvm().scala.collection.immutable.ArraySeq.unsafeWrapArray(dump.get()).mkString(_SEPARATOR))
+    return [(_name(thread), thread) for thread in text.split(_SEPARATOR)]
 
 
 def _name(thread: str) -> str:
@@ -117,14 +116,14 @@ def _name(thread: str) -> str:
 def read_log(url: str) -> str:
     """Return the end of a log that a standalone worker serves."""
     if _PAGE not in url:
-        raise MillstreamError(f"This log can be read only where it is: {url}")
-    asked = url.replace(_PAGE, _TEXT, 1) + f"&byteLength={_MOST_BYTES}"
+        raise MillstreamError(f"This log can be read only at {url}.")
+    text_url = url.replace(_PAGE, _TEXT, 1) + f"&byteLength={_MAX_BYTES}"
     try:
-        with urllib.request.urlopen(asked, timeout=_PATIENCE) as answer:
-            said: bytes = answer.read(2 * _MOST_BYTES)
+        with urllib.request.urlopen(text_url, timeout=_TIMEOUT_SECONDS) as answer:
+            content: bytes = answer.read(2 * _MAX_BYTES)
     except urllib.error.URLError as e:
         raise MillstreamError(f"The log at {url} cannot be read: {e.reason}.") from None
     except OSError as e:
         raise MillstreamError(f"The log at {url} cannot be read: {e}.") from None
     # The first line states the byte range.
-    return said.decode(errors="replace").partition("\n")[2]
+    return content.decode(errors="replace").partition("\n")[2]

@@ -140,16 +140,16 @@ class Gateway:
 
     def _close(self) -> bool:
         """Let the JVM end by itself; return whether it has."""
-        writes = self._archive is not None and self._archive.is_made_now
+        writes = self._archive is not None and self._archive.is_being_written
         if self._archive is not None and writes and not self.settings.quiet:
-            where = os.path.dirname(self._archive.path)
-            print(f"millstream: writing Spark's classes to {where}, once, for faster starts", file=sys.stderr)
+            directory = os.path.dirname(self._archive.path)
+            print(f"millstream: writing Spark's classes to {directory}, once, for faster starts", file=sys.stderr)
         self._hang_up()
         seconds = _WRITING_SECONDS if writes else _END_SECONDS
         try:
             self._process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
-            log.debug("the JVM has not ended by itself within %g s", seconds)
+            log.debug("the JVM did not exit within %g s", seconds)
             return False
         return True
 
@@ -163,7 +163,7 @@ class Gateway:
         self._hang_up()
 
     def _finish_archive(self, was_used: bool, has_ended: bool) -> None:
-        if self._archive is None or not self._archive.is_made_now:
+        if self._archive is None or not self._archive.is_being_written:
             return
         if has_ended:
             self._archive.keep()
@@ -201,7 +201,7 @@ class Gateway:
                 "SPARK_CONNECT_MODE": "0",
             },
             # Ctrl-C, SIGTERM and SIGHUP to the process group are for the Python program, which stops the JVM.
-            preexec_fn=partial(leave_to_parent, _left_to_us(self._environment)),
+            preexec_fn=partial(leave_to_parent, _signals_of_program(self._environment)),
         )
 
     def _options(self) -> list[str]:
@@ -243,12 +243,12 @@ def jvm_options(java: Java) -> list[str]:
 
 def spark_home() -> str:
     """Return PySpark's directory without importing it."""
-    found = importlib.util.find_spec("pyspark")
-    assert found is not None and found.origin is not None
-    return os.path.dirname(found.origin)
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None and spec.origin is not None
+    return os.path.dirname(spec.origin)
 
 
-def _left_to_us(environment: dict[str, str]) -> list[int]:
+def _signals_of_program(environment: dict[str, str]) -> list[int]:
     # Executors of a local cluster inherit ignored signals, and Spark ends them with SIGTERM.
     has_executors = "SPARK_WORKER_DIR" in environment
     return [signal.SIGINT, signal.SIGHUP] if has_executors else [signal.SIGINT, signal.SIGHUP, signal.SIGTERM]

@@ -48,7 +48,7 @@ class Heartbeat:
         self._last: tuple[int, int | None] = (0, None)
         self._seen_at = now()
         # Seconds without a beat. Time without checks does not count: this process was frozen too.
-        self._silence = 0.0
+        self._silent_seconds = 0.0
 
     # --- the child
 
@@ -79,8 +79,8 @@ class Heartbeat:
         cpu = _processor_time(pid) if count == self._last[0] else None
         alive = count != self._last[0] or (self._last[1] is not None and cpu != self._last[1])
         self._last = count, cpu
-        self._silence = 0.0 if alive else self._silence + min(elapsed, 2 * self._settings.pause)
-        return self._silence > self._settings.timeout
+        self._silent_seconds = 0.0 if alive else self._silent_seconds + min(elapsed, 2 * self._settings.pause)
+        return self._silent_seconds > self._settings.timeout
 
     def close(self) -> None:
         self._page.close()

@@ -56,5 +56,5 @@ def _fetch(organisation: str, module: str, version: str, directory: str, into: s
     command += ["-cache", os.path.join(directory, ".ivy"), "-retrieve", f"{into}/[artifact]-[revision].[ext]"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     if done.returncode or not os.path.exists(os.path.join(into, f"{module}-{version}.{kind}")):
-        said = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
-        raise MillstreamError(f"{organisation}:{module}:{version} cannot be fetched:\n{said}")
+        output = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
+        raise MillstreamError(f"{organisation}:{module}:{version} cannot be fetched:\n{output}")

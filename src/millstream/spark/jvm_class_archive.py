@@ -24,12 +24,12 @@ from millstream.spark.java import Java
 log = logging.getLogger("millstream")
 
 # Number of archives to retain, the most recently used ones; each has about 70 MB.
-_KEPT = 3
+_MAX_ARCHIVES = 3
 # Pause after a failed attempt to write one, in seconds.
-_PAUSE = 7 * 86_400.0
+_RETRY_SECONDS = 7 * 86_400.0
 
-# User options about sharing, or with which Java writes no archive.
-_OWN_WISHES = ("-Xshare", "-XX:SharedArchiveFile", "-XX:ArchiveClassesAtExit", "-XX:AOT", "-javaagent", "-agent")
+# User options that conflict with an archive: they configure sharing, or Java writes no archive with them.
+_CONFLICTING = ("-Xshare", "-XX:SharedArchiveFile", "-XX:ArchiveClassesAtExit", "-XX:AOT", "-javaagent", "-agent")
 
 
 @dataclass
@@ -47,7 +47,7 @@ class ClassArchive:
     lock: IO[bytes] | None = field(default=None, repr=False)
 
     @property
-    def is_made_now(self) -> bool:
+    def is_being_written(self) -> bool:
         return self.lock is not None
 
     @property
@@ -74,7 +74,7 @@ class ClassArchive:
 
     def give_up(self) -> None:
         """Drop the archive: Java did not start with it or has not written it. The next attempt is much later."""
-        _delete(self._new if self.is_made_now else self.path)
+        _delete(self._new if self.is_being_written else self.path)
         with suppress(OSError), open(self.path.removesuffix("jsa") + "failed", "w"):
             pass
         self._unlock()
@@ -101,22 +101,22 @@ def find_archive(java: Java, jars: str, options: list[str], own_options: list[st
         options: all options of the JVM.
         own_options: the user's options.
     """
-    if any(option.startswith(_OWN_WISHES) for option in own_options):
+    if any(option.startswith(_CONFLICTING) for option in own_options):
         return None
     try:
         directory = cache_directory("java")
         stem = os.path.join(directory, _key(java, jars, options))
         return _existing(stem) or _begin(java, stem, options)
     except OSError as e:
-        log.debug("there is no room for an archive of Spark's classes: %s", e)
+        log.debug("the archive of Spark's classes is not available: %s", e)
         return None
 
 
 def _key(java: Java, jars: str, options: list[str]) -> str:
     with os.scandir(jars) as entries:
         known = sorted((e.name, e.stat().st_size, e.stat().st_mtime_ns) for e in entries)
-    what = (os.path.realpath(java.path), java.build, jars, known, options)
-    return hashlib.sha256(repr(what).encode()).hexdigest()[:16]
+    identity = (os.path.realpath(java.path), java.build, jars, known, options)
+    return hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
 
 
 def _existing(stem: str) -> ClassArchive | None:
@@ -130,7 +130,7 @@ def _existing(stem: str) -> ClassArchive | None:
 
 def _begin(java: Java, stem: str, options: list[str]) -> ClassArchive | None:
     with suppress(FileNotFoundError):
-        if time.time() - os.path.getmtime(f"{stem}.failed") < _PAUSE:
+        if time.time() - os.path.getmtime(f"{stem}.failed") < _RETRY_SECONDS:
             return None
     lock = open(f"{stem}.lock", "ab")  # noqa: SIM115 - held until the archive is made
     try:
@@ -138,14 +138,14 @@ def _begin(java: Java, stem: str, options: list[str]) -> ClassArchive | None:
         # Left by killed processes.
         for left in glob.glob(f"{glob.escape(stem)}.jsa.*.tmp"):
             _delete(left)
-        found = _existing(stem)
-        if found is None:
+        archive = _existing(stem)
+        if archive is None:
             return ClassArchive(f"{stem}.jsa", _make_base(java, f"{stem}.base", options), lock)
     except OSError:
         lock.close()
         raise
     lock.close()
-    return found
+    return archive
 
 
 def _make_base(java: Java, path: str, options: list[str]) -> str | None:
@@ -161,7 +161,7 @@ def _make_base(java: Java, path: str, options: list[str]) -> str | None:
 
 def _delete_oldest(directory: str) -> None:
     archives = sorted(glob.glob(os.path.join(glob.escape(directory), "*.jsa")), key=os.path.getmtime, reverse=True)
-    for archive in archives[_KEPT:]:
+    for archive in archives[_MAX_ARCHIVES:]:
         for left in glob.glob(f"{glob.escape(archive.removesuffix('.jsa'))}.*"):
             _delete(left)
 

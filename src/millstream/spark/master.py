@@ -15,7 +15,7 @@ DEFAULT_MASTER = "local[*]"
 
 _KNOWN = re.compile(r"local|local\[(\*|[1-9]\d*)(,\s*\d+)?\]|local-cluster\[\d+,\s*\d+,\s*\d+\]|yarn|k8s://.+")
 _STANDALONE = re.compile(r"spark://([^:,/]+:\d+)(,[^:,/]+:\d+)*")
-_PATIENCE = 5.0
+_TIMEOUT_SECONDS = 5.0
 
 
 class LogLevel(Enum):
@@ -44,7 +44,7 @@ def master_of(config: Configuration) -> str:
     return config.get_string("spark.master", os.environ.get("MASTER") or DEFAULT_MASTER)
 
 
-def as_spark_wants(master: str) -> str:
+def spark_notation(master: str) -> str:
     """Return a master in the form of SparkContext: spark-submit allows k8s:// without https://."""
     address = master.removeprefix("k8s://")
     return master if address == master or "://" in address else f"k8s://https://{address}"
@@ -56,7 +56,9 @@ def check_master(master: str) -> None:
         addresses = [address.rpartition(":") for address in master.removeprefix("spark://").split(",")]
         problems = [_unreachable(host, int(port)) for host, _, port in addresses]
         if all(problems):
-            raise InvalidProgramError(f"spark.master is {master}: nobody answers there ({problems[0]}).")
+            raise InvalidProgramError(
+                f"spark.master is {master}, which cannot be reached ({problems[0]}): start it or correct the address."
+            )
     elif not _KNOWN.fullmatch(master):
         raise InvalidProgramError(
             f"spark.master is {master!r}: it must be local, local[4], local[*], spark://host:port, yarn or k8s://..."
@@ -65,11 +67,11 @@ def check_master(master: str) -> None:
 
 def hadoop_directories() -> tuple[str, ...]:
     """Return Hadoop's configuration directories, for YARN."""
-    found = (os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"))
-    directories = tuple(dict.fromkeys(directory for directory in found if directory))
+    values = (os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"))
+    directories = tuple(dict.fromkeys(directory for directory in values if directory))
     if not directories:
         raise InvalidProgramError(
-            "spark.master is yarn: set the variable HADOOP_CONF_DIR (or YARN_CONF_DIR) to the directory that has "
+            "spark.master is yarn: set the variable HADOOP_CONF_DIR (or YARN_CONF_DIR) to the directory of "
             "yarn-site.xml."
         )
     return directories
@@ -78,7 +80,7 @@ def hadoop_directories() -> tuple[str, ...]:
 def _unreachable(host: str, port: int) -> str | None:
     """Return why an address cannot be reached; None if it can."""
     try:
-        socket.create_connection((host, port), _PATIENCE).close()
+        socket.create_connection((host, port), _TIMEOUT_SECONDS).close()
     except OSError as e:
         return e.strerror or str(e)
     return None

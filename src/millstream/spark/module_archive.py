@@ -23,13 +23,13 @@ _OLD_SECONDS = 86_400
 DIRECTORY = "millstream-modules"
 # Pure Python, imported by every worker.
 _PACKAGES = ("millstream", "cloudpickle", "fsspec")
-_LEFT_OUT = {"__pycache__", "page"}
+_EXCLUDED = {"__pycache__", "page"}
 
 
-def settings(wanted: dict[str, str]) -> dict[str, str]:
+def settings(user_settings: dict[str, str]) -> dict[str, str]:
     """Return Spark's settings that transfer the archive to executors, merged with the user's."""
-    archives = [part for part in (wanted.get("spark.archives"), archive()) if part]
-    path = [part for part in (DIRECTORY, wanted.get("spark.executorEnv.PYTHONPATH")) if part]
+    archives = [part for part in (user_settings.get("spark.archives"), archive()) if part]
+    path = [part for part in (DIRECTORY, user_settings.get("spark.executorEnv.PYTHONPATH")) if part]
     return {"spark.archives": ",".join(archives), "spark.executorEnv.PYTHONPATH": os.pathsep.join(path)}
 
 
@@ -82,5 +82,5 @@ def _files() -> Iterator[tuple[str, str]]:
         assert spec is not None
         for root in map(Path, spec.submodule_search_locations or ()):
             for path in sorted(root.rglob("*")):
-                if path.is_file() and not _LEFT_OUT & set(path.relative_to(root).parts):
+                if path.is_file() and not _EXCLUDED & set(path.relative_to(root).parts):
                     yield str(Path(package) / path.relative_to(root)), str(path)

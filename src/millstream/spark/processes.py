@@ -14,7 +14,10 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
@@ -74,26 +77,26 @@ def kill(pid: int, number: int) -> None:
 
 
 @contextlib.contextmanager
-def children_told() -> Iterator[socket.socket]:
+def child_exit_notifications() -> Iterator[socket.socket]:
     """Yield a socket that becomes readable when a child process has ended."""
-    told, teller = socket.socketpair()
-    told.setblocking(False)
-    teller.setblocking(False)
+    reader, writer = socket.socketpair()
+    reader.setblocking(False)
+    writer.setblocking(False)
     handler = signal.signal(signal.SIGCHLD, lambda *_: None)
-    wakeup = signal.set_wakeup_fd(teller.fileno(), warn_on_full_buffer=False)
+    wakeup = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     try:
-        yield told
+        yield reader
     finally:
         signal.set_wakeup_fd(wakeup)
         signal.signal(signal.SIGCHLD, handler)
-        told.close()
-        teller.close()
+        reader.close()
+        writer.close()
 
 
-def drain(told: socket.socket) -> None:
+def drain(notifications: socket.socket) -> None:
     """Read all pending notifications."""
     with contextlib.suppress(BlockingIOError):
-        told.recv(4096)
+        notifications.recv(4096)
 
 
 class Collector:
@@ -105,13 +108,13 @@ class Collector:
 
     _SHARE = 100
     _FULL = 2
-    _LEAST_SECONDS = {1: 0.0, _FULL: 5.0}
+    _MIN_SECONDS = {1: 0.0, _FULL: 5.0}
 
     def __init__(self) -> None:
         gc.collect()
         gc.freeze()
         gc.disable()
-        self._due = {1: 0.0, self._FULL: time.monotonic() + self._LEAST_SECONDS[self._FULL]}
+        self._due = {1: 0.0, self._FULL: time.monotonic() + self._MIN_SECONDS[self._FULL]}
 
     def after_task(self) -> None:
         start = time.monotonic()
@@ -119,7 +122,7 @@ class Collector:
             if start >= self._due[generation]:
                 gc.collect(generation)
                 end = time.monotonic()
-                self._due[generation] = end + max(self._LEAST_SECONDS[generation], (end - start) * self._SHARE)
+                self._due[generation] = end + max(self._MIN_SECONDS[generation], (end - start) * self._SHARE)
                 return
 
 
@@ -127,33 +130,33 @@ _termination_requested = threading.Event()
 
 
 def exit_on_sigterm() -> None:
-    """From here on SIGTERM raises SystemExit in the main thread, whatever runs there."""
+    """Have SIGTERM raise SystemExit in the main thread."""
     signal.signal(signal.SIGTERM, _terminate)
     signal.signal(signal.SIGALRM, _terminate)
     sys.unraisablehook = _unraisable
 
 
 def ignore_sigterm() -> None:
-    """Let what closes things finish."""
+    """Ignore SIGTERM, so that cleanup can finish."""
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def is_termination_requested() -> bool:
-    """Return whether this process was told to end."""
+    """Return whether this process has received SIGTERM."""
     return _termination_requested.is_set()
 
 
-def _unraisable(unraisable: Any) -> None:
+def _unraisable(unraisable: UnraisableHookArgs) -> None:
     if not isinstance(unraisable.exc_value, SystemExit):
         sys.__unraisablehook__(unraisable)
 
 
 def _terminate(_: int, interrupted: FrameType | None) -> None:
-    """Break off whatever runs, unless that is what is done at the end.
+    """Interrupt the main thread, unless cleanup is running.
 
-    An exception raised while Python runs a destructor or a weakref callback is swallowed, so it is raised again
-    until it has got through.
+    Python swallows an exception raised in a destructor or a weakref callback, so a timer raises it again until it
+    propagates.
     """
     _termination_requested.set()
     while interrupted is not None:

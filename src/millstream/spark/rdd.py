@@ -8,10 +8,12 @@ from __future__ import annotations
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 from pyspark import SparkContext
 from pyspark.serializers import NoOpSerializer
+
+from millstream.common.aliases import JavaObject
+from millstream.spark.pyspark_internals import jvm, scala_rdd, simple_python_function
 
 SERIALIZER = NoOpSerializer()
 
@@ -25,24 +27,15 @@ def interpreter(context: SparkContext, chosen: str | None) -> str:
     return chosen or own
 
 
-def partitions(context: SparkContext, count: int) -> Any:
+def partitions(context: SparkContext, count: int) -> JavaObject:
     """Return an RDD with a number of partitions of one element each.
 
     Of a list: for a range, PySpark would add a Python task of its own.
     """
-    return context.parallelize([0] * count, count)._jrdd.rdd()
+    return scala_rdd(context.parallelize([0] * count, count))
 
 
-def python_rdd(context: SparkContext, parent: Any, function: PartitionFunction, python: str) -> Any:
+def python_rdd(context: SparkContext, parent: JavaObject, function: PartitionFunction, python: str) -> JavaObject:
     """Return an RDD of a function's results. The function is pickled plainly."""
-    jvm: Any = context._jvm
-    wrapped = jvm.SimplePythonFunction(
-        bytearray(pickle.dumps((function, None, SERIALIZER, SERIALIZER), 5)),
-        context.environment,
-        context._python_includes,
-        python,
-        context.pythonVer,
-        [],
-        context._javaAccumulator,
-    )
-    return jvm.PythonRDD(parent, wrapped, False, False)
+    command = pickle.dumps((function, None, SERIALIZER, SERIALIZER), 5)
+    return jvm().PythonRDD(parent, simple_python_function(context, command, python), False, False)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadMaxRows
 
 
-def max_rows(count: int) -> Any:
+def max_rows(count: int) -> ReadMaxRows:
     """Return a read limit of at most `count` rows."""
     # A lazy import: it loads Spark SQL, which programs without such a source do not need.
     from pyspark.sql.streaming.datasource import ReadMaxRows

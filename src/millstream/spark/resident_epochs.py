@@ -21,7 +21,7 @@ from millstream.jobmaster.engine import QUICK, EpochFailed, EpochRunner
 from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport
 from millstream.operators.runtime.slot_tasks import SlotTaskSplitter
 from millstream.spark import errors
-from millstream.spark.cores import free_cores, hold, is_local, let_go, may_grow, most_cores
+from millstream.spark.cores import free_cores, hold_cores, is_local, max_cores, may_grow, release_cores
 from millstream.spark.embedded import is_dead
 from millstream.spark.exchange_settings import TRANSPORT, ExchangeChoice, ExchangeSettings, Transport
 from millstream.spark.rdd import interpreter, partitions, python_rdd
@@ -30,7 +30,7 @@ from millstream.spark.slot_host import CLOSE_SECONDS, HostFunction
 
 log = logging.getLogger("millstream")
 
-# How long Spark may take to notice the end of its tasks.
+# Timeout of Spark noticing the end of its tasks.
 _SPARK_SECONDS = 3.0
 
 
@@ -62,13 +62,13 @@ class ExchangeEpochs:
         self._heartbeat = settings.heartbeat
         self._group = f"millstream-{job.key}"
         self._widths = [plan.slots(level) for level in range(plan.levels)]
-        self._dealer = SlotTaskSplitter(plan)
+        self._task_splitter = SlotTaskSplitter(plan)
         self._python = interpreter(context, executable)
         self._leaves_a_core = settings.choice is ExchangeChoice.AUTO and not takes_all
         host = _driver_host(context, settings.transport)
         identity = settings.identity() if host is not None else None
         self._credentials = Credentials(secrets.token_bytes(32), identity, settings.heartbeat.timeout)
-        self._exchange = Exchange(max(self._widths), self._widths[-1], self._credentials, host, self._tell_lost)
+        self._exchange = Exchange(max(self._widths), self._widths[-1], self._credentials, host, self._report_lost)
         # Number of Spark tasks that hold the slots, once known.
         self._tasks = 0
         self._thread: threading.Thread | None = None
@@ -80,7 +80,7 @@ class ExchangeEpochs:
     def open(self, lost: Callable[[], None]) -> None:
         """Start the Spark job of the slots; the first epoch waits for them."""
         self._lost = lost
-        hold(self._job.key, 1)
+        hold_cores(self._job.key, 1)
         self._thread = threading.Thread(target=self._hold, name=f"slots-{self._job.key[:8]}", daemon=True)
         self._thread.start()
 
@@ -88,7 +88,7 @@ class ExchangeEpochs:
         """Run the levels of one epoch; raise the user's error if one fails."""
         epoch = tasks[0].epoch
         try:
-            common, own = self._dealer.deal(tasks)
+            common, own = self._task_splitter.deal(tasks)
             answers = self._exchange.run(epoch, dump(common), [dump(part) if part else b"" for part in own])
         except ExchangeFailed as e:
             raise self._translate(e.cause, epoch) from None
@@ -96,7 +96,7 @@ class ExchangeEpochs:
 
     def cancel(self) -> None:
         """Cancel the running epoch, if any. Any thread may call this."""
-        self._exchange.tell(p.CancelRequested())
+        self._exchange.notify(p.CancelRequested())
 
     def release(self) -> None:
         """End the slots; return when they have ended."""
@@ -114,10 +114,10 @@ class ExchangeEpochs:
                 self._exchange.release()
                 self._await_spark()
         finally:
-            let_go(self._job.key)
+            release_cores(self._job.key)
             self._exchange.close()
 
-    def _tell_lost(self) -> None:
+    def _report_lost(self) -> None:
         self._lost()
 
     def _await_spark(self) -> None:
@@ -125,7 +125,7 @@ class ExchangeEpochs:
             return
         self._cancel_spark_job()
         if not self._exchange.serve_until(self._spark_ended.is_set, _SPARK_SECONDS):
-            log.warning("Spark does not end the slots of job '%s'", self._name)
+            log.warning("Spark did not end the slots of job '%s' in time", self._name)
 
     def _cancel_spark_job(self) -> None:
         try:
@@ -139,7 +139,7 @@ class ExchangeEpochs:
         try:
             sc.setJobGroup(self._group, f"{self._name}: slots", interruptOnCancel=True)
             sc.addJobTag(self._job_id)
-            tasks = self._tasks = self._deal_out()
+            tasks = self._tasks = self._acquire_cores()
             self._exchange.expect_hosts(tasks)
             address = self._exchange.address
             function = HostFunction(self._job, address, self._credentials, self._widths, tasks, self._heartbeat)
@@ -149,28 +149,28 @@ class ExchangeEpochs:
         except Exception as e:
             self._spark_error = e
         self._spark_ended.set()
-        self._exchange.tell(p.SparkEnded(""))
+        self._exchange.notify(p.SparkEnded(""))
 
-    def _deal_out(self) -> int:
-        """Return the number of Spark tasks that hold the slots: as many as there are free cores, at least one."""
+    def _acquire_cores(self) -> int:
+        """Hold cores for the slots; return the number of Spark tasks: one per free core, at least one."""
         if is_local(self._context):
             # Cores of local Spark are only permits; all processes share the processors.
             return 1
         slots = max(self._widths)
         if may_grow(self._context):
             # Spark allocates executors for pending tasks.
-            tasks = min(slots, most_cores(self._context))
+            tasks = min(slots, max_cores(self._context))
         else:
-            spared = 1 if self._leaves_a_core else 0
+            reserved = 1 if self._leaves_a_core else 0
             # One of the held cores is this execution's own.
-            free = free_cores(self._context, slots + spared - 1, lambda: self._is_released) + 1
-            tasks = max(1, min(slots, free - spared))
+            free = free_cores(self._context, slots + reserved - 1, lambda: self._is_released) + 1
+            tasks = max(1, min(slots, free - reserved))
         if not self._is_released:
-            hold(self._job.key, tasks)
+            hold_cores(self._job.key, tasks)
         return tasks
 
     def _translate(self, cause: p.Cause, epoch: int) -> EpochFailed:
-        return self._TRANSLATIONS[cause.trouble](self, cause.text, epoch)
+        return self._TRANSLATIONS[cause.kind](self, cause.text, epoch)
 
     def _raised(self, text: str, epoch: int) -> EpochFailed:
         reported = errors.failure_in(text)
@@ -183,39 +183,39 @@ class ExchangeEpochs:
     def _froze(self, text: str, epoch: int) -> EpochFailed:
         return EpochFailed(text)
 
-    def _spark_gave_up(self, text: str, epoch: int) -> EpochFailed:
+    def _spark_ended_early(self, text: str, epoch: int) -> EpochFailed:
         if self._spark_error is None:
             return errors.worker_died(epoch, "the Spark job that holds the slots has ended")
         return errors.translate(self._spark_error, epoch)
 
-    def _late(self, text: str, epoch: int) -> EpochFailed:
+    def _start_timed_out(self, text: str, epoch: int) -> EpochFailed:
         return SlotsMissing(
-            f"Spark did not bring the job's slots within {START_SECONDS:g} s: {text}. They need {max(1, self._tasks)} "
-            "free cores for as long as the job runs; with the setting millstream.exchange=spark, only while they work."
+            f"Spark did not start the job's slots within {START_SECONDS:g} s: {text}. They need {max(1, self._tasks)} "
+            "free cores while the job runs; with millstream.exchange=spark, only while an epoch runs."
         )
 
-    def _cut_off(self, text: str, epoch: int) -> EpochFailed:
+    def _unreachable(self, text: str, epoch: int) -> EpochFailed:
         return SlotsMissing(
-            f"The hosts of the job's slots cannot reach each other: {text}. Open the ports between them, or use the "
-            "setting millstream.exchange=spark."
+            f"The hosts of the job's slots cannot reach each other ({text}): open the ports between them, or set "
+            "millstream.exchange=spark."
         )
 
-    def _confused(self, text: str, epoch: int) -> EpochFailed:
-        return EpochFailed(f"Slots did not understand each other in epoch {epoch}, an error in millstream: {text}.")
+    def _protocol_error(self, text: str, epoch: int) -> EpochFailed:
+        return EpochFailed(f"Slots violated the exchange protocol in epoch {epoch}, an error in millstream: {text}.")
 
-    def _broken_off(self, text: str, epoch: int) -> EpochFailed:
-        return EpochFailed(f"Epoch {epoch} was broken off.")
+    def _cancelled(self, text: str, epoch: int) -> EpochFailed:
+        return EpochFailed(f"Epoch {epoch} was cancelled.")
 
     _TRANSLATIONS: dict[p.FailureKind, Callable[[ExchangeEpochs, str, int], EpochFailed]] = {
         p.FailureKind.RAISED: _raised,
         p.FailureKind.DIED: _died,
         p.FailureKind.FROZEN: _froze,
-        p.FailureKind.SPARK: _spark_gave_up,
-        p.FailureKind.LATE: _late,
-        p.FailureKind.CUT_OFF: _cut_off,
-        p.FailureKind.CONFUSED: _confused,
-        p.FailureKind.CANCELLED: _broken_off,
-        p.FailureKind.RELEASED: _broken_off,
+        p.FailureKind.SPARK: _spark_ended_early,
+        p.FailureKind.START_TIMEOUT: _start_timed_out,
+        p.FailureKind.UNREACHABLE: _unreachable,
+        p.FailureKind.PROTOCOL: _protocol_error,
+        p.FailureKind.CANCELLED: _cancelled,
+        p.FailureKind.RELEASED: _cancelled,
     }
 
 
@@ -256,20 +256,20 @@ class FallbackEpochs:
 
     def run(self, tasks: list[LevelTask]) -> list[SlotReport]:
         if self._has_fallen_back:
-            return self._runner.run([_written(task) for task in tasks])
+            return self._runner.run([_with_state_files(task) for task in tasks])
         try:
             return self._runner.run(tasks)
         except SlotsMissing as e:
-            log.warning("%s This job goes on through Spark's shuffle.", e)
+            log.warning("%s The job falls back to Spark's shuffle.", e)
             self._runner.release()
         # No epoch has run: the other runner starts with the same one.
         with self._lock:
             self._runner = self._make_other()
             if self._is_cancelled:
-                raise EpochFailed(f"Epoch {tasks[0].epoch} was broken off.")
+                raise EpochFailed(f"Epoch {tasks[0].epoch} was cancelled.")
         self._has_fallen_back = True
         self._runner.open(self._lost)
-        return self._runner.run([_written(task) for task in tasks])
+        return self._runner.run([_with_state_files(task) for task in tasks])
 
     def cancel(self) -> None:
         with self._lock:
@@ -280,6 +280,6 @@ class FallbackEpochs:
         self._runner.release()
 
 
-def _written(task: LevelTask) -> LevelTask:
+def _with_state_files(task: LevelTask) -> LevelTask:
     """Return a task that writes its state to files: it was created for resident slots."""
     return replace(task, writes_state=True, held_epoch=None)

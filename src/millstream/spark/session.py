@@ -8,12 +8,12 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import sys
 import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
 
 from pyspark import SparkConf, SparkContext
 
@@ -22,12 +22,13 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.memory_on_spark import spark_settings
 from millstream.common.private_files import socket_directory
 from millstream.common.setting import in_words
-from millstream.spark import control, module_archive
+from millstream.spark import control, module_archive, pyspark_internals
 from millstream.spark.cores import free_cores
 from millstream.spark.embedded import QUIET, gateway, is_dead, local_cores, needs_jvm, with_cores
 from millstream.spark.exchange_settings import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
 from millstream.spark.java import Java
-from millstream.spark.master import LOG_LEVEL, as_spark_wants, master_of
+from millstream.spark.master import LOG_LEVEL, master_of, spark_notation
+from millstream.spark.pyspark_internals import accumulator_server, active_context, connect_gateway, jvm
 from millstream.spark.session_attachment import Attachment, attachment
 
 DAEMON_MODULE = "millstream.spark.daemon"
@@ -94,8 +95,9 @@ def get_context(config: Configuration) -> SparkContext:
     """Return the program's Spark context, starting Spark if necessary."""
     with _lock:
         if is_dead():
-            _forget_dead()
-        active = SparkContext._active_spark_context
+            pyspark_internals.forget_gateway()
+            _settings.clear()
+        active = active_context()
         if active is not None:
             _warn_about(active, config)
             return active
@@ -114,10 +116,9 @@ def start_for_cluster(config: Configuration, slots: int | None) -> tuple[Attachm
         How processes attach to it, its application id, and the number of slots.
     """
     with _lock:
-        context = SparkContext._active_spark_context or _start(config, max(SPARE_CORES, slots or 0))
-    gateway: Any = SparkContext._gateway
-    way = gateway.gateway_parameters
-    attachment = Attachment(way.port, way.auth_token, control.directory(), _settings["spark.master"])
+        context = active_context() or _start(config, max(SPARE_CORES, slots or 0))
+    parameters = pyspark_internals.gateway().gateway_parameters
+    attachment = Attachment(parameters.port, parameters.auth_token, control.directory(), _settings["spark.master"])
     # Waits for executors that are registering.
     return attachment, str(context.applicationId), slots or max(1, free_cores(context, sys.maxsize))
 
@@ -125,15 +126,16 @@ def start_for_cluster(config: Configuration, slots: int | None) -> tuple[Attachm
 def _join(cluster: Attachment) -> SparkContext:
     """Attach to the Spark of the session cluster of this process."""
     worker = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
-    way = {"PYSPARK_GATEWAY_PORT": str(cluster.port), "PYSPARK_GATEWAY_SECRET": cluster.secret}
-    with _environment({**way, **worker}), _interrupts_as_before():
-        SparkContext._ensure_initialized()
-        jvm: Any = SparkContext._jvm
-        running = jvm.org.apache.spark.SparkContext.getOrCreate()
+    variables = {"PYSPARK_GATEWAY_PORT": str(cluster.port), "PYSPARK_GATEWAY_SECRET": cluster.secret}
+    with _environment({**variables, **worker}), _interrupts_as_before():
+        connect_gateway()
+        running = jvm().org.apache.spark.SparkContext.getOrCreate()
         context = SparkContext(
-            gateway=SparkContext._gateway, jsc=jvm.JavaSparkContext(running), conf=SparkConf(_jconf=running.conf())
+            gateway=pyspark_internals.gateway(),
+            jsc=jvm().JavaSparkContext(running),
+            conf=SparkConf(_jconf=running.conf()),
         )
-    _expect_the_end(context)
+    _silence_accumulator_server(context)
     # Shared: a program that stops the context only detaches.
     vars(context)["stop"] = lambda: None
     if cluster.control is not None:
@@ -143,9 +145,11 @@ def _join(cluster: Attachment) -> SparkContext:
     return context
 
 
-def _regular(config: Configuration, master: str, cores: int | None, wanted: dict[str, str]) -> dict[str, str]:
+def _heartbeat_settings(
+    config: Configuration, master: str, cores: int | None, user_settings: dict[str, str]
+) -> dict[str, str]:
     """Return the heartbeat settings of executors, unless the user has set them."""
-    if _RARE_HEARTBEATS.keys() & wanted.keys():
+    if _RARE_HEARTBEATS.keys() & user_settings.keys():
         return {}
     if cores is not None:
         return _RARE_HEARTBEATS
@@ -169,30 +173,22 @@ def _heartbeats(config: Configuration) -> dict[str, str]:
     }
 
 
-def _forget_dead() -> None:
-    """Reset PySpark's references to a dead JVM, so that another can be started."""
-    SparkContext._active_spark_context = None
-    SparkContext._gateway = None
-    SparkContext._jvm = None
-    _settings.clear()
-
-
 def _start(config: Configuration, spare_cores: int) -> SparkContext:
-    wanted = {k: v for k, v in config.to_dict().items() if k.startswith("spark.")}
+    user_settings = {k: v for k, v in config.to_dict().items() if k.startswith("spark.")}
     master = master_of(config)
     cores = local_cores(master)
     settings = {
         **_STREAM,
-        **(_embedded(master, wanted) if master.startswith("local") else {}),
-        **_regular(config, master, cores, wanted),
+        **(_embedded(master, user_settings) if master.startswith("local") else {}),
+        **_heartbeat_settings(config, master, cores, user_settings),
         **({} if master.startswith("local") else spark_settings(config)),
         **(_YARN if master == "yarn" else {}),
-        **wanted,
-        **({} if master.startswith("local") else module_archive.settings(wanted)),
-        "spark.master": as_spark_wants(master),
+        **user_settings,
+        **({} if master.startswith("local") else module_archive.settings(user_settings)),
+        "spark.master": spark_notation(master),
     }
     settings.setdefault("spark.app.name", "millstream")
-    # A program that logs to its output does not want Py4J's records.
+    # Programs that log to their output should not show Py4J's records.
     bridge = logging.getLogger("py4j")
     if bridge.level == logging.NOTSET:
         bridge.setLevel(logging.WARNING)
@@ -210,12 +206,12 @@ def _start(config: Configuration, spare_cores: int) -> SparkContext:
     python = os.environ.get("PYSPARK_PYTHON") or settings.get("spark.pyspark.python") or sys.executable
     with _environment({"PYSPARK_PYTHON": python}), _interrupts_as_before():
         context = SparkContext(conf=conf)
-    _expect_the_end(context)
+    _silence_accumulator_server(context)
     if not master.startswith("local"):
         # The JVM of an embedded Spark does this when it ends.
         atexit.register(stop_context)
         context.setLogLevel(LOG_LEVEL.read(config).name)
-    _settings.update(wanted, **{"spark.master": master})
+    _settings.update(user_settings, **{"spark.master": master})
     if settings["spark.python.daemon.module"] == DAEMON_MODULE:
         _own[:] = [context]
     if not config.get_boolean(QUIET, False):
@@ -226,10 +222,10 @@ def _start(config: Configuration, spare_cores: int) -> SparkContext:
     return context
 
 
-def _embedded(master: str, wanted: dict[str, str]) -> dict[str, str]:
+def _embedded(master: str, user_settings: dict[str, str]) -> dict[str, str]:
     """Return the settings of a local Spark, closed to other users."""
     settings = dict(_EMBEDDED)
-    if _SOCKETS not in wanted:
+    if _SOCKETS not in user_settings:
         # These sockets accept pickles without a secret.
         settings[_SOCKETS] = socket_directory("millstream-spark-", _SOCKET_NAME)
         atexit.register(shutil.rmtree, settings[_SOCKETS], ignore_errors=True)
@@ -241,7 +237,7 @@ def _embedded(master: str, wanted: dict[str, str]) -> dict[str, str]:
 
 def _close_to_others(context: SparkContext) -> None:
     """Restrict PySpark's accumulator server to this user, and remove its socket at exit."""
-    address: Any = context._accumulatorServer.server_address
+    address = accumulator_server(context).server_address
     if isinstance(address, str):
         os.chmod(address, 0o600)
         atexit.register(_remove, address)
@@ -252,23 +248,23 @@ def _remove(path: str) -> None:
         os.remove(path)
 
 
-def _expect_the_end(context: SparkContext) -> None:
+def _silence_accumulator_server(context: SparkContext) -> None:
     """Silence PySpark's accumulator server when the JVM ends first."""
     _close_to_others(context)
-    server: Any = context._accumulatorServer
-    complain = server.handle_error
+    server = accumulator_server(context)
+    default_handler = server.handle_error
 
-    def handle_error(request: Any, address: Any) -> None:
+    def handle_error(request: socket.socket, address: object) -> None:
         if not isinstance(sys.exc_info()[1], EOFError):
-            complain(request, address)
+            default_handler(request, address)
 
-    server.handle_error = handle_error
+    vars(server)["handle_error"] = handle_error
 
 
 def _connect_jvm(config: Configuration) -> Java:
     jvm = gateway(config)
     with _environment(jvm.connect()):
-        SparkContext._ensure_initialized()
+        connect_gateway()
     return jvm.java
 
 
@@ -314,7 +310,7 @@ def _warn_about(context: SparkContext, config: Configuration) -> None:
     if not is_ours(context):
         warnings.warn(
             "The SparkContext of this program was not started by millstream: slots have no processes of their own, so "
-            "state is read again whenever Spark moves a slot. Start it with "
+            "they read state again whenever Spark moves a slot. Start it with "
             f"spark.python.daemon.module={DAEMON_MODULE} and spark.python.unix.domain.socket.enabled=true.",
             stacklevel=2,
         )
@@ -326,15 +322,15 @@ def _warn_about(context: SparkContext, config: Configuration) -> None:
 def stop_context() -> None:
     """Stop Spark, if it is running."""
     with _lock:
-        if SparkContext._active_spark_context is not None:
-            SparkContext._active_spark_context.stop()
+        if (context := active_context()) is not None:
+            context.stop()
         _settings.clear()
 
 
 def preload_converters() -> None:
-    """Import what PySpark imports with its first call of Java, so that forked processes share it.
+    """Import the modules of PySpark's first call of Java, so that forked processes share them.
 
-    PySpark's converter of numpy values asks this module whether numpy is installed; pandas, unittest and protobuf come
-    along.
+    PySpark's converter of numpy values imports this module to check for numpy, and with it pandas, unittest and
+    protobuf.
     """
     import pyspark.testing.utils  # noqa: F401

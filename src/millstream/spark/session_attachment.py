@@ -7,12 +7,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol, TypedDict
 
 from millstream.common.errors import JobCancelledError
 from millstream.jobmaster.engine import QUICK, EpochRunner, SliceBounds
 from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport
+
+
+class AttachmentFields(TypedDict):
+    """The fields of an `Attachment`, for JSON."""
+
+    port: int
+    secret: str
+    control: str | None
+    master: str
 
 
 @dataclass(frozen=True)
@@ -30,8 +39,8 @@ class Attachment:
     control: str | None
     master: str
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+    def as_dict(self) -> AttachmentFields:
+        return AttachmentFields(port=self.port, secret=self.secret, control=self.control, master=self.master)
 
 
 class Allotment(Protocol):
@@ -46,7 +55,7 @@ _attachments: list[Attachment] = []
 _allotments: list[Allotment] = []
 
 
-def belong_to(attachment: Attachment, allotment: Allotment) -> None:
+def attach(attachment: Attachment, allotment: Allotment) -> None:
     """Attach this process to a cluster."""
     _attachments.append(attachment)
     _allotments.append(allotment)

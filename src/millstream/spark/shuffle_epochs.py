@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
-from pyspark.util import _load_from_socket
 
+from millstream.common.aliases import JavaObject
 from millstream.common.errors import MillstreamError
 from millstream.jobmaster.engine import SHUFFLED, EpochFailed
 from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport
@@ -17,6 +16,7 @@ from millstream.spark import control
 from millstream.spark.daemon import HEARTBEAT_PROPERTY, JOB_PROPERTY, LOADS_PROPERTY, RELEASE_PROPERTY
 from millstream.spark.errors import translate
 from millstream.spark.heartbeat import HeartbeatSettings
+from millstream.spark.pyspark_internals import active_context, jvm, results
 from millstream.spark.rdd import SERIALIZER, interpreter, partitions, python_rdd
 from millstream.spark.saved_plan import JobRef
 from millstream.spark.worker import LevelFunction
@@ -40,14 +40,13 @@ class SparkEpochs:
         executable: str | None = None,
     ) -> None:
         self._context = context
-        self._jvm: Any = context._jvm
         self._plan = plan
         self._job = job
         self._group = f"millstream-{job.key}"
         self._name = name
         self._heartbeat = heartbeat
         self._slots = [plan.slots(level) for level in range(plan.levels)]
-        self._start: Any = None
+        self._start: JavaObject = None
         self._python = interpreter(context, executable)
         self._embedded = control.is_embedded()
         # A slot process that died is replaced by one that reads the state from files. A batch job has none: it restarts
@@ -77,8 +76,8 @@ class SparkEpochs:
                 rdd = self._shuffle(rdd, self._slots[level + 1])
                 shuffles.append(rdd)
         try:
-            info = self._jvm.PythonRDD.collectAndServe(rdd)
-            with _load_from_socket(info, SERIALIZER) as stream:
+            info = jvm().PythonRDD.collectAndServe(rdd)
+            with results(info, SERIALIZER) as stream:
                 return [report for answer in stream for report in pickle.loads(answer)]
         except Exception as e:
             frozen = control.frozen_slot(self._job.key) if self._embedded else ""
@@ -99,10 +98,10 @@ class SparkEpochs:
         """End the job's slot processes on all executors."""
         release_slots(self._context, self._job.key, self._name)
 
-    def _shuffle(self, parent: Any, slots: int) -> Any:
-        pairs = self._jvm.PairwiseRDD(parent).asJavaPairRDD()
-        routed = pairs.partitionBy(self._jvm.PythonPartitioner(slots, 0))
-        return self._jvm.PythonRDD.valueOfPair(routed).rdd()
+    def _shuffle(self, parent: JavaObject, slots: int) -> JavaObject:
+        pairs = jvm().PairwiseRDD(parent).asJavaPairRDD()
+        routed = pairs.partitionBy(jvm().PythonPartitioner(slots, 0))
+        return jvm().PythonRDD.valueOfPair(routed).rdd()
 
 
 def release_slots(context: SparkContext, key: str, name: str) -> None:
@@ -121,17 +120,17 @@ def release_slots(context: SparkContext, key: str, name: str) -> None:
         context.setLocalProperty(RELEASE_PROPERTY, None)  # type: ignore[arg-type]
 
 
-def _identity(value: Any) -> Any:
+def _identity(value: int) -> int:
     return value
 
 
 def end_work_of(job_id: str) -> None:
     """End the Spark jobs and slot processes of a job."""
-    context = SparkContext._active_spark_context
+    context = active_context()
     if context is None:
         return
     try:
         context.cancelJobsWithTag(job_id)
         release_slots(context, job_id, job_id)
     except (Py4JError, OSError) as e:
-        raise MillstreamError(f"What job {job_id} has left running could not be ended: {e}") from None
+        raise MillstreamError(f"The Spark jobs and slot processes of job {job_id} could not be ended: {e}") from None

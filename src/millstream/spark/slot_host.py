@@ -34,7 +34,7 @@ from millstream.spark import worker
 from millstream.spark.heartbeat import Heartbeat, HeartbeatSettings, describe_silence
 from millstream.spark.processes import (
     Collector,
-    children_told,
+    child_exit_notifications,
     die_with_parent,
     drain,
     exit_on_sigterm,
@@ -47,7 +47,7 @@ from millstream.spark.processes import (
 from millstream.spark.saved_plan import JobRef
 from millstream.spark.worker import Printed
 
-# How long functions may take to close.
+# Timeout of closing functions.
 CLOSE_SECONDS = 1.5
 
 
@@ -82,18 +82,18 @@ class Host:
         self._pids: set[int] = set()
         # Slot and heartbeat, by process.
         self._watched: dict[int, tuple[int, Heartbeat]] = {}
-        self._is_told = False
+        self._is_disconnected = False
 
     def run(self, slots: Iterable[int]) -> None:
         """Start slots; return when they have ended."""
         if (identity := self._function.credentials.identity) is not None:
             # Here, so that an error fails the Spark task.
             identity.context(is_called=False)
-        with children_told() as told:
+        with child_exit_notifications() as child_exits:
             for slot in slots:
                 self._pids.add(self._fork(slot))
             try:
-                self._hold(told)
+                self._hold(child_exits)
             finally:
                 self._end()
 
@@ -111,7 +111,7 @@ class Host:
         self._watched[pid] = slot, heartbeat
         return pid
 
-    def _hold(self, told: socket.socket) -> None:
+    def _hold(self, child_exits: socket.socket) -> None:
         try:
             lifeline = Connection.to(self._function.driver, self._function.credentials)
         except OSError:
@@ -119,14 +119,14 @@ class Host:
             return
         lifeline.push(Frame(Kind.HOLD))
         poller = Poller()
-        poller.add(lifeline, lambda frame: None, self._hear)
-        poller.watch(told.fileno(), lambda: drain(told))
-        look_at, pause = 0.0, self._function.heartbeat.pause
-        while not self._is_told and self._living():
-            if time.monotonic() >= look_at:
-                look_at = time.monotonic() + pause
+        poller.add(lifeline, lambda frame: None, self._on_disconnect)
+        poller.watch(child_exits.fileno(), lambda: drain(child_exits))
+        next_check, pause = 0.0, self._function.heartbeat.pause
+        while not self._is_disconnected and self._living():
+            if time.monotonic() >= next_check:
+                next_check = time.monotonic() + pause
                 self._end_frozen(lifeline, poller)
-            poller.turn(look_at - time.monotonic())
+            poller.turn(next_check - time.monotonic())
         poller.close()
 
     def _end_frozen(self, lifeline: Connection, poller: Poller) -> None:
@@ -137,8 +137,8 @@ class Host:
             poller.turn(0)
             kill(pid, signal.SIGKILL)
 
-    def _hear(self) -> None:
-        self._is_told = True
+    def _on_disconnect(self) -> None:
+        self._is_disconnected = True
 
     def _living(self) -> set[int]:
         for pid in list(self._pids):
@@ -201,7 +201,7 @@ class SlotWork:
         except SystemExit as e:
             if is_termination_requested():
                 raise
-            raise RuntimeError(f"user code has ended its process: {e!r}") from e
+            raise RuntimeError(f"user code ended its process: {e!r}") from e
 
     def after_epoch(self) -> None:
         assert self._collector is not None

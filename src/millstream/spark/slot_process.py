@@ -12,13 +12,16 @@ import struct
 import sys
 import threading
 import traceback
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import pyspark.worker
 
 from millstream.spark import worker
 from millstream.spark.heartbeat import Heartbeat
 from millstream.spark.processes import Collector, exit_on_sigterm, ignore_sigterm, is_termination_requested
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 
 class ReplayedStream(io.RawIOBase):
@@ -35,10 +38,11 @@ class ReplayedStream(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: WriteableBuffer) -> int:
         if self._head:
-            count = min(len(buffer), len(self._head))
-            buffer[:count] = self._head[:count]
+            view = memoryview(buffer)
+            count = min(len(view), len(self._head))
+            view[:count] = self._head[:count]
             self._head = self._head[count:]
             return count
         return os.readv(self._fd, [buffer])

@@ -54,10 +54,10 @@ def _launch(job: JobSpec, prepared: PreparedJob) -> JobMaster:
     exchange = ExchangeSettings.read(config)
     if scaling is not None and attachment() is not None:
         raise InvalidProgramError(
-            "jobmanager.scheduler: adaptive is for programs with a Spark of their own; a session cluster allots slots "
-            "to its jobs as they ask: leave the setting out, or run without -t session."
+            "jobmanager.scheduler: adaptive needs a program with its own Spark, and a session cluster allots fixed "
+            "slots: remove the setting, or run without -t session."
         )
-    # Before Spark is started: a job that cannot be sent must not cost a wait.
+    # Before Spark is started: a job that cannot be pickled fails at once.
     pickled = dump_plan(plan)
     context = _context(config)
     if scaling is not None and may_grow(context):
@@ -66,7 +66,7 @@ def _launch(job: JobSpec, prepared: PreparedJob) -> JobMaster:
 
     def make_engine(home: JobDirectories) -> SparkEngine:
         dependencies = stage_dependencies(config, home.directory)
-        # Java takes no half characters, and pages of Spark's should stay readable.
+        # Java rejects lone surrogates, and Spark's pages should stay readable.
         name = printable(plan.settings.job_name, 200)
         return SparkEngine(
             config,
@@ -85,17 +85,17 @@ def _launch(job: JobSpec, prepared: PreparedJob) -> JobMaster:
 
 
 def _check_dynamic(scaling: ScalingOptions, exchange: ExchangeChoice) -> None:
-    """See that a job can follow the slots of a Spark that brings and takes executors by itself."""
+    """Refuse an adaptive job if dynamic allocation prevents it from following the available slots."""
     if scaling.reactive:
         raise InvalidProgramError(
-            "scheduler-mode: reactive takes all the slots there are, and with spark.dynamicAllocation.enabled Spark "
-            "brings as many as are asked for: use jobmanager.scheduler: adaptive, or set "
+            "scheduler-mode: reactive uses all available slots, and with spark.dynamicAllocation.enabled Spark "
+            "allocates as many as are requested: use jobmanager.scheduler: adaptive, or set "
             "spark.dynamicAllocation.enabled to false."
         )
     if exchange is ExchangeChoice.SPARK:
         raise InvalidProgramError(
-            "jobmanager.scheduler: adaptive follows the slots there are, and with millstream.exchange: spark and "
-            "spark.dynamicAllocation.enabled Spark takes them away whenever no epoch runs: leave out one of the three."
+            "jobmanager.scheduler: adaptive follows the available slots, and with millstream.exchange: spark and "
+            "spark.dynamicAllocation.enabled Spark removes them whenever no epoch runs: remove one of the three."
         )
 
 
@@ -104,15 +104,15 @@ def _context(config: Configuration) -> SparkContext:
     try:
         return get_context(config)
     except Py4JError as e:
-        why = str(e.java_exception) if isinstance(e, Py4JJavaError) else str(e)
-        said = f"Spark cannot be started at {master_of(config)}: {why.splitlines()[0]}"
-        raise JobExecutionError(said, engine_trace=str(e)) from None
+        cause = str(e.java_exception) if isinstance(e, Py4JJavaError) else str(e)
+        message = f"Spark cannot be started at {master_of(config)}: {cause.splitlines()[0]}"
+        raise JobExecutionError(message, engine_trace=str(e)) from None
 
 
 # Settings with which Spark encrypts what it sends.
 _SPARK_ENCRYPTS = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled", "spark.ssl.enabled")
 
-# Where slots that stay have been seen to survive what executors do.
+# Masters on which resident slots are tested to survive the executors' life cycle.
 _PROVEN = re.compile(r"local-cluster\[|spark://")
 
 
@@ -130,26 +130,26 @@ class SparkEngine:
     pickled: dict[JobPlan, bytes]
     exchange: ExchangeSettings
     checkpoints: CheckpointOptions
-    # Whether the number of its subtasks follows the slots there are.
+    # Whether the number of subtasks follows the available slots.
     is_adaptive: bool = False
-    # Whether slots that stay were tried, and cannot be had.
-    _cannot_stay: bool = False
+    # Whether resident slots were tried, and are not available.
+    _has_fallen_back: bool = False
     _saved: dict[JobPlan, str] = field(default_factory=dict)
-    # The names under which Spark carries them.
+    # Their names in Spark's files.
     _sent: dict[tuple[JobPlan, str], str] = field(default_factory=dict)
     _run: str = field(default_factory=lambda: uuid.uuid4().hex[:6])
 
     def runner(self, plan: JobPlan, attempt: int) -> EpochRunner:
         return with_allotment(plan, partial(self._runner, plan, attempt))
 
-    def slots(self, wanted: int) -> int:
-        return slots_of(_context(self.config), self.job_id, wanted)
+    def slots(self, requested: int) -> int:
+        return slots_of(_context(self.config), self.job_id, requested)
 
     def _runner(self, plan: JobPlan, attempt: int, slots: int | None) -> EpochRunner:
         if slots is not None:
             allot(plan.settings.job_id, slots)
         if not os.path.isdir(self.directory):
-            self._begin_anew()
+            self._recreate_directory()
         if plan not in self._saved:
             directory = self._saved[plan] = os.path.join(self.directory, f"plan-{len(self._saved)}")
             pickled = self.pickled.pop(plan, None) or dump_plan(plan)
@@ -159,21 +159,21 @@ class SparkEngine:
         job = JobRef(key, self._saved[plan], attempt, self._run, self._send(plan, context))
         control.check()
         spark = partial(SparkEpochs, context, plan, job, self.name, self.exchange.heartbeat, python)
-        if not self._slots_stay(plan, context):
-            self._warn_if_plain(context)
+        if not self._uses_resident_slots(plan, context):
+            self._warn_if_unencrypted(context)
             return spark()
-        # Slots that stay leave their state in memory while nobody asks for a checkpoint of it.
-        staying = replace(job, shares_state=self.checkpoints.enabled)
-        resident = ExchangeEpochs(context, plan, staying, self.name, self.exchange, python, self.is_adaptive)
+        # Without checkpoints, resident slots retain their state in memory.
+        resident_job = replace(job, shares_state=self.checkpoints.enabled)
+        resident = ExchangeEpochs(context, plan, resident_job, self.name, self.exchange, python, self.is_adaptive)
         if self.exchange.choice is ExchangeChoice.RESIDENT:
             return resident
         return FallbackEpochs(resident, partial(self._fall_back, spark, context))
 
     def _send(self, plan: JobPlan, context: SparkContext) -> str | None:
-        """Have Spark carry a plan to executors that do not see this disk; None where all are on this machine."""
+        """Send a plan with Spark's files to executors without access to this disk; None on a local Spark."""
         if is_local(context):
             return None
-        # Another Spark knows nothing of what the one before it has carried.
+        # Files are sent per Spark application.
         key = (plan, str(context.applicationId))
         if key not in self._sent:
             directory = self._saved[plan]
@@ -182,13 +182,13 @@ class SparkEngine:
         return self._sent[key]
 
     def _fall_back(self, spark: Callable[[], EpochRunner], context: SparkContext) -> EpochRunner:
-        """Slots that stay cannot be had: not now, nor for executions to come."""
-        self._cannot_stay = True
-        self._warn_if_plain(context)
+        """Return the runner without resident slots, for this and all later executions."""
+        self._has_fallen_back = True
+        self._warn_if_unencrypted(context)
         return spark()
 
-    def _warn_if_plain(self, context: SparkContext) -> None:
-        """Who asks for encryption must know where Spark sends blocks, and does not encrypt them."""
+    def _warn_if_unencrypted(self, context: SparkContext) -> None:
+        """Warn if encryption is requested and Spark sends blocks unencrypted."""
         settings = context.getConf()
         is_encrypted = any(str(settings.get(key, "")).lower() == "true" for key in _SPARK_ENCRYPTS)
         if self.exchange.is_encrypted and not is_encrypted and not is_local(context):
@@ -199,29 +199,28 @@ class SparkEngine:
                 self.name,
             )
 
-    def _begin_anew(self) -> None:
-        """Make the job's directory again, with all that workers need: somebody has deleted it."""
-        log.warning("The job's temporary directory %s was deleted: it is made anew.", self.directory)
+    def _recreate_directory(self) -> None:
+        """Recreate the deleted directory of the job, with the files that workers need."""
+        log.warning("The job's temporary directory %s was deleted: creating it again.", self.directory)
         os.makedirs(self.directory, mode=0o700)
         self.dependencies = stage_dependencies(self.config, self.directory)
         self._saved.clear()
         self._sent.clear()
 
-    def _slots_stay(self, plan: JobPlan, context: SparkContext) -> bool:
-        """Choose how blocks get from slot to slot."""
+    def _uses_resident_slots(self, plan: JobPlan, context: SparkContext) -> bool:
+        """Return whether an execution uses resident slots."""
         if self.exchange.choice is not ExchangeChoice.AUTO:
             return self.exchange.choice is ExchangeChoice.RESIDENT
         if self.checkpoints.directory is None and str(context.master).startswith("spark://"):
-            # With Spark's shuffle machines hand state to each other through files, and there is no place for these.
-            return not self._cannot_stay
-        # Spark's shuffle spills to disk what a batch job has too much of, and takes cores only while they work.
-        # In a Spark of somebody else's cores are for others too, and may be taken away.
-        # One that follows the slots there are holds on to them.
-        is_taken = may_grow(context) and not self.is_adaptive
-        if plan.settings.batch or self._cannot_stay or not is_ours(context) or is_taken:
+            # With Spark's shuffle, machines pass state through files, and no shared directory is configured.
+            return not self._has_fallen_back
+        # Batch jobs use Spark's shuffle, which spills to disk and holds cores only while tasks run.
+        # Cores of a foreign Spark are shared, and may be removed. An adaptive job holds all available slots.
+        may_shrink = may_grow(context) and not self.is_adaptive
+        if plan.settings.batch or self._has_fallen_back or not is_ours(context) or may_shrink:
             return False
         if is_local(context):
             return is_embedded() and executions_that_hold() < SPARE_CORES
-        # One core stays free for other jobs, unless this one takes all there are.
+        # One core stays free for other jobs, unless this one uses all.
         needed = 1 if self.is_adaptive else 2
         return _PROVEN.match(str(context.master)) is not None and free_cores(context, needed) >= needed

@@ -1,4 +1,4 @@
-"""What a Spark task of millstream's does inside a Python worker: run one level of an epoch for one slot."""
+"""The function of Spark tasks: runs one level of an epoch for one slot in a Python worker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
-from typing import Any
 
 from pyspark import TaskContext
 
@@ -31,19 +30,19 @@ from millstream.runtime_services import requests, resident, stopwatch, timer_lag
 from millstream.spark.saved_plan import JobRef, check_shared, find_plan
 from millstream.stack_sampler import StackSampler
 
-# How the JVM side of a Python shuffle wants its keys.
+# The format of keys in a Python shuffle.
 _LONG = struct.Struct(">q")
-# What a slot reports goes through the JVM's memory as a whole, and then through the driver's.
-_MOST_REPORT_BYTES = 256 << 20
+# A slot's report is held in memory as a whole, by the executor's JVM and by the driver.
+_MAX_REPORT_BYTES = 256 << 20
 
 FAILURE_MARK = "millstream-failure:"
 
 
 class LevelFunction:
-    """The function Spark calls for each task of a level.
+    """The function that Spark calls for each task of a level.
 
-    What the driver says about the level is pickled apart: it may hold objects of the user's modules, which can be
-    imported only after the plan was loaded.
+    The level's task is pickled separately: it may contain objects of the user's modules, which can be imported only
+    after the plan is loaded.
     """
 
     def __init__(self, job: JobRef, task: LevelTask, is_last: bool) -> None:
@@ -53,21 +52,21 @@ class LevelFunction:
         self.is_last = is_last
 
     def __call__(self, slot: int, messages: Iterable[bytes]) -> Iterator[bytes]:
-        # From here on: requests in flight may print between two tasks.
+        # Stays set: requests in flight may print between two tasks.
         printed = sys.stdout = _printed
         try:
             runtime = runtime_of(self.job, slot, printed)
             context = TaskContext.get()
-            # No name is ever used twice: not by another run, execution or task.
+            # Unique among all runs, executions and tasks.
             attempt = f"{self.job.run}.{self.job.attempt}.{context.taskAttemptId() if context else 0:x}"
-            # Level 0 has no messages, only the one element that makes its partition.
-            incoming: Iterable[bytes] = messages if self.level else _nothing(messages)
+            # Level 0 has no messages, only the element of its partition.
+            incoming: Iterable[bytes] = messages if self.level else _drained(messages)
             task: LevelTask = pickle.loads(self.task)
             for target, message in runtime.run(task, attempt, incoming):
                 if not self.is_last:
                     yield _LONG.pack(target)
-                elif len(message) > _MOST_REPORT_BYTES:
-                    raise runtime.too_large(message, _MOST_REPORT_BYTES, task.epoch)
+                elif len(message) > _MAX_REPORT_BYTES:
+                    raise runtime.too_large(message, _MAX_REPORT_BYTES, task.epoch)
                 yield message
         except SubtaskFailed as e:
             raise TaskFailed(describe(e, printed.take())) from None
@@ -82,7 +81,7 @@ _logged = Logged()
 
 
 def runtime_of(job: JobRef, slot: int, printed: Printed) -> SlotRunner:
-    """Return the slot's part of a job; the plan is loaded when it is first asked for."""
+    """Return the slot's part of a job; the first call loads the plan."""
     runtime = _runtimes.get((job.key, slot))
     if runtime is None:
         plan, storage = load_plan(job)
@@ -92,7 +91,7 @@ def runtime_of(job: JobRef, slot: int, printed: Printed) -> SlotRunner:
         services = RuntimeServices(clock, requests, stopwatch(clock), timer_lag(clock), resident)
         runtime = SlotRunner(plan, slot, storage, services)
         runtime.sampler = StackSampler()
-        runtime.location = this_place()
+        runtime.location = local_location()
         _runtimes[job.key, slot] = runtime
     runtime.take_printed, runtime.take_logged = printed.take, _logged.take
     return runtime
@@ -106,20 +105,20 @@ def close_all() -> None:
 
 
 def load_plan(job: JobRef) -> tuple[JobPlan, Storage]:
-    """Read what the driver has saved, and make the program's modules known here."""
+    """Load the plan that the driver has saved, and make the program's modules importable."""
     saved = find_plan(job)
-    # Before anything of the user's is imported.
+    # Before any module of the user's is imported.
     _logged.listen(saved.log_levels)
     dependencies = saved.dependencies
-    # Under this name PyFlink's workers find their interpreter.
+    # PyFlink's workers find their interpreter by this name.
     os.environ["python"] = sys.executable  # noqa: SIM112
     sys.path[:0] = [p for p in dependencies.path if p not in sys.path]
     if dependencies.directory is not None:
         os.chdir(dependencies.directory)
-    # What the driver can import, its workers can import.
+    # Workers can import the modules that the driver can.
     sys.path.extend(p for p in saved.path if p not in sys.path)
     if saved.as_pyflink:
-        # Before the plan: the user's modules that it brings in may import pyflink.
+        # Before the plan: the user's modules that it imports may import pyflink.
         pyflink_names.install()
     plan: JobPlan = pickle.loads(saved.plan)
     adopt_main_classes()
@@ -128,25 +127,25 @@ def load_plan(job: JobRef) -> tuple[JobPlan, Storage]:
     return plan, saved.state.open()
 
 
-def _nothing(messages: Iterable[bytes]) -> list[bytes]:
-    # Read to the end, or Spark throws the worker process away.
+def _drained(messages: Iterable[bytes]) -> list[bytes]:
+    # Read to the end, or Spark discards the worker process.
     for _ in messages:
         pass
     return []
 
 
 def describe(error: SubtaskFailed, printed: str) -> str:
-    """Write a failure as text, for the driver to find in whatever text it comes with."""
+    """Encode a failure as text, which the driver finds in Spark's error."""
     logged = [asdict(line) for line in _logged.take()]
-    report: dict[str, Any] = {**asdict(error.failure), "printed": printed, "logged": logged}
+    report = {**asdict(error.failure), "printed": printed, "logged": logged}
     return FAILURE_MARK + base64.b64encode(json.dumps(report).encode()).decode() + ";"
 
 
 class Printed(io.TextIOBase):
-    """Takes what user code prints; it reaches the driver's console with the epoch's report."""
+    """Collects the output of user code, which the epoch's report brings to the driver's console."""
 
     def __init__(self) -> None:
-        # What is printed meanwhile, by a thread, is not lost.
+        # Thread-safe: threads may print meanwhile.
         self._parts: deque[str] = deque()
 
     def writable(self) -> bool:
@@ -160,25 +159,25 @@ class Printed(io.TextIOBase):
         return "".join([self._parts.popleft() for _ in range(len(self._parts))])
 
 
-# What is printed in the residents of slots.
+# The output of user code in this process.
 _printed = Printed()
 
-# The executor of a Spark on this machine, which is in the driver's own Java.
+# The executor id of a local Spark, whose executor is in the driver's JVM.
 DRIVER = "driver"
 
 
 @functools.cache
-def this_place() -> SlotLocation:
-    """Return where this worker process is; forked ones ask for themselves."""
+def local_location() -> SlotLocation:
+    """Return the location of this worker process; each forked process evaluates it itself."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return SlotLocation(_executor(), socket.gethostname(), memory)
 
 
 def _executor() -> str:
-    """Return the id of the executor that has started this process: its Java was told it on its command line."""
-    told = os.environ.get("SPARK_EXECUTOR_ID")
-    if told:
-        return told
+    """Return the id of the executor that started this process, from the command line of its JVM."""
+    executor = os.environ.get("SPARK_EXECUTOR_ID")
+    if executor:
+        return executor
     process = os.getppid()
     while process > 1:
         try:

@@ -148,7 +148,10 @@ def test_option_error_names_key_of_invalid_value(key: str, value: str, said: str
     [
         ({"spark.master": "lokal[2]"}, r"spark.master is 'lokal\[2\]': it must be local, local\[4\]"),
         ({"spark.master": "local[0]"}, r"spark.master is 'local\[0\]': it must be local"),
-        ({"spark.master": "spark://127.0.0.1:9"}, r"spark.master is spark://127.0.0.1:9: nobody answers there \(Conn"),
+        (
+            {"spark.master": "spark://127.0.0.1:9"},
+            r"127.0.0.1:9, which cannot be reached \(Conn",
+        ),
         ({"millstream.spark.log-level": "loud"}, "log-level is 'loud': it must be one of OFF, FATAL, ERROR, WARN"),
     ],
 )

@@ -224,7 +224,7 @@ def test_exchange_failure_explains_rejected_slots(monkeypatch: pytest.MonkeyPatc
     with Party([1], ring, Way(LOOPBACK, ENCRYPTED)) as party:
         party.credentials = SECRET
         party.start()
-        assert "a caller was refused: the other side does not speak TLS" in party.fails().cause.text
+        assert "a connection was refused: the other side does not speak TLS" in party.fails().cause.text
 
 
 def pem_files(directory: Path, name: str) -> Identity:
@@ -336,7 +336,7 @@ def test_exchange_ignores_unauthenticated_caller(caplog: pytest.LogCaptureFixtur
         poller.add(stranger, lambda frame: None, lambda: lost.append(1))
         threading.Thread(target=lambda: poller.until(lambda: bool(lost), 60), daemon=True).start()
         # Later the acceptor is closed, and nothing is rejected.
-        assert party.exchange.serve_until(lambda: "a caller was refused" in caplog.text, 60)
+        assert party.exchange.serve_until(lambda: "a connection was refused" in caplog.text, 60)
         wait_until(lambda: bool(lost))
         party.start()
         assert party.run(1) == [b"0<1", b"1<0"]
@@ -605,8 +605,8 @@ def test_exchange_reports_deleted_sockets(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(Scripted, "open", clean)
         party.start()
         cause = party.fails().cause
-        assert cause.trouble is FailureKind.RAISED
-        assert re.search(r"The socket .*/d-. of slot . was deleted under the running job", cause.text)
+        assert cause.kind is FailureKind.RAISED
+        assert re.search(r"The socket .*/d-. of slot . was deleted while the job was running", cause.text)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -782,7 +782,7 @@ def test_exchange_fails_epoch_when_user_code_raises() -> None:
     with Party([2, 2], raising) as party:
         party.start()
         cause = party.fails().cause
-        assert cause.trouble is FailureKind.RAISED
+        assert cause.kind is FailureKind.RAISED
         assert cause.text == "ValueError: Boom"
         # There is no other epoch in this execution.
         assert party.fails(2).cause == cause
@@ -857,7 +857,7 @@ def says_nonsense(puppet: Puppet) -> None:
         pytest.param(meets, FailureKind.DIED, id="meeting"),
         pytest.param(works, FailureKind.DIED, id="running"),
         pytest.param(dies_in_its_report, FailureKind.DIED, id="in the middle of a frame"),
-        pytest.param(says_nonsense, FailureKind.CONFUSED, id="nonsense"),
+        pytest.param(says_nonsense, FailureKind.PROTOCOL, id="nonsense"),
     ],
 )
 def test_exchange_detects_lost_slot_at_once(script: Callable[[Puppet], None], trouble: FailureKind) -> None:
@@ -866,7 +866,7 @@ def test_exchange_detects_lost_slot_at_once(script: Callable[[Puppet], None], tr
     with pytest.raises(ExchangeFailed) as caught:
         exchange.run(1, b"tasks")
     assert time.monotonic() - started < 1
-    assert caught.value.cause.trouble is trouble
+    assert caught.value.cause.kind is trouble
     exchange.close()
     thread.join(10)
 
@@ -882,7 +882,7 @@ def test_exchange_rejects_duplicate_report() -> None:
     assert [bytes(r) for r in exchange.run(1, b"tasks")] == [b"r"]
     with pytest.raises(ExchangeFailed) as caught:
         exchange.run(2, b"tasks")
-    assert caught.value.cause.trouble is FailureKind.CONFUSED
+    assert caught.value.cause.kind is FailureKind.PROTOCOL
     exchange.close()
     thread.join(10)
 
@@ -905,7 +905,7 @@ def test_exchange_fails_epoch_when_slots_do_not_connect(monkeypatch: pytest.Monk
     with Party([2, 2], ring) as party:
         party.start(but=1)
         cause = party.fails().cause
-        assert cause.trouble is FailureKind.LATE
+        assert cause.kind is FailureKind.START_TIMEOUT
         assert "1 of 2 slots are missing, the first is 1" in cause.text
 
 
@@ -942,8 +942,8 @@ def test_slot_reports_broken_connection_to_another_slot(when: str) -> None:
         thread.start()
         party.start(but=1)
         cause = party.fails().cause
-        assert cause.trouble is FailureKind.DIED
-        assert cause.text.startswith("slot 0: slot 1 is gone")
+        assert cause.kind is FailureKind.DIED
+        assert cause.text.startswith("slot 0: slot 1 disconnected")
     thread.join(10)
 
 
@@ -966,7 +966,7 @@ def test_slots_exit_when_driver_disconnects(when: str) -> None:
             runs = threading.Thread(target=party.fails)
             runs.start()
             entered.wait(5)
-            party.exchange.tell(CancelRequested())
+            party.exchange.notify(CancelRequested())
             runs.join(5)
             leave.set()
         party.is_open = False

@@ -33,7 +33,7 @@ def fails(instructions: list[p.Instruction], trouble: p.FailureKind) -> None:
     hang_up, fail = instructions
     assert hang_up == p.CloseConnections()
     assert isinstance(fail, p.FailEpoch)
-    assert fail.cause.trouble is trouble
+    assert fail.cause.kind is trouble
 
 
 def test_exchange_machine_registers_connects_then_sends_the_pending_epoch() -> None:
@@ -57,7 +57,7 @@ def test_exchange_machine_orders_reports_by_slot() -> None:
 def test_exchange_machine_rejects_a_duplicate_report() -> None:
     machine = in_epoch()
     machine.handle(p.SlotReported(1, 7, b"r"))
-    fails(machine.handle(p.SlotReported(1, 7, b"r")), p.FailureKind.CONFUSED)
+    fails(machine.handle(p.SlotReported(1, 7, b"r")), p.FailureKind.PROTOCOL)
 
 
 def test_exchange_machine_fails_the_next_epoch_after_a_duplicate_report() -> None:
@@ -71,13 +71,13 @@ def test_exchange_machine_fails_the_next_epoch_after_a_duplicate_report() -> Non
 
 
 def test_exchange_machine_rejects_a_report_of_an_older_epoch() -> None:
-    fails(in_epoch().handle(p.SlotReported(0, 6, b"r")), p.FailureKind.CONFUSED)
+    fails(in_epoch().handle(p.SlotReported(0, 6, b"r")), p.FailureKind.PROTOCOL)
 
 
 def test_exchange_machine_rejects_a_report_of_a_non_reporting_slot() -> None:
     machine = started(slots=2, reporters=1)
     machine.handle(p.EpochRequested(1, b""))
-    fails(machine.handle(p.SlotReported(1, 1, b"r")), p.FailureKind.CONFUSED)
+    fails(machine.handle(p.SlotReported(1, 1, b"r")), p.FailureKind.PROTOCOL)
 
 
 def test_exchange_machine_ignores_slots_after_the_end() -> None:
@@ -101,7 +101,7 @@ def test_exchange_machine_ignores_slots_after_the_end() -> None:
         (p.SlotFailed(1, "Boom"), p.FailureKind.RAISED),
         (p.ConnectionLost("slot 1 is gone"), p.FailureKind.DIED),
         (p.SparkEnded(""), p.FailureKind.SPARK),
-        (p.ProtocolViolated("?"), p.FailureKind.CONFUSED),
+        (p.ProtocolViolated("?"), p.FailureKind.PROTOCOL),
         (p.CancelRequested(), p.FailureKind.CANCELLED),
     ],
 )
@@ -119,14 +119,14 @@ def test_exchange_machine_fails_the_epoch_on_errors_in_every_phase(event: p.Even
     assert idle.handle(event) == [p.CloseConnections()]
     (failed,) = idle.handle(p.EpochRequested(7, b""))
     assert isinstance(failed, p.FailEpoch)
-    assert failed.cause.trouble is trouble
+    assert failed.cause.kind is trouble
 
 
 def test_exchange_machine_names_missing_slots_on_start_timeout() -> None:
     machine = p.ExchangeMachine(3, 3)
     machine.handle(p.EpochRequested(1, b""))
     machine.handle(p.SlotRegistered(0, "/s"))
-    fails(machine.handle(p.StartTimedOut()), p.FailureKind.LATE)
+    fails(machine.handle(p.StartTimedOut()), p.FailureKind.START_TIMEOUT)
     assert machine.cause is not None
     assert machine.cause.text == "2 of 3 slots are missing, the first is 1"
     assert in_epoch().handle(p.StartTimedOut()) == []
@@ -137,7 +137,7 @@ def test_exchange_machine_rejects_duplicate_and_unknown_registrations() -> None:
         machine = p.ExchangeMachine(2, 2)
         machine.handle(p.EpochRequested(1, b""))
         machine.handle(p.SlotRegistered(0, "/s"))
-        fails(machine.handle(p.SlotRegistered(slot, "/s")), p.FailureKind.CONFUSED)
+        fails(machine.handle(p.SlotRegistered(slot, "/s")), p.FailureKind.PROTOCOL)
 
 
 def test_exchange_machine_release_stops_idle_slots_and_disconnects_busy_ones() -> None:
@@ -151,7 +151,7 @@ def test_exchange_machine_release_stops_idle_slots_and_disconnects_busy_ones() -
 
 
 def test_exchange_machine_rejects_a_second_epoch() -> None:
-    fails(in_epoch().handle(p.EpochRequested(8, b"")), p.FailureKind.CONFUSED)
+    fails(in_epoch().handle(p.EpochRequested(8, b"")), p.FailureKind.PROTOCOL)
 
 
 def test_exchange_machine_answers_every_epoch_in_any_event_order() -> None:
@@ -188,10 +188,10 @@ def test_receive_buffer_level_completes_with_the_last_end() -> None:
     arrivals.take(0, data(1, 1, b"c"))
     arrivals.take(0, end_of(1, 1, 2))
     assert arrivals.is_complete(1, 1)
-    assert arrivals.take_waiting(0) == (2, 2)
+    assert arrivals.take_pending(0) == (2, 2)
     assert arrivals.collect(1, 1) == [b"a", b"b", b"c"]
-    assert arrivals.take_waiting(0) == (0, 2)
-    assert arrivals.take_waiting(0) == (0, 0)
+    assert arrivals.take_pending(0) == (0, 2)
+    assert arrivals.take_pending(0) == (0, 0)
 
 
 def test_receive_buffer_accepts_a_sender_one_epoch_ahead() -> None:
@@ -225,7 +225,7 @@ def test_receive_buffer_detects_lost_and_duplicate_blocks() -> None:
         arrivals = ReceiveBuffer(0, [2, 2])
         for _ in range(came):
             arrivals.take(1, data(1, 1))
-        with pytest.raises(ProtocolError, match=f"sent {sent} blocks .* of which {came} came"):
+        with pytest.raises(ProtocolError, match=f"sent {sent} blocks .* of which {came} arrived"):
             arrivals.take(1, end_of(1, 1, sent))
 
 

@@ -22,7 +22,7 @@ from millstream.service.responses.cluster import slots_needed
 from millstream.service.server import Sampler, Server, disable_own_service, service_of
 from millstream.service.session.program_channel import Channel
 from millstream.spark.cores import allot
-from millstream.spark.session_attachment import Attachment, belong_to
+from millstream.spark.session_attachment import Attachment, AttachmentFields, attach
 
 if TYPE_CHECKING:
     from millstream.jobmaster.job import JobMaster
@@ -38,7 +38,7 @@ _END_SECONDS = 5.0
 class ClusterMember:
     """Connects this process to its cluster."""
 
-    def __init__(self, directory: str, attachment: dict[str, Any], descriptor: int) -> None:
+    def __init__(self, directory: str, attachment: AttachmentFields, descriptor: int) -> None:
         """Attach this process to the cluster's Spark.
 
         Args:
@@ -53,7 +53,7 @@ class ClusterMember:
         self._archiver = Archiver(self._service, self._ended)
         self._lock = threading.Lock()
         self._ended_jobs: set[str] = set()
-        belong_to(Attachment(**attachment), self._allot)
+        attach(Attachment(**attachment), self._allot)
 
     def start(self) -> None:
         """Serve the jobs of this process to the cluster."""

@@ -28,6 +28,7 @@ from millstream.service.responses.cluster import Slots
 from millstream.service.session.program_channel import Channel
 from millstream.service.session.program_starter import ProgramProcess, ProgramStart, ProgramStarter, plan_program
 from millstream.service.session.program_store import ProgramStore, Submission
+from millstream.spark.session_attachment import AttachmentFields
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,7 @@ class Programs:
         slots: SlotPool,
         archives: ArchiveStore,
         settings: dict[str, str],
-        attachment: dict[str, Any],
+        attachment: AttachmentFields,
         slot_seconds: float,
         on_orphaned_job: Callable[[str, Archive | None], None] = lambda job_id, archive: None,
         store: ProgramStore | None = None,
