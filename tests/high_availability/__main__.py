@@ -116,7 +116,7 @@ def frozen(point: str, found: Managers, first: dict[str, str], where: tuple[str,
     standby = _application(found, where)
     reported = _took_over(found, began)
     os.kill(leader.pid, signal.SIGCONT)
-    found.until(lambda: "it starts anew, as a standby" in found.log(0), _PATIENCE)
+    found.until(lambda: "restarting as a standby" in found.log(0), _PATIENCE)
     assert "is suspended" in found.log(0), found.everything()
     _check(found, standby)
     assert leader.wait(_PATIENCE) == 0, found.everything()
@@ -141,7 +141,7 @@ def kafka_frozen(point: str, where: tuple[str, ...], broker: KafkaBroker, found:
     found.until(markers[1].exists, _PATIENCE)
     text = f"leads and has a checkpoint after {time.monotonic() - began:.1f} s"
     os.kill(first.pid, signal.SIGCONT)
-    found.until(lambda: "it starts anew, as a standby" in found.log(0), _PATIENCE)
+    found.until(lambda: "restarting as a standby" in found.log(0), _PATIENCE)
     os.kill(second.pid, signal.SIGCONT)
     found.hurry()
     for process in (first, second):
@@ -180,7 +180,7 @@ def cut_off(directory: Path) -> str:
             proxy.cut()
             reported = _took_over(found, began)
             # It knows by itself, without anybody telling it, and before the other leads.
-            assert "it starts anew, as a standby" in found.log(0), found.everything()
+            assert "restarting as a standby" in found.log(0), found.everything()
             proxy.join()
             _check(found, standby)
             assert leader.wait(_PATIENCE) == 0, found.everything()

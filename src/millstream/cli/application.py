@@ -1,4 +1,4 @@
-"""`millstream run -t application`: the program's main runs on the cluster, as a Spark application of its own."""
+"""`millstream run -t application`: the program's main runs on the cluster, as its own Spark application."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from millstream.spark.gateway import jvm_options, spark_home
 from millstream.spark.java import find_java
 from millstream.spark.master import hadoop_directories, master_of
 
-# Settings that name files of this machine, which travel with the program.
-_BROUGHT = ("python.files", "python.archives", "python.requirements")
-# A standby has no Spark, for as long as another leads: YARN would take it for a program that does not start.
+# Settings with local files, which are shipped with the program.
+_SHIPPED = ("python.files", "python.archives", "python.requirements")
+# A standby starts Spark only when it leads: without this, YARN would time out waiting for the Spark context.
 _STANDBY = {"spark.yarn.am.waitTime": "3650d"}
 _REPORT = re.compile(r"Application report for (\S+) \(state: (\w+)\)")
-# Spark says how the application is doing in its log, and nowhere else.
+# Spark reports the application's state only in its log.
 _LOGGING = """\
 rootLogger.level = error
 rootLogger.appenderRef.console.ref = console
@@ -41,14 +41,14 @@ appender.console.layout.pattern = %m%n
 
 @dataclass(frozen=True)
 class Application:
-    """A program with all it is run with.
+    """A program with its arguments and settings.
 
     Attributes:
         program: its file.
-        arguments: what it finds in sys.argv.
+        arguments: its sys.argv.
         settings: settings that it can change.
-        last_word: settings that count whatever it sets.
-        pyflink: whether `import pyflink` means millstream.
+        last_word: settings that override the program's own.
+        pyflink: whether `import pyflink` imports millstream.
     """
 
     program: str
@@ -59,12 +59,12 @@ class Application:
 
 
 def run_on_cluster(application: Application, detached: bool) -> int:
-    """Submit a program; return the exit code: of the program, or of its submission when it is left alone."""
+    """Submit a program; return the exit code of the program or, if detached, of its submission."""
     master = master_of(Configuration.from_dict(application.settings))
     if master.startswith(("local", "spark://")):
         raise click.UsageError(
-            f"-t application runs the program's main on the cluster, which Spark can do on YARN and Kubernetes for "
-            f"Python, and not on {master}: give -m yarn or -m k8s://..., or leave -t application out."
+            f"-t application runs the program's main on the cluster, which Spark supports for Python on YARN and "
+            f"Kubernetes but not on {master}: use -m yarn or -m k8s://..., or omit -t application."
         )
     with tempfile.TemporaryDirectory(prefix="millstream-application-") as directory:
         command = _command(application, master, directory, detached)
@@ -75,19 +75,19 @@ def run_on_cluster(application: Application, detached: bool) -> int:
 
 
 def _command(application: Application, master: str, directory: str, detached: bool) -> list[str]:
-    """Return how Spark is told to run an application.
+    """Return the spark-submit command of an application.
 
     Args:
-        application: what to run.
-        master: where.
-        directory: for files that are needed until it is submitted.
-        detached: whether it is left alone when it runs.
+        application: the application.
+        master: the Spark master.
+        directory: a directory for temporary files of the submission.
+        detached: whether to return once the application is running.
     """
     logging = os.path.join(directory, "log4j2.properties")
     with open(logging, "w") as file:
         file.write(_LOGGING)
-    told = os.path.join(directory, application_main.TOLD)
-    with open(told, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+    spec_path = os.path.join(directory, application_main.SPEC)
+    with open(spec_path, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
         json.dump(asdict(_moved(application)), file)
     conf = {
         **{key: value for key, value in application.settings.items() if key.startswith("spark.")},
@@ -107,45 +107,46 @@ def _command(application: Application, master: str, directory: str, detached: bo
         "--archives",
         module_archive.archive(),
         "--files",
-        ",".join([told, application.program, *_files(application)]),
+        ",".join([spec_path, application.program, *_files(application)]),
     ]
     return [*command, application_main.__file__]
 
 
 def _files(application: Application) -> Iterable[str]:
-    """Yield the files of this machine that an application's settings name."""
-    for key in _BROUGHT:
+    """Yield the local files in an application's settings."""
+    for key in _SHIPPED:
         for named in application.settings.get(key, "").split(","):
             if named:
                 yield named.partition("#")[0]
 
 
 def _moved(application: Application) -> Application:
-    """Return an application whose files are all in the directory in which it is run."""
+    """Return the application with paths relative to its working directory on the cluster."""
     settings = dict(application.settings)
-    for key in _BROUGHT:
+    for key in _SHIPPED:
         if settings.get(key):
             settings[key] = ",".join(os.path.basename(named) for named in settings[key].split(","))
     return replace(application, program=os.path.basename(application.program), settings=settings)
 
 
 def _watch(process: subprocess.Popen[str], detached: bool) -> int:
-    """Say what becomes of an application, each state once, until it has ended or is left alone."""
+    """Report the state changes of an application until it has ended or, if detached, is running."""
     assert process.stdout is not None
-    told, said = ("", ""), []
+    application_id, state = "", ""
+    other_lines: list[str] = []
     for line in process.stdout:
-        found = _REPORT.search(line)
-        if found is None:
-            said.append(line)
-        elif found.groups() != told:
-            told = (found.group(1), found.group(2))
-            click.echo(f"millstream: {told[0]} is {told[1].lower()}", err=True)
+        match = _REPORT.search(line)
+        if match is None:
+            other_lines.append(line)
+        elif match.groups() != (application_id, state):
+            application_id, state = match.group(1), match.group(2)
+            click.echo(f"millstream: {application_id} is {state.lower()}", err=True)
     code = process.wait()
     if code:
-        # The cluster's reason is the last it said; all of it is in the application's own log.
-        sys.stderr.writelines(said[-20:])
-        if told[0].startswith("application_"):
-            click.echo(f"The program's own words: yarn logs -applicationId {told[0]}", err=True)
-    elif detached and told[0]:
-        click.echo(f"Application has been submitted with id {told[0]}")
+        # The last lines have the cluster's reason; the application's own log is complete.
+        sys.stderr.writelines(other_lines[-20:])
+        if application_id.startswith("application_"):
+            click.echo(f"See the program's log with: yarn logs -applicationId {application_id}", err=True)
+    elif detached and application_id:
+        click.echo(f"Application has been submitted with id {application_id}")
     return 1 if code else 0

@@ -1,4 +1,4 @@
-"""What a cluster runs in application mode: the user's program, with what it was submitted with."""
+"""The driver of application mode: runs the user's program with its submitted arguments and settings."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ import sys
 from functools import partial
 from typing import NoReturn
 
-# The file that says what to run, in the directory in which the cluster runs it.
-TOLD = "millstream-application.json"
+# The file of the submitted application, in its working directory.
+SPEC = "millstream-application.json"
 
 
 def main() -> None:
     """Run the program."""
-    # This file is run by itself, before there is a package.
+    # Lazy imports: Spark runs this file as a script, before the package is on the path.
     from millstream.cli.program import run_program
     from millstream.cli.settings import asks_for_leaders
     from millstream.common import pyflink_names
 
-    with open(TOLD) as file:
-        told = json.load(file)
-    if told["pyflink"]:
+    with open(SPEC) as file:
+        spec = json.load(file)
+    if spec["pyflink"]:
         pyflink_names.install()
-    run = partial(run_program, told["program"], told["arguments"], told["settings"], told["last_word"])
-    if not asks_for_leaders(told["settings"]):
+    run = partial(run_program, spec["program"], spec["arguments"], spec["settings"], spec["last_word"])
+    if not asks_for_leaders(spec["settings"]):
         run()
         return
     from millstream.cli.leader_candidate import run_led
 
-    run_led(told["settings"], run, give_way)
+    run_led(spec["settings"], run, give_way)
 
 
 def give_way(reason: str) -> NoReturn:
-    """End this process, whose Spark is of no use any more: the cluster starts another, which is a standby."""
-    print(f"millstream: this job manager leads no longer ({reason}): the cluster may start it again", file=sys.stderr)
+    """End this process: the cluster starts another one, which is a standby."""
+    print(f"millstream: this job manager lost leadership ({reason}): the cluster may start it again", file=sys.stderr)
     sys.stderr.flush()
     sys.exit(1)
 

@@ -1,4 +1,4 @@
-"""`millstream cluster`: one Spark that takes many jobs."""
+"""`millstream cluster`: one Spark for many jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from starlette.applications import Starlette
 
 from millstream.checkpoint.storage import open_storage, storage_options
 from millstream.cli.job_commands import at_service
-from millstream.cli.leader_candidate import Candidate, start_anew
+from millstream.cli.leader_candidate import Candidate, restart_as_standby
 from millstream.cli.output import JSON, print_json
 from millstream.cli.settings import DEFINES, as_settings
 from millstream.common.configuration import Configuration
@@ -50,13 +50,13 @@ if TYPE_CHECKING:
 SLOTS = IntegerSetting("taskmanager.numberOfTaskSlots", 0, limit=at_least(1))
 SLOT_TIMEOUT = DurationSetting("slot.request.timeout", 300_000)
 UPLOADS = TextSetting("web.upload.dir", None, ("jobmanager.web.upload.dir",))
-# Flink's port, and some more where that is taken.
+# Flink's port, and alternatives if it is in use.
 _PORTS = "8081-8090,auto"
-# Slots are processes; on a Spark of this machine more of them than cores get on well.
-_SLOTS_A_CORE = 4
-# Settings that are about the cluster's own service.
+# Slots are processes; a local Spark can run more of them than cores.
+_SLOTS_PER_CORE = 4
+# Prefixes of the settings of the cluster's own service.
 _OWN = ("rest.", "web.", "jobmanager.web.", "millstream.rest.", "taskmanager.", "slot.")
-# Tells a cluster in the background where its log is.
+# Passes the log's path to a cluster in the background.
 _LOG_VARIABLE = "MILLSTREAM_CLUSTER_LOG"
 _START_SECONDS, _END_SECONDS = 60.0, 30.0
 _POLL_SECONDS = 0.2
@@ -64,12 +64,12 @@ _POLL_SECONDS = 0.2
 
 @click.group()
 def cluster() -> None:
-    """Start, look at and stop a cluster: one Spark that takes many jobs (`millstream run -t session`)."""
+    """Start, inspect and stop a cluster: one Spark for many jobs (`millstream run -t session`)."""
 
 
 @cluster.command()
-@click.option("-m", "--master", help="Spark master; local[*] when not given.")
-@click.option("-d", "--detached", is_flag=True, help="Go on in the background.")
+@click.option("-m", "--master", help="Spark master; default local[*].")
+@click.option("-d", "--detached", is_flag=True, help="Run in the background.")
 @DEFINES
 def start(master: str | None, detached: bool, defines: tuple[str, ...]) -> None:
     """Start a cluster, until Ctrl-C or `millstream cluster stop`."""
@@ -77,13 +77,13 @@ def start(master: str | None, detached: bool, defines: tuple[str, ...]) -> None:
     if not PORT.is_set(config):
         PORT.write(config, _PORTS)
     check_keys(config.key_set())
-    # Before anything is started, and in the terminal that asks for it.
+    # Invalid options fail before anything is started, in the user's terminal.
     options = ServiceOptions.read(config)
     assert options is not None
-    gone: list[KilledService] = []
-    list(running_services(gone))
-    for lost in gone:
-        click.echo(str(lost), err=True)
+    killed: list[KilledService] = []
+    list(running_services(killed))
+    for service in killed:
+        click.echo(str(service), err=True)
     if detached:
         try:
             _start_detached(master, defines)
@@ -96,6 +96,7 @@ def start(master: str | None, detached: bool, defines: tuple[str, ...]) -> None:
 
 def _run(config: Configuration, options: ServiceOptions) -> int:
     """Run the cluster in this process and return its exit code."""
+    # Lazy imports: `stop` and `status` need no Spark.
     from millstream.spark.embedded import is_dead
     from millstream.spark.session import start_for_cluster, stop_context
 
@@ -131,7 +132,7 @@ def _run(config: Configuration, options: ServiceOptions) -> int:
     location = f"{attachment.master}, {application}"
     click.echo(f"millstream: a cluster with {slots} slots ({location}) is at {server.url}", err=True)
     if recovered:
-        click.echo(f"millstream: {recovered} program(s) of the leader before go on here", err=True)
+        click.echo(f"millstream: {recovered} program(s) of the previous leader resume here", err=True)
     while (
         not is_ending.wait(_POLL_SECONDS) and not is_dead() and (manager is None or manager.candidate.deposed is None)
     ):
@@ -140,7 +141,7 @@ def _run(config: Configuration, options: ServiceOptions) -> int:
     programs.close(cancel=manager is None or is_stopped.is_set())
     has_died = is_dead()
     if has_died:
-        click.echo("millstream: the Java process that runs Spark has ended, and with it the cluster.", err=True)
+        click.echo("millstream: the cluster ended because the Java process of Spark ended.", err=True)
     else:
         stop_context()
     if manager is not None:
@@ -196,7 +197,7 @@ def _programs(
 
 @dataclass(frozen=True)
 class _JobManager:
-    """What a cluster has that several job managers could lead."""
+    """The leader election of a highly available cluster."""
 
     candidate: Candidate
     standby: Standby
@@ -205,7 +206,7 @@ class _JobManager:
 
     @staticmethod
     def of(config: Configuration, options: ServiceOptions, submit_token: str) -> _JobManager | None:
-        """Take part in the election, if the settings ask for one."""
+        """Join the election; None without high availability."""
         available = HaOptions.read(config)
         if available is None:
             return None
@@ -219,19 +220,20 @@ class _JobManager:
         return _JobManager(candidate, standby, server, store)
 
     def lead(self, app: Starlette, owned_directories: Sequence[str], log: str | None) -> None:
-        """Answer for the cluster, for as long as this process leads."""
+        """Serve the cluster while this process leads."""
         self.standby.lead(app, self.candidate.is_leader)
         self.server.become("cluster", owned_directories, log)
 
     def end(self) -> None:
-        """Leave the cluster to others; start anew if this is because another one leads."""
+        """Resign; if this process was deposed, restart as a standby."""
         if self.candidate.deposed is not None:
-            start_anew(self.candidate.deposed)
+            restart_as_standby(self.candidate.deposed)
         self.candidate.resign()
 
 
 def _slots(config: Configuration) -> int | None:
-    """Return how many slots a cluster has; None for as many as Spark has cores."""
+    """Return the number of slots; None for Spark's number of cores."""
+    # Lazy imports: `stop` and `status` need no Spark.
     from millstream.spark.embedded import local_cores
     from millstream.spark.master import check_settings, master_of
 
@@ -239,16 +241,17 @@ def _slots(config: Configuration) -> int | None:
     if SLOTS.is_set(config):
         return SLOTS.read(config)
     cores = local_cores(master_of(config))
-    return None if cores is None else cores * _SLOTS_A_CORE
+    return None if cores is None else cores * _SLOTS_PER_CORE
 
 
 def _for_programs(config: Configuration) -> dict[str, str]:
-    """Return the settings that programs begin with: the cluster's, but for those of its own service."""
+    """Return the default settings of programs: the cluster's, without those of its own service."""
     return {k: v for k, v in config.to_dict().items() if not k.startswith(_OWN)}
 
 
 def _clean_up_orphan(config: Configuration, job_id: str, archive: Archive | None) -> None:
-    """End what a job has left running whose process is gone, and archive it."""
+    """End the Spark jobs of a job whose process died, and archive the job."""
+    # A lazy import: it imports PySpark.
     from millstream.spark.shuffle_epochs import end_work_of
 
     end_work_of(job_id)
@@ -258,7 +261,7 @@ def _clean_up_orphan(config: Configuration, job_id: str, archive: Archive | None
 
 
 def _start_detached(master: str | None, defines: tuple[str, ...]) -> None:
-    """Start a cluster in the background, and wait until it is there."""
+    """Start a cluster in the background, and wait until it is serving."""
     command = [sys.executable, "-m", "millstream", "cluster", "start", *(["-m", master] if master else [])]
     command += [word for define in defines for word in ("-D", define)]
     descriptor, path = tempfile.mkstemp(prefix="millstream-cluster-", suffix=".log")
@@ -269,23 +272,23 @@ def _start_detached(master: str | None, defines: tuple[str, ...]) -> None:
         )  # fmt: skip
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
-        found = next((s for s in running_services() if s.pid == process.pid), None)
-        if found is not None:
-            click.echo(f"The cluster is at {found.url}; process {process.pid}, log {path}.")
+        service = next((s for s in running_services() if s.pid == process.pid), None)
+        if service is not None:
+            click.echo(f"The cluster is at {service.url}; process {process.pid}, log {path}.")
             return
         if process.poll() is not None:
             with open(path) as output_file:
-                raise ServiceError(f"The cluster has not started:\n{output_file.read().strip()}")
+                raise ServiceError(f"The cluster did not start:\n{output_file.read().strip()}")
         time.sleep(_POLL_SECONDS)
     process.terminate()
-    raise ServiceError(f"The cluster has not started within {_START_SECONDS:g} s; what it said is in {path}.")
+    raise ServiceError(f"The cluster did not start within {_START_SECONDS:g} s; see its log {path}.")
 
 
 @cluster.command()
 @JSON
 @at_service
 def status(as_json: bool, address: str | None, token: str | None) -> None:
-    """Say where the cluster is, how many slots are free and how many jobs run."""
+    """Print the cluster's address, its free slots and its jobs."""
     client = cluster_of(address, token)
     shown = client.ask("/overview")
     if as_json:

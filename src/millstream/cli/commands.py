@@ -1,4 +1,4 @@
-"""The command group of `millstream`, which imports a command when it is called."""
+"""The command group of `millstream`, which imports commands lazily."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from click.shell_completion import get_completion_class
 
 from millstream.common.display_text import closest
 
-# Where a command is, by its name.
-_ELSEWHERE = {
+# Module and function of a command, by name.
+_LAZY_COMMANDS = {
     "cancel": ("millstream.cli.job_commands", "cancel"),
     "checkpoint": ("millstream.cli.job_commands", "checkpoint"),
     "cluster": ("millstream.cli.cluster", "cluster"),
@@ -34,7 +34,7 @@ class Commands(click.Group):
     """The commands of `millstream`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), *_ELSEWHERE])
+        return sorted([*super().list_commands(ctx), *_LAZY_COMMANDS])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -47,9 +47,9 @@ class Commands(click.Group):
             raise click.UsageError(e.message + hint, ctx) from None
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _ELSEWHERE:
+        if cmd_name not in _LAZY_COMMANDS:
             return super().get_command(ctx, cmd_name)
-        module, name = _ELSEWHERE[cmd_name]
+        module, name = _LAZY_COMMANDS[cmd_name]
         command: click.Command = getattr(import_module(module), name)
         return command
 
@@ -58,7 +58,7 @@ class Commands(click.Group):
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print what makes SHELL complete commands and options: put `eval "$(millstream completion bash)"` in ~/.bashrc."""
-    made = get_completion_class(shell)
-    assert made is not None
-    click.echo(made(ctx.find_root().command, {}, "millstream", "_MILLSTREAM_COMPLETE").source())
+    """Print the completion script for SHELL: put `eval "$(millstream completion bash)"` in ~/.bashrc."""
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
+    click.echo(completion_class(ctx.find_root().command, {}, "millstream", "_MILLSTREAM_COMPLETE").source())

@@ -1,4 +1,4 @@
-"""`millstream doctor`: what this machine, or each machine of a cluster, has, and what is missing."""
+"""`millstream doctor`: checks this machine, or each machine of a cluster."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ import sys
 import tempfile
 from dataclasses import asdict
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream import __version__
+from millstream.common.aliases import Json
 from millstream.common.configuration import Configuration
 from millstream.common.errors import JavaNotFoundError
 from millstream.spark.java import find_java
 
-# It brings PySpark.
+# It imports PySpark.
 if TYPE_CHECKING:
     from millstream.spark.cluster_probe import Machine
 
 
-def facts() -> dict[str, Any]:
-    """Return what there is, by name, and whether jobs can run."""
+def facts() -> dict[str, Json]:
+    """Return the findings by name, and whether jobs can run."""
     problems = []
     if not (3, 11) <= sys.version_info[:2] <= (3, 13):
         problems.append(f"Python {platform.python_version()} is not supported: use Python 3.11 to 3.13")
     java: dict[str, str] | None = None
     try:
-        found = find_java()
-        java = {"version": str(found.version), "path": str(found.path), "origin": str(found.origin)}
+        runtime = find_java()
+        java = {"version": str(runtime.version), "path": str(runtime.path), "origin": str(runtime.origin)}
     except JavaNotFoundError as e:
         problems.append(str(e))
     directory = tempfile.gettempdir()
@@ -46,28 +47,29 @@ def facts() -> dict[str, Any]:
     }
 
 
-def report(found: dict[str, Any]) -> list[str]:
-    """Return one line a finding."""
-    java = found["java"]
+def report(findings: dict[str, Json]) -> list[str]:
+    """Return one line per finding."""
+    java = findings["java"]
     return [
-        f"millstream  {found['millstream']}",
-        f"Python      {found['python']['version']} ({found['python']['path']})",
-        f"PySpark     {found['pyspark']}",
+        f"millstream  {findings['millstream']}",
+        f"Python      {findings['python']['version']} ({findings['python']['path']})",
+        f"PySpark     {findings['pyspark']}",
         *([] if java is None else [f"Java        {java['version']} ({java['path']}, from {java['origin']})"]),
-        f"Cores       {found['cores']}",
-        f"Memory      {found['memory'] / 2**30:.1f} GiB",
-        f"State       {found['state']['directory']} ({found['state']['free'] / 2**30:.1f} GiB free)",
-        *(f"Problem     {problem}" for problem in found["problems"]),
-        "Ready." if found["ready"] else "Not ready: see above.",
+        f"Cores       {findings['cores']}",
+        f"Memory      {findings['memory'] / 2**30:.1f} GiB",
+        f"State       {findings['state']['directory']} ({findings['state']['free'] / 2**30:.1f} GiB free)",
+        *(f"Problem     {problem}" for problem in findings["problems"]),
+        "Ready." if findings["ready"] else "Not ready: see above.",
     ]
 
 
-# Clocks that are further apart make processing time and timestamps of the two machines hard to compare.
+# A larger clock skew makes processing time and timestamps of machines hard to compare.
 _SKEW_SECONDS = 1.0
 
 
-def cluster_facts(settings: dict[str, str]) -> dict[str, Any]:
-    """Start Spark with settings and ask every machine; return what there is, and whether jobs can run there."""
+def cluster_facts(settings: dict[str, str]) -> dict[str, Json]:
+    """Start Spark and probe each machine; return the findings, and whether jobs can run."""
+    # A lazy import: it imports PySpark.
     from millstream.spark.cluster_probe import examine
 
     config = Configuration.from_dict({**settings, "millstream.quiet": "true"})
@@ -83,20 +85,20 @@ def cluster_facts(settings: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def cluster_report(found: dict[str, Any]) -> list[str]:
-    """Return one line a finding."""
-    seen = "is seen by all" if found["ready"] else "is where they are to be"
-    place = found["checkpoints"]
-    storage = "no execution.checkpointing.dir is set: nothing was tried"
+def cluster_report(findings: dict[str, Json]) -> list[str]:
+    """Return one line per finding."""
+    outcome = "is accessible to all" if findings["ready"] else "is the configured directory"
+    directory = findings["checkpoints"]
+    storage = "not checked, execution.checkpointing.dir is not set"
     return [
-        *map(_line, [found["driver"], *found["machines"]]),
-        f"Checkpoints: {storage if place is None else f'{place} {seen}'}",
-        *(f"Problem: {problem}" for problem in found["problems"]),
-        "Ready." if found["ready"] else "Not ready: see above.",
+        *map(_line, [findings["driver"], *findings["machines"]]),
+        f"Checkpoints: {storage if directory is None else f'{directory} {outcome}'}",
+        *(f"Problem: {problem}" for problem in findings["problems"]),
+        "Ready." if findings["ready"] else "Not ready: see above.",
     ]
 
 
-def _line(machine: dict[str, Any]) -> str:
+def _line(machine: dict[str, Json]) -> str:
     packages = ", ".join(f"{name} {version}" for name, version in machine["packages"].items() if version is not None)
     ahead = "" if not machine["clock_ahead"] else f", clock {machine['clock_ahead']:+.1f} s"
     sizes = f"{machine['memory'] / 2**30:.1f} GiB memory, {machine['free'] / 2**30:.1f} GiB free for state"
@@ -104,30 +106,30 @@ def _line(machine: dict[str, Any]) -> str:
 
 
 def problems_of(driver: Machine, machine: Machine, storage: str) -> list[str]:
-    """Return what is wrong with a machine of a cluster, a sentence each, with what to do."""
-    wrong = []
+    """Return the problems of a machine of a cluster, each with its fix."""
+    problems = []
     if _minor(machine.python) != _minor(driver.python):
-        wrong.append(
-            f"has Python {machine.python} and the driver {driver.python}: set spark.pyspark.python to the same."
+        problems.append(
+            f"has Python {machine.python} and the driver {driver.python}: set spark.pyspark.python to the same version."
         )
     for name, version in machine.packages.items():
         own = driver.packages[name]
         if version is None and own is not None and name in ("pyspark", "cloudpickle"):
-            wrong.append(f"has no {name}: install it there, or bring it with -pyreq.")
+            problems.append(f"has no {name}: install it there, or ship it with -pyreq.")
         elif version is not None and own is not None and version != own:
-            wrong.append(f"has {name} {version} and the driver {own}: install the same.")
+            problems.append(f"has {name} {version} and the driver {own}: install the same version.")
     if machine.millstream != driver.millstream:
-        wrong.append(f"has millstream {machine.millstream} and the driver {driver.millstream}: remove it there.")
+        problems.append(f"has millstream {machine.millstream} and the driver {driver.millstream}: remove it there.")
     if machine.clock_ahead is None:
-        wrong.append("does not reach the driver: open the ports between them, or set spark.driver.host.")
+        problems.append("cannot reach the driver: open the ports between them, or set spark.driver.host.")
     elif abs(machine.clock_ahead) > _SKEW_SECONDS:
-        wrong.append(f"has a clock {machine.clock_ahead:+.1f} s from the driver's: synchronise them.")
+        problems.append(f"has a clock {machine.clock_ahead:+.1f} s from the driver's: synchronise the clocks.")
     if machine.unreachable:
         others = ", ".join(machine.unreachable)
-        wrong.append(f"does not reach {others}: open the ports between them, or set millstream.exchange: spark.")
+        problems.append(f"cannot reach {others}: open the ports between them, or set millstream.exchange: spark.")
     if machine.storage_problem is not None:
-        wrong.append(f"cannot use {storage} ({machine.storage_problem}): name a place that all machines share.")
-    return [f"{machine.name} {sentence}" for sentence in wrong]
+        problems.append(f"cannot use {storage} ({machine.storage_problem}): configure a shared directory.")
+    return [f"{machine.name} {sentence}" for sentence in problems]
 
 
 def _minor(version: str) -> list[str]:

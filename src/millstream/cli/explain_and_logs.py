@@ -1,4 +1,4 @@
-"""Commands that tell of a job that runs in another process: explain and logs."""
+"""Diagnosis commands for jobs of other processes: explain and logs."""
 
 from __future__ import annotations
 
@@ -20,24 +20,28 @@ _SIGNS = {"high": ("!!", "red"), "low": ("! ", "yellow"), "ok": ("  ", "green")}
 @JSON
 @at_service
 def explain(job: str, as_json: bool, address: str | None, token: str | None) -> None:
-    """Say what holds JOB up, why its windows do not fire, which subtask has too much to do."""
+    """Print the bottlenecks of JOB, the reasons of late windows, and skewed subtasks."""
     client, job_id = service_of(job, address, token)
-    found = client.ask(f"/jobs/{job_id}/explanations")["explanations"]
+    explanations = client.ask(f"/jobs/{job_id}/explanations")["explanations"]
     if as_json:
-        print_json(found)
+        print_json(explanations)
         return
-    if not found:
-        click.echo("Nothing holds it up.")
-    for one in found:
-        sign, colour = _SIGNS[one["level"]]
-        title = click.style(f"{sign} {one['title']}", fg=colour, bold=True) if sys.stdout.isatty() else one["title"]
-        click.echo(f"{title}\n   {one['text']}")
+    if not explanations:
+        click.echo("No bottleneck found.")
+    for explanation in explanations:
+        sign, colour = _SIGNS[explanation["level"]]
+        title = (
+            click.style(f"{sign} {explanation['title']}", fg=colour, bold=True)
+            if sys.stdout.isatty()
+            else explanation["title"]
+        )
+        click.echo(f"{title}\n   {explanation['text']}")
 
 
 @click.command()
-@click.option("-n", "--lines", type=click.IntRange(min=1), default=100, show_default=True, help="The last so many.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is logged from now on.")
-@click.option("--stdout", "printed", is_flag=True, help="Of a job: what its functions print, instead.")
+@click.option("-n", "--lines", type=click.IntRange(min=1), default=100, show_default=True, help="Number of last lines.")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines as they are logged.")
+@click.option("--stdout", "printed", is_flag=True, help="Print the output of the job's functions instead.")
 @click.argument("job", required=False)
 @JSON
 @at_service
@@ -50,9 +54,9 @@ def logs(
     address: str | None,
     token: str | None,
 ) -> None:
-    """Print the log of JOB, or of a service of yours: warnings, restarts, what user code logs."""
+    """Print the log of JOB or of one of your services: warnings, restarts, log lines of user code."""
     if printed and job is None:
-        raise click.UsageError("--stdout is of a job: say which.")
+        raise click.UsageError("--stdout needs a job: name one.")
     client, path = _log_location(job, printed, address, token)
     shown = client.text(path).splitlines()
     if as_json:
@@ -61,22 +65,22 @@ def logs(
     click.echo("".join(f"{line}\n" for line in shown[-lines:]), nl=False)
     while follow:
         time.sleep(_POLL_SECONDS)
-        now = client.text(path).splitlines()
-        # Old lines are forgotten there; what was shown last is looked for from the end.
-        known = len(now) - now[::-1].index(shown[-1]) if shown and shown[-1] in now else 0
-        click.echo("".join(f"{line}\n" for line in now[known:]), nl=False)
-        shown = now or shown
+        current = client.text(path).splitlines()
+        # The service discards old lines: search for the last printed line from the end.
+        known = len(current) - current[::-1].index(shown[-1]) if shown and shown[-1] in current else 0
+        click.echo("".join(f"{line}\n" for line in current[known:]), nl=False)
+        shown = current or shown
 
 
 def _log_location(job: str | None, printed: bool, address: str | None, token: str | None) -> tuple[ServiceClient, str]:
-    """Return the service that has a log, and where it has it."""
+    """Return the service that has a log, and the log's path."""
     if job is not None:
         client, job_id = service_of(job, address, token)
         return client, f"/jobs/{job_id}/{'stdout' if printed else 'log'}"
-    found = list(services(address, token))
-    if not found:
+    clients = list(services(address, token))
+    if not clients:
         raise ServiceError(NO_SERVICE)
-    if len(found) > 1:
-        places = ", ".join(client.url.partition("://")[2] for client in found)
-        raise ServiceError(f"There are several services of yours: say which with -m ({places}).")
-    return found[0], "/jobmanager/log"
+    if len(clients) > 1:
+        addresses = ", ".join(client.url.partition("://")[2] for client in clients)
+        raise ServiceError(f"You have several services: choose one with -m ({addresses}).")
+    return clients[0], "/jobmanager/log"

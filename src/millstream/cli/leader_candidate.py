@@ -33,10 +33,10 @@ class Candidate:
     """This process in the election.
 
     Attributes:
-        options: how job managers were made highly available.
-        cells: what they share.
-        address: where clients reach this process when it leads.
-        deposed: why it leads no longer, once it does not.
+        options: the options of high availability.
+        cells: the state shared by all candidates.
+        address: the address for clients while this process leads.
+        deposed: the reason of the loss of leadership; None before.
     """
 
     options: HaOptions
@@ -49,13 +49,13 @@ class Candidate:
     _has_news: threading.Event = field(default_factory=threading.Event)
 
     def stand(self) -> None:
-        """Take part from now on."""
+        """Join the election."""
         name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._elector = ElectionRunner(self.cells, name, self.address, self.options.timing, self._lead, self._step_down)
         self._elector.start()
 
     def _lead(self, term: int) -> None:
-        # Whoever has stepped down once starts anew, and does not lead again in between.
+        # A deposed process restarts, and must not lead again before.
         if self.deposed is None:
             self.term = term
             self._has_news.set()
@@ -67,44 +67,44 @@ class Candidate:
     def is_leader(self) -> bool:
         return self.deposed is None and self._elector.is_leader()
 
-    def await_lead(self, is_over: Callable[[], bool]) -> int | None:
-        """Wait until this process leads, and return the term; None when it shall wait no longer."""
-        cluster, told_at = self.options.cluster_id, time.monotonic() + self.options.timing.retry_period
+    def await_lead(self, is_cancelled: Callable[[], bool]) -> int | None:
+        """Wait until this process leads; return the term, or None if cancelled."""
+        cluster, report_at = self.options.cluster_id, time.monotonic() + self.options.timing.retry_period
         while not self._has_news.wait(_POLL_SECONDS):
-            if is_over():
+            if is_cancelled():
                 return None
-            if time.monotonic() > told_at:
+            if time.monotonic() > report_at:
                 click.echo(f"millstream: this job manager is a standby of cluster '{cluster}'", err=True)
-                told_at = math.inf
+                report_at = math.inf
         assert self.term is not None
         click.echo(f"millstream: this job manager leads cluster '{cluster}', term {self.term}", err=True)
         return self.term
 
     def resign(self) -> None:
-        """Let others lead at once."""
+        """Leave the election, so that another candidate can lead at once."""
         self._elector.resign()
         self.cells.close()
 
 
-def start_anew(reason: str) -> NoReturn:
-    """Begin this command again, as a standby: whatever it was doing belongs to another leader now."""
-    click.echo(f"millstream: this job manager leads no longer ({reason}): it starts anew, as a standby", err=True)
+def restart_as_standby(reason: str) -> NoReturn:
+    """Restart this command as a standby: its work belongs to another leader now."""
+    click.echo(f"millstream: this job manager lost leadership ({reason}): restarting as a standby", err=True)
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
-# The cell that says what became of the application.
+# The cell of the application's exit code.
 _APPLICATION = "application"
 
 
 def run_led(settings: dict[str, str], run: Callable[[], None], give_way: Callable[[str], NoReturn]) -> None:
-    """Run a program's main; if there are several job managers, once this process leads.
+    """Run a program's main; with high availability, once this process leads.
 
     Args:
         settings: the settings of the command line.
         run: runs the main.
-        give_way: ends this process, or begins it anew, when another leads; it is told why.
+        give_way: called with the reason when another process leads: ends or restarts this one.
     """
     config = Configuration.from_dict(settings)
     options = HaOptions.read(config)
@@ -152,13 +152,13 @@ def _run_as_leader(
 
 
 def _await_turn(cells: Cells) -> Hashable:
-    """See whether the application has ended under an earlier leader: then this process does as that one did."""
+    """Exit with the application's exit code if it has ended under an earlier leader."""
     data, version = cells.cell(_APPLICATION).read()
     if data is not None:
         code = int(json.loads(data)["code"])
         click.echo(
-            "millstream: this application has ended already, under another leader "
-            f"({'well' if code == 0 else 'with an error'}). To run it again, give it another "
+            "millstream: this application has already ended under another leader "
+            f"({'successfully' if code == 0 else 'with an error'}): to run it again, set another "
             "high-availability.cluster-id, or delete its directory in high-availability.storageDir.",
             err=True,
         )
@@ -167,7 +167,7 @@ def _await_turn(cells: Cells) -> Hashable:
 
 
 def _ended(cells: Cells, version: Hashable, code: int) -> None:
-    """Write down that the application has ended, unless another leader has it."""
+    """Record the application's exit code, unless another leader has."""
     try:
         cells.cell(_APPLICATION).write(json.dumps({"code": code}).encode(), version)
     except OvertakenError as e:

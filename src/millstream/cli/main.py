@@ -1,4 +1,4 @@
-"""`millstream`: run programs, look at their plans and their state, check the machine."""
+"""`millstream`: runs programs, inspects their plans and state, checks the machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from millstream import __version__
 from millstream.cli.commands import Commands
-from millstream.cli.output import JSON, print_json, tell
+from millstream.cli.output import JSON, print_json, print_result
 from millstream.cli.program import load_plan, run_program
 from millstream.cli.progress_line import LiveLine
 from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings, asks_for_leaders, start_settings
@@ -20,9 +20,9 @@ from millstream.common.pipeline_options import ENGINE, EngineChoice
 from millstream.datastream.launch_context import end_on_signals, watch_jobs
 from millstream.graph.plan import draw
 
-# What the exit codes mean, besides 0; see docs/cli.md.
+# Exit codes; see docs/cli.md.
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
-# Ours, and Flink's for the two that can.
+# Millstream's name, and Flink's for YARN and Kubernetes.
 APPLICATION = ("application", "yarn-application", "kubernetes-application")
 
 
@@ -34,29 +34,29 @@ def cli() -> None:
 
 @cli.command(context_settings=PROGRAM)
 @PARALLELISM
-@click.option("-m", "--master", help="Spark master, local[*] when not given; with -t session the cluster's host:port.")
+@click.option("-m", "--master", help="Spark master, default local[*]; with -t session the cluster's host:port.")
 @click.option(
     "-t",
     "--target",
     type=click.Choice(["local", "remote", "session", *APPLICATION]),
-    help="Where: session is a cluster that runs; application has YARN or Kubernetes run the program's main, too.",
+    help="session: a running cluster; application: the program's main runs on YARN or Kubernetes, too.",
 )
-@click.option("-d", "--detached", is_flag=True, help="Leave the job to a cluster; implies -t session.")
-@click.option("--local", is_flag=True, help="Run in this process, without Spark: a start in a fraction of a second.")
+@click.option("-d", "--detached", is_flag=True, help="Return once the job is started; implies -t session.")
+@click.option("--local", is_flag=True, help="Run in this process, without Spark: starts in a fraction of a second.")
 @DEFINES
 @click.option("-s", "--from-savepoint", metavar="PATH", help="Start from a savepoint.")
-@click.option("--from-checkpoint", metavar="PATH|latest", help="Start from a checkpoint, or from the newest there is.")
-@click.option("-n", "--allow-non-restored-state", is_flag=True, help="Leave state out that no operator takes.")
+@click.option("--from-checkpoint", metavar="PATH|latest", help="Start from a checkpoint, or from the newest one.")
+@click.option("-n", "--allow-non-restored-state", is_flag=True, help="Skip state that matches no operator.")
 @click.option(
     "--claim-mode",
     type=click.Choice(["CLAIM", "NO_CLAIM"], case_sensitive=False),
-    help="Whether what the job starts from is deleted when it has a checkpoint of its own.",
+    help="CLAIM deletes the restored snapshot once the job has its own checkpoint.",
 )
-@click.option("-pyfs", "--pyFiles", "files", help="Modules, packages or zips for the workers, parted by commas.")
+@click.option("-pyfs", "--pyFiles", "files", help="Modules, packages or zips for the workers, separated by commas.")
 @click.option("-pyarch", "--pyArchives", "archives", help="Archives to unpack for the workers: path[#name], ...")
 @click.option("-pyreq", "--pyRequirements", "requirements", help="Packages for the workers: path[#directory].")
 @click.option("-pyexec", "--pyExecutable", "executable", help="The workers' Python.")
-@click.option("--pyflink", is_flag=True, help="Let `import pyflink` in the program mean millstream.")
+@click.option("--pyflink", is_flag=True, help="Let `import pyflink` in the program import millstream.")
 @click.argument("program", type=click.Path(exists=True, dir_okay=False))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -78,27 +78,27 @@ def run(
     program: str,
     arguments: tuple[str, ...],
 ) -> None:
-    """Run a program, from its beginning or from where another run of it was."""
-    # A job that is left alone is left to a cluster.
+    """Run a program, from its beginning or from a checkpoint or savepoint."""
+    # A detached job runs on a session cluster.
     is_session = target in ("remote", "session") or (detached and target is None)
     if target == "yarn-application":
         master = master or "yarn"
     settings = as_settings(defines, parallelism, None if is_session else master)
-    brought = {
+    dependencies = {
         "python.files": files,
         "python.archives": archives,
         "python.requirements": requirements,
         "python.executable": executable,
     }
-    settings |= {key: value for key, value in brought.items() if value is not None}
+    settings |= {key: value for key, value in dependencies.items() if value is not None}
     last_word = start_settings(from_savepoint, from_checkpoint, allow_non_restored_state, claim_mode)
     if is_session and local:
-        raise click.UsageError("--local runs in this process, and -t session (or -d) on a cluster: give one of them.")
+        raise click.UsageError("--local runs in this process, and -t session (or -d) on a cluster: use one of them.")
     if is_session:
         from millstream.cli.session.submit import run_in_session
 
-        given = list(arguments), _absolute(settings), last_word
-        sys.exit(run_in_session(program, *given, address=master, detached=detached, pyflink=pyflink))
+        submission = list(arguments), _absolute(settings), last_word
+        sys.exit(run_in_session(program, *submission, address=master, detached=detached, pyflink=pyflink))
     if target in APPLICATION:
         from millstream.cli.application import Application, run_on_cluster
 
@@ -106,30 +106,30 @@ def run(
         application = Application(program, list(arguments), _absolute(settings), last_word, pyflink)
         sys.exit(run_on_cluster(application, detached))
     if detached:
-        raise click.UsageError("-d leaves a job to a cluster, and -t local runs it in this process: give one of them.")
+        raise click.UsageError("-d runs a job on a cluster, and -t local in this process: use one of them.")
     if pyflink:
         pyflink_names.install()
     if sys.stderr.isatty():
         watch_jobs(lambda job: LiveLine(job, sys.stderr).start())
     end_on_signals()
     if local and master is not None:
-        raise click.UsageError("--local runs without Spark, and -m says where Spark is: give one of them.")
+        raise click.UsageError("--local runs without Spark, and -m is a Spark master: use one of them.")
     if local:
         last_word[ENGINE.key] = ENGINE.text(EngineChoice.LOCAL)
     run_it = partial(run_program, program, list(arguments), settings, last_word)
     if not asks_for_leaders(settings):
         run_it()
         return
-    from millstream.cli.leader_candidate import run_led, start_anew
+    from millstream.cli.leader_candidate import restart_as_standby, run_led
 
-    run_led(settings, run_it, start_anew)
+    run_led(settings, run_it, restart_as_standby)
 
 
 @cli.command(context_settings=PROGRAM)
 @PARALLELISM
 @DEFINES
 @click.option("--svg", is_flag=True, help="Draw the job graph instead of printing the plan.")
-@click.option("--memory", is_flag=True, help="Print how memory is divided by the settings instead; needs no program.")
+@click.option("--memory", is_flag=True, help="Print the memory model of the settings instead; needs no program.")
 @JSON
 @click.argument("program", type=click.Path(exists=True, dir_okay=False), required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -151,7 +151,7 @@ def info(
         print_json(facts(config)) if as_json else click.echo(report(config))
         return
     if svg and as_json:
-        raise click.UsageError("--svg draws the job graph, and --json prints the plan: give one of them.")
+        raise click.UsageError("--svg draws the job graph, and --json prints the plan: use one of them.")
     if program is None:
         raise click.UsageError("Missing argument 'PROGRAM'.")
     planned = load_plan(program, list(arguments), as_settings(defines, parallelism))
@@ -159,30 +159,30 @@ def info(
 
 
 @cli.command()
-@click.option("-m", "--master", help="Look at a cluster from the inside: a Spark master.")
+@click.option("-m", "--master", help="Check all machines of a cluster: its Spark master.")
 @DEFINES
 @JSON
 def doctor(master: str | None, defines: tuple[str, ...], as_json: bool) -> None:
-    """Say what this machine, or every machine of a cluster, has, and what is missing."""
+    """Check this machine, or every machine of a cluster, and print the problems."""
     from millstream.cli.doctor import cluster_facts, cluster_report, facts, report
 
-    found = facts()
-    lines = report(found)
-    if master is not None and found["ready"]:
-        found = cluster_facts(as_settings(defines, None, master))
-        lines = cluster_report(found)
-    tell(as_json, "\n".join(lines), **found)
-    sys.exit(0 if found["ready"] else 1)
+    findings = facts()
+    lines = report(findings)
+    if master is not None and findings["ready"]:
+        findings = cluster_facts(as_settings(defines, None, master))
+        lines = cluster_report(findings)
+    print_result(as_json, "\n".join(lines), **findings)
+    sys.exit(0 if findings["ready"] else 1)
 
 
 def _absolute(settings: dict[str, str]) -> dict[str, str]:
-    """Return settings in which files that a program brings along are found from any directory."""
+    """Return the settings with absolute paths of the program's files."""
     paths = ("python.files", "python.archives", "python.requirements")
     return {k: ",".join(map(os.path.abspath, v.split(","))) if k in paths else v for k, v in settings.items()}
 
 
 def main() -> None:
-    """Run the command line; errors that are the user's to fix are told with no lines but the user's own."""
+    """Run the command line; errors that the user can fix are printed with the user's own stack frames only."""
     try:
         cli(standalone_mode=False)
     except click.ClickException as e:
@@ -191,16 +191,16 @@ def main() -> None:
     except click.Abort:
         sys.exit(INTERRUPTED)
     except Exception as e:
-        told = render_program_error(e)
-        if told is None:
+        text = render_program_error(e)
+        if text is None:
             raise
-        click.echo(told + _advice(e), err=True, nl=False)
+        click.echo(text + _advice(e), err=True, nl=False)
         sys.exit(FAILED)
 
 
 def _advice(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name == "pyflink":
-        return "Run it with `millstream run --pyflink`, and pyflink means millstream.\n"
+        return "Run it with `millstream run --pyflink`, which imports millstream as pyflink.\n"
     return ""
 
 

@@ -1,22 +1,21 @@
-"""`millstream info --memory`: how the memory options divide memory, and what Spark is told."""
+"""`millstream info --memory`: the memory model of the options, and Spark's settings for it."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from millstream.cli.output import table
+from millstream.common.aliases import Json
 from millstream.common.configuration import Configuration
 from millstream.common.display_text import in_bytes
 from millstream.common.memory import JobManagerMemory, TaskManagerMemory
 from millstream.common.memory_on_spark import driver_memory, executor_memory, spark_settings
 
 _NOTHING = (
-    "No memory option is set: Spark's own defaults hold (spark.driver.memory, spark.executor.memory). Set "
+    "No memory option is set, so Spark's defaults apply (spark.driver.memory, spark.executor.memory): set "
     "taskmanager.memory.process.size and jobmanager.memory.process.size, for example with -D."
 )
 
 
-def facts(config: Configuration) -> dict[str, Any]:
+def facts(config: Configuration) -> dict[str, Json]:
     """Return the memory model as values, in bytes."""
     executor, driver = executor_memory(config), driver_memory(config)
     return {

@@ -1,40 +1,44 @@
-"""What commands print: tables with aligned columns for people, JSON for machines."""
+"""Output of commands: tables for users, JSON for scripts."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TypeVar
 
 import click
+
+from millstream.common.aliases import Json
+
+T = TypeVar("T")
 
 _MAX_WIDTH = 100
 
 
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def tell(as_json: bool, text: str, **facts: Any) -> None:
-    """Print what was done: facts for machines, a sentence for people."""
+def print_result(as_json: bool, text: str, **facts: Json) -> None:
+    """Print the result of a command: facts as JSON, or a sentence."""
     if as_json:
         print_json(facts)
     else:
         click.echo(text)
 
 
-def print_json(value: Any) -> None:
+def print_json(value: Json) -> None:
     """Print a value as JSON."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = (), indent: int = 0) -> str:
-    """Return rows under a header, in columns; columns in which there is nothing are left out.
+    """Format rows under a header, in columns; empty columns are omitted.
 
     Args:
         header: the names of the columns.
         rows: their cells.
-        right: the columns that are aligned to the right: numbers.
-        indent: how far all of it is moved in.
+        right: the right-aligned columns.
+        indent: the number of leading spaces.
 
     Example:
         >>> print(table(["STATE", "NOTE", "ROWS"], [["count", "", "12"], ["seen", "", "3"]], right=["ROWS"]))
@@ -54,14 +58,14 @@ def _line(cells: list[str], widths: list[int], rights: list[bool]) -> str:
     return "  ".join(padded).rstrip()
 
 
-def shorten(text: str, most: int = _MAX_WIDTH) -> str:
-    """Return a text in one line that is not too long."""
+def shorten(text: str, max_length: int = _MAX_WIDTH) -> str:
+    """Return a text as one line of limited length."""
     line = " ".join(text.splitlines())
-    return line if len(line) <= most else f"{line[: most - 3]}..."
+    return line if len(line) <= max_length else f"{line[: max_length - 3]}..."
 
 
 def count(number: int, thing: str) -> str:
-    """Write how many there are.
+    """Format a number of things.
 
     Example:
         >>> count(1, "row"), count(2, "row")
@@ -70,11 +74,11 @@ def count(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
-def limited(items: Iterator[Any], most: int) -> tuple[list[Any], bool]:
-    """Return the first so many (0: all), and whether there are more."""
-    found: list[Any] = []
+def limited(items: Iterator[T], max_items: int) -> tuple[list[T], bool]:
+    """Return the first items, up to a maximum (0: all), and whether there are more."""
+    retained: list[T] = []
     for item in items:
-        if most and len(found) == most:
-            return found, True
-        found.append(item)
-    return found, False
+        if max_items and len(retained) == max_items:
+            return retained, True
+        retained.append(item)
+    return retained, False

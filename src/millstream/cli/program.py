@@ -1,4 +1,4 @@
-"""Runs a user's program file, or only as far as its plan."""
+"""Runs a user's program, or plans it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def run_program(
 
     Args:
         path: the program.
-        arguments: what it finds in sys.argv.
-        settings: settings that win over its own defaults.
-        last_word: settings that win over all it sets.
+        arguments: its sys.argv.
+        settings: settings that override the program's defaults.
+        last_word: settings that override all of the program's own.
     """
     set_command_line(settings, last_word)
-    # The program itself may import what it brings along for its workers.
+    # The program may import the files that it ships to workers.
     for file in settings.get("python.files", "").split(","):
         if file:
             sys.path.insert(
@@ -34,7 +34,7 @@ def run_program(
 
 
 def load_plan(path: str, arguments: list[str], settings: dict[str, str], module: str | None = None) -> ProgramPlanned:
-    """Run a program, or a module of it, up to its first execute() and return what it would have run."""
+    """Run a program, or a module of it, up to its first execute() and return its plan."""
     set_command_line(settings)
     with plan_only():
         try:

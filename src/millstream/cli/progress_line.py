@@ -1,4 +1,4 @@
-"""One live line while a job runs on a terminal: how fast it is, how far it has come, and its last checkpoint."""
+"""A live line on the terminal while a job runs: throughput, watermark and last checkpoint."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from typing import Any, TextIO
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.jobmaster.job import JobMaster
 
-_EVERY = 0.5
-# Over so many looks rates are averaged: epochs can be longer than the time between two.
-_LOOKS = 10
+_INTERVAL_SECONDS = 0.5
+# Number of readings over which rates are averaged: epochs can be longer than the interval.
+_READINGS = 10
 _NAME = 40
 _CLEAR = "\r\x1b[K"
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a job has done by some time."""
+    """The progress of a job at a time."""
 
-    at: float
+    time: float
     records_in: int
-    # What sinks were given; None where that is not counted.
+    # Records that sinks received; None if not counted.
     records_out: int | None
     epoch: int
     watermark: int | None
-    # The last complete checkpoint, and when it was complete.
+    # Id and completion time of the last complete checkpoint.
     checkpoint: tuple[int, float] | None
     status: str
-    # How long each subtask has worked, by vertex and subtask; and what the vertices are called.
+    # Busy seconds, by vertex and subtask; and the names of the vertices.
     seconds: Mapping[tuple[int, int], float] = field(default_factory=dict)
     names: Mapping[int, str] = field(default_factory=dict)
-    # How often in a row it has failed in the same way, where that is so often that it does not get on; else 0.
+    # Number of equal failures in a row if the job makes no progress because of them; else 0.
     stuck: int = 0
 
 
 def read(job: JobMaster, now: float) -> Reading:
-    """Look at a job."""
+    """Read the progress of a job."""
     view = job.view
     sources = {v.id for v in view.plan.vertices if v.is_source}
     ends = {v.id for v in view.plan.vertices if not v.out_edges}
@@ -66,7 +66,7 @@ def read(job: JobMaster, now: float) -> Reading:
 
 
 def describe(before: Reading, after: Reading) -> str:
-    """Say what has happened between two looks, in one line.
+    """Say what has happened between two readings, in one line.
 
     Example:
         >>> start = Reading(0.0, 0, 0, 0, None, None, "RUNNING")
@@ -76,7 +76,7 @@ def describe(before: Reading, after: Reading) -> str:
     stuck = [f"failed {after.stuck:,} times in a row in the same way"] if after.stuck else []
     if after.status != "RUNNING":
         return " | ".join([after.status.lower(), *stuck])
-    seconds = max(after.at - before.at, 1e-3)
+    seconds = max(after.time - before.time, 1e-3)
     parts = [
         f"epoch {after.epoch:,}",
         f"in {(after.records_in - before.records_in) / seconds:,.0f}/s",
@@ -88,16 +88,16 @@ def describe(before: Reading, after: Reading) -> str:
         parts.append(f"watermark {_time(after.watermark)}")
     if after.checkpoint is not None:
         number, done = after.checkpoint
-        parts.append(f"checkpoint {number}, {max(after.at - done, 0.0):.1f} s ago")
+        parts.append(f"checkpoint {number}, {max(after.time - done, 0.0):.1f} s ago")
     return " | ".join(parts + stuck)
 
 
 def _slowest(before: Reading, after: Reading, seconds: float) -> list[str]:
-    """Name the operators that worked most, where there are others, and for how much of the time."""
+    """Return the busiest of several operators, and its busy share."""
     worked = {address: total - before.seconds.get(address, 0.0) for address, total in after.seconds.items()}
     if len({vertex for vertex, _ in worked}) < 2:
         return []
-    (vertex, _), busy = max(worked.items(), key=lambda one: one[1])
+    (vertex, _), busy = max(worked.items(), key=lambda item: item[1])
     name = after.names[vertex]
     shown = name if len(name) <= _NAME else f"{name[: _NAME - 3]}..."
     return [f"slowest {shown} ({min(busy / seconds, 1.0):.0%} busy)"]
@@ -112,7 +112,7 @@ def _time(millis: int) -> str:
 
 
 def _columns(terminal: TextIO) -> int | None:
-    """Return how many characters fit a line of a terminal, None when it does not say."""
+    """Return the width of a terminal; None if unknown."""
     try:
         return os.get_terminal_size(terminal.fileno()).columns or None
     except (OSError, ValueError):
@@ -120,7 +120,7 @@ def _columns(terminal: TextIO) -> int | None:
 
 
 class LiveLine:
-    """Shows a job's line on a terminal until the job has ended. What the program prints stays readable."""
+    """Shows a job's line on a terminal until the job has ended, below the program's output."""
 
     def __init__(self, job: JobMaster, terminal: TextIO) -> None:
         self._job = job
@@ -131,17 +131,17 @@ class LiveLine:
         self._stdout = sys.stdout
 
     def start(self) -> Callable[[], None]:
-        """Show the line; return what takes it away, for whoever waits for the job's end."""
+        """Show the line; return a function that removes it."""
         if self._stdout.isatty():
             sys.stdout = _Above(self._stdout, self)
         threading.Thread(target=self._show, daemon=True).start()
-        # Also of a program that ends without waiting for its job.
+        # Also if the program ends without waiting for its job.
         atexit.register(self.end)
         self._job.result.add_done_callback(lambda _: self.end())
         return self.end
 
     def end(self) -> None:
-        """Take the line away for good."""
+        """Remove the line."""
         with self._lock:
             if self._over.is_set():
                 return
@@ -152,21 +152,21 @@ class LiveLine:
         atexit.unregister(self.end)
 
     def _show(self) -> None:
-        looks = deque([read(self._job, time.time())], _LOOKS)
-        while not self._over.wait(_EVERY):
-            looks.append(read(self._job, time.time()))
+        readings = deque([read(self._job, time.time())], _READINGS)
+        while not self._over.wait(_INTERVAL_SECONDS):
+            readings.append(read(self._job, time.time()))
             with self._lock:
                 if not self._over.is_set():
-                    self._write(describe(looks[0], looks[-1]))
+                    self._write(describe(readings[0], readings[-1]))
 
     def _write(self, line: str) -> None:
-        # A line that the terminal breaks in two could not be taken away again.
+        # A wrapped line could not be cleared.
         self._line = line = line[: _columns(self._terminal)]
         self._terminal.write(_CLEAR + line)
         self._terminal.flush()
 
     def above(self, stream: TextIO, text: str) -> int:
-        """Write text where the line is, and the line below it again."""
+        """Write text in place of the line, and the line again below it."""
         with self._lock:
             self._terminal.write(_CLEAR)
             self._terminal.flush()

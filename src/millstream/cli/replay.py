@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from datetime import datetime
 from pdb import Pdb
 from types import TracebackType
-from typing import Any
 
 import click
 
@@ -34,22 +33,22 @@ from millstream.state.table import BY_GROUP, BY_TIME
 
 @click.command()
 @click.argument("job")
-@click.option("--failure", "number", type=click.IntRange(min=1), help="Which failure; the last when not given.")
-@click.option("--pdb", "debugs", is_flag=True, help="Stop in Python's debugger where it fails.")
+@click.option("--failure", "number", type=click.IntRange(min=1), help="The number of the failure; default: the last.")
+@click.option("--pdb", "debugs", is_flag=True, help="Start Python's debugger at the failure.")
 @DEFINES
 def replay(job: str, number: int | None, debugs: bool, defines: tuple[str, ...]) -> None:
-    """Run the operator that failed on what it failed on, alone, in this process.
+    """Run a failed operator on its failed input, in this process.
 
-    JOB is a job's id, the beginning of it or its name, an archive (DIRECTORY/ID), or the file of a failure.
+    JOB is a job's id, a prefix of it or its name, an archive (DIRECTORY/ID), or the file of a failure.
     """
     settings = as_settings(defines)
     try:
-        kept = _find(job, number, Configuration.from_dict(settings))
-        error = _run(kept, settings)
+        report = _find(job, number, Configuration.from_dict(settings))
+        error = _run(report, settings)
     except MillstreamError as e:
         click.echo(str(e), err=True)
         sys.exit(1)
-    click.echo(_about(kept), err=True)
+    click.echo(_summary(report), err=True)
     if error is None:
         return
     if debugs:
@@ -60,116 +59,118 @@ def replay(job: str, number: int | None, debugs: bool, defines: tuple[str, ...])
 def _find(job: str, number: int | None, config: Configuration) -> FailureReport:
     if "://" in job:
         raise MillstreamError(
-            f"{job}: what is replayed is run, and nothing is run from the network; copy it here first."
+            f"{job} is on the network, and a replay runs the code in the file: copy it to this machine first."
         )
     if os.path.isfile(job) and ".failure-" in os.path.basename(job):
         return read(job)
     beside, name = os.path.split(job)
     directory = beside if os.path.isfile(job) else directory_of(config)
-    found = files_of(directory, name if os.path.isfile(job) else job)
-    jobs = {os.path.basename(f).partition(".")[0] for f in found}
-    if not found:
-        raise MillstreamError(f"No failure of job {job} is kept in {directory}.")
+    files = files_of(directory, name if os.path.isfile(job) else job)
+    jobs = {os.path.basename(f).partition(".")[0] for f in files}
+    if not files:
+        raise MillstreamError(f"{directory} has no failure of job {job}.")
     if len(jobs) > 1:
-        raise MillstreamError(f"Several jobs are meant by {job}: {', '.join(sorted(jobs))}. Give more of the id.")
-    by_number = {int(f.rpartition("-")[2]): f for f in found}
+        raise MillstreamError(f"{job} matches several jobs ({', '.join(sorted(jobs))}): give a longer prefix.")
+    by_number = {int(f.rpartition("-")[2]): f for f in files}
     if number is not None and number not in by_number:
-        raise MillstreamError(f"Failure {number} of job {job} is not kept: {_listed(by_number)}.")
-    return read(found[-1] if number is None else by_number[number])
+        raise MillstreamError(f"Job {job} has no failure {number}: {_listed(by_number)}.")
+    return read(files[-1] if number is None else by_number[number])
 
 
 def _listed(by_number: dict[int, str]) -> str:
     return f"there {'is' if len(by_number) == 1 else 'are'} {', '.join(map(str, by_number))}"
 
 
-def _run(kept: FailureReport, settings: dict[str, str]) -> Exception | None:
-    """Run it, and print what came of it; return the error of the user's function, if it raised one again."""
-    made = _made(kept, settings)
-    found: list[str] = []
+def _run(report: FailureReport, settings: dict[str, str]) -> Exception | None:
+    """Run the operator, and print the result; return the error of the user's function, if it raised again."""
+    operator = _restored(report, settings)
+    state_lines: list[str] = []
     try:
-        made.open()
-        found = list(_state(made))
+        operator.open()
+        state_lines = list(_state(operator))
         try:
-            made.run()
+            operator.run()
         finally:
-            made.close()
+            operator.close()
     except Exception as e:
         error: Exception | None = locate(e).error
         assert error is not None
         click.echo(with_source_lines(user_traceback(error)).rstrip())
     else:
         error = None
-        _print_emitted(made, bool(found) and not made.is_exact)
-    for line in ("", *_given(made), *found):
+        _print_emitted(operator, bool(state_lines) and not operator.is_exact)
+    for line in ("", *_input_lines(operator), *state_lines):
         click.echo(line, err=True)
-    if note := kept.failure.note:
+    if note := report.failure.note:
         click.echo(f"note: {note}", err=True)
     return error
 
 
-def _made(kept: FailureReport, settings: dict[str, str]) -> Replay:
-    """Make the operator in this process, as it was made in a worker."""
-    failure, about = kept.failure, kept.settings
+def _restored(report: FailureReport, settings: dict[str, str]) -> Replay:
+    """Create the operator in this process, as in a worker."""
+    failure, job = report.failure, report.settings
     if failure.kept is None:
-        raise MillstreamError(f"It cannot be replayed: {failure.note}.")
-    sys.path.extend(p for p in kept.path if p not in sys.path)
-    if kept.as_pyflink:
+        raise MillstreamError(f"The failure cannot be replayed: {failure.note}.")
+    sys.path.extend(p for p in report.path if p not in sys.path)
+    if report.as_pyflink:
         pyflink_names.install()
 
     def context(metrics: MetricGroup, state: KeyedState | None) -> RuntimeContext:
-        place = failure.operator, failure.subtask, failure.parallelism, about["max_parallelism"], about["attempt"]
-        return RuntimeContext(*place, {**about["parameters"], **settings}, metrics, state)
+        subtask = failure.operator, failure.subtask, failure.parallelism, job["max_parallelism"], job["attempt"]
+        return RuntimeContext(*subtask, {**job["parameters"], **settings}, metrics, state)
 
     with naming_missing_classes():
-        node = pickle.loads(base64.b64decode(kept.node))
-        return Replay(node, failure.kept, context, about["batch"], requests)
+        node = pickle.loads(base64.b64decode(report.node))
+        return Replay(node, failure.kept, context, job["batch"], requests)
 
 
-def _print_emitted(made: Replay, may_be_late: bool) -> None:
-    for one in made.emitted:
-        tag = "" if one.tag is None else f"side output {one.tag!r}: "
-        click.echo(f"{tag}{one.value!r}" + ("" if one.timestamp is None else f"  (timestamp {one.timestamp})"))
-    click.echo(f"It did not fail this time, and emitted {count(len(made.emitted), 'record')}.", err=True)
+def _print_emitted(operator: Replay, may_be_late: bool) -> None:
+    for emission in operator.emitted:
+        tag = "" if emission.tag is None else f"side output {emission.tag!r}: "
+        click.echo(
+            f"{tag}{emission.value!r}" + ("" if emission.timestamp is None else f"  (timestamp {emission.timestamp})")
+        )
+    click.echo(f"The operator did not fail this time, and emitted {count(len(operator.emitted), 'record')}.", err=True)
     if may_be_late:
-        text = "The state below is as it was when the function raised: if it had changed it by then, that is why."
+        text = "The state below is the one at the failure: the function may have changed it before it raised."
         click.echo(text, err=True)
 
 
-def _given(made: Replay) -> Iterator[str]:
-    """Yield what the operator was given, a line each."""
-    given = made.given
-    if given.is_record:
-        yield f"record: {shorten(repr(given.value), 300)}"
-        if given.timestamp is not None:
-            yield f"timestamp: {given.timestamp}"
+def _input_lines(operator: Replay) -> Iterator[str]:
+    """Yield lines that describe the operator's input."""
+    input_ = operator.given
+    if input_.is_record:
+        yield f"record: {shorten(repr(input_.value), 300)}"
+        if input_.timestamp is not None:
+            yield f"timestamp: {input_.timestamp}"
     else:
-        shown = (given.timestamp, given.value)
-        yield f"fired: {' '.join(str(one) for one in shown if one is not None)}"
-    if made.state is not None and given.key is not None:
-        yield f"key: {thaw(given.key)!r}"
+        shown = (input_.timestamp, input_.value)
+        yield f"fired: {' '.join(str(part) for part in shown if part is not None)}"
+    if operator.state is not None and input_.key is not None:
+        yield f"key: {thaw(input_.key)!r}"
 
 
-def _state(made: Replay) -> Iterator[str]:
-    """Yield the key's state, a line each."""
-    tables = {} if made.state is None else made.state.tables
+def _state(operator: Replay) -> Iterator[str]:
+    """Yield the lines of the key's state."""
+    tables = {} if operator.state is None else operator.state.tables
     for name, table in tables.items():
-        # Of columns nothing is kept.
-        for row, content in rows_of_key(table, made.given.key) if table.address != BY_GROUP else ():
+        # Failure reports have no columnar state.
+        for row, content in rows_of_key(table, operator.given.key) if table.address != BY_GROUP else ():
             shown = f"timer at {row[0]}" if table.address == BY_TIME else f"{name} = {shorten(repr(content), 300)}"
             yield f"state: {shown}"
 
 
-def _about(kept: FailureReport) -> str:
-    failure, when = kept.failure, datetime.fromtimestamp(kept.at).strftime("%Y-%m-%d %H:%M:%S")
-    made = f", made at {failure.made_at}" if failure.made_at else ""
+def _summary(report: FailureReport) -> str:
+    failure, time_text = report.failure, datetime.fromtimestamp(report.at).strftime("%Y-%m-%d %H:%M:%S")
+    location = f", made at {failure.made_at}" if failure.made_at else ""
     return (
-        f"failure {kept.number} of job '{kept.job_name}' ({kept.job_id}) at {when}, in operator '{failure.operator}'"
-        f"{made}, subtask {failure.subtask + 1}/{failure.parallelism}"
+        f"failure {report.number} of job '{report.job_name}' ({report.job_id}) at {time_text}, in operator "
+        f"'{failure.operator}'{location}, subtask {failure.subtask + 1}/{failure.parallelism}"
     )
 
 
 def debug(error: Exception) -> None:
-    """Stop where an error was raised: in the user's own frame, with those it has called below it."""
+    """Start the debugger in the user's innermost frame of an error."""
     below = _below_user(error.__traceback__)
     debugger = Pdb()
     debugger.rcLines += ["up"] * below
@@ -178,7 +179,7 @@ def debug(error: Exception) -> None:
 
 
 def _below_user(tb: TracebackType | None) -> int:
-    """Return how many frames are below the last one of the user's own."""
+    """Return the number of frames below the user's innermost one."""
     frames: list[TracebackType] = []
     while tb is not None:
         frames.append(tb)
@@ -188,6 +189,6 @@ def _below_user(tb: TracebackType | None) -> int:
 
 
 def _is_users(frame: TracebackType) -> bool:
-    path: Any = frame.tb_frame.f_code.co_filename
+    path = frame.tb_frame.f_code.co_filename
     installed = os.path.dirname(os.__file__)
     return not is_ours(frame) and not path.startswith((installed, "<frozen"))

@@ -1,4 +1,4 @@
-"""`millstream savepoint`: whether a program can start from a savepoint, and getting rid of one."""
+"""`millstream savepoint`: takes, checks, signs and deletes savepoints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from millstream.checkpoint.compatibility import Finding, Match, UpgradeReport, c
 from millstream.checkpoint.inspect import Inspection
 from millstream.checkpoint.savepoint_editor import dispose_savepoint, sign_savepoint
 from millstream.cli.job_commands import at_service, take_savepoint
-from millstream.cli.output import JSON, print_json, table, tell
+from millstream.cli.output import JSON, print_json, print_result, table
 from millstream.cli.program import load_plan
 from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings
 from millstream.cli.state import heading, open_inspection
@@ -23,7 +23,7 @@ from millstream.operators.runtime.vertex import JobSettings
 
 
 class _Savepoints(click.Group):
-    """Its commands; what is none of them is a job, of which a savepoint is taken, as with Flink's command."""
+    """The subcommands; any other argument is a job to take a savepoint of, as in Flink's command."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -44,13 +44,13 @@ def savepoint() -> None:
 @JSON
 @at_service
 def take(job: str, directory: str | None, as_json: bool, address: str | None, token: str | None) -> None:
-    """Take a savepoint of JOB, in DIRECTORY or where its settings say."""
+    """Take a savepoint of JOB in DIRECTORY, or in the configured one."""
     take_savepoint(job, directory, as_json, address, token)
 
 
 @savepoint.command(context_settings=PROGRAM)
 @PARALLELISM
-@click.option("-n", "--allow-non-restored-state", is_flag=True, help="State that no operator takes is no problem.")
+@click.option("-n", "--allow-non-restored-state", is_flag=True, help="Allow state that matches no operator.")
 @JSON
 @DEFINES
 @click.argument("program", type=click.Path(exists=True, dir_okay=False))
@@ -65,13 +65,13 @@ def check(
     path: str,
     arguments: tuple[str, ...],
 ) -> None:
-    """Say what would become of the state at PATH if PROGRAM started from it.
+    """Check whether PROGRAM can restore the state at PATH.
 
-    The program is planned, not run; functions that can have state are opened. Exit code 0: it fits; 1: something would
-    be lost, or cannot be read as what the program declares.
+    The program is planned, not run; functions that can have state are opened. Exit code 0: it fits; 1: state would be
+    lost, or is incompatible with the program's declarations.
     """
     inspection = open_inspection(path, defines)
-    # What the program prints is not part of the answer.
+    # The program's output is not part of the result.
     with contextlib.redirect_stdout(sys.stderr):
         plan = _job_plan(load_plan(program, list(arguments), as_settings(defines, parallelism)))
         report = check_upgrade(inspection, plan, declared_states(plan))
@@ -93,8 +93,8 @@ def _job_plan(planned: ProgramPlanned) -> JobPlan:
 def _report_text(inspection: Inspection, report: UpgradeReport, program: str, fits: bool, allow_lost: bool) -> str:
     parts = [heading(inspection)]
     if report.matches:
-        header = ["OPERATOR", "UID", "PARALLELISM", "MAX PARALLELISM", "WHAT"]
-        parts.append("Goes on\n" + table(header, [_match_cells(m) for m in report.matches], indent=2))
+        header = ["OPERATOR", "UID", "PARALLELISM", "MAX PARALLELISM", "STATE"]
+        parts.append("Restored\n" + table(header, [_match_cells(m) for m in report.matches], indent=2))
     allowed = ", which is allowed" if allow_lost else ""
     for title, findings in (
         ("New", report.new),
@@ -131,7 +131,7 @@ def _finding_text(finding: Finding) -> str:
 
 def _verdict(report: UpgradeReport, program: str, fits: bool) -> str:
     if not fits:
-        lost = " State that may be lost can be left out with --allow-non-restored-state." if report.lost else ""
+        lost = " To discard the lost state, use --allow-non-restored-state." if report.lost else ""
         return f"{program} does not fit.{lost}"
     return f"{program} fits{', as far as could be compared' if report.unknown else ''}."
 
@@ -141,9 +141,9 @@ def _verdict(report: UpgradeReport, program: str, fits: bool) -> str:
 @JSON
 @DEFINES
 def sign(path: str, as_json: bool, defines: tuple[str, ...]) -> None:
-    """Sign the savepoint at PATH, whose writer you trust, with the key of millstream.state.signing-key-file."""
-    place = sign_savepoint(path, Configuration.from_dict(as_settings(defines)))
-    tell(as_json, f"{place} is signed.", signed=place)
+    """Sign the savepoint at PATH with the key of millstream.state.signing-key-file. Only if you trust its writer."""
+    location = sign_savepoint(path, Configuration.from_dict(as_settings(defines)))
+    print_result(as_json, f"{location} was signed.", signed=location)
 
 
 @savepoint.command()
@@ -151,9 +151,9 @@ def sign(path: str, as_json: bool, defines: tuple[str, ...]) -> None:
 @JSON
 @DEFINES
 def dispose(path: str, as_json: bool, defines: tuple[str, ...]) -> None:
-    """Delete the savepoint at PATH, and nothing else."""
+    """Delete the savepoint at PATH, but no other files."""
     inspection = open_inspection(path, defines)
     left = dispose_savepoint(inspection)
-    also = f"; its directory stays, because of {', '.join(sorted(left)[:3])} in it" if left else ""
-    place = inspection.location
-    tell(as_json, f"{place} is deleted{also}.", deleted=place, left=sorted(left))
+    remark = f"; its directory has other files and remains: {', '.join(sorted(left)[:3])}" if left else ""
+    location = inspection.location
+    print_result(as_json, f"{location} was deleted{remark}.", deleted=location, left=sorted(left))

@@ -1,4 +1,4 @@
-"""The options that several commands have, and the settings they stand for."""
+"""Options shared by several commands, and their settings."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import click
 from millstream.checkpoint.restore_location import CLAIM_MODE, IGNORE_UNCLAIMED, LATEST, PATH
 from millstream.checkpoint.storage import absolute_url
 
-# What comes behind the program is its own.
+# Arguments after the program are the program's own.
 PROGRAM = {"allow_interspersed_args": False}
 DEFINES = click.option("-D", "defines", multiple=True, metavar="KEY=VALUE", help="A setting; spark.* goes to Spark.")
 PARALLELISM = click.option("-p", "--parallelism", type=click.IntRange(min=1), help="Default parallelism.")
 
-# Settings that are paths. By name: what they are settings of is imported only where it is needed.
+# Settings that are paths. By name, because their modules are imported lazily.
 _PATHS = frozenset(
     {
         *("execution.checkpointing.dir", "state.checkpoints.dir", "state.backend.fs.checkpointdir"),
@@ -28,12 +28,12 @@ _PATHS = frozenset(
 
 
 def as_settings(defines: tuple[str, ...], parallelism: int | None = None, master: str | None = None) -> dict[str, str]:
-    """Return the settings that options stand for; paths are absolute, as programs and clusters run elsewhere."""
+    """Return the settings of options, with absolute paths: programs and clusters may run in other directories."""
     settings: dict[str, str] = {}
     for define in defines:
-        key, found, value = define.partition("=")
-        if not found or not key:
-            raise click.UsageError(f"-D {define}: write it as key=value.")
+        key, separator, value = define.partition("=")
+        if not separator or not key:
+            raise click.UsageError(f"-D {define} is not of the form key=value.")
         is_path = key in _PATHS and value not in ("", LATEST)
         settings[key] = absolute_url(value) if is_path else value
     if parallelism is not None:
@@ -46,13 +46,13 @@ def as_settings(defines: tuple[str, ...], parallelism: int | None = None, master
 def start_settings(
     savepoint: str | None, checkpoint: str | None, allow_non_restored: bool, claim_mode: str | None
 ) -> dict[str, str]:
-    """Return the settings of what a job starts from."""
+    """Return the settings that select the snapshot to start from."""
     if savepoint is not None and checkpoint is not None:
-        raise click.UsageError("A job starts from one place: give --from-savepoint or --from-checkpoint, not both.")
+        raise click.UsageError("--from-savepoint and --from-checkpoint exclude each other: use one of them.")
     settings: dict[str, str] = {}
     path = savepoint if savepoint is not None else checkpoint
     if path is not None:
-        # The program may go to another directory.
+        # The program may change its working directory.
         settings[PATH.key] = path if path == LATEST and savepoint is None else absolute_url(path)
     if allow_non_restored:
         settings[IGNORE_UNCLAIMED.key] = "true"
@@ -62,5 +62,5 @@ def start_settings(
 
 
 def asks_for_leaders(settings: dict[str, str]) -> bool:
-    """Return whether several job managers are, or may be, asked for: what that takes is imported only then."""
+    """Return whether high availability may be configured; only then its modules are imported."""
     return any(key.startswith(("high-availability", "recovery.")) for key in settings)

@@ -16,7 +16,7 @@ from millstream.service.registry import Registry
 from millstream.sql.errors import TableException
 
 if TYPE_CHECKING:
-    from millstream.cli.prompt.statement_runner import Running
+    from millstream.cli.prompt.statement_runner import StatementRunner
     from millstream.jobmaster.job import JobMaster
 import shlex
 import signal
@@ -29,13 +29,13 @@ HISTORY = ".millstream-sql-history"
 
 @click.command()
 @PARALLELISM
-@click.option("-m", "--master", help="Spark master; local[*] when not given.")
-@click.option("--local", is_flag=True, help="Run in this process, without Spark: a start in a fraction of a second.")
+@click.option("-m", "--master", help="Spark master; default local[*].")
+@click.option("--local", is_flag=True, help="Run in this process, without Spark: starts in a fraction of a second.")
 @DEFINES
-@click.option("-i", "--init", help="Statements to run first, unseen: a file, or a URL.")
-@click.option("-f", "--file", "file", help="Run the statements of a file, or of one at a URL.")
+@click.option("-i", "--init", help="Run the statements of a file or URL first, without printing them.")
+@click.option("-f", "--file", "file", help="Run the statements of a file or URL.")
 @click.option("-e", "--execute", "text", help="Run these statements.")
-@click.option("-hist", "--history", type=click.Path(dir_okay=False), help="The file of what was typed before.")
+@click.option("-hist", "--history", type=click.Path(dir_okay=False), help="The file of the input history.")
 def sql(
     parallelism: int | None,
     master: str | None,
@@ -46,44 +46,44 @@ def sql(
     text: str | None,
     history: str | None,
 ) -> None:
-    """Type statements of SQL, or run a file of them."""
-    from millstream.cli.prompt.statement_runner import Running, is_screen
+    """Run SQL statements at a prompt, from a file or from the command line."""
+    from millstream.cli.prompt.statement_runner import StatementRunner, is_screen
     from millstream.datastream.launch_context import watch_jobs
     from millstream.gateway.session import Session
 
     settings = as_settings(defines, parallelism, master)
     if local and master is not None:
-        raise click.UsageError("--local runs without Spark, and -m says where Spark is: give one of them.")
+        raise click.UsageError("--local runs without Spark, and -m is a Spark master: use one of them.")
     if file is not None and text is not None:
-        raise click.UsageError("-f runs the statements of a file, and -e those that are given: give one of them.")
+        raise click.UsageError("-f runs the statements of a file, and -e those of its argument: use one of them.")
     if local:
         settings[ENGINE.key] = ENGINE.text(EngineChoice.LOCAL)
     settings.setdefault("millstream.quiet", "true")
     check_keys(settings.keys())
     # Before anything runs.
-    init_text, file_text = (None if at is None else _text_at(at, settings) for at in (init, file))
+    init_text, file_text = (None if uri is None else _text_at(uri, settings) for uri in (init, file))
     jobs = Registry()
 
-    def take_up(job: JobMaster) -> Callable[[], None]:
+    def register(job: JobMaster) -> Callable[[], None]:
         jobs.add(job, settings)
         return lambda: None
 
-    watch_jobs(take_up)
+    watch_jobs(register)
     session = Session(settings, jobs)
     is_typed = file is None and text is None
-    running = Running(session, sys.stdout, is_typed and is_screen())
-    if init_text is not None and not _run(running, init_text, is_shown=False):
+    runner = StatementRunner(session, sys.stdout, is_typed and is_screen())
+    if init_text is not None and not _run(runner, init_text, is_shown=False):
         sys.exit(1)
     if is_typed:
         from millstream.cli.prompt.loop import Loop
 
-        Loop(running, session.vocabulary, Path(history) if history else Path.home() / HISTORY).run()
-        sys.exit(_end(jobs, running, cancels=True))
-    given = file_text if file_text is not None else str(text)
+        Loop(runner, session.vocabulary, Path(history) if history else Path.home() / HISTORY).run()
+        sys.exit(_end(jobs, runner, cancels=True))
+    statements = file_text if file_text is not None else str(text)
     if file is not None:
-        running.info("Executing SQL from file.\n")
-    went_well = _run(running, given, is_shown=file is not None)
-    sys.exit(_end(jobs, running, cancels=not went_well) or int(not went_well))
+        runner.info("Executing SQL from file.\n")
+    succeeded = _run(runner, statements, is_shown=file is not None)
+    sys.exit(_end(jobs, runner, cancels=not succeeded) or int(not succeeded))
 
 
 def _text_at(uri: str, settings: dict[str, str]) -> str:
@@ -95,25 +95,25 @@ def _text_at(uri: str, settings: dict[str, str]) -> str:
         raise click.UsageError(str(e)) from None
 
 
-def _run(running: Running, text: str, is_shown: bool) -> bool:
-    """Run the statements of a text until one fails; return whether none did."""
+def _run(runner: StatementRunner, text: str, is_shown: bool) -> bool:
+    """Run the statements of a text until one fails; return whether all succeeded."""
     from millstream.cli.prompt.loop import PROMPT
     from millstream.gateway.script_text import statements_of
 
     for statement in statements_of(text):
         if is_shown:
             click.echo(f"{PROMPT}{statement}")
-        if not running.run(statement):
+        if not runner.run(statement):
             return False
     return True
 
 
-def _end(jobs: Registry, running: Running, cancels: bool) -> int:
-    """Wait for the jobs, which run in this process, or end them; return the exit code."""
+def _end(jobs: Registry, runner: StatementRunner, cancels: bool) -> int:
+    """Wait for the jobs of this process, or cancel them; return the exit code."""
     running_jobs = [e for e in jobs.entries() if not e.job.result.done()]
     if running_jobs:
         jobs_are = "1 job is" if len(running_jobs) == 1 else f"{len(running_jobs)} jobs are"
-        running.info(f"{jobs_are} {'ended with this prompt' if cancels else 'waited for'}.")
+        runner.info(f"{jobs_are} {'cancelled with this prompt' if cancels else 'still running; waiting'}.")
     failed = 0
     for entry in jobs.entries():
         if cancels:
@@ -129,7 +129,7 @@ def _end(jobs: Registry, running: Running, cancels: bool) -> int:
 
 @click.command("sql-gateway")
 @PARALLELISM
-@click.option("-m", "--master", help="Spark master; local[*] when not given.")
+@click.option("-m", "--master", help="Spark master; default local[*].")
 @click.option("--local", is_flag=True, help="Run jobs in this process, without Spark.")
 @DEFINES
 def sql_gateway(parallelism: int | None, master: str | None, local: bool, defines: tuple[str, ...]) -> None:
@@ -138,14 +138,14 @@ def sql_gateway(parallelism: int | None, master: str | None, local: bool, define
 
     settings = as_settings(defines, parallelism, master)
     if local and master is not None:
-        raise click.UsageError("--local runs without Spark, and -m says where Spark is: give one of them.")
+        raise click.UsageError("--local runs without Spark, and -m is a Spark master: use one of them.")
     if local:
         settings[ENGINE.key] = ENGINE.text(EngineChoice.LOCAL)
     check_keys(settings.keys())
     gateway = Gateway(settings)
-    is_over = threading.Event()
+    is_stopped = threading.Event()
     for number in end_signals():
-        signal.signal(number, lambda *_: is_over.set())
+        signal.signal(number, lambda *_: is_stopped.set())
     gateway.start()
     click.echo(f"The SQL gateway is at {gateway.url}.")
     if gateway.token_file is not None:
@@ -153,5 +153,5 @@ def sql_gateway(parallelism: int | None, master: str | None, local: bool, define
             f"Its token is in {gateway.token_file}. For Flink's SQL client and JDBC driver:\n"
             f'export FLINK_REST_CLIENT_HEADERS="Authorization:Bearer $(cat {shlex.quote(gateway.token_file)})"'
         )
-    is_over.wait()
+    is_stopped.wait()
     gateway.stop()

@@ -1,4 +1,4 @@
-"""`millstream state`: look into checkpoints and savepoints."""
+"""`millstream state`: inspects checkpoints and savepoints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import re
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
 
 import click
 
@@ -20,6 +19,7 @@ from millstream.checkpoint.state_rows import StateRow
 from millstream.checkpoint.storage import is_remote, local_path, storage_options
 from millstream.cli.output import JSON, count, limited, print_json, shorten, table
 from millstream.cli.settings import DEFINES, as_settings
+from millstream.common.aliases import Json, Value
 from millstream.common.configuration import Configuration
 from millstream.common.display_text import in_bytes
 from millstream.common.errors import InvalidProgramError, MissingClassError
@@ -32,25 +32,25 @@ _OPERATOR = click.option("-o", "--operator", help="Only this operator: its uid, 
 _TRUST = click.option(
     "--trust",
     is_flag=True,
-    help="Make objects of the program's classes. Only for state whose writer you trust: this can run code.",
+    help="Create objects of the program's classes. Can run code: only for state of a trusted writer.",
 )
-_STATE = click.option("-s", "--state", "state_name", help="Only the state of this name.")
+_STATE = click.option("-s", "--state", "state_name", help="Only the state with this name.")
 
 
 @click.group()
 def state() -> None:
-    """Look into checkpoints and savepoints: PATH, or a job that runs, by its last complete checkpoint."""
+    """Inspect checkpoints and savepoints: PATH, or a job for its last complete checkpoint."""
 
 
 def open_inspection(path: str, defines: tuple[str, ...], trust: bool = False) -> Inspection:
-    """Open what a command is given: a checkpoint or savepoint, or a job that runs, by its last complete checkpoint.
+    """Open a checkpoint or savepoint, or the last complete checkpoint of a job.
 
-    The job does not delete that checkpoint before the command has ended.
+    The job retains that checkpoint until the command has ended.
 
     Args:
-        path: what is given.
-        defines: settings, of storage and of the key that it must be signed with.
-        trust: whether objects of the program's classes are made, which can run code, instead of stand-ins.
+        path: the path, or the job.
+        defines: settings, of storage and of the signing key.
+        trust: whether to create objects of the program's classes, which can run code, instead of placeholders.
     """
     loads = load if trust else load_restricted
     config = Configuration.from_dict(as_settings(defines))
@@ -61,7 +61,8 @@ def open_inspection(path: str, defines: tuple[str, ...], trust: bool = False) ->
 
 @contextlib.contextmanager
 def _last_checkpoint_of(job: str) -> Iterator[str]:
-    """Return where the last complete checkpoint is of a job in another process, and keep it from being deleted."""
+    """Yield the location of the last complete checkpoint of a job in another process, and lease it."""
+    # A lazy import: a path needs no client.
     from millstream.service.client import ServiceError, leased_checkpoint, service_of
 
     with contextlib.ExitStack() as stack:
@@ -72,26 +73,26 @@ def _last_checkpoint_of(job: str) -> Iterator[str]:
             else:
                 location = _retained_checkpoint(job_id, client.ask(f"/jobs/{job_id}/checkpoints"))
         except ServiceError as e:
-            raise InvalidProgramError(f"{job} is neither a file nor a job that can be asked. {e}") from None
+            raise InvalidProgramError(f"{job} is neither a file nor a reachable job. {e}") from None
         yield location
 
 
-def _retained_checkpoint(job_id: str, statistics: dict[str, Any]) -> str:
+def _retained_checkpoint(job_id: str, statistics: dict[str, Json]) -> str:
     latest = statistics["latest"].get("completed")
     if latest is None:
-        raise InvalidProgramError(f"Job {job_id} has ended, and has no complete checkpoint to be asked.")
+        raise InvalidProgramError(f"Job {job_id} has ended without a complete checkpoint.")
     return str(latest["external_path"])
 
 
 def _chosen(inspection: Inspection, operator: str | None, name: str | None) -> Iterator[tuple[OperatorInfo, StateInfo]]:
-    """Yield the states that are wanted."""
+    """Yield the selected states."""
     if operator is not None:
-        found = inspection.operator(operator)
-        operators = [inspection.counted(found.id)]
+        operator_info = inspection.operator(operator)
+        operators = [inspection.counted(operator_info.id)]
         if name is not None:
-            wanted = inspection.state(found, name)
-            counted = [s for s in operators[0].states if (s.scope, s.table) == (wanted.scope, wanted.table)]
-            yield operators[0], (counted or [wanted])[0]
+            state_info = inspection.state(operator_info, name)
+            counted = [s for s in operators[0].states if (s.scope, s.table) == (state_info.scope, state_info.table)]
+            yield operators[0], (counted or [state_info])[0]
             return
     else:
         operators = inspection.operators()
@@ -109,7 +110,7 @@ def _chosen(inspection: Inspection, operator: str | None, name: str | None) -> I
 @JSON
 @DEFINES
 def list_states(path: str, as_json: bool, defines: tuple[str, ...]) -> None:
-    """List operators, their states, and how far sources were read."""
+    """List operators, their states, and the positions of sources."""
     inspection = open_inspection(path, defines)
     if as_json:
         print_json(_described(inspection))
@@ -124,7 +125,7 @@ def list_states(path: str, as_json: bool, defines: tuple[str, ...]) -> None:
 
 
 def heading(inspection: Inspection) -> str:
-    """Return what a checkpoint or savepoint is, in a few lines."""
+    """Return the lines that describe a checkpoint or savepoint."""
     manifest, snapshot = inspection.manifest, inspection.snapshot
     taken = datetime.fromtimestamp(manifest.timestamp / 1000, UTC)
     return (
@@ -139,12 +140,20 @@ def _operator_lines(operator: OperatorInfo) -> Iterator[list[str]]:
     first = [operator.name, operator.uid or "", operator.id[:8], *spread]
     if not operator.states:
         yield [*first, *[""] * 6]
-    for found in operator.states:
-        yield [*first, found.name, found.kind, found.type, found.ttl, str(found.rows), in_bytes(found.size)]
+    for state_info in operator.states:
+        yield [
+            *first,
+            state_info.name,
+            state_info.kind,
+            state_info.type,
+            state_info.ttl,
+            str(state_info.rows),
+            in_bytes(state_info.size),
+        ]
         first = [""] * 5
 
 
-def _described(inspection: Inspection) -> dict[str, Any]:
+def _described(inspection: Inspection) -> dict[str, Json]:
     manifest, snapshot = inspection.manifest, inspection.snapshot
     return {
         "location": inspection.location,
@@ -160,7 +169,7 @@ def _described(inspection: Inspection) -> dict[str, Any]:
     }
 
 
-def _described_operator(operator: OperatorInfo) -> dict[str, Any]:
+def _described_operator(operator: OperatorInfo) -> dict[str, Json]:
     return {
         "id": operator.id,
         "uid": operator.uid,
@@ -191,7 +200,7 @@ def _described_operator(operator: OperatorInfo) -> dict[str, Any]:
 @click.argument("path")
 @_OPERATOR
 @_STATE
-@click.option("-k", "--key", help="Only rows of this key, as it is shown or as plain text.")
+@click.option("-k", "--key", help="Only rows of this key, as shown or as plain text.")
 @click.option("-n", "--limit", type=click.IntRange(min=0), default=20, help="Rows of each state; 0 for all.")
 @_TRUST
 @JSON
@@ -208,20 +217,20 @@ def show(
 ) -> None:
     """Print the rows of states."""
     inspection = open_inspection(path, defines, trust)
-    printed: list[dict[str, Any]] = []
+    printed: list[dict[str, Json]] = []
     unreadable = []
-    for owner, found in _chosen(inspection, operator, state_name):
-        rows = (r for r in inspection.rows(owner, found) if key is None or is_key(r.key, key))
+    for owner, state_info in _chosen(inspection, operator, state_name):
+        rows = (r for r in inspection.rows(owner, state_info) if key is None or is_key(r.key, key))
         try:
             some, more = limited(rows, limit)
         except MissingClassError as e:
             unreadable.append(str(e))
             continue
         if as_json:
-            about = {"operator": owner.id, "uid": owner.uid, "state": found.name, "kind": found.kind}
+            about = {"operator": owner.id, "uid": owner.uid, "state": state_info.name, "kind": state_info.kind}
             printed.append({**about, "rows": [row_as_json(r) for r in some], "complete": not more})
         elif some or key is None:
-            click.echo(_rows_text(owner, found, some, more))
+            click.echo(_rows_text(owner, state_info, some, more))
     if as_json:
         print_json(printed)
     for problem in unreadable:
@@ -230,12 +239,12 @@ def show(
         sys.exit(1)
 
 
-def _rows_text(operator: OperatorInfo, found: StateInfo, rows: list[StateRow], more: bool) -> str:
-    kind = f"{found.kind}, {found.type}" if found.type else found.kind
-    title = f"{operator.label} / {found.name} ({kind}): {count(found.rows, 'row')}"
+def _rows_text(operator: OperatorInfo, state_info: StateInfo, rows: list[StateRow], more: bool) -> str:
+    kind = f"{state_info.kind}, {state_info.type}" if state_info.type else state_info.kind
+    title = f"{operator.label} / {state_info.name} ({kind}): {count(state_info.rows, 'row')}"
     if not rows:
         return title
-    if found.kind == COLUMNS.name:
+    if state_info.kind == COLUMNS.name:
         text = f"{title}\n{_columns_text(rows)}"
     else:
         cells = [[_shown(r.key), _shown(r.namespace), repr(r.value)] for r in rows]
@@ -244,17 +253,17 @@ def _rows_text(operator: OperatorInfo, found: StateInfo, rows: list[StateRow], m
 
 
 def _columns_text(rows: list[StateRow]) -> str:
-    """Return rows of SQL as a table: the columns of the key first."""
+    """Format rows of SQL state as a table, the columns of the key first."""
     header = [name for part in (rows[0].key, rows[0].value) if part is not None for name in part.as_dict()]
     cells = [[_cell(v) for part in (r.key, r.value) if part is not None for v in part] for r in rows]
     return table(header, cells, indent=2)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Value) -> str:
     return "NULL" if value is None else shorten(str(value))
 
 
-def _shown(part: Any) -> str:
+def _shown(part: Value) -> str:
     return "" if part is None else repr(part)
 
 
@@ -269,18 +278,18 @@ def _shown(part: Any) -> str:
 @JSON
 @DEFINES
 def diff(first: str, second: str, limit: int, trust: bool, as_json: bool, defines: tuple[str, ...]) -> None:
-    """Print what is different between two, key by key."""
+    """Print the differences between two checkpoints or savepoints, by key."""
     before, after = open_inspection(first, defines, trust), open_inspection(second, defines, trust)
-    found = list(differences(before, after, limit))
+    differing = list(differences(before, after, limit))
     if as_json:
-        print_json([_difference_as_json(d) for d in found])
+        print_json([_difference_as_json(d) for d in differing])
         return
     cells = [
-        [d.operator, d.state, str(d.added), str(d.removed), str(d.changed), str(d.same), _only_in(d)] for d in found
+        [d.operator, d.state, str(d.added), str(d.removed), str(d.changed), str(d.same), _only_in(d)] for d in differing
     ]
     header = ["OPERATOR", "STATE", "ADDED", "REMOVED", "CHANGED", "SAME", "ONLY IN"]
-    click.echo(table(header, cells, right=header[2:6]) if cells else "Neither has any state.")
-    for d in found:
+    click.echo(table(header, cells, right=header[2:6]) if cells else "Neither of them has state.")
+    for d in differing:
         if d.examples:
             click.echo(f"\n{d.operator} / {d.state}")
             for example in d.examples:
@@ -288,8 +297,8 @@ def diff(first: str, second: str, limit: int, trust: bool, as_json: bool, define
             left = d.added + d.removed + d.changed - len(d.examples)
             if left:
                 click.echo(f"  ... and {left} more")
-    if all(d.is_empty and not d.only_in for d in found):
-        click.echo("\nThe same.")
+    if all(d.is_empty and not d.only_in for d in differing):
+        click.echo("\nNo differences.")
 
 
 def _only_in(difference: StateDifference) -> str:
@@ -303,7 +312,7 @@ def _difference_text(difference: RowDifference) -> str:
     return f"{difference.sign} {where}: {' -> '.join(values)}"
 
 
-def _difference_as_json(difference: StateDifference) -> dict[str, Any]:
+def _difference_as_json(difference: StateDifference) -> dict[str, Json]:
     return {
         "operator": difference.operator,
         "state": difference.state,
@@ -344,14 +353,14 @@ def export(
     trust: bool,
     defines: tuple[str, ...],
 ) -> None:
-    """Write the rows of states to DIRECTORY, a file for each state."""
+    """Write the rows of states to DIRECTORY, one file per state."""
     inspection = open_inspection(path, defines, trust)
     os.makedirs(directory, exist_ok=True)
-    for owner, found in _chosen(inspection, operator, state_name):
-        name = os.path.join(directory, f"{_file_name(owner.uid or owner.id[:8])}.{_file_name(found.name)}.{form}")
+    for owner, state_info in _chosen(inspection, operator, state_name):
+        name = os.path.join(directory, f"{_file_name(owner.uid or owner.id[:8])}.{_file_name(state_info.name)}.{form}")
         if os.path.exists(name):
-            raise InvalidProgramError(f"{name} is there already: give a directory that has no such file.")
-        rows = inspection.rows(owner, found)
+            raise InvalidProgramError(f"{name} already exists: use a directory without this file.")
+        rows = inspection.rows(owner, state_info)
         written = _write_parquet(name, rows) if form == "parquet" else _write_lines(name, rows)
         click.echo(f"{name}: {count(written, 'row')}")
 
@@ -361,20 +370,21 @@ def _file_name(text: str) -> str:
 
 
 def _write_parquet(name: str, rows: Iterator[StateRow]) -> int:
+    # Lazy imports: only this format needs pyarrow.
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     from millstream.state.columns import column
 
-    found = list(rows)
-    columns = {part: column(getattr(r, part) for r in found) for part in ("key", "namespace", "value")}
+    all_rows = list(rows)
+    columns = {part: column(getattr(r, part) for r in all_rows) for part in ("key", "namespace", "value")}
     pq.write_table(pa.table(columns), name)
-    return len(found)
+    return len(all_rows)
 
 
 def _write_lines(name: str, rows: Iterator[StateRow]) -> int:
     written = 0
-    # Under another name until it is complete.
+    # Under a temporary name until it is complete.
     unfinished = f"{name}.inprogress"
     with open(unfinished, "w", encoding="utf-8") as f:
         for row in rows:

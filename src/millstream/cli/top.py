@@ -5,37 +5,37 @@ from __future__ import annotations
 import sys
 import time
 from datetime import UTC, datetime
-from typing import Any
 
 import click
 
 from millstream.cli.job_commands import at_service
 from millstream.cli.output import JSON, print_json, shorten, table
+from millstream.common.aliases import Json
 from millstream.common.display_text import in_bytes
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.service.client import NO_SERVICE, ServiceClient, service_of, services
 
-_ASKED = (
+_METRICS = (
     "busyTimeMsPerSecond,backPressuredTimeMsPerSecond,idleTimeMsPerSecond,numRecordsInPerSecond,numRecordsOutPerSecond,"
     "stateSize"
 )
 _CLEAR = "\x1b[H\x1b[2J"
-# SplitRanges of time from which a vertex is shown in colour.
+# Shares of time from which a vertex is coloured.
 _FULL, _HIGH = 0.9, 0.5
-# The share of a subtask's records from which on a key is shown.
+# The minimum share of a subtask's records for a key to be shown.
 _HOT = 0.1
 
 
 @click.command()
 @click.argument("job", required=False)
-@click.option("-n", "--times", type=click.IntRange(min=0), default=0, help="How often to look; 0 for ever.")
-@click.option("--every", type=click.FloatRange(min=0.1), default=2.0, show_default=True, help="Seconds between looks.")
+@click.option("-n", "--times", type=click.IntRange(min=0), default=0, help="Number of updates; 0 for no limit.")
+@click.option("--every", type=click.FloatRange(min=0.1), default=2.0, show_default=True, help="Update interval.")
 @JSON
 @at_service
 def top(job: str | None, times: int, every: float, as_json: bool, address: str | None, token: str | None) -> None:
-    """Show the jobs that run or, of one JOB, its vertices: how busy, how fast, how far in time."""
+    """Show the running jobs or the vertices of JOB: load, throughput and watermarks."""
     is_live = sys.stdout.isatty() and not as_json
-    looks = times or (0 if is_live else 1)
+    max_updates = times or (0 if is_live else 1)
     number = 0
     while True:
         number += 1
@@ -44,13 +44,13 @@ def top(job: str | None, times: int, every: float, as_json: bool, address: str |
             print_json(shown)
         else:
             click.echo((_CLEAR if is_live else "") + (_vertex_table(shown, is_live) if job else _job_table(shown)))
-        if looks and number >= looks:
+        if max_updates and number >= max_updates:
             return
         time.sleep(every)
 
 
-def _jobs(address: str | None, token: str | None) -> list[dict[str, Any]]:
-    found = []
+def _jobs(address: str | None, token: str | None) -> list[dict[str, Json]]:
+    jobs = []
     for client in services(address, token):
         for job in client.jobs():
             if job["end-time"] == -1:
@@ -61,42 +61,42 @@ def _jobs(address: str | None, token: str | None) -> list[dict[str, Any]]:
                 slowest = {"busiest": None, "busy": 0.0}
                 if busiest is not None:
                     slowest = {"busiest": busiest["name"], "busy": busiest["busy"]}
-                found.append(about | slowest)
-    return found
+                jobs.append(about | slowest)
+    return jobs
 
 
-def _job_table(jobs: list[dict[str, Any]]) -> str:
+def _job_table(jobs: list[dict[str, Json]]) -> str:
     if not jobs:
-        return f"No jobs run. {NO_SERVICE}"
+        return f"No jobs are running. {NO_SERVICE}"
     rows = [
         [j["job"][:8], j["name"], j["state"], f"{j['in']:,.0f}", f"{j['busy']:.0%}", j["busiest"] or ""] for j in jobs
     ]
     return table(["JOB", "NAME", "STATE", "IN/S", "BUSY", "BUSIEST"], rows, right=["IN/S", "BUSY"])
 
 
-def _vertices(job: str, address: str | None, token: str | None) -> list[dict[str, Any]]:
+def _vertices(job: str, address: str | None, token: str | None) -> list[dict[str, Json]]:
     client, job_id = service_of(job, address, token)
     return _measured(client, job_id)
 
 
-def _measured(client: ServiceClient, job_id: str) -> list[dict[str, Any]]:
+def _measured(client: ServiceClient, job_id: str) -> list[dict[str, Json]]:
     details = client.ask(f"/jobs/{job_id}")
     inputs = {n["id"] for n in details["plan"]["nodes"] if "inputs" in n}
-    found = []
+    vertices = []
     for vertex in details["vertices"]:
         path = f"/jobs/{job_id}/vertices/{vertex['id']}"
-        measured = {m["id"]: m for m in client.ask(f"{path}/subtasks/metrics?get={_ASKED}")}
+        measured = {m["id"]: m for m in client.ask(f"{path}/subtasks/metrics?get={_METRICS}")}
         marks = [int(m["value"]) for m in client.ask(f"{path}/watermarks")]
-        told = client.ask(f"{path}/insight")["subtasks"]
-        hottest = max((key for s in told for key in s["hottest-keys"]), key=lambda k: k["share"], default=None)
-        found.append(
+        subtasks = client.ask(f"{path}/insight")["subtasks"]
+        hottest = max((key for s in subtasks for key in s["hottest-keys"]), key=lambda k: k["share"], default=None)
+        vertices.append(
             {
                 "name": vertex["name"],
                 "parallelism": vertex["parallelism"],
                 "state": vertex["status"],
                 "source": vertex["id"] not in inputs,
-                "busy": _most(measured, "busyTimeMsPerSecond") / 1000,
-                "back_pressured": _most(measured, "backPressuredTimeMsPerSecond") / 1000,
+                "busy": _max(measured, "busyTimeMsPerSecond") / 1000,
+                "back_pressured": _max(measured, "backPressuredTimeMsPerSecond") / 1000,
                 "in": _sum(measured, "numRecordsInPerSecond"),
                 "out": _sum(measured, "numRecordsOutPerSecond"),
                 "watermark": min(marks, default=None),
@@ -104,18 +104,18 @@ def _measured(client: ServiceClient, job_id: str) -> list[dict[str, Any]]:
                 "hottest_key": hottest,
             }
         )
-    return found
+    return vertices
 
 
-def _most(measured: dict[str, Any], name: str) -> float:
+def _max(measured: dict[str, Json], name: str) -> float:
     return float(measured[name]["max"]) if name in measured else 0.0
 
 
-def _sum(measured: dict[str, Any], name: str) -> float:
+def _sum(measured: dict[str, Json], name: str) -> float:
     return float(measured[name]["sum"]) if name in measured else 0.0
 
 
-def _vertex_table(vertices: list[dict[str, Any]], colours: bool) -> str:
+def _vertex_table(vertices: list[dict[str, Json]], colours: bool) -> str:
     rows = [
         [
             v["name"],
@@ -138,18 +138,18 @@ def _vertex_table(vertices: list[dict[str, Any]], colours: bool) -> str:
     return "\n".join([lines[0], *(_coloured(line, v) for line, v in zip(lines[1:], vertices, strict=True))])
 
 
-def _coloured(line: str, vertex: dict[str, Any]) -> str:
+def _coloured(line: str, vertex: dict[str, Json]) -> str:
     share = max(vertex["busy"], vertex["back_pressured"])
     return click.style(line, fg="red" if share > _FULL else "yellow" if share > _HIGH else None)
 
 
-def _hot(key: dict[str, Any] | None) -> str:
-    """Write the key that comes most often in a subtask, if it comes so often that it is worth knowing."""
+def _hot(key: dict[str, Json] | None) -> str:
+    """Format the hottest key of a subtask, if its share is large enough."""
     return "" if key is None or key["share"] < _HOT else f"{shorten(key['key'], 30)} {key['share']:.0%}"
 
 
 def _lag(watermark: int | None) -> str:
-    """Write how far event time is behind the clock.
+    """Format the lag of event time behind the clock.
 
     Example:
         >>> _lag(None), _lag(2**63 - 1)

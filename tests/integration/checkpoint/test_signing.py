@@ -294,7 +294,7 @@ def test_savepoint_sign_command_makes_unsigned_savepoint_restorable(tmp_path: Pa
     reported = CliRunner().invoke(cli, ["savepoint", "sign", location])
     assert "set millstream.state.signing-key-file" in str(reported.exception)
     reported = CliRunner().invoke(cli, ["savepoint", "sign", location, *defined(key)])
-    assert reported.output == f"{location} is signed.\n"
+    assert reported.output == f"{location} was signed.\n"
     local = LocalEnvironment(config)
     sink = sums(local, read + 10, 1e6)
     local.execute()

@@ -148,4 +148,4 @@ def test_stop_prints_savepoint_of_local_job(tmp_path: Path) -> None:
         finally:
             program.kill()
     assert program.returncode == 0
-    assert "is stopped, with a savepoint" in stopped.stdout, stopped.stderr
+    assert "was stopped with a savepoint" in stopped.stdout, stopped.stderr

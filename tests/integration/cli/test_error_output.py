@@ -144,4 +144,4 @@ def test_with_source_lines_adds_lines_known_to_driver_only() -> None:
 
 def test_run_suggests_pyflink_option_for_pyflink_import(tmp_path: Path) -> None:
     said = shown(tmp_path, "import pyflink.datastream\n")
-    assert said.endswith("Run it with `millstream run --pyflink`, and pyflink means millstream.\n")
+    assert said.endswith("Run it with `millstream run --pyflink`, which imports millstream as pyflink.\n")

@@ -46,7 +46,7 @@ def test_cli_suggests_misspelt_option_or_command(job: str, arguments: list[str],
 
 def test_run_rejects_setting_without_value(job: str) -> None:
     done = CliRunner().invoke(cli, ["run", "-D", "parallelism.default", job])
-    assert (done.exit_code, "-D parallelism.default: write it as key=value." in done.output) == (2, True)
+    assert (done.exit_code, "-D parallelism.default is not of the form key=value." in done.output) == (2, True)
 
 
 def planned(*arguments: str) -> list[dict[str, Any]]:
@@ -72,7 +72,7 @@ def test_info_applies_settings_and_prints_source_lines(job: str) -> None:
 def test_application_target_is_rejected_for_unsupported_master(job: str, master: str) -> None:
     reported = CliRunner().invoke(cli, ["run", "-t", "application", "-m", master, job])
     assert reported.exit_code == 2
-    assert f"not on {master}: give -m yarn or -m k8s://..." in reported.output
+    assert f"not on {master}: use -m yarn or -m k8s://..." in reported.output
 
 
 def test_yarn_master_requires_hadoop_conf_dir(job: str, monkeypatch: pytest.MonkeyPatch) -> None:

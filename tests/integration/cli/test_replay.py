@@ -297,7 +297,7 @@ def test_replay_prints_emitted_records_after_fix(tmp_path: Path) -> None:
     done = run("mended", "-D", f"millstream.failures.dir={tmp_path}", "-D", "db.password=given")
     assert done.exit_code == 0, done.output
     assert done.stdout == "side output 'side': 6  (timestamp 600)\n(0, 3, 'kg', 'given', 600)  (timestamp 600)\n"
-    assert "It did not fail this time, and emitted 2 records." in done.stderr
+    assert "The operator did not fail this time, and emitted 2 records." in done.stderr
     assert "hush" not in kept(tmp_path)[0].read_text()
 
 
@@ -321,8 +321,8 @@ def test_replay_selects_failure_of_job_by_number(tmp_path: Path) -> None:
     here = ("-D", f"millstream.failures.dir={tmp_path}")
     assert "failure 2 of job" in run(job_id[:8], "--failure", "2", *here).stderr
     assert "failure 3 of job" in run("thrice", *here).stderr
-    assert "Failure 4 of job thrice is not kept: there are 1, 2, 3." in run("thrice", "--failure", "4", *here).stderr
-    assert "No failure of job another is kept in" in run("another", *here).stderr
+    assert "Job thrice has no failure 4: there are 1, 2, 3." in run("thrice", "--failure", "4", *here).stderr
+    assert "has no failure of job another" in run("another", *here).stderr
 
 
 def test_replay_reads_failures_of_archived_job(tmp_path: Path) -> None:
@@ -339,7 +339,7 @@ def test_replay_reads_failures_of_archived_job(tmp_path: Path) -> None:
     done = run(str(archive), "--failure", "1")
     assert done.exit_code == 1 and "ZeroDivisionError" in done.stdout
     refused = run("s3://bucket/archive/" + archive.name)
-    assert "nothing is run from the network" in refused.stderr
+    assert "is on the network, and a replay runs the code in the file" in refused.stderr
 
 
 def test_failure_report_says_what_is_too_large_or_cannot_be_pickled(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_run_local_restores_checkpoint_after_failure(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("program", "options", "said"),
     [
-        ("", ["--local", "-m", "local[2]"], "--local runs without Spark, and -m says where Spark is"),
+        ("", ["--local", "-m", "local[2]"], "--local runs without Spark, and -m is a Spark master"),
         (
             "from millstream.datastream import StreamExecutionEnvironment as E\nimport threading\n"
             "e = E.get_execution_environment()\nlock = threading.Lock()\n"

@@ -197,6 +197,6 @@ def test_sql_prompt_updates_table_in_place_until_q(terminal: Terminal) -> None:
     terminal.types("q")
     terminal.sees(PROMPT)
     terminal.types("SET 'sql-client.execution.result-mode' = 'wrong';\nSELECT 1;\n")
-    terminal.sees("it is one of TABLE, CHANGELOG and TABLEAU.*" + PROMPT)
+    terminal.sees("it must be one of TABLE, CHANGELOG and TABLEAU.*" + PROMPT)
     terminal.types("EXIT\n")
     assert terminal.ends() == 0

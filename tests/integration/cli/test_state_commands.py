@@ -132,7 +132,7 @@ def test_state_diff_counts_and_prints_changes(run: Run, saved: Path) -> None:
 
 def test_state_diff_reports_equal_states(run: Run, saved: Path) -> None:
     out = run("state", "diff", saved / "one", saved / "job" / "chk-3")[1]
-    assert out.splitlines()[-1] == "The same."
+    assert out.splitlines()[-1] == "No differences."
     assert "~" not in out
 
 
@@ -178,7 +178,7 @@ def test_state_export_writes_json_lines(run: Run, saved: Path, tmp_path: Path) -
     assert {"key": {"k": 4}, "namespace": None, "value": ["4"]} in [json.loads(line) for line in lines]
     code, _, err = run("state", "export", saved / "one", tmp_path, *arguments)
     assert code == 1
-    assert "keep.seen.jsonl is there already" in err
+    assert "keep.seen.jsonl already exists" in err
 
 
 # --- errors
@@ -209,7 +209,7 @@ def test_cli_exits_with_2_for_wrong_usage(run: Run, saved: Path) -> None:
     assert run("state", "ls", saved / "one", "-D", "nonsense")[0] == 2
     code, _, err = run("run", "--from-savepoint", "a", "--from-checkpoint", "b", __file__)
     assert code == 2
-    assert "A job starts from one place" in err
+    assert "--from-savepoint and --from-checkpoint exclude each other" in err
 
 
 # --- savepoint dispose
@@ -218,13 +218,13 @@ def test_cli_exits_with_2_for_wrong_usage(run: Run, saved: Path) -> None:
 def test_savepoint_dispose_deletes_only_savepoint_files(run: Run, saved: Path, tmp_path: Path) -> None:
     written = Path(Savepoint.load(saved / "one").write(tmp_path / "savepoint"))
     (written / f"{'0' * 32}-1-left.parquet").write_text("by an attempt that failed")
-    assert run("savepoint", "dispose", written)[:2] == (0, f"{written} is deleted.\n")
+    assert run("savepoint", "dispose", written)[:2] == (0, f"{written} was deleted.\n")
     assert list(tmp_path.iterdir()) == []
     written = Path(Savepoint.load(saved / "one").write(tmp_path / "savepoint"))
     (written / "mine.parquet").write_text("dear to me")
     code, out, _ = run("savepoint", "dispose", written)
     assert code == 0
-    assert "its directory stays, because of mine.parquet in it" in out
+    assert "its directory has other files and remains: mine.parquet" in out
     assert [p.name for p in written.iterdir()] == ["mine.parquet"]
 
 
@@ -283,7 +283,7 @@ def test_savepoint_check_reports_state_that_would_be_lost(run: Run, program: Any
     code, out, _ = run("savepoint", "check", program("other"), tmp_path / "held", 20)
     assert code == 1
     assert "  'KEYED PROCESS': held (value, 5 rows): the program has no operator with uid 'hold'." in out.splitlines()
-    assert "does not fit. State that may be lost can be left out with --allow-non-restored-state." in out
+    assert "does not fit. To discard the lost state, use --allow-non-restored-state." in out
     code, out, _ = run("savepoint", "check", "-n", program("other"), tmp_path / "held", 20)
     assert code == 0
     assert "Lost, which is allowed" in out

@@ -65,7 +65,7 @@ def test_leader_frozen_during_commit_does_no_harm_when_it_wakes(tmp_path: Path) 
         found.until(lambda: found.lines() > before + 20)
         os.kill(leader.pid, signal.SIGCONT)
         # It notices by itself, leaves the job alone, and becomes a standby.
-        found.until(lambda: "it starts anew, as a standby" in found.log(0))
+        found.until(lambda: "restarting as a standby" in found.log(0))
         assert "is suspended" in found.log(0)
         check(found, standby)
         assert leader.wait(30) == 0, found.everything()

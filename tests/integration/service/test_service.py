@@ -336,7 +336,7 @@ def test_cli_finds_jobs_of_other_processes(world: World, tmp_path: Any, monkeypa
         listed = json.loads(run(cli, ["list", "--json"]).output)
         assert [j["jid"] for j in listed] == [job]
         assert "Source: numbers -> Map" in run(cli, ["top", "found"]).output
-        assert run(cli, ["explain", "found"]).output == "Nothing holds it up.\n"
+        assert run(cli, ["explain", "found"]).output == "No bottleneck found.\n"
         assert json.loads(run(cli, ["explain", "found", "--json"]).output) == []
         logging.getLogger("millstream").warning("something to be seen")
         assert "something to be seen" in run(cli, ["logs", "-n", "5"]).output

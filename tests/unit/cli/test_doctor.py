@@ -28,13 +28,13 @@ def test_doctor_reports_each_difference_as_a_sentence() -> None:
         storage_problem="FileNotFoundError",
     )
     assert problems_of(DRIVER, other, "s3://there") == [
-        "a has Python 3.12.1 and the driver 3.11.7: set spark.pyspark.python to the same.",
-        "a has pyspark 4.2.0 and the driver 4.3.0: install the same.",
-        "a has no cloudpickle: install it there, or bring it with -pyreq.",
+        "a has Python 3.12.1 and the driver 3.11.7: set spark.pyspark.python to the same version.",
+        "a has pyspark 4.2.0 and the driver 4.3.0: install the same version.",
+        "a has no cloudpickle: install it there, or ship it with -pyreq.",
         "a has millstream 0.9 and the driver 1.0: remove it there.",
-        "a has a clock -7.2 s from the driver's: synchronise them.",
-        "a does not reach b, c: open the ports between them, or set millstream.exchange: spark.",
-        "a cannot use s3://there (FileNotFoundError): name a place that all machines share.",
+        "a has a clock -7.2 s from the driver's: synchronise the clocks.",
+        "a cannot reach b, c: open the ports between them, or set millstream.exchange: spark.",
+        "a cannot use s3://there (FileNotFoundError): configure a shared directory.",
     ]
     silent = replace(DRIVER, name="a", clock_ahead=None)
-    assert problems_of(DRIVER, silent, "")[0].startswith("a does not reach the driver")
+    assert problems_of(DRIVER, silent, "")[0].startswith("a cannot reach the driver")

@@ -1,4 +1,4 @@
-"""The prompt itself: lines are read with readline's keys, history and completion, until a statement is complete."""
+"""The prompt: reads statements with readline's keys, history and completion."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import readline
 from collections.abc import Callable
 from pathlib import Path
 
-from millstream.cli.prompt.statement_runner import HELP, Running
+from millstream.cli.prompt.statement_runner import HELP, StatementRunner
 from millstream.gateway.completion import Vocabulary, candidates, word_at
 from millstream.gateway.script_text import is_blank, is_command, split
 
@@ -17,24 +17,24 @@ _CLEAR = "\x1b[H\x1b[2J"
 
 
 class Loop:
-    """Reads statements from a terminal, and has them run."""
+    """Reads statements from a terminal and runs them."""
 
-    def __init__(self, running: Running, words: Callable[[], Vocabulary], history: Path) -> None:
-        """Take what runs statements.
+    def __init__(self, runner: StatementRunner, words: Callable[[], Vocabulary], history: Path) -> None:
+        """Create the loop.
 
         Args:
-            running: runs them.
-            words: returns the names that can be completed.
-            history: the file of what was typed before.
+            runner: runs statements.
+            words: returns the names for completion.
+            history: the file of the input history.
         """
-        self._running = running
+        self._runner = runner
         self._words = words
         self._history = history
         self._lines: list[str] = []
-        self._found: list[str] = []
+        self._completions: list[str] = []
 
     def run(self) -> None:
-        """Go on until QUIT or the end of the input."""
+        """Run until QUIT or the end of the input."""
         readline.set_completer(self._complete)
         readline.set_completer_delims(" \t\n,()=;")
         readline.parse_and_bind("tab: complete")
@@ -47,11 +47,11 @@ class Loop:
             readline.write_history_file(self._history)
 
     def _take_line(self) -> bool:
-        """Read a line, and run what it completes; return whether to go on."""
+        """Read a line, and run the statements that it completes; return whether to continue."""
         try:
             line = input(MORE if self._lines else PROMPT)
         except KeyboardInterrupt:
-            # What was typed is forgotten, and nothing else.
+            # Discards only the typed lines.
             print()
             self._lines.clear()
             return True
@@ -69,11 +69,11 @@ class Loop:
                 if not self._command(statement.upper()):
                     return False
             else:
-                self._running.run(statement)
+                self._runner.run(statement)
         return True
 
     def _command(self, word: str) -> bool:
-        """Carry out a command; return whether to go on."""
+        """Run a command; return whether to continue."""
         if word in ("QUIT", "EXIT"):
             return False
         print(_CLEAR if word == "CLEAR" else HELP, end="" if word == "CLEAR" else "\n")
@@ -83,21 +83,23 @@ class Loop:
         if number == 0:
             try:
                 before = "\n".join(self._lines)
-                self._found = completions(before, readline.get_line_buffer(), readline.get_endidx(), self._words())
+                self._completions = completions(
+                    before, readline.get_line_buffer(), readline.get_endidx(), self._words()
+                )
             except Exception:
-                # An exception here would be lost anyway, and what is typed must not be.
-                self._found = []
-        return self._found[number] if number < len(self._found) else None
+                # readline swallows exceptions; the typed text must survive.
+                self._completions = []
+        return self._completions[number] if number < len(self._completions) else None
 
 
 def completions(before: str, line: str, position: int, words: Vocabulary) -> list[str]:
-    """Return what can stand in place of the last word of a line.
+    """Return the completions of the last word of a line.
 
     Args:
         before: the lines of the statement above this one.
         line: the line.
-        position: where in it.
-        words: the names there are.
+        position: the cursor's position in the line.
+        words: the known names.
 
     Example:
         >>> completions("", "show ta", 7, Vocabulary())
@@ -106,7 +108,7 @@ def completions(before: str, line: str, position: int, words: Vocabulary) -> lis
     text = f"{before}\n{line[:position]}" if before else line[:position]
     word = word_at(text, len(text))
     begun = text.rpartition(";")[2].lstrip()
-    found = candidates(text + line[position:], len(text), words)
+    matches = candidates(text + line[position:], len(text), words)
     shown = " ".join(begun.upper().split())
-    # Of what a statement can begin with, the part that is not written yet.
-    return [c[len(begun) - len(word) :] if " " in begun and c.startswith(shown) else c for c in found]
+    # Of the beginning of a statement, only the part after the typed words.
+    return [c[len(begun) - len(word) :] if " " in begun and c.startswith(shown) else c for c in matches]

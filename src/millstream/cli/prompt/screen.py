@@ -1,4 +1,4 @@
-"""The terminal while a query's rows are shown: it is redrawn as they change, and keys are read one by one."""
+"""Full-screen display of a query's rows, redrawn as they change."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from millstream.cli.prompt.views import ChangelogView, TableView
 from millstream.gateway.session import Outcome
 from millstream.sql.columns.batch import Batch
 
-# The screen is drawn anew so often, at most.
+# Minimum seconds between two drawings.
 _DRAW_SECONDS = 0.2
-# Rows that have come and are not yet shown hold the query up.
+# Maximum number of batches not shown yet: more backpressure the query.
 _MAX_PENDING = 64
 _OTHER_SCREEN, _FIRST_SCREEN = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _REST_OF_LINE, _REST = "\x1b[H", "\x1b[K", "\x1b[J"
 _INTERRUPT = "\x03"
 
 
-class Taking:
-    """Takes a query's rows on a thread of its own, so that keys are read meanwhile."""
+class RowReader:
+    """Reads a query's rows on its own thread, so that keys are read meanwhile."""
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = outcome
         self._batches: queue.Queue[Batch] = queue.Queue(_MAX_PENDING)
         self._is_left = threading.Event()
-        self.is_over = threading.Event()
+        self.has_ended = threading.Event()
         self.error: Exception | None = None
         threading.Thread(target=self._take, name="millstream-rows", daemon=True).start()
 
@@ -49,35 +49,35 @@ class Taking:
         except Exception as e:
             self.error = e
         finally:
-            self.is_over.set()
+            self.has_ended.set()
 
     def taken(self) -> list[Batch]:
-        """Return what has come since the last time."""
-        found = []
+        """Return the batches since the last call."""
+        batches = []
         while True:
             try:
-                found.append(self._batches.get_nowait())
+                batches.append(self._batches.get_nowait())
             except queue.Empty:
-                return found
+                return batches
 
     def leave(self) -> None:
-        """Want no more rows: the query ends."""
+        """End the query."""
         self._is_left.set()
-        if not self.is_over.is_set():
+        if not self.has_ended.is_set():
             self._outcome.cancel()
-            self.is_over.wait(60)
+            self.has_ended.wait(60)
             self.error = None
 
 
 def show(outcome: Outcome, view: TableView | ChangelogView) -> None:
-    """Show rows until somebody presses Q; raise what the query failed with."""
-    taking, page = Taking(outcome), list[int | None]([None])
+    """Show rows until Q is pressed; raise the query's error."""
+    reader, page = RowReader(outcome), list[int | None]([None])
     with _whole_screen():
         while True:
-            ended = taking.is_over.is_set()
-            for batch in taking.taken():
+            ended = reader.has_ended.is_set()
+            for batch in reader.taken():
                 view.add(batch)
-            if taking.error is not None:
+            if reader.error is not None:
                 break
             width, height = shutil.get_terminal_size()
             lines, shown = view.page(page[0], width, height, "Finished" if ended else "Refresh: 0.2 s")
@@ -87,26 +87,26 @@ def show(outcome: Outcome, view: TableView | ChangelogView) -> None:
             if key in ("q", "Q", _INTERRUPT):
                 break
             page[0] = _turned(key, page[0], shown)
-    taking.leave()
-    if taking.error is not None:
-        raise taking.error
+    reader.leave()
+    if reader.error is not None:
+        raise reader.error
 
 
 def _turned(key: str, page: int | None, shown: int) -> int | None:
-    """Return which page is shown after a key; None is the last one, whichever that is."""
-    turned: dict[str, int | None] = {"n": shown + 1, "p": max(shown - 1, 1), "f": 1, "l": None}
-    return turned.get(key.lower(), page)
+    """Return the page after a key press; None follows the last page."""
+    pages: dict[str, int | None] = {"n": shown + 1, "p": max(shown - 1, 1), "f": 1, "l": None}
+    return pages.get(key.lower(), page)
 
 
 def _key() -> str:
-    """Return a key that is pressed within a moment; nothing otherwise."""
+    """Return a pressed key, or an empty string after a short wait."""
     ready, _, _ = select.select([sys.stdin.fileno()], [], [], _DRAW_SECONDS)
     return os.read(sys.stdin.fileno(), 1).decode("latin-1") if ready else ""
 
 
 @contextmanager
 def _whole_screen() -> Iterator[None]:
-    """Have the terminal to ourselves, and give it back as it was."""
+    """Use the alternate screen in raw mode, and restore the terminal."""
     before = termios.tcgetattr(sys.stdin.fileno())
     tty.setraw(sys.stdin.fileno())
     sys.stdout.write(_OTHER_SCREEN)

@@ -1,4 +1,4 @@
-"""Runs statements for a prompt or a file, and prints what came of them as Flink's SQL client does."""
+"""Runs statements of a prompt or a file, and prints results as Flink's SQL client does."""
 
 from __future__ import annotations
 
@@ -46,65 +46,65 @@ HELP = "\n".join(
 )
 
 
-class Running:
-    """Runs statements of a session, and prints."""
+class StatementRunner:
+    """Runs statements of a session and prints their results."""
 
     def __init__(self, session: Session, out: TextIO, is_terminal: bool) -> None:
-        """Take a session.
+        """Create a runner.
 
         Args:
-            session: carries statements out.
-            out: where to print.
-            is_terminal: whether somebody looks at a screen, on which rows can change.
+            session: executes statements.
+            out: the output.
+            is_terminal: whether the output is a screen on which rows can change.
         """
         self._session = session
         self._out = out
         self._is_terminal = is_terminal
 
     def run(self, text: str) -> bool:
-        """Run a statement; return whether it went well. Ctrl-C ends a query and nothing else."""
+        """Run a statement; return whether it succeeded. Ctrl-C ends only the query."""
         try:
             self._check_mode()
             outcome = self._session.execute(text)
             self._show(outcome)
             return True
         except KeyboardInterrupt:
-            self._say("\nQuery terminated")
+            self._print("\nQuery terminated")
             return True
         except Exception as e:
-            self._tell(e)
+            self._print_error(e)
             return False
 
     def info(self, text: str) -> None:
-        """Print what is going on."""
-        self._say(f"[INFO] {text}")
+        """Print a status message."""
+        self._print(f"[INFO] {text}")
 
     def _check_mode(self) -> None:
-        given = self._settings.get(MODE, "TABLE").upper()
-        if given not in _MODES:
+        mode = self._settings.get(MODE, "TABLE").upper()
+        if mode not in _MODES:
             self._session.execute(f"RESET '{MODE}'")
-            raise ValidationException(f"{MODE} is '{given}': it is one of TABLE, CHANGELOG and TABLEAU.")
+            raise ValidationException(f"{MODE} is '{mode}': it must be one of TABLE, CHANGELOG and TABLEAU.")
 
     @property
     def _settings(self) -> Mapping[str, str]:
         return self._session.settings
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._out.write(text + "\n")
         self._out.flush()
 
-    def _tell(self, error: Exception) -> None:
-        said = f"{type(error).__name__}: {error}"
+    def _print_error(self, error: Exception) -> None:
+        text = f"{type(error).__name__}: {error}"
         if self._settings.get(_VERBOSE, "false").lower() == "true":
-            said = "".join(traceback.format_exception(error)).rstrip()
-        self._say(f"[ERROR] Could not execute SQL statement. Reason:\n{said}\n")
+            text = "".join(traceback.format_exception(error)).rstrip()
+        self._print(f"[ERROR] Could not execute SQL statement. Reason:\n{text}\n")
 
     def _show(self, outcome: Outcome) -> None:
         if outcome.is_query:
             self._show_query(outcome)
         elif outcome.job_id is not None:
             self.info("SQL update statement has been successfully submitted:")
-            self._say(f"Job ID: {outcome.job_id}\n")
+            self._print(f"Job ID: {outcome.job_id}\n")
         elif outcome.is_ok:
             self.info("Execute statement succeeded.\n")
         else:
@@ -113,52 +113,53 @@ class Running:
     def _show_rows(self, outcome: Outcome) -> None:
         batches = list(outcome.batches)
         if _is_text(outcome.statement):
-            # A text of several lines is shown as it is.
-            self._say("".join(str(b.columns[0][0]) for b in batches))
+            # Text of several lines is printed verbatim.
+            self._print("".join(str(b.columns[0][0]) for b in batches))
         elif not batches:
-            self._say("Empty set\n")
+            self._print("Empty set\n")
         else:
-            self._say("\n".join(known_rows(outcome.fields, batches, None, outcome.zone, "")) + "\n")
+            self._print("\n".join(known_rows(outcome.fields, batches, None, outcome.zone, "")) + "\n")
 
     # --- queries
 
     def _show_query(self, outcome: Outcome) -> None:
         mode = self._settings.get(MODE, "TABLE").upper() if self._is_terminal else "TABLEAU"
-        longest = int(self._settings.get(_WIDTH, "30"))
+        max_width = int(self._settings.get(_WIDTH, "30"))
         if mode == "TABLEAU":
-            self._print_query(outcome, longest)
+            self._print_query(outcome, max_width)
             return
+        # A lazy import: only a terminal has termios.
         from millstream.cli.prompt.screen import show
 
-        most = int(self._settings.get(_MAX_ROWS, "1000000"))
+        max_rows = int(self._settings.get(_MAX_ROWS, "1000000"))
         kind = TableView if mode == "TABLE" else ChangelogView
-        view = kind(outcome.fields, longest, outcome.zone, most)
+        view = kind(outcome.fields, max_width, outcome.zone, max_rows)
         show(outcome, view)
         self.info("Result retrieval finished.\n" if len(view) else "Result retrieval cancelled.\n")
 
-    def _print_query(self, outcome: Outcome, longest: int) -> None:
+    def _print_query(self, outcome: Outcome, max_width: int) -> None:
         started, rows = time.monotonic(), 0
         try:
             if self._session.is_batch:
-                rows = self._print_known(outcome, longest, started)
+                rows = self._print_known(outcome, max_width, started)
                 return
-            tableau = Tableau(outcome.fields, True, longest, outcome.zone)
-            self._say("\n".join(tableau.head()))
+            tableau = Tableau(outcome.fields, True, max_width, outcome.zone)
+            self._print("\n".join(tableau.head()))
             for batch in outcome.batches:
                 rows += len(batch)
-                self._say("\n".join(tableau.rows(batch)))
-            self._say(f"{tableau.line()}\nReceived a total of {_rows(rows)}{self._took(started)}\n")
+                self._print("\n".join(tableau.rows(batch)))
+            self._print(f"{tableau.line()}\nReceived a total of {_rows(rows)}{self._took(started)}\n")
         except KeyboardInterrupt:
             outcome.cancel()
-            self._say(f"\nQuery terminated, received a total of {_rows(rows)}\n")
+            self._print(f"\nQuery terminated, received a total of {_rows(rows)}\n")
 
-    def _print_known(self, outcome: Outcome, longest: int, started: float) -> int:
+    def _print_known(self, outcome: Outcome, max_width: int, started: float) -> int:
         batches: list[Batch] = [b for b in outcome.batches if len(b)]
         if not batches:
-            self._say(f"Empty set{self._took(started)}\n")
+            self._print(f"Empty set{self._took(started)}\n")
             return 0
-        lines = known_rows(outcome.fields, batches, longest, outcome.zone, "<NULL>")
-        self._say("\n".join(lines) + self._took(started) + "\n")
+        lines = known_rows(outcome.fields, batches, max_width, outcome.zone, "<NULL>")
+        self._print("\n".join(lines) + self._took(started) + "\n")
         return sum(map(len, batches))
 
     def _took(self, started: float) -> str:
@@ -176,5 +177,5 @@ def _rows(count: int) -> str:
 
 
 def is_screen() -> bool:
-    """Return whether rows can be shown on a screen that changes."""
+    """Return whether input and output are a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()

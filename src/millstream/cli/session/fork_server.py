@@ -1,9 +1,9 @@
-"""Forks the processes of a cluster's programs: modules are loaded here once, and their memory is shared by all.
+"""Forks the processes of a cluster's programs: modules are loaded here once, and all programs share their memory.
 
     cluster ---requests, with a program's descriptors---> this process ---forks---> program, program, ...
             <---pid and pidfd; later the exit code---
 
-It has one thread, runs no user code, and ends when the cluster hangs up or is gone. Programs notice that themselves.
+It has one thread, runs no user code, and ends when the cluster disconnects. Programs detect that themselves.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import select
 import socket
 import sys
 from dataclasses import dataclass, field
-from typing import Any
 
 from millstream.cli.session import run_program as session_program
+from millstream.common.aliases import Json
 from millstream.common.private_files import SCRATCH_VARIABLE
-from millstream.spark.processes import children_told, drain, name_process
+from millstream.spark.processes import child_exit_notifications, drain, name_process
 from millstream.spark.session import preload_converters
 
-# Modules that the process of every program loads sooner or later.
+# Modules that every program loads.
 _LOADED_LATER = (
     "millstream.datastream",
     "millstream.jobmaster.job",
@@ -38,21 +38,21 @@ _DESCRIPTORS = 3
 
 @dataclass
 class ForkServer:
-    """Forks on request, and reports which of the processes have ended."""
+    """Forks on request, and reports the ended processes."""
 
     control: socket.socket
     pids: set[int] = field(default_factory=set)
 
     def serve(self) -> tuple[str, int] | None:
-        """Serve until the cluster hangs up: None. In a forked process, return the arguments of its main."""
-        with children_told() as told:
+        """Serve until the cluster disconnects; in a forked process, return the arguments of its main."""
+        with child_exit_notifications() as child_exits:
             poller = select.poll()
-            for end in (self.control, told):
+            for end in (self.control, child_exits):
                 poller.register(end.fileno(), select.POLLIN)
             while True:
                 ready = {descriptor for descriptor, _ in poller.poll()}
-                if told.fileno() in ready:
-                    drain(told)
+                if child_exits.fileno() in ready:
+                    drain(child_exits)
                     self._report_ended()
                 if self.control.fileno() in ready:
                     text, descriptors, _, _ = socket.recv_fds(
@@ -76,16 +76,16 @@ class ForkServer:
             os.close(descriptor)
         if pid > 0:
             self.pids.add(pid)
-            # Nobody has reaped it: the descriptor is of this very process.
+            # The process was not reaped yet, so its id was not reused.
             pidfd = os.pidfd_open(pid)
             self._send({"pid": pid}, pidfd)
             os.close(pidfd)
         return pid
 
-    def _become(self, request: dict[str, Any], descriptors: list[int]) -> int:
-        """Be the process of a program; return its end of the line to the cluster."""
+    def _become(self, request: dict[str, Json], descriptors: list[int]) -> int:
+        """Set up the process of a program; return its channel to the cluster."""
         self.control.close()
-        line, out, err = descriptors
+        channel, out, err = descriptors
         for number, descriptor in ((1, out), (2, err)):
             os.dup2(descriptor, number)
             os.close(descriptor)
@@ -94,23 +94,23 @@ class ForkServer:
         os.environ[SCRATCH_VARIABLE] = request["scratch"]
         os.chdir(request["directory"])
         if not sys.flags.safe_path:
-            # As `python -m` has it.
+            # As in `python -m`.
             sys.path[0] = os.getcwd()
         importlib.invalidate_caches()
-        # Python's own generator does so by itself.
+        # Python's own generator is reseeded on fork; numpy's is not.
         if (generator := sys.modules.get("numpy.random")) is not None:
             generator.seed()
-        return line
+        return channel
 
     def _report_ended(self) -> None:
         for pid in list(self.pids):
-            found, status = os.waitpid(pid, os.WNOHANG)
-            if found:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
                 self.pids.discard(pid)
                 self._send({"ended": pid, "code": os.waitstatus_to_exitcode(status)})
 
-    def _send(self, message: dict[str, Any], *descriptors: int) -> None:
-        # When the cluster is gone, the next look at the socket says so.
+    def _send(self, message: dict[str, Json], *descriptors: int) -> None:
+        # If the cluster has ended, the next poll of the socket reports it.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             socket.send_fds(self.control, [json.dumps(message).encode()], list(descriptors))
 
@@ -121,7 +121,7 @@ def main(descriptor: int) -> int:
         importlib.import_module(name)
     preload_converters()
     gc.collect()
-    # No collection writes to what is shared.
+    # No collection writes to shared memory.
     gc.freeze()
     program = ForkServer(socket.socket(fileno=descriptor)).serve()
     return 0 if program is None else session_program.main(*program)

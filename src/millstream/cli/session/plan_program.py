@@ -1,4 +1,4 @@
-"""The process in which a program that was uploaded to a cluster is planned: its main runs up to its first execute()."""
+"""The process that plans an uploaded program: runs its main up to the first execute()."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import json
 import os
 import sys
 import uuid
-from typing import Any
 
 import click
 
 from millstream.cli.program import load_plan
 from millstream.common import pyflink_names
+from millstream.common.aliases import Json
 from millstream.common.error_rendering import render_program_error
 from millstream.service.responses.jobs import plan_of
 
 
 def main(path: str) -> int:
-    """Plan a program, and write the plan to where that is expected; return the exit code."""
+    """Plan a program, and write the plan to the requested file; return the exit code."""
     with open(path) as file:
-        spec: dict[str, Any] = json.load(file)
+        spec: dict[str, Json] = json.load(file)
     if spec["pyflink"]:
         pyflink_names.install()
     try:
@@ -27,7 +27,7 @@ def main(path: str) -> int:
         graph = planned.job_graph()
         plan = plan_of(uuid.uuid4().hex, graph.job_name, "STREAMING", graph.vertices)
     except SystemExit as e:
-        click.echo(f"The program ended with code {e.code} before a call of execute(): there is no plan.", err=True)
+        click.echo(f"The program exited with code {e.code} before a call of execute(): there is no plan.", err=True)
         return 1
     except Exception as e:
         click.echo(render_program_error(e) or repr(e), err=True, nl=False)
@@ -36,7 +36,7 @@ def main(path: str) -> int:
         json.dump(plan, file)
     sys.stdout.flush()
     sys.stderr.flush()
-    # Threads of the program's own do not keep it.
+    # Exit at once: the program's own threads may still be running.
     os._exit(0)
 
 

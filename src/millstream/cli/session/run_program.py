@@ -1,4 +1,4 @@
-"""The process of a program that was submitted to a cluster: runs its main, and stays until its jobs have ended."""
+"""The process of a program submitted to a cluster: runs its main, and waits for its jobs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 import runpy
 import signal
 import sys
-from typing import Any
 
 import click
 
 from millstream.cli.program import run_program
 from millstream.common import pyflink_names
+from millstream.common.aliases import Json
 from millstream.common.configuration import Configuration
 from millstream.common.error_rendering import render_program_error
 from millstream.common.pipeline_options import ENGINE, EngineChoice
@@ -27,7 +27,7 @@ _FAILED, _TERMINATED = 1, 143
 def main(path: str, descriptor: int) -> int:
     """Run a program; return its exit code."""
     with open(path) as file:
-        spec: dict[str, Any] = json.load(file)
+        spec: dict[str, Json] = json.load(file)
     signal.signal(signal.SIGTERM, lambda *_: end_program(_TERMINATED))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     member = ClusterMember(spec["home"], spec["attachment"], descriptor)
@@ -35,7 +35,7 @@ def main(path: str, descriptor: int) -> int:
     watch_jobs(member.add)
     if spec["pyflink"]:
         pyflink_names.install()
-    _follow(spec)
+    _set_leadership(spec)
     master = spec["attachment"]["master"]
     last_word = {**spec["last_word"], ENGINE.key: ENGINE.text(EngineChoice.SPARK), "spark.master": master}
     try:
@@ -43,22 +43,22 @@ def main(path: str, descriptor: int) -> int:
         if code != _TERMINATED:
             member.await_jobs()
     except SystemExit:
-        # Terminated, while it waited for jobs that outlive the program.
+        # SIGTERM during the wait for jobs that outlive the program.
         code = _TERMINATED
     if code == _TERMINATED:
         member.leave_jobs()
     return SUSPENDED if member.is_suspended else code
 
 
-def _follow(spec: dict[str, Any]) -> None:
-    """Let the jobs of this process run under the cluster's leader, where there may be several."""
+def _set_leadership(spec: dict[str, Json]) -> None:
+    """Fence the jobs of this process with the leader's term, if the cluster is highly available."""
     options = HaOptions.read(Configuration.from_dict(spec["settings"]))
     if options is not None and spec["term"] is not None:
         lead(Leadership(options, options.open(), spec["term"], spec["id"]))
 
 
-def _run(spec: dict[str, Any], settings: dict[str, str], last_word: dict[str, str]) -> int:
-    """Run the program's main; return what it ended with. Its jobs go on, however that was."""
+def _run(spec: dict[str, Json], settings: dict[str, str], last_word: dict[str, str]) -> int:
+    """Run the program's main; return its exit code. Its jobs continue in any case."""
     try:
         if spec["module"]:
             set_command_line(settings, last_word)

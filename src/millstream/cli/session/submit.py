@@ -1,20 +1,20 @@
-"""`millstream run -t session`: a program that runs beside a cluster, and whose jobs are the cluster's."""
+"""`millstream run -t session`: runs a program whose jobs run on a cluster."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from typing import Any
 
 import click
 
+from millstream.common.aliases import Json
 from millstream.service.client import ServiceClient, ServiceError, cluster_of, is_local_service, use_leader
 
 _POLL_SECONDS = 0.2
-# How long a program on another machine may take to start its first job.
+# Timeout of a remote program's first job.
 _START_SECONDS = 330.0
-# An interrupt at the terminal leaves the jobs to the cluster.
+# The exit code after an interrupt, which leaves the jobs running.
 _INTERRUPTED = 130
 
 
@@ -28,16 +28,16 @@ def run_in_session(
     detached: bool,
     pyflink: bool,
 ) -> int:
-    """Have a cluster run a program; return the exit code.
+    """Run a program on a cluster; return the exit code.
 
     Args:
         program: the program.
-        arguments: what it finds in sys.argv.
+        arguments: its sys.argv.
         settings: settings that it can change.
-        last_word: settings that count whatever it sets.
+        last_word: settings that override the program's own.
         address: the cluster; None for this user's.
-        detached: whether to return as soon as it has started a job.
-        pyflink: whether `import pyflink` means millstream.
+        detached: whether to return once it has started a job.
+        pyflink: whether `import pyflink` imports millstream.
     """
     try:
         use_leader(settings)
@@ -62,53 +62,56 @@ def run_in_session(
 def _run_uploaded(
     client: ServiceClient, program: str, arguments: list[str], settings: dict[str, str], last_word: dict[str, str]
 ) -> int:
-    """Upload a program to a cluster elsewhere, which runs it; what it prints stays there."""
+    """Upload a program to a remote cluster, which runs it; its output remains there."""
     uploaded = client.upload(program)
-    body: dict[str, Any] = {"programArgsList": arguments, "flinkConfiguration": {**settings, **last_word}}
+    body: dict[str, Json] = {"programArgsList": arguments, "flinkConfiguration": {**settings, **last_word}}
     _print_job(client.ask(f"/jars/{uploaded}/run", "POST", body, _START_SECONDS)["jobid"])
     return 0
 
 
 def _print_job(job_id: str) -> None:
-    # Flink's words, which scripts look for.
+    # Flink's message, which scripts parse.
     click.echo(f"Job has been submitted with JobID {job_id}")
 
 
 def _detached(client: ServiceClient, program_id: str) -> int:
-    """Wait until a program has started a job, or ended without."""
+    """Wait until a program has started a job, or has ended."""
     while True:
-        about = client.ask(f"/programs/{program_id}")
-        if about["jobs"]:
-            _print_job(about["jobs"][0])
+        program = client.ask(f"/programs/{program_id}")
+        if program["jobs"]:
+            _print_job(program["jobs"][0])
             return 0
-        if about["exit-code"] is not None:
+        if program["exit-code"] is not None:
             _Output(client, program_id).show()
-            click.echo("The program has ended and has started no job.", err=True)
-            return int(about["exit-code"]) or 1
+            click.echo("The program ended without starting a job.", err=True)
+            return int(program["exit-code"]) or 1
         time.sleep(_POLL_SECONDS)
 
 
 def _attached(client: ServiceClient, program_id: str) -> int:
-    """Show what a program prints until it and its jobs have ended."""
-    output, told = _Output(client, program_id), 0
+    """Print a program's output until it and its jobs have ended."""
+    output, reported = _Output(client, program_id), 0
     try:
         while True:
-            about = client.ask(f"/programs/{program_id}")
-            for job_id in about["jobs"][told:]:
+            program = client.ask(f"/programs/{program_id}")
+            for job_id in program["jobs"][reported:]:
                 click.echo(f"millstream: job {job_id} runs on the cluster at {client.url}", err=True)
-            told = len(about["jobs"])
+            reported = len(program["jobs"])
             output.show()
-            if about["exit-code"] is not None:
-                return int(about["exit-code"])
+            if program["exit-code"] is not None:
+                return int(program["exit-code"])
             time.sleep(_POLL_SECONDS)
     except KeyboardInterrupt:
         jobs = client.ask(f"/programs/{program_id}")["jobs"]
-        click.echo(f"\nThe program goes on; end it with: millstream cancel {jobs[0] if jobs else '<job>'}", err=True)
+        click.echo(
+            f"\nThe program continues on the cluster; cancel it with: millstream cancel {jobs[0] if jobs else '<job>'}",
+            err=True,
+        )
         return _INTERRUPTED
 
 
 class _Output:
-    """What a program has printed, passed on as it comes."""
+    """Prints the output of a program incrementally."""
 
     def __init__(self, client: ServiceClient, program_id: str) -> None:
         self._client = client
@@ -118,7 +121,7 @@ class _Output:
 
     def show(self) -> None:
         if self._client.url != self._url:
-            # Another leader has started the program again.
+            # Another leader has restarted the program.
             self._url, self._shown = self._client.url, {"out": 0, "err": 0}
         for stream, terminal in (("out", sys.stdout), ("err", sys.stderr)):
             text = b"..."
