@@ -50,7 +50,7 @@ class WatchedMachine:
 
     @property
     def is_over(self) -> bool:
-        return self._machine.is_over
+        return self._machine.has_ended
 
     @property
     def deadline(self) -> float:
@@ -72,7 +72,7 @@ class WatchedMachine:
             self._check_retained()
         for instruction in instructions:
             self._look_at(instruction)
-        if self._machine.is_over:
+        if self._machine.has_ended:
             self._check_end()
         return instructions
 

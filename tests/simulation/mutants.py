@@ -170,7 +170,7 @@ def cut_before_commit(real: Real, self: JobMachine, event: e.EpochFinished) -> l
     """A checkpoint is cut before the output is committed that need not wait for it."""
     instructions: list[i.Instruction] = real(self, event)
     if self._taken is not None:
-        instructions += self._recovery.cut(self._taken)
+        instructions += self._recovery.take_snapshot(self._taken)
     return instructions
 
 
@@ -221,7 +221,7 @@ def reused_attempt(real: Real, self: RecoveryState, plan: JobPlan, start: Initia
 # --- output that a committer lets wait
 
 
-@_instead_of(CheckpointCoordinator, "output_waits")
+@_instead_of(CheckpointCoordinator, "set_unfinished_output")
 def waiting_output_is_not_named(real: Real, self: CheckpointCoordinator, waiting: Any) -> None:
     """A manifest names what was staged since the one before, not what waits from earlier."""
 
@@ -288,7 +288,7 @@ MUTANTS["cut-without-state"] = Mutant(
 @_instead_of(RecoveryState, "remember_snapshot")
 def region_without_state(real: Real, self: RecoveryState) -> None:
     """When a region fails, the others go on without the state that they took over from another job."""
-    self._last_cut = self.execution.snapshot(self.positions) if self.has_regions else None
+    self._last_snapshot = self.execution.snapshot(self.positions) if self.has_regions else None
 
 
 @_instead_of_entry(JobMachine._CONTINUATIONS, JobPhase.STORING)
@@ -348,7 +348,7 @@ def state_deleted_early(real: Real, self: CheckpointCoordinator, live: set[str])
 @_instead_of(CheckpointCoordinator, "stored_files")
 def state_of_unanswered_deleted(real: Real, self: CheckpointCoordinator) -> set[str]:
     """State files are deleted that a checkpoint needs whose manifest may still come to storage."""
-    return {name for checkpoint in self.retained() for name in checkpoint.cut.files()}
+    return {name for checkpoint in self.retained() for name in checkpoint.taken_snapshot.files()}
 
 
 # --- state that slots hold in memory
@@ -372,17 +372,17 @@ def _without_delta(name: str, what: str, needed: Callable[[JobMachine, EpochPlan
 _without_delta(
     "checkpoint-without-delta",
     "A checkpoint does not have slots write what they hold.",
-    lambda machine, epoch: machine._recovery.has_regions or epoch.cut or machine._options.at_most_once,
+    lambda machine, epoch: machine._recovery.has_regions or epoch.snapshot or machine._options.at_most_once,
 )
 _without_delta(
     "request-without-delta",
     "A rescale and a checkpoint that was asked for do not have slots write what they hold.",
-    lambda machine, epoch: (epoch.checkpoint or machine._recovery.has_regions) and not epoch.cut,
+    lambda machine, epoch: (epoch.checkpoint or machine._recovery.has_regions) and not epoch.snapshot,
 )
 _without_delta(
     "region-without-delta",
     "Other regions go on from what slots hold and have not written.",
-    lambda machine, epoch: epoch.checkpoint or epoch.cut or machine._options.at_most_once,
+    lambda machine, epoch: epoch.checkpoint or epoch.snapshot or machine._options.at_most_once,
 )
 
 
@@ -445,7 +445,7 @@ MUTANTS["unread-for-everybody"] = Mutant(
 def lost_end_unnoticed(real: Real, self: ReceiveBuffer, sender: int, state: Any, frame: Frame) -> None:
     """A sender may go on to another level although the END of the one before has not come."""
     if frame.level in state.levels and frame.epoch >= state.epoch:
-        state.epoch, state.at = frame.epoch, state.levels.index(frame.level)
+        state.epoch, state.index = frame.epoch, state.levels.index(frame.level)
 
 
 @_instead_of(ReceiveBuffer, "is_complete")

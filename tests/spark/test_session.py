@@ -322,5 +322,5 @@ def test_application_continues_after_leader_is_killed(tmp_path: Path) -> None:
         found.until(lambda: "term 2" in found.log(1), 200)
         found.hurry()
         assert standby.wait(200) == 0, found.everything()
-        assert "goes on from checkpoint" in found.log(1), found.everything()
+        assert "starts from checkpoint" in found.log(1), found.everything()
         assert written(found.out) == wanted(records), found.everything()

@@ -13,10 +13,17 @@ from millstream.cli.commands import Commands
 from millstream.cli.output import JSON, print_json, print_result
 from millstream.cli.program import load_plan, run_program
 from millstream.cli.progress_line import LiveLine
-from millstream.cli.settings import DEFINES, PARALLELISM, PROGRAM, as_settings, asks_for_leaders, start_settings
+from millstream.cli.settings import (
+    DEFINES,
+    PARALLELISM,
+    PROGRAM,
+    as_settings,
+    asks_for_leaders,
+    choose_engine,
+    start_settings,
+)
 from millstream.common import pyflink_names
 from millstream.common.error_rendering import render_program_error
-from millstream.common.pipeline_options import ENGINE, EngineChoice
 from millstream.datastream.launch_context import end_on_signals, watch_jobs
 from millstream.graph.plan import draw
 
@@ -112,10 +119,7 @@ def run(
     if sys.stderr.isatty():
         watch_jobs(lambda job: LiveLine(job, sys.stderr).start())
     end_on_signals()
-    if local and master is not None:
-        raise click.UsageError("--local runs without Spark, and -m is a Spark master: use one of them.")
-    if local:
-        last_word[ENGINE.key] = ENGINE.text(EngineChoice.LOCAL)
+    choose_engine(last_word, local, master)
     run_it = partial(run_program, program, list(arguments), settings, last_word)
     if not asks_for_leaders(settings):
         run_it()

@@ -6,6 +6,7 @@ import click
 
 from millstream.checkpoint.restore_location import CLAIM_MODE, IGNORE_UNCLAIMED, LATEST, PATH
 from millstream.checkpoint.storage import absolute_url
+from millstream.common.pipeline_options import ENGINE, EngineChoice
 
 # Arguments after the program are the program's own.
 PROGRAM = {"allow_interspersed_args": False}
@@ -41,6 +42,14 @@ def as_settings(defines: tuple[str, ...], parallelism: int | None = None, master
     if master is not None:
         settings["spark.master"] = master
     return settings
+
+
+def choose_engine(settings: dict[str, str], local: bool, master: str | None) -> None:
+    """Set the engine of --local, which excludes a Spark master."""
+    if local and master is not None:
+        raise click.UsageError("--local runs without Spark, and -m is a Spark master: use one of them.")
+    if local:
+        settings[ENGINE.key] = ENGINE.text(EngineChoice.LOCAL)
 
 
 def start_settings(

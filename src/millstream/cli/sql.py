@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from millstream.cli.settings import DEFINES, PARALLELISM, as_settings
+from millstream.cli.settings import DEFINES, PARALLELISM, as_settings, choose_engine
 from millstream.common.known_keys import check_keys
-from millstream.common.pipeline_options import ENGINE, EngineChoice
+from millstream.datastream.launch_context import end_signals
 from millstream.service.registry import Registry
 from millstream.sql.errors import TableException
 
 if TYPE_CHECKING:
     from millstream.cli.prompt.statement_runner import StatementRunner
     from millstream.jobmaster.job import JobMaster
-import shlex
-import signal
-import threading
-
-from millstream.datastream.launch_context import end_signals
 
 HISTORY = ".millstream-sql-history"
 
@@ -52,12 +50,9 @@ def sql(
     from millstream.gateway.session import Session
 
     settings = as_settings(defines, parallelism, master)
-    if local and master is not None:
-        raise click.UsageError("--local runs without Spark, and -m is a Spark master: use one of them.")
     if file is not None and text is not None:
         raise click.UsageError("-f runs the statements of a file, and -e those of its argument: use one of them.")
-    if local:
-        settings[ENGINE.key] = ENGINE.text(EngineChoice.LOCAL)
+    choose_engine(settings, local, master)
     settings.setdefault("millstream.quiet", "true")
     check_keys(settings.keys())
     # Before anything runs.
@@ -137,10 +132,7 @@ def sql_gateway(parallelism: int | None, master: str | None, local: bool, define
     from millstream.gateway.server import Gateway
 
     settings = as_settings(defines, parallelism, master)
-    if local and master is not None:
-        raise click.UsageError("--local runs without Spark, and -m is a Spark master: use one of them.")
-    if local:
-        settings[ENGINE.key] = ENGINE.text(EngineChoice.LOCAL)
+    choose_engine(settings, local, master)
     check_keys(settings.keys())
     gateway = Gateway(settings)
     is_stopped = threading.Event()

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
+from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_status import JobStatus
 from millstream.common.masking import masked_text
 from millstream.gateway.script_text import statements_of
@@ -103,7 +104,7 @@ class FailedScript:
         now = time.time()
         job_id = script_id.removeprefix(_PREFIX)
         settings = JobSettings(job_id=job_id, job_name=script_id, attempt=0, batch=False)
-        self.result: Future[None] = Future()
+        self.result: Future[JobExecutionResult] = Future()
         self.result.set_exception(TableException(reason))
         self.leases = CheckpointLeases()
         self.view = JobView(
@@ -111,7 +112,7 @@ class FailedScript:
             status=JobStatus.FAILED,
             outcome=JobStatus.FAILED,
             times={JobStatus.INITIALIZING: began, JobStatus.FAILED: now},
-            failures=(FailureView(at=now, message=reason, operator=None, restarts_at=None),),
+            failures=(FailureView(failed_at=now, message=reason, operator=None, restarts_at=None),),
         )
 
     def cancel(self) -> None:

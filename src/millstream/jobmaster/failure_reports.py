@@ -14,11 +14,11 @@ import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import asdict, replace
-from typing import Any
 
 import cloudpickle
 
 from millstream.common import pyflink_names
+from millstream.common.aliases import Json
 from millstream.common.configuration import Configuration
 from millstream.common.errors import MillstreamError
 from millstream.common.fast_dataclass import fast_dataclass
@@ -58,7 +58,7 @@ class FailureReport:
 
     Attributes:
         number: the number of the failure in its job, from 1.
-        at: when it happened, in seconds since 1970.
+        at: its time, in seconds since 1970.
         about: the fields of `operators.diagnostics.failures.Failure`.
         node: the pickled operator, in base64.
         settings: the job settings that functions see.
@@ -70,9 +70,9 @@ class FailureReport:
     job_name: str
     number: int
     at: float
-    about: dict[str, Any]
+    about: dict[str, Json]
     node: str
-    settings: dict[str, Any]
+    settings: dict[str, Json]
     path: list[str]
     as_pyflink: bool
 
@@ -84,7 +84,7 @@ class FailureReport:
         return json.dumps({_MARK: _VERSION, **asdict(self)}).encode()
 
 
-def write_report(directory: str, plan: JobPlan, number: int, at: float, failure: Failure) -> str:
+def write_report(directory: str, plan: JobPlan, number: int, time: float, failure: Failure) -> str:
     """Write a failure report; return its path."""
     vertex, node = _find(plan, failure.operator_id)
     settings = plan.settings
@@ -92,7 +92,7 @@ def write_report(directory: str, plan: JobPlan, number: int, at: float, failure:
         job_id=settings.job_id,
         job_name=settings.job_name,
         number=number,
-        at=at,
+        at=time,
         about=asdict(failure),
         node=base64.b64encode(cloudpickle.dumps(_alone(vertex, node), 5)).decode(),
         settings={
@@ -152,18 +152,18 @@ def read(path: str) -> FailureReport:
         about = os.fstat(file.fileno())
         if about.st_uid != os.getuid() or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise MillstreamError(
-                f"{path} is not yours alone, and to replay a failure is to run what stands in its file: only a file of "
-                "your own that nobody else can write to is taken."
+                f"Other users can write to {path}, and a replay runs the code in it: use a file that you own and that "
+                "only you can write to."
             )
         data = file.read()
     try:
         fields = json.loads(data)
         version = fields.pop(_MARK)
         if version != _VERSION:
-            raise MillstreamError(f"{path} is of format {version}; this millstream reads {_VERSION}.")
+            raise MillstreamError(f"{path} has format {version}; this version of millstream reads {_VERSION}.")
         return FailureReport(**fields)
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise MillstreamError(f"{path} is no failure that millstream has kept.") from None
+        raise MillstreamError(f"{path} is not a failure report of millstream.") from None
 
 
 def files_of(directory: str, job: str) -> list[str]:

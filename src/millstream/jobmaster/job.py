@@ -18,6 +18,7 @@ from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.restore_location import delete_origin
 from millstream.checkpoint.storage import absolute_url
 from millstream.checkpoint.store import CheckpointStore, is_alive
+from millstream.common.aliases import Json
 from millstream.common.errors import DeposedError, JobCancelledError, JobExecutionError
 from millstream.common.faults import fault_point
 from millstream.common.job_execution_result import JobExecutionResult
@@ -29,7 +30,7 @@ from millstream.jobmaster.machine import instructions as i
 from millstream.jobmaster.machine.job_machine import JobMachine
 from millstream.jobmaster.machine.requests import Request, RequestFailedError, SavepointRequest
 from millstream.jobmaster.machine.view import JobView
-from millstream.jobmaster.mailbox import JobClock, Mailbox, ThreadMailbox, patience
+from millstream.jobmaster.mailbox import JobClock, Mailbox, ThreadMailbox, timeout_until
 from millstream.jobmaster.monitors import EpochWatchdog, SlotMonitor
 from millstream.jobmaster.sink_committers import SinkCommitters
 from millstream.jobmaster.source_coordinators import SourceCoordinators
@@ -51,9 +52,9 @@ class JobMaster:
         replan: Callable[[int], JobPlan],
         claim: Callable[[str], None] = lambda home: None,
         subsume: Callable[[str], None] = lambda home: None,
-        is_alive: Callable[[dict[str, Any]], bool] = is_alive,
+        is_alive: Callable[[dict[str, Json]], bool] = is_alive,
         on_end: Callable[[], None] = lambda: None,
-        write_failure_report: Callable[[i.WriteFailureReport, float], None] = lambda instruction, at: None,
+        write_failure_report: Callable[[i.WriteFailureReport, float], None] = lambda instruction, time: None,
         clock: JobClock | None = None,
         inbox: Mailbox | None = None,
         watch: type[SlotMonitor] = SlotMonitor,
@@ -127,7 +128,7 @@ class JobMaster:
     def leave(self) -> None:
         """Stop the job because this process exits: suspend it if other job managers can continue it."""
         if self._store.is_shared:
-            self.suspend("the process that ran it was told to end")
+            self.suspend("the process of the job is ending")
         else:
             self.cancel()
 
@@ -151,7 +152,7 @@ class JobMaster:
                 request.done.set_exception(RequestFailedError(error))
                 return
         self._inbox.put(e.Requested(request=request))
-        if self._machine.is_over or self._has_broken_down:
+        if self._machine.has_ended or self._has_broken_down:
             self._refuse_late()
 
     def lease_checkpoint(self, seconds: float = math.inf) -> Lease | None:
@@ -196,11 +197,11 @@ class JobMaster:
     def run(self) -> None:
         """Run the job to its end."""
         self._handle(e.JobStarted())
-        while not self._machine.is_over or self._todo:
+        while not self._machine.has_ended or self._todo:
             if self._todo:
                 self._carry_out(self._todo.popleft())
                 continue
-            event = self._inbox.take(patience(self._machine.deadline, self._clock.now()))
+            event = self._inbox.take(timeout_until(self._machine.deadline, self._clock.now()))
             self._handle(e.TimePassed() if event is None else event)
         assert self.result.done()
         self._watch.stop()
@@ -322,7 +323,7 @@ class JobMaster:
 
     def _confirm_sources(self, instruction: i.ConfirmSources) -> None:
         if instruction.positions is None:
-            self._opened_sources().confirm_all(instruction.unread)
+            self._opened_sources().confirm_all(instruction.pending)
         else:
             self._opened_sources().confirm(instruction.positions)
 
@@ -353,7 +354,7 @@ class JobMaster:
     def _committed(self, checkpoint: int | None = None) -> e.OutputCommitted:
         output = self._opened_output()
         return e.OutputCommitted(
-            checkpoint=checkpoint, waiting=output.waiting(), wants_checkpoints=output.wants_checkpoints
+            checkpoint=checkpoint, unfinished=output.unfinished(), wants_checkpoints=output.wants_checkpoints
         )
 
     def _opened_output(self) -> SinkCommitters:
@@ -398,8 +399,8 @@ class JobMaster:
 
     def _discard_others(self, instruction: i.DiscardOthers) -> None:
         # A checkpoint newer than the target of the rollback must not remain, even if it is leased.
-        leased = {number for number in self._leased() if number < max(instruction.kept, default=0)}
-        self._store.discard_all_but(instruction.kept | leased)
+        leased = {number for number in self._leased() if number < max(instruction.retained, default=0)}
+        self._store.discard_all_but(instruction.retained | leased)
 
     def _leased(self) -> frozenset[int]:
         """Return the leased checkpoints; none when the job ends, since nothing would delete them later."""
@@ -499,7 +500,7 @@ class JobMaster:
             assert instruction.result is not None
             self.result.set_result(instruction.result)
 
-    # The handler of each instruction; it may return an event.
+    # The handler of each instruction; it may return an event. Any: each takes its own class of instruction.
     _HANDLERS: dict[type, Callable[[JobMaster, Any], e.Event | None]] = {
         i.ClaimDirectory: _take_directory,
         i.OpenOutput: _open_output,
@@ -539,4 +540,4 @@ class JobMaster:
 
 def _as_exception(error: BaseException) -> Exception:
     """Return the exception that ends the job: sys.exit() in a sink or source fails the job like any other error."""
-    return error if isinstance(error, Exception) else JobExecutionError(f"user code has ended the program: {error!r}")
+    return error if isinstance(error, Exception) else JobExecutionError(f"user code ended the program: {error!r}")

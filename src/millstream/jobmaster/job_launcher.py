@@ -29,6 +29,7 @@ from millstream.checkpoint.restore_location import (
 from millstream.checkpoint.signing import signing_keys
 from millstream.checkpoint.storage import StateLocation, open_storage, storage_options
 from millstream.checkpoint.store import CheckpointStore, is_alive, this_process
+from millstream.common.aliases import Json
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.execution_config import global_job_parameters
@@ -59,8 +60,8 @@ from millstream.operators.source import SourceOperator
 
 log = logging.getLogger("millstream")
 
-# How long input may gather when the user prefers throughput (buffer timeout -1).
-_LONGEST_GATHERING = 1.0
+# Maximum seconds of gathering input with buffer timeout -1, which prefers throughput.
+_MAX_GATHERING_SECONDS = 1.0
 
 # Maximum and target seconds of an epoch; the defaults depend on the engine.
 SLICE = DurationSetting("millstream.epoch.slice", 1000, limit=at_least(1, in_words))
@@ -78,7 +79,7 @@ _JOB_ID = "$internal.pipeline.job-id"
 
 @fast_dataclass
 class JobSpec:
-    """What a job is started with.
+    """The specification of a job to start.
 
     Attributes:
         graph: builds the job graph for a default parallelism; None is the program's own.
@@ -105,7 +106,7 @@ class JobClaim:
     """
 
     job_id: str
-    owner: dict[str, Any]
+    owner: dict[str, Json]
     fence: Fence | None = None
     record: JobRecord | None = None
     leadership: Leadership | None = None
@@ -113,7 +114,7 @@ class JobClaim:
     drivers: DriverRegistry | None = None
 
     @contextmanager
-    def let_go_if_it_fails(self) -> Iterator[None]:
+    def released_on_error(self) -> Iterator[None]:
         """Release the claim if the job cannot be started."""
         try:
             yield
@@ -126,7 +127,7 @@ class JobClaim:
         if self.hold is not None:
             self.hold.let_go()
 
-    def is_alive(self, owner: dict[str, Any]) -> bool:
+    def is_alive(self, owner: dict[str, Json]) -> bool:
         """Return whether an owner of a directory still runs."""
         return is_alive(owner) if self.drivers is None else self.drivers.is_alive(owner)
 
@@ -165,7 +166,7 @@ def prepare(launch: JobSpec) -> PreparedJob:
     checkpoints = CheckpointOptions.read(config)
     graph = launch.graph(None)
     claim = _claim_job(config, graph.job_name, checkpoints)
-    with claim.let_go_if_it_fails():
+    with claim.released_on_error():
         return _prepare(launch, graph, checkpoints, claim)
 
 
@@ -218,7 +219,7 @@ def _claim_job(config: Configuration, job_name: str, checkpoints: CheckpointOpti
 
 
 def _origin(config: Configuration, job_name: str, claim: JobClaim) -> Origin | None:
-    """Return what a job starts from: the checkpoint of an earlier leader, or the configured one."""
+    """Return the snapshot a job starts from: the checkpoint of an earlier leader, or the configured one."""
     fence, record = claim.fence, claim.record
     if record is not None and record.outcome is not None:
         return None
@@ -270,7 +271,7 @@ def job_settings(config: Configuration, graph: JobGraph, job_id: str, **about: A
 
 def start(prepared: PreparedJob, make_engine: Callable[[JobDirectories], Engine]) -> JobMaster:
     """Start a job and return its master."""
-    with prepared.claim.let_go_if_it_fails():
+    with prepared.claim.released_on_error():
         return _start(prepared, make_engine)
 
 
@@ -312,13 +313,13 @@ def _start(prepared: PreparedJob, make_engine: Callable[[JobDirectories], Engine
 
 
 def _announce(config: Configuration, job_name: str, options: JobOptions) -> None:
-    """Print what a job starts from, if not from scratch."""
+    """Print the snapshot a job starts from, if any."""
     if config.get_boolean("millstream.quiet", False):
         return
     if options.origin is not None:
-        print(f"millstream: job '{job_name}' goes on from {options.origin.describe()}", file=sys.stderr)
+        print(f"millstream: job '{job_name}' starts from {options.origin.describe()}", file=sys.stderr)
     if options.ended is not None and options.ended.outcome is JobStatus.FINISHED:
-        text = "has finished before, in a process whose program had not ended: it does not run again"
+        text = "has already finished in an earlier process of the program: it does not run again"
         print(f"millstream: job '{job_name}' {text}", file=sys.stderr)
 
 
@@ -355,8 +356,8 @@ def _subsume(prepared: PreparedJob, checkpoints: str) -> Callable[[str], None]:
     return lambda _: subsume_runs(checkpoints, former, storage_options(config))
 
 
-def _write_failure_report(directory: str, instruction: WriteFailureReport, at: float) -> None:
-    write_report(directory, instruction.plan, instruction.number, at, instruction.failure)
+def _write_failure_report(directory: str, instruction: WriteFailureReport, time: float) -> None:
+    write_report(directory, instruction.plan, instruction.number, time, instruction.failure)
 
 
 def _remove(directory: str, claim: JobClaim) -> None:
@@ -395,7 +396,7 @@ def _job_id(config: Configuration) -> str | None:
 
 
 def _gathering(buffer_timeout_ms: int) -> float:
-    return _LONGEST_GATHERING if buffer_timeout_ms < 0 else buffer_timeout_ms / 1000
+    return _MAX_GATHERING_SECONDS if buffer_timeout_ms < 0 else buffer_timeout_ms / 1000
 
 
 def _haste(buffer_timeout_ms: int) -> float:

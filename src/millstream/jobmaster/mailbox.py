@@ -25,7 +25,7 @@ class Mailbox(Protocol):
         ...
 
     def take(self, seconds: float) -> Event | None:
-        """Return the oldest event; None after so many seconds without one."""
+        """Return the oldest event; None after `seconds` without one."""
         ...
 
     def work(self, work: Callable[[], Event]) -> None:
@@ -34,7 +34,7 @@ class Mailbox(Protocol):
 
 
 class ThreadMailbox:
-    """A mailbox between real threads. Each piece of work gets a thread of its own."""
+    """A mailbox between real threads. Each piece of work runs on its own thread."""
 
     def __init__(self) -> None:
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -52,7 +52,7 @@ class ThreadMailbox:
         threading.Thread(target=lambda: self.put(work()), daemon=True).start()
 
 
-def patience(deadline: float, now: float) -> float:
+def timeout_until(deadline: float, now: float) -> float:
     """Return the seconds until the deadline, long enough for the clock to pass it."""
     left = deadline - now
     return max(left, _INSTANT) if left > 0 else 0.0

@@ -21,7 +21,7 @@ class EpochWatchdog:
         self._lock = threading.Lock()
         self._deadline = math.inf
         self._has_expired = False
-        self._is_over = threading.Event()
+        self._is_stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
     def begin(self, seconds: float) -> None:
@@ -39,10 +39,10 @@ class EpochWatchdog:
             return self._has_expired
 
     def stop(self) -> None:
-        self._is_over.set()
+        self._is_stopped.set()
 
     def _watch(self) -> None:
-        while not self._is_over.wait(min(_SECONDS, self._remaining())):
+        while not self._is_stopped.wait(min(_SECONDS, self._remaining())):
             with self._lock:
                 if time.monotonic() < self._deadline:
                     continue
@@ -68,7 +68,7 @@ class SlotMonitor:
         self._desired = 0
         self._last_count: int | None = None
         self._lock = threading.Lock()
-        self._is_over = threading.Event()
+        self._is_stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="slot-watch", daemon=True)
 
     def now(self, desired: int) -> int:
@@ -84,10 +84,10 @@ class SlotMonitor:
             self._thread.start()
 
     def stop(self) -> None:
-        self._is_over.set()
+        self._is_stopped.set()
 
     def _run(self) -> None:
-        while not self._is_over.wait(_SLOT_POLL_SECONDS):
+        while not self._is_stopped.wait(_SLOT_POLL_SECONDS):
             with self._lock:
                 try:
                     count = self._count(self._desired)
@@ -95,6 +95,6 @@ class SlotMonitor:
                     # The job learns of engine errors from its epochs.
                     log.debug("slots could not be counted: %s", error)
                     continue
-                is_news, self._last_count = count != self._last_count, count
-            if is_news:
+                has_changed, self._last_count = count != self._last_count, count
+            if has_changed:
                 self._report(count)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from types import FunctionType, ModuleType
-from typing import Any
 
 import cloudpickle
 
@@ -36,12 +35,12 @@ def _check(node: ChainNode) -> None:
             culprit = _deepest(label, value)
             raise InvalidProgramError(
                 f"Operator {node.label} cannot be sent to the workers: {culprit} cannot be pickled ({error}). "
-                "Make it in open(), which runs on the worker, or pass plain data instead."
+                "Create it in open(), which runs on the worker, or pass plain data instead."
             )
     raise InvalidProgramError(f"Operator {node.label} cannot be sent to the workers: {_failure(node.operator)}.")
 
 
-def _failure(value: Any) -> str | None:
+def _failure(value: object) -> str | None:
     try:
         cloudpickle.dumps(value, 5)
     except Exception as e:
@@ -49,7 +48,7 @@ def _failure(value: Any) -> str | None:
     return None
 
 
-def _deepest(label: str, value: Any) -> str:
+def _deepest(label: str, value: object) -> str:
     """Return the smallest part of an object that cannot be pickled."""
     for _ in range(20):
         for inner_label, inner in _parts(value):
@@ -61,9 +60,9 @@ def _deepest(label: str, value: Any) -> str:
     return f"{label}, a {type(value).__module__}.{type(value).__qualname__}," if label else type(value).__qualname__
 
 
-def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+def _parts(value: object) -> Iterator[tuple[str, object]]:
     if isinstance(value, UserFunction):
-        yield _described(value.function), value.function
+        yield _function_name(value.function), value.function
     elif isinstance(value, FunctionType):
         closure = inspect.getclosurevars(value)
         for name, inner in {**closure.nonlocals, **closure.globals}.items():
@@ -80,7 +79,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
             yield f"the attribute '{name}'" if not isinstance(inner, UserFunction) else "", inner
 
 
-def _described(function: Any) -> str:
+def _function_name(function: object) -> str:
     name = getattr(function, "__qualname__", type(function).__qualname__)
     code = getattr(function, "__code__", None)
     return f"{name} (line {code.co_firstlineno} of {code.co_filename})" if code else name

@@ -63,9 +63,9 @@ class SinkCommitters:
                 fault_point("driver.in-recover")
         fault_point("driver.after-recover")
 
-    def waiting(self) -> dict[str, Committables]:
+    def unfinished(self) -> dict[str, Committables]:
         """Return committed output that is not final, by operator id: checkpoints keep naming it."""
-        return {operator: waiting for operator, c in self._committers.items() if (waiting := c.waiting())}
+        return {operator: output for operator, c in self._committers.items() if (output := c.waiting())}
 
     @property
     def wants_checkpoints(self) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from millstream.checkpoint.snapshot import pack, unpack
 from millstream.common.errors import InvalidProgramError, JobExecutionError, MillstreamError
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 # Poll interval when alignment holds back all sources.
 _HELD_BACK = 0.1
-_NONE_AHEAD: Mapping[int, Collection[Any]] = {}
+_NONE_AHEAD: Mapping[int, Collection[Hashable]] = {}
 
 
 @fast_dataclass(kw_only=True)
@@ -87,7 +87,7 @@ class SourceCoordinators:
         budgets: Mapping[int, int],
         now: float,
         running: Collection[int],
-        ahead: Mapping[int, Collection[Any]] = _NONE_AHEAD,
+        ahead: Mapping[int, Collection[Hashable]] = _NONE_AHEAD,
     ) -> Read:
         """Assign the next input of readable sources, up to a budget of records per subtask.
 
@@ -136,10 +136,10 @@ class SourceCoordinators:
             if packed is not None:
                 enumerator.committed(unpack(packed))
 
-    def confirm_all(self, unread: Collection[int]) -> None:
-        """Notify sources that all assigned input is processed, except for sources with unread input."""
+    def confirm_all(self, pending: Collection[int]) -> None:
+        """Notify sources that all assigned input is processed, except for sources with pending input."""
         for vertex, enumerator in self._enumerators.items():
-            if vertex not in unread:
+            if vertex not in pending:
                 enumerator.committed(enumerator.snapshot())
 
     def _guarded(self, vertex: int, act: Callable[[], T]) -> T:
@@ -148,7 +148,7 @@ class SourceCoordinators:
         except MillstreamError:
             raise
         except Exception as e:
-            raise JobExecutionError(f"Source {self._labels[vertex]} could not say what to read: {e!r}") from e
+            raise JobExecutionError(f"Source {self._labels[vertex]} failed to assign splits: {e!r}") from e
 
     def close(self) -> None:
         for vertex, enumerator in self._enumerators.items():
@@ -161,6 +161,6 @@ class SourceCoordinators:
 def _check_end(source: Source, enumerator: SplitEnumerator) -> None:
     if source.is_bounded and type(enumerator).is_finished is SplitEnumerator.is_finished:
         raise InvalidProgramError(
-            f"Source {source.name} is bounded, but {type(enumerator).__name__} does not say when it has come to its "
-            "end: give it a method is_finished()."
+            f"Source {source.name} is bounded, but {type(enumerator).__name__} does not report its end: "
+            "implement is_finished()."
         )

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from mimetypes import guess_type
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -17,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
+from millstream.common.aliases import Json
 from millstream.service.auth_and_cache import Front
 from millstream.service.cluster_api import ClusterApi, ClusterInfo
 from millstream.service.http import RequestError, error_response
@@ -72,7 +72,7 @@ def make_app(service: Service, extra_routes: Sequence[BaseRoute] = ()) -> Starle
     """
     jobs = JobsApi(service.registry, service.operations, service.clock, service.lines, service.output)
 
-    async def lines() -> list[dict[str, Any]]:
+    async def lines() -> list[dict[str, Json]]:
         now = service.clock()
         return [overview_of(e.view, now) for e in service.registry.entries()]
 

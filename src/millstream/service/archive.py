@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from starlette.types import ASGIApp
 
 from millstream.checkpoint.storage import open_storage, storage_options
+from millstream.common.aliases import Json
 from millstream.common.configuration import Configuration
 from millstream.common.execution_state import ExecutionState
 from millstream.common.setting import TextSetting
@@ -56,15 +56,15 @@ class Archive:
     """
 
     job_id: str
-    answers: Mapping[str, Any]
+    answers: Mapping[str, Json]
 
     @property
-    def line(self) -> dict[str, Any]:
+    def line(self) -> dict[str, Json]:
         """The job's entry in the list of jobs."""
-        overview: dict[str, Any] = self.answers[_OVERVIEW]["jobs"][0]
+        overview: dict[str, Json] = self.answers[_OVERVIEW]["jobs"][0]
         return overview
 
-    def answer(self, rest: str, query: Mapping[str, str]) -> Any:
+    def answer(self, rest: str, query: Mapping[str, str]) -> Json:
         """Return the response for a path.
 
         Args:
@@ -86,10 +86,10 @@ class Archive:
         stored = self.answers[path]
         return listed_metrics(_values(stored), names) if rest.endswith("/metrics") else stored
 
-    def _metrics(self, path: str) -> dict[str, Any]:
+    def _metrics(self, path: str) -> dict[str, Json]:
         return _values(self.answers.get(path, []))
 
-    def _part(self, path: str, names: list[str] | None) -> Any:
+    def _part(self, path: str, names: list[str] | None) -> Json:
         """Return the response for one subtask, which is part of its vertex's."""
         vertex, _, rest = path.partition("/subtasks/")
         number, _, detail = rest.partition("/")
@@ -120,10 +120,10 @@ class Archive:
             if archive.line["jid"] != job_id:
                 raise ValueError(f"the archive is of job {archive.line['jid']}")
         except (KeyError, TypeError, IndexError) as e:
-            raise ValueError(f"it is no archive of a job: {e!r}") from None
+            raise ValueError(f"it is not an archive of a job: {e!r}") from None
         return archive
 
-    def as_failed(self, at: int, reason: str) -> Archive:
+    def as_failed(self, time_ms: int, reason: str) -> Archive:
         """Return the archive of a job whose process died before the job's end.
 
         Args:
@@ -132,21 +132,21 @@ class Archive:
         """
         answers = copy.deepcopy(dict(self.answers))
         job = answers[f"/jobs/{self.job_id}"]
-        ended = {"state": "FAILED", "end-time": at, "duration": at - job["start-time"]}
+        ended = {"state": "FAILED", "end-time": time_ms, "duration": time_ms - job["start-time"]}
         job.update(ended)
-        job["timestamps"]["FAILED"] = at
+        job["timestamps"]["FAILED"] = time_ms
         for vertex in job["vertices"]:
             if vertex["status"] not in _TERMINAL_STATES:
                 vertex["status"] = ExecutionState.FAILED.name
         line = answers[_OVERVIEW]["jobs"][0]
-        line.update(ended, **{"last-modification": at})
+        line.update(ended, **{"last-modification": time_ms})
         entry = {
-            "exceptionName": reason, "stacktrace": reason, "timestamp": at, "taskName": None, "endpoint": None,
+            "exceptionName": reason, "stacktrace": reason, "timestamp": time_ms, "taskName": None, "endpoint": None,
             "taskManagerId": None, "failureLabels": {}, "concurrentExceptions": [],
         }  # fmt: skip
         answers[f"/jobs/{self.job_id}/exceptions"] |= {
             "root-exception": reason,
-            "timestamp": at,
+            "timestamp": time_ms,
             "exceptionHistory": {"entries": [entry], "truncated": False},
         }
         answers[f"/jobs/{self.job_id}/execution-result"] = {
@@ -170,7 +170,7 @@ async def archived(app: ASGIApp, view: JobView, extra_paths: Iterable[str]) -> A
         view: the job.
         extra_paths: further paths to archive.
     """
-    answers: dict[str, Any] = {}
+    answers: dict[str, Json] = {}
     listed = (await get_from_app(app, _OVERVIEW)).json()["jobs"]
     answers[_OVERVIEW] = {"jobs": [line for line in listed if line["jid"] == view.job_id]}
     for path in (*_paths(view), *extra_paths):
@@ -188,11 +188,11 @@ def _paths(view: JobView) -> Iterator[str]:
         yield from (f"{job}/vertices/{vertex_id(vertex)}{rest}" for rest in _OF_VERTEX)
 
 
-def _values(listed: list[dict[str, str]]) -> dict[str, Any]:
+def _values(listed: list[dict[str, str]]) -> dict[str, Json]:
     return {m["id"]: _number(m.get("value", "")) for m in listed}
 
 
-def _number(text: str) -> Any:
+def _number(text: str) -> Json:
     try:
         number = float(text)
     except ValueError:
@@ -200,9 +200,9 @@ def _number(text: str) -> Any:
     return int(number) if number.is_integer() and "e" not in text.lower() and "." not in text else number
 
 
-def _by_subtask(metrics: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _by_subtask(metrics: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
     """Return the metrics of each subtask from names such as `0.numRecordsIn`."""
-    by_subtask_index: dict[str, dict[str, Any]] = {}
+    by_subtask_index: dict[str, dict[str, Json]] = {}
     for name, value in metrics.items():
         subtask, _, metric = name.partition(".")
         by_subtask_index.setdefault(subtask, {})[metric] = value

@@ -12,7 +12,6 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -96,9 +95,9 @@ class Front:
         changes = scope["method"] not in ("GET", "HEAD") or _PRIVILEGED.search(path) is not None
         if self._change_token is not None and changes and not has_token(authorization, self._change_token):
             return (
-                "Whoever changes a job, or reads its state, does so as the user of this service: show its token "
-                "(Authorization: Bearer <token>). The commands of that user find it by themselves; for others it is in "
-                "the file rest-<port>.token beside the run files, or what millstream.rest.token says."
+                "Changing a job or reading its state needs the token of this service (Authorization: Bearer <token>): "
+                "commands of the service's user find it themselves; other clients get it from the file "
+                "rest-<port>.token beside the run files, or from millstream.rest.token."
             )
         return None
 
@@ -139,5 +138,5 @@ class Front:
                 del self._cache[key]
 
 
-def _header(scope: Any) -> str:
+def _header(scope: Scope) -> str:
     return next((v.decode("latin-1") for k, v in scope["headers"] if k == b"authorization"), "")

@@ -12,8 +12,8 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from email.message import Message
-from typing import Any
 
+from millstream.common.aliases import Json
 from millstream.common.configuration import Configuration
 from millstream.common.errors import MillstreamError
 from millstream.leader.cas_cells import Cells
@@ -47,7 +47,9 @@ class ServiceClient:
         self.url = url.rstrip("/")
         self._token = token
 
-    def ask(self, path: str, method: str = "GET", body: dict[str, Any] | None = None, timeout: float = _TIMEOUT) -> Any:
+    def ask(
+        self, path: str, method: str = "GET", body: dict[str, Json] | None = None, timeout: float = _TIMEOUT
+    ) -> Json:
         """Return the service's response, within a timeout."""
         sent = None if body is None else json.dumps(body).encode()
         answered = self._send(path, method, sent, None if body is None else "application/json", timeout)
@@ -99,17 +101,17 @@ class ServiceClient:
         text, headers = self._exchange(f"/programs/{program_id}/output/{stream}?from={start}", "GET", None, None)
         return text, int(headers["X-Next"])
 
-    def jobs(self) -> list[dict[str, Any]]:
+    def jobs(self) -> list[dict[str, Json]]:
         """Return all jobs."""
-        jobs_found: list[dict[str, Any]] = self.ask("/jobs/overview")["jobs"]
+        jobs_found: list[dict[str, Json]] = self.ask("/jobs/overview")["jobs"]
         return jobs_found
 
-    def finished(self, path: str, trigger: str) -> dict[str, Any]:
+    def finished(self, path: str, trigger: str) -> dict[str, Json]:
         """Wait for an operation; return its result."""
         while True:
             polled = self.ask(f"{path}/{trigger}")
             if polled["status"]["id"] == "COMPLETED":
-                done: dict[str, Any] = polled.get("operation", {})
+                done: dict[str, Json] = polled.get("operation", {})
                 if "failure-cause" in done:
                     raise ServiceError(done["failure-cause"]["stack-trace"])
                 return done
@@ -230,7 +232,7 @@ def is_local_service(client: ServiceClient) -> bool:
 
 def service_of(job: str, address: str | None, token: str | None) -> tuple[ServiceClient, str]:
     """Return the service of a job and the job's full id, by a prefix of its id or by its name."""
-    matches: list[tuple[ServiceClient, dict[str, Any]]] = []
+    matches: list[tuple[ServiceClient, dict[str, Json]]] = []
     service_count = 0
     for client in services(address, token):
         service_count += 1
@@ -281,6 +283,6 @@ def leased_checkpoint(client: ServiceClient, job_id: str) -> Iterator[str]:
         yield str(lease["location"])
     finally:
         is_released.set()
-        # A lease that nobody releases expires.
+        # A lease that is not released expires.
         with suppress(ServiceError):
             client.ask(path, "DELETE")

@@ -8,7 +8,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -17,6 +16,7 @@ from starlette.routing import Route
 from millstream.checkpoint.inspect import Inspection
 from millstream.checkpoint.savepoint_editor import dispose_savepoint
 from millstream.checkpoint.storage import storage_options
+from millstream.common.aliases import Json
 from millstream.common.configuration import Configuration
 from millstream.service.http import RequestError, answer, body_of, has_token, id_parameter, names_of
 from millstream.service.logs import Line, RecentLines, text_of
@@ -32,7 +32,7 @@ OWN_LOG = "jobmanager.log"
 _NO_JOB = ""
 
 
-async def _no_jobs() -> list[dict[str, Any]]:
+async def _no_jobs() -> list[dict[str, Json]]:
     return []
 
 
@@ -56,7 +56,7 @@ class ClusterInfo:
     settings: Mapping[str, str] = field(default_factory=dict)
     refresh_ms: int = 3000
     log: RecentLines = field(default_factory=RecentLines)
-    lines: Callable[[], Awaitable[list[dict[str, Any]]]] = _no_jobs
+    lines: Callable[[], Awaitable[list[dict[str, Json]]]] = _no_jobs
     slots: Callable[[], cluster.Slots] = lambda: cluster.Slots(0, 0)
     workers: Workers = field(default_factory=NoWorkers)
     function_log: Callable[[], list[Line]] = list
@@ -111,7 +111,7 @@ class ClusterApi:
     async def overview(self, _: Request) -> Response:
         return answer(await self._overview())
 
-    async def _overview(self) -> dict[str, Any]:
+    async def _overview(self) -> dict[str, Json]:
         workers = len(await self._home.workers.all())
         return cluster.overview(await self._home.lines(), self._home.slots(), workers)
 
@@ -210,11 +210,13 @@ class ClusterApi:
         if token is None:
             raise RequestError(
                 403,
-                "A savepoint is deleted for nobody who has shown no token: set millstream.rest.token-file for this "
-                "service, or delete it with `millstream savepoint dispose`.",
+                "Deleting a savepoint needs a token, and this service has none: set millstream.rest.token-file, or "
+                "delete the savepoint with `millstream savepoint dispose`.",
             )
         if not has_token(request.headers.get("authorization", ""), token):
-            raise RequestError(401, "Whoever deletes a savepoint must show the token: Authorization: Bearer <token>.")
+            raise RequestError(
+                401, "Deleting a savepoint needs the token of this service: send Authorization: Bearer <token>."
+            )
 
     def _dispose(self, path: str, done: Future[None]) -> None:
         try:

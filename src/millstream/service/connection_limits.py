@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -47,7 +46,7 @@ class GuardedProtocol(HttpToolsProtocol):
     _waited_seconds = 0.0
     _clock: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: Any) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         if len(self.connections) >= MAX_CONNECTIONS:
             transport.abort()
             return
@@ -57,7 +56,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._clock is not None:
             self._clock.cancel()
-        # Nobody waits for these responses.
+        # No client waits for these responses.
         self.pipeline.clear()
         if self.transport is not None:
             super().connection_lost(exc)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
+from millstream.common.aliases import Json
 from millstream.common.execution_state import ExecutionState
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.jobmaster.machine.view import JobView
@@ -40,7 +40,7 @@ class Explanation:
     title: str
     text: str
     vertex: str | None = None
-    about: dict[str, Any] = field(default_factory=dict)
+    about: dict[str, Json] = field(default_factory=dict)
 
 
 def creation_text(vertex: Vertex) -> str:
@@ -102,7 +102,7 @@ def _name(vertex: Vertex) -> str:
 
 def _diagnostics(view: JobView, vertex: Vertex, subtask: int) -> SubtaskDiagnostics | None:
     progress = view.progress.subtasks.get((vertex.id, subtask))
-    return None if progress is None else progress.insight
+    return None if progress is None else progress.diagnostics
 
 
 def _is_running(view: JobView, vertex: Vertex, subtask: int) -> bool:
@@ -111,7 +111,7 @@ def _is_running(view: JobView, vertex: Vertex, subtask: int) -> bool:
 
 
 def _trace(view: JobView, vertex: Vertex, subtask: int) -> tuple[_Holder | None, InputMark | None]:
-    """Follow the lowest watermark upstream; return who holds it back and the first input on the path."""
+    """Follow the lowest watermark upstream; return the subtask that holds it back and the first input on the path."""
     by_id = {v.id: v for v in view.plan.vertices}
     first: InputMark | None = None
     is_idle = False
@@ -140,11 +140,11 @@ def _input(vertex: Vertex, mark: InputMark) -> str:
 
 def _explain_holder(view: JobView, holder: _Holder, waits: _Waiters, now: int) -> Explanation | None:
     vertex, mark = holder.vertex, holder.mark
-    waiting = _waiting(waits)
+    waiters_text = _waiters_text(waits)
     if mark is None:
         text = (
             f"{_name(vertex)}{creation_text(vertex)} assigns no timestamps and watermarks: pass a WatermarkStrategy to "
-            f"from_source, or call assign_timestamps_and_watermarks(...). {waiting}"
+            f"from_source, or call assign_timestamps_and_watermarks(...). {waiters_text}"
         )
         return _explanation(holder, waits, "high", f"{_name(vertex)} has no event time", text, None)
     if mark.watermark == MAX_WATERMARK:
@@ -153,15 +153,15 @@ def _explain_holder(view: JobView, holder: _Holder, waits: _Waiters, now: int) -
     if marker is not None and isinstance(marker.operator, WatermarkOperator) and not marker.operator.makes_any:
         text = (
             f"The WatermarkStrategy of {_name(vertex)}{creation_text(vertex)} is no_watermarks(): use "
-            f"for_bounded_out_of_orderness(...) or for_monotonous_timestamps(). {waiting}"
+            f"for_bounded_out_of_orderness(...) or for_monotonous_timestamps(). {waiters_text}"
         )
         return _explanation(holder, waits, "high", f"{_name(vertex)} emits no watermarks", text, None)
     if mark.watermark <= MIN_WATERMARK:
-        return _silent(view, holder, waits, waiting)
-    return _lagging(view, holder, mark, waits, waiting, now)
+        return _silent(view, holder, waits, waiters_text)
+    return _lagging(view, holder, mark, waits, waiters_text, now)
 
 
-def _silent(view: JobView, holder: _Holder, waits: _Waiters, waiting: str) -> Explanation | None:
+def _silent(view: JobView, holder: _Holder, waits: _Waiters, waiters_text: str) -> Explanation | None:
     """Explain a holder that has read no record yet."""
     vertex = holder.vertex
     marks = {i: _marks(view, vertex, i) for i in range(vertex.parallelism)}
@@ -188,11 +188,11 @@ def _silent(view: JobView, holder: _Holder, waits: _Waiters, waiting: str) -> Ex
             "number of splits."
         )
     title = f"Event time does not advance after {_name(vertex)}"
-    return _explanation(holder, waits, "high", title, f"{text} {waiting}", None)
+    return _explanation(holder, waits, "high", title, f"{text} {waiters_text}", None)
 
 
 def _lagging(
-    view: JobView, holder: _Holder, mark: SplitMark, waits: _Waiters, waiting: str, now: int
+    view: JobView, holder: _Holder, mark: SplitMark, waits: _Waiters, waiters_text: str, now: int
 ) -> Explanation | None:
     """Explain a watermark that lags behind other splits, or has not changed for some time."""
     vertex = holder.vertex
@@ -220,7 +220,8 @@ def _lagging(
             else " A window fires when a record arrives with a timestamp after its end."
         )
     title = f"{label.partition(' (')[0].capitalize()} of {_name(vertex)} holds event time back"
-    return _explanation(holder, waits, "high" if stalled > _MAX_STALL_MS else "low", title, f"{text} {waiting}", ahead)
+    level = "high" if stalled > _MAX_STALL_MS else "low"
+    return _explanation(holder, waits, level, title, f"{text} {waiters_text}", ahead)
 
 
 def _advice(vertex: Vertex, mark: SplitMark) -> str:
@@ -248,7 +249,7 @@ def _explanation(
     holder: _Holder, waits: _Waiters, level: str, title: str, text: str, lag_ms: int | None
 ) -> Explanation:
     mark = holder.mark
-    about: dict[str, Any] = {
+    about: dict[str, Json] = {
         "subtask": holder.subtask,
         "split": None if mark is None else mark.name,
         "watermark": None if mark is None or mark.watermark <= MIN_WATERMARK else mark.watermark,
@@ -263,7 +264,7 @@ def _explanation(
     return Explanation("event time", level, title, text, vertex_id(holder.vertex), about)
 
 
-def _waiting(waits: _Waiters) -> str:
+def _waiters_text(waits: _Waiters) -> str:
     counts = [_count(count, kind.removesuffix("s")) for kind, count in waits.counts.items()]
     verb = "waits" if sum(waits.counts.values()) == 1 else "wait"
     inputs = f" ({', '.join(sorted(set(waits.inputs)))})" if waits.inputs else ""
@@ -417,7 +418,7 @@ def _skewed(view: JobView, metrics: Metrics) -> list[Explanation]:
 
 
 def _hottest(view: JobView, vertex: Vertex, subtask: int) -> tuple[HotKey, ...]:
-    diagnostics = progress_of(view, vertex, subtask).insight
+    diagnostics = progress_of(view, vertex, subtask).diagnostics
     return () if diagnostics is None else diagnostics.keys
 
 
@@ -437,22 +438,22 @@ def _starving(view: JobView) -> list[Explanation]:
     by_id = {v.id: v for v in view.plan.vertices}
     result = []
     for vertex in view.plan.vertices:
-        waiting: dict[int, int] = {}
-        diagnostics = [progress_of(view, vertex, i).insight for i in range(vertex.parallelism)]
+        rows_by_input: dict[int, int] = {}
+        diagnostics = [progress_of(view, vertex, i).diagnostics for i in range(vertex.parallelism)]
         starved = [
             [] if subtask_diagnostics is None else list(subtask_diagnostics.starved)
             for subtask_diagnostics in diagnostics
         ]
         # Report only if the same input is empty in all subtasks that have rows.
-        for subtask_diagnostics in (s for subtask in starved for s in subtask):
-            waiting[subtask_diagnostics.input] = waiting.get(subtask_diagnostics.input, 0) + subtask_diagnostics.rows
+        for starved_input in (s for subtask in starved for s in subtask):
+            rows_by_input[starved_input.input] = rows_by_input.get(starved_input.input, 0) + starved_input.rows
         has_both = any(
             subtask_diagnostics is not None and subtask_diagnostics.state_rows and not s
             for subtask_diagnostics, s in zip(diagnostics, starved, strict=True)
         )
-        if len(waiting) != 1 or has_both:
+        if len(rows_by_input) != 1 or has_both:
             continue
-        ((index, rows),) = waiting.items()
+        ((index, rows),) = rows_by_input.items()
         upstream = by_id[vertex.in_edges[index].source]
         text = (
             f"{rows:,} row{'s wait' if rows != 1 else ' waits'} for a matching row of {_name(upstream)}, which has "
@@ -493,7 +494,7 @@ def _late(view: JobView, metrics: Metrics) -> list[Explanation]:
 
 def _late_samples(view: JobView, vertex: Vertex) -> list[LateRecord]:
     """Return samples of late records of all subtasks."""
-    diagnostics = (progress_of(view, vertex, i).insight for i in range(vertex.parallelism))
+    diagnostics = (progress_of(view, vertex, i).diagnostics for i in range(vertex.parallelism))
     return [
         late
         for subtask_diagnostics in diagnostics

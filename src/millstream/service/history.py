@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Any
 from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
 
 from millstream.checkpoint.storage import Storage
+from millstream.common.aliases import Json
 from millstream.common.job_status import JobStatus
 from millstream.service.app import assembled
 from millstream.service.archive import Archive
@@ -65,7 +65,7 @@ class ArchiveStore:
             if number < too_many or archive.line["end-time"] < oldest:
                 del self._archives[archive.job_id]
 
-    async def lines(self) -> list[dict[str, Any]]:
+    async def lines(self) -> list[dict[str, Json]]:
         return [archive.line for archive in self.all()]
 
     async def ask(self, job_id: str, method: str, rest: str, query: str, body: bytes) -> Answer:

@@ -7,13 +7,14 @@ import hmac
 import json
 import math
 import re
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Scope
+
+from millstream.common.aliases import Json
 
 # Limits of a request body, and of the time to receive it.
 MAX_BODY = 1 << 20
@@ -33,7 +34,7 @@ class RequestError(Exception):
         self.reason = reason
 
 
-def json_bytes(body: Any) -> bytes:
+def json_bytes(body: Json) -> bytes:
     """Return a body encoded as JSON.
 
     Example:
@@ -47,7 +48,7 @@ def json_bytes(body: Any) -> bytes:
         return json.dumps(_json_numbers(body), separators=(",", ":")).encode()
 
 
-def _json_numbers(body: Any) -> Any:
+def _json_numbers(body: Json) -> Json:
     """Return a body with NaN and infinities as text, as in Flink."""
     if isinstance(body, dict):
         return {key: _json_numbers(value) for key, value in body.items()}
@@ -58,7 +59,7 @@ def _json_numbers(body: Any) -> Any:
     return body
 
 
-def answer(body: Any, status: int = 200) -> Response:
+def answer(body: Json, status: int = 200) -> Response:
     """Return a JSON response."""
     return Response(json_bytes(body), status, media_type="application/json")
 
@@ -151,7 +152,7 @@ class _Body:
         return self._max_bytes > MAX_BODY
 
 
-async def body_of(request: Request) -> dict[str, Any]:
+async def body_of(request: Request) -> dict[str, Json]:
     """Return a request's JSON object; an empty body is an empty object."""
     text = await read_body(request)
     if not text.strip():
@@ -184,14 +185,14 @@ class Answer:
     body: bytes
     media_type: str = "application/json"
 
-    def json(self) -> Any:
+    def json(self) -> Json:
         return json.loads(self.body)
 
 
 async def get_from_app(app: ASGIApp, path: str, query: str = "") -> Answer:
     """Return an application's response to a GET request."""
     status, body = 0, b""
-    scope: dict[str, Any] = {
+    scope: Scope = {
         "type": "http",
         "asgi": {"version": "3.0"},
         "http_version": "1.1",
@@ -206,10 +207,10 @@ async def get_from_app(app: ASGIApp, path: str, query: str = "") -> Answer:
         "server": None,
     }
 
-    async def receive() -> MutableMapping[str, Any]:
+    async def receive() -> Message:
         return {"type": "http.request", "body": b"", "more_body": False}
 
-    async def send(message: MutableMapping[str, Any]) -> None:
+    async def send(message: Message) -> None:
         nonlocal status, body
         if message["type"] == "http.response.start":
             status = message["status"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
 
 from starlette.background import BackgroundTask
 from starlette.requests import Request
@@ -13,6 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from millstream.checkpoint.options import CheckpointOptions
+from millstream.common.aliases import Json
 from millstream.common.configuration import Configuration
 from millstream.common.errors import MillstreamError
 from millstream.common.job_status import JobStatus
@@ -160,7 +160,7 @@ class JobsApi:
     async def accumulators(self, request: Request) -> Response:
         values = self.entry(request).view.progress.metrics()
         accumulators = [{"name": n, "type": type(v).__name__, "value": str(v)} for n, v in values.items()]
-        empty: dict[str, Any] = {"job-accumulators": [], "serialized-user-task-accumulators": {}}
+        empty: dict[str, Json] = {"job-accumulators": [], "serialized-user-task-accumulators": {}}
         return answer({**empty, "user-task-accumulators": accumulators})
 
     async def metrics(self, request: Request) -> Response:
@@ -178,7 +178,7 @@ class JobsApi:
         if not jobs.has_ended(view):
             return answer({"status": {"id": "IN_PROGRESS"}})
         start, end = min(view.times.values()), view.times[view.status]
-        result: dict[str, Any] = {
+        result: dict[str, Json] = {
             "id": view.job_id,
             "application-status": {JobStatus.FINISHED: "SUCCEEDED"}.get(view.status, view.status.name),
             "accumulator-results": {},
@@ -288,7 +288,9 @@ class JobsApi:
             raise RequestError(404, f"Job {entry.view.job_id} not found: it has ended and is {entry.view.status.name}.")
         return entry
 
-    def _started(self, entry: Entry, kind: str, done: Future[Any], body: dict[str, Any], status: int = 202) -> Response:
+    def _started(
+        self, entry: Entry, kind: str, done: Future[Json], body: dict[str, Json], status: int = 202
+    ) -> Response:
         own = body.get("triggerId")
         trigger = self._operations.start(entry.view.job_id, kind, done, own if isinstance(own, str) else None)
         return answer({"request-id": trigger}, status)
@@ -302,7 +304,7 @@ class JobsApi:
     async def rescaled(self, request: Request) -> Response:
         return self._polled(request, lambda _: {})
 
-    def _polled(self, request: Request, render: Callable[[Any], dict[str, Any]]) -> Response:
+    def _polled(self, request: Request, render: Callable[[Json], dict[str, Json]]) -> Response:
         job_id, trigger = id_parameter(request, "jobid", "job id"), id_parameter(request, "triggerid", "trigger id")
         done = self._operations.find(job_id, trigger)
         if done is None:
@@ -314,7 +316,7 @@ class JobsApi:
         response.background = BackgroundTask(self._operations.mark_read, job_id, trigger)
         return response
 
-    def _completed(self, done: Future[Any], render: Callable[[Any], dict[str, Any]]) -> Response:
+    def _completed(self, done: Future[Json], render: Callable[[Json], dict[str, Json]]) -> Response:
         error = done.exception()
         if error is not None:
             failure = {
@@ -326,15 +328,15 @@ class JobsApi:
         return answer({"status": {"id": "COMPLETED"}, "operation": render(done.result())})
 
 
-def _shown_bounds(bounds: Bounds) -> dict[str, Any]:
+def _shown_bounds(bounds: Bounds) -> dict[str, Json]:
     return {"parallelism": {"lowerBound": bounds.lower, "upperBound": bounds.upper}}
 
 
-def _read_bounds(value: dict[str, Any]) -> Bounds:
+def _read_bounds(value: dict[str, Json]) -> Bounds:
     return Bounds(int(value["lowerBound"]), int(value["upperBound"]))
 
 
-def _directory(entry: Entry, requested: Any) -> str:
+def _directory(entry: Entry, requested: Json) -> str:
     """Return the directory for a savepoint."""
     default = CheckpointOptions.read(Configuration.from_dict(dict(entry.configuration))).savepoint_directory
     directory = requested or default

@@ -7,7 +7,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from typing import TypeVar
 
 from millstream.common.masking import masked_text
 from millstream.operators.diagnostics.logs import line_text
@@ -22,6 +22,8 @@ _MAX_OWNERS = 200
 _MAX_SLOTS = 10_000
 _FORMAT = "%(asctime)s %(levelname)-5s %(name)s - %(message)s"
 _FORMATTER = logging.Formatter(_FORMAT)
+
+T = TypeVar("T")
 
 # The time and text of a line.
 Line = tuple[float, str]
@@ -112,7 +114,7 @@ def _owner(job: str | None, executor: str | None) -> tuple[str, str]:
     return ("job", job) if job is not None else ("executor", executor or "")
 
 
-def _of(lines: dict[tuple[str, str], deque[Any]], owner: tuple[str, str]) -> deque[Any]:
+def _of(lines: dict[tuple[str, str], deque[T]], owner: tuple[str, str]) -> deque[T]:
     """Return the lines of an owner, and mark it as the most recently used."""
     own = lines.pop(owner) if owner in lines else deque(maxlen=_LINES)
     lines[owner] = own

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from millstream.common.errors import InvalidProgramError
@@ -114,7 +114,8 @@ def _point(metric: Measured) -> NumberDataPoint:
 def _metric(name: str, is_counter: bool, points: Iterable[NumberDataPoint]) -> Metric:
     from opentelemetry.sdk.metrics.export import AggregationTemporality, Gauge, Metric, Sum
 
-    data: Any = Gauge(list(points))
+    data_points = list(points)
+    data: Gauge | Sum = Gauge(data_points)
     if is_counter:
-        data = Sum(data.data_points, AggregationTemporality.CUMULATIVE, is_monotonic=True)
+        data = Sum(data_points, AggregationTemporality.CUMULATIVE, is_monotonic=True)
     return Metric(name, "", "", data)

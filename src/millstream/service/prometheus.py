@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -13,6 +13,9 @@ from starlette.routing import BaseRoute, Route
 from millstream.service.registry import Entry, Registry
 from millstream.service.responses import metrics
 from millstream.service.responses.tasks import location_of, vertex_id
+
+if TYPE_CHECKING:
+    from prometheus_client.core import GaugeMetricFamily
 
 _NOT_ALLOWED = re.compile("[^a-zA-Z0-9_]")
 _OF_JOB, _OF_TASK = "flink_jobmanager_job_", "flink_taskmanager_job_task_"
@@ -42,7 +45,7 @@ class _Collector:
         self._registry = registry
         self._now = now
 
-    def collect(self) -> Iterator[Any]:
+    def collect(self) -> Iterator[GaugeMetricFamily]:
         from prometheus_client.core import GaugeMetricFamily
 
         families: dict[str, GaugeMetricFamily] = {}

@@ -9,9 +9,11 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
+from millstream.common.aliases import Json
 from millstream.common.configuration import Configuration
+from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.setting import DurationSetting, IntegerSetting, at_least
 from millstream.jobmaster.leases import CheckpointLeases, Lease
 from millstream.jobmaster.machine.requests import Request
@@ -28,7 +30,7 @@ _SAMPLES = 6
 class Job(Protocol):
     """A job as the registry uses it; implemented by `JobMaster`."""
 
-    result: Future[Any]
+    result: Future[JobExecutionResult]
     leases: CheckpointLeases
 
     @property
@@ -49,7 +51,7 @@ class Job(Protocol):
 class Sample:
     """A job's view at a time of a monotonic clock."""
 
-    at: float
+    time: float
     view: JobView
 
 
@@ -78,7 +80,7 @@ class Entry:
     def before(self) -> tuple[JobView | None, float]:
         """Return an earlier view and its age in seconds; (None, 0) if the job is too new."""
         oldest = self.samples[0]
-        seconds = self.clock() - oldest.at if self.ended_at is None else self.ended_at - oldest.at
+        seconds = self.clock() - oldest.time if self.ended_at is None else self.ended_at - oldest.time
         return (oldest.view, seconds) if seconds > 0 else (None, 0.0)
 
 
@@ -133,8 +135,8 @@ class Registry:
         oldest = self._clock() - self._expiration
         ended = sorted((e.ended_at, i) for i, e in self._entries.items() if e.ended_at is not None)
         too_many = len(ended) - self._capacity
-        for number, (at, job_id) in enumerate(ended):
-            if at < oldest or number < too_many:
+        for number, (ended_at, job_id) in enumerate(ended):
+            if ended_at < oldest or number < too_many:
                 del self._entries[job_id]
 
     def sample(self) -> None:
@@ -157,11 +159,11 @@ class Operations:
 
     def __init__(self) -> None:
         self._lock = threading.Condition()
-        self._known: OrderedDict[tuple[str, str], tuple[str, Future[Any]]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], tuple[str, Future[Json]]] = OrderedDict()
         # Operations whose result no client has received yet.
-        self._unread: set[tuple[str, str]] = set()
+        self._unreceived: set[tuple[str, str]] = set()
 
-    def start(self, job_id: str, kind: str, done: Future[Any], trigger: str | None = None) -> str:
+    def start(self, job_id: str, kind: str, done: Future[Json], trigger: str | None = None) -> str:
         """Add an operation of a job; return its trigger id.
 
         Args:
@@ -173,12 +175,12 @@ class Operations:
         trigger = trigger or uuid.uuid4().hex
         with self._lock:
             self._known[job_id, trigger] = (kind, done)
-            self._unread.add((job_id, trigger))
+            self._unreceived.add((job_id, trigger))
             while len(self._known) > _MAX_OPERATIONS:
-                self._unread.discard(self._known.popitem(last=False)[0])
+                self._unreceived.discard(self._known.popitem(last=False)[0])
         return trigger
 
-    def find(self, job_id: str, trigger: str) -> Future[Any] | None:
+    def find(self, job_id: str, trigger: str) -> Future[Json] | None:
         """Return the result of an operation; None if it is unknown."""
         with self._lock:
             known = self._known.get((job_id, trigger))
@@ -187,13 +189,13 @@ class Operations:
     def mark_read(self, job_id: str, trigger: str) -> None:
         """Record that a client has received the result."""
         with self._lock:
-            self._unread.discard((job_id, trigger))
+            self._unreceived.discard((job_id, trigger))
             self._lock.notify_all()
 
     def wait_until_read(self, seconds: float) -> None:
         """Wait until clients have received the results of all operations, for a limited time."""
         with self._lock:
-            self._lock.wait_for(lambda: not self._unread, seconds)
+            self._lock.wait_for(lambda: not self._unreceived, seconds)
 
     def paths(self, job_id: str) -> list[str]:
         """Return the paths of a job's operations."""

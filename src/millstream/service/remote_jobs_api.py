@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Protocol
+from typing import Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from millstream.common.aliases import Json
 from millstream.service.http import Answer, RequestError, answer, id_parameter, names_of, read_body
 from millstream.service.responses.jobs import application_of
 from millstream.service.responses.metrics import aggregated_metrics
@@ -19,7 +20,7 @@ _METHODS = ["GET", "POST", "PATCH", "PUT", "DELETE"]
 class RemoteJobs(Protocol):
     """Provides jobs of other processes, or their archives."""
 
-    async def lines(self) -> list[dict[str, Any]]:
+    async def lines(self) -> list[dict[str, Json]]:
         """Return the overview entries of all jobs."""
         ...
 
@@ -77,7 +78,7 @@ def unknown(job_id: str) -> RequestError:
     return RequestError(404, f"Job {job_id} not found")
 
 
-def _number(text: str) -> Any:
+def _number(text: str) -> Json:
     try:
         return float(text)
     except ValueError:

@@ -202,11 +202,14 @@ class SpanTracker:
         running = view.times.get(JobStatus.RUNNING)
         if running is None:
             return
-        starts = [(0, min(view.times.values()), None), *((f.number, f.at, f) for f in view.failures if f.restarts_at)]
+        starts = [
+            (0, min(view.times.values()), None),
+            *((f.number, f.failed_at, f) for f in view.failures if f.restarts_at),
+        ]
         for number, start, failure in starts:
             if number < self._starts.get(view.job_id, 0):
                 continue
-            following = next((at for n, at, _ in starts if n > number), None)
+            following = next((started_at for n, started_at, _ in starts if n > number), None)
             # The view has no running time of earlier attempts: use the planned restart time.
             end = running if running >= start else None
             if following is not None and failure is not None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from millstream.common.aliases import Json
 from millstream.leader.cas_cells import Cells
 from millstream.leader.election_runner import find_leader
 
@@ -50,6 +50,6 @@ async def _answer(send: Send, status: int, text: str, location: str | None = Non
     headers: list[tuple[bytes, bytes]] = [(b"content-type", b"application/json")]
     if location is not None:
         headers.append((b"location", location.encode("latin-1")))
-    start: dict[str, Any] = {"type": "http.response.start", "status": status, "headers": headers}
+    start: dict[str, Json] = {"type": "http.response.start", "status": status, "headers": headers}
     await send(start)
     await send({"type": "http.response.body", "body": json.dumps({"errors": [text]}).encode()})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,6 +13,7 @@ from starlette.routing import Route
 from millstream.checkpoint.inspect import Inspection, rows_as_json, states_as_json
 from millstream.checkpoint.signing import signing_keys
 from millstream.checkpoint.storage import storage_options
+from millstream.common.aliases import Json
 from millstream.common.configuration import Configuration
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MillstreamError
 from millstream.common.pickles import load
@@ -72,7 +72,7 @@ class StateApi:
         self._jobs.entry(request).job.leases.release(id_parameter(request, "leaseid", "lease id"))
         return answer({})
 
-    async def _read(self, entry: Entry, read: Callable[[Inspection], dict[str, Any]]) -> dict[str, Any]:
+    async def _read(self, entry: Entry, read: Callable[[Inspection], dict[str, Json]]) -> dict[str, Json]:
         """Read from the latest complete checkpoint, in another thread."""
         lease = _lease(entry)
         config = Configuration.from_dict(dict(entry.configuration))
@@ -107,7 +107,7 @@ def _no_checkpoint(job_id: str) -> str:
     )
 
 
-def _read_from(location: str, config: Configuration, read: Callable[[Inspection], dict[str, Any]]) -> dict[str, Any]:
+def _read_from(location: str, config: Configuration, read: Callable[[Inspection], dict[str, Json]]) -> dict[str, Json]:
     try:
         return read(Inspection.open(location, storage_options(config), load, signing_keys(config)))
     except FileNotFoundError as e:

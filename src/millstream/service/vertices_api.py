@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from millstream.common.aliases import Json
 from millstream.common.masking import masked_text
 from millstream.operators.diagnostics.sampling import flame_graph
 from millstream.operators.runtime.vertex import Vertex
@@ -47,7 +47,7 @@ class VerticesApi:
             Route(f"{vertex}/backpressure", self.back_pressure),
             Route(f"{vertex}/flamegraph", self.flame_graph),
             Route(f"{vertex}/metrics", self.metrics),
-            Route(f"{vertex}/insight", self.insight),
+            Route(f"{vertex}/insight", self.diagnostics),
             Route(f"{vertex}/jm-operator-metrics", self.no_metrics),
             Route(f"{vertex}/subtasktimes", self.times),
             Route(f"{vertex}/taskmanagers", self.task_managers),
@@ -128,7 +128,7 @@ class VerticesApi:
             ]
         )
 
-    async def insight(self, request: Request) -> Response:
+    async def diagnostics(self, request: Request) -> Response:
         entry, vertex = self._vertex(request)
         return answer(tasks.diagnostics_of_vertex(entry.view, vertex))
 
@@ -186,7 +186,7 @@ class VerticesApi:
         values = _accumulators(entry, vertex, subtask)
         return answer({"subtask": subtask, "attempt": attempt, "id": "", "user-accumulators": values})
 
-    def _with_accumulators(self, entry: Entry, vertex: Vertex, subtask: int) -> dict[str, Any]:
+    def _with_accumulators(self, entry: Entry, vertex: Vertex, subtask: int) -> dict[str, Json]:
         details = tasks.subtask_details(entry.view, vertex, subtask, self._clock())
         return {
             "subtask": subtask,

@@ -143,7 +143,7 @@ def executor_use(registry: Registry) -> dict[str, ExecutorUse]:
     """Return what the running jobs of a registry use on each executor."""
     usage: dict[str, ExecutorUse] = {}
     for view in (e.view for e in registry.entries() if not has_ended(e.view)):
-        for slot, location in view.progress.places.items():
+        for slot, location in view.progress.locations.items():
             subtasks = sum(v.slot_offset <= slot < v.slot_offset + v.parallelism for v in view.plan.vertices)
             before = usage.get(location.executor, ExecutorUse())
             usage[location.executor] = ExecutorUse(before.slots + 1, before.tasks + subtasks, location.memory)

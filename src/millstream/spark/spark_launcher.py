@@ -45,7 +45,7 @@ def launch(job: JobSpec) -> JobMaster:
     """Start a job and return its master."""
     check_settings(job.config)
     prepared = prepare(job)
-    with prepared.claim.let_go_if_it_fails():
+    with prepared.claim.released_on_error():
         return _launch(job, prepared)
 
 

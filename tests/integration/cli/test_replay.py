@@ -394,9 +394,9 @@ def test_replay_rejects_file_of_another_user_or_format(tmp_path: Path) -> None:
     file.chmod(0o600)
     answer = json.loads(file.read_bytes())
     file.write_text(json.dumps({**answer, "millstream-failure": 9}))
-    assert "is of format 9" in run(str(file)).stderr
+    assert "has format 9" in run(str(file)).stderr
     file.write_text("[]")
-    assert "is no failure that millstream has kept" in run(str(file)).stderr
+    assert "is not a failure report of millstream" in run(str(file)).stderr
 
 
 def test_replay_with_pdb_stops_in_frame_of_user(tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ class _Nothing(SplitEnumerator):
 def test_bounded_source_requires_is_finished() -> None:
     env = LocalEnvironment()
     env.from_source(_Endless()).print()
-    with pytest.raises(InvalidProgramError, match=r"_Nothing does not say when .* is_finished"):
+    with pytest.raises(InvalidProgramError, match=r"_Nothing does not report its end: implement is_finished"):
         env.execute()
 
 

@@ -166,7 +166,7 @@ def test_reactive_job_uses_all_slots_up_to_max_parallelism(slots: Slots, tmp_pat
     job.until_widths(1, 1)
     slots.count = 9
     job.until_widths(5, 5)
-    with pytest.raises(InvalidProgramError, match="follows the slots there are"):
+    with pytest.raises(InvalidProgramError, match="follows the available slots"):
         job.client.rescale(2).result(60)
     job.stop(tmp_path)
 
@@ -174,7 +174,7 @@ def test_reactive_job_uses_all_slots_up_to_max_parallelism(slots: Slots, tmp_pat
 def test_adaptive_job_fails_without_slots_after_timeout(slots: Slots) -> None:
     slots.count = 0
     job = Job(**{f"{_PREFIX}.submission.resource-wait-timeout".replace(".", "__"): "50 ms"})
-    with pytest.raises(JobExecutionError, match="needs 1 slots and there are 0, after 0.05 s: add executors"):
+    with pytest.raises(JobExecutionError, match="needs 1 slots, and 0 are available after 0.05 s: add executors"):
         job.client.get_job_execution_result().result(60)
 
 

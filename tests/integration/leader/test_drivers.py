@@ -349,7 +349,7 @@ def test_driver_of_lost_host_is_replaced_and_fenced_when_it_wakes(tmp_path: Path
         found.until(frozen.exists, 120)
         move_away(found)
         second = run(found)
-        found.until(lambda: "goes on from checkpoint" in found.log(1), 120)
+        found.until(lambda: "starts from checkpoint" in found.log(1), 120)
         before = found.lines()
         found.until(lambda: found.lines() > before + 20)
         os.kill(first.pid, signal.SIGCONT)
@@ -369,7 +369,7 @@ def test_finished_job_does_not_rerun_after_process_kill(tmp_path: Path) -> None:
         assert written(found.out) == wanted(RECORDS)
         again = run(found)
         assert again.wait(120) == 0, found.everything()
-        assert "job 'counts' has finished before" in found.log(1), found.everything()
+        assert "job 'counts' has already finished" in found.log(1), found.everything()
         assert written(found.out) == wanted(RECORDS)
         # Its program has ended now: a new start runs it again.
         once_more = run(found)

@@ -42,7 +42,7 @@ def test_standby_restores_job_when_leader_is_killed(tmp_path: Path) -> None:
         os.killpg(leader.pid, signal.SIGKILL)
         seconds = found.until(lambda: "term 2" in found.log(1))
         check(found, standby)
-        assert "goes on from checkpoint" in found.log(1)
+        assert "starts from checkpoint" in found.log(1)
         print(f"led after {seconds:.1f} s")
         # Only the fence of the first leader is left of the checkpoints.
         left = [p for p in (tmp_path / "ha" / "shop" / "checkpoints").rglob("*") if p.is_file()]
@@ -60,7 +60,7 @@ def test_leader_frozen_during_commit_does_no_harm_when_it_wakes(tmp_path: Path) 
         leader = run(found, millstream__testing__fault=f"driver.in-commit|freeze|3|{frozen}")
         found.until(frozen.exists)
         standby = run(found)
-        found.until(lambda: "term 2" in found.log(1) and "goes on from" in found.log(1))
+        found.until(lambda: "term 2" in found.log(1) and "starts from" in found.log(1))
         before = found.lines()
         found.until(lambda: found.lines() > before + 20)
         os.kill(leader.pid, signal.SIGCONT)
@@ -85,7 +85,7 @@ def test_deposed_leader_cannot_publish_without_checking_lease(tmp_path: Path) ->
         # Another process gives its lease away.
         _release(found)
         standby = run(found)
-        found.until(lambda: "term 2" in found.log(1) and "goes on from" in found.log(1))
+        found.until(lambda: "term 2" in found.log(1) and "starts from" in found.log(1))
         os.kill(leader.pid, signal.SIGCONT)
         found.until(lambda: "is not this process's any more (term 1): the leader of term 2 has it" in found.log(0))
         check(found, standby)

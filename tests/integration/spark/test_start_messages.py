@@ -39,7 +39,7 @@ def test_restore_message_names_savepoint_and_size(tmp_path: Path, capsys: pytest
     env.execute_async("counts again").cancel().result()
     said = capsys.readouterr().err
     assert re.fullmatch(
-        rf"millstream: job 'counts again' goes on from savepoint {savepoint}, taken 20\d\d-.* UTC after epoch \d+: "
+        rf"millstream: job 'counts again' starts from savepoint {savepoint}, taken 20\d\d-.* UTC after epoch \d+: "
         r"1 operator\(s\) with state, [\d.]+ (bytes|KiB); 1 source\(s\)\n",
         said,
     )

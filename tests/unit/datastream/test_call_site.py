@@ -75,7 +75,7 @@ def test_call_site_is_in_errors_of_a_source_enumerator() -> None:
     made = here(-1)
     with pytest.raises(JobExecutionError) as e:
         list(stream.execute_and_collect())
-    assert f"Source 'Source: orders' (made at {made}) could not say what to read: OSError('the broker" in str(e.value)
+    assert f"Source 'Source: orders' (made at {made}) failed to assign splits: OSError('the broker" in str(e.value)
 
 
 def test_call_site_is_the_first_frame_outside_millstream() -> None:

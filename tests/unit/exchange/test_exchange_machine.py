@@ -242,7 +242,7 @@ def test_receive_buffer_rejects_frames_of_a_non_sender() -> None:
     # Level 0 has one slot only, so slot 1 sends nothing to level 1.
     with pytest.raises(ProtocolError):
         ReceiveBuffer(0, [1, 2]).take(1, data(1, 1))
-    with pytest.raises(ProtocolError, match="said EPOCH"):
+    with pytest.raises(ProtocolError, match="sent EPOCH"):
         ReceiveBuffer(0, [2, 2]).take(1, Frame(Kind.EPOCH, 1))
 
 

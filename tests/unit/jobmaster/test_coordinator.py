@@ -37,7 +37,7 @@ def carry_out(coordinator: CheckpointCoordinator, instructions: list[i.Instructi
 
 
 def staged(checkpoint: Checkpoint) -> dict[str, Any]:
-    return {operator: unpack(data) for operator, data in checkpoint.cut.committables.items()}
+    return {operator: unpack(data) for operator, data in checkpoint.taken_snapshot.committables.items()}
 
 
 def test_coordinator_interval_counts_between_triggers() -> None:
@@ -94,13 +94,13 @@ def test_coordinator_staged_output_stays_in_checkpoints_until_committed() -> Non
 
 def test_coordinator_pending_output_stays_in_every_checkpoint() -> None:
     coordinator = CheckpointCoordinator(OPTIONS, 0.0)
-    coordinator.output_waits({"sink": [(0, "a")]})
+    coordinator.set_unfinished_output({"sink": [(0, "a")]})
     # It is no reason to take another checkpoint at the end of a job.
     assert not coordinator.has_staged()
     coordinator.stage("sink", 1, "b")
     assert staged(complete(coordinator, 1.0)) == {"sink": [(0, "a"), (1, "b")]}
     assert staged(complete(coordinator, 2.0)) == {"sink": [(0, "a")]}
-    coordinator.output_waits({})
+    coordinator.set_unfinished_output({})
     assert staged(complete(coordinator, 3.0)) == {}
 
 
@@ -183,7 +183,7 @@ def test_coordinator_starts_from_a_checkpoint_of_another_job() -> None:
     origin = Origin(Manifest("checkpoint", 41, 7_000_000, cut(), ""), "there", "there/shared", claimed=True)
     coordinator = CheckpointCoordinator(OPTIONS, 0.0, origin)
     began = coordinator.failed(1.0)
-    assert began is not None and began.cut is origin.manifest.snapshot
+    assert began is not None and began.taken_snapshot is origin.manifest.snapshot
     checkpoint = coordinator.trigger(2.0)
     [write] = coordinator.acknowledge(checkpoint.id, cut(), 2.0)
     # Its number and timestamp follow those of the other job, regardless of the clock.

@@ -80,9 +80,9 @@ class MachineHarness:
             case i.ReadPositions():
                 return e.PositionsRead(positions={self.plan.vertices[0].head.id: b"here"})
             case i.CommitOutput():
-                return e.OutputCommitted(checkpoint=instruction.checkpoint, waiting={}, wants_checkpoints=False)
+                return e.OutputCommitted(checkpoint=instruction.checkpoint, unfinished={}, wants_checkpoints=False)
             case i.RecoverOutput() | i.FinishOutput():
-                return e.OutputCommitted(waiting={}, wants_checkpoints=False)
+                return e.OutputCommitted(unfinished={}, wants_checkpoints=False)
             case i.DiscardCheckpoints():
                 return e.CheckpointsDiscarded(checkpoints=instruction.checkpoints)
         return None
@@ -90,7 +90,7 @@ class MachineHarness:
     def go_on(self) -> list[i.Instruction]:
         """Advance the clock until an action is requested, or no deadline is left."""
         for _ in range(20):
-            if self.machine.deadline == math.inf or self.machine.is_over:
+            if self.machine.deadline == math.inf or self.machine.has_ended:
                 return []
             self.now = max(self.now, self.machine.deadline)
             if asked := self.tell(e.TimePassed()):
@@ -245,7 +245,7 @@ def test_job_machine_slot_loss_waits_for_the_pending_manifest() -> None:
     asked = harness.go_on()
     assert kinds(asked) == ["DiscardOthers", "RecoverOutput", "OpenSlots", "SweepState"]
     discard, recover, opened = asked[:3]
-    assert isinstance(discard, i.DiscardOthers) and discard.kept == {1}
+    assert isinstance(discard, i.DiscardOthers) and discard.retained == {1}
     assert isinstance(recover, i.RecoverOutput) and set(recover.named) == {harness.sink}
     assert isinstance(opened, i.OpenSlots) and opened.attempt == 1
     assert list(opened.positions.values()) == [b"here"]
@@ -445,7 +445,7 @@ def test_job_machine_does_not_poll_a_source_with_pending_input() -> None:
     harness.start()
     harness.report(harness.poll(finished=True), unread=True)
     asked = harness.until(i.PollSources)
-    assert [x.unread for x in harness.asked if isinstance(x, i.ConfirmSources)] == [{harness.plan.vertices[0].id}]
+    assert [x.pending for x in harness.asked if isinstance(x, i.ConfirmSources)] == [{harness.plan.vertices[0].id}]
     assert asked.budgets == {} and asked.running == {harness.plan.vertices[0].id}
     # The source has assigned all splits, but has not finished.
     found = harness.tell(
@@ -478,7 +478,7 @@ def test_job_machine_does_not_poll_a_source_with_input_behind_an_exchange() -> N
     harness.report(harness.poll(), waiting=True)
     asked = harness.until(i.PollSources)
     assert asked.budgets == {}
-    assert [x.unread for x in harness.asked if isinstance(x, i.ConfirmSources)] == [{harness.plan.vertices[0].id}]
+    assert [x.pending for x in harness.asked if isinstance(x, i.ConfirmSources)] == [{harness.plan.vertices[0].id}]
     # An epoch runs although there is no new input.
     found = harness.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=math.inf))
     harness.report(next(x for x in found if isinstance(x, i.RunEpoch)))
@@ -945,7 +945,7 @@ def test_adaptive_job_without_slots_fails_after_the_timeout() -> None:
     harness.until(i.CountSlots)
     counted(harness, 0)
     finish = harness.until(i.Finish)
-    assert harness.now == 160.0 and "needs 1 slots and there are 0, after 60 s" in str(finish.error)
+    assert harness.now == 160.0 and "needs 1 slots, and 0 are available after 60 s" in str(finish.error)
 
 
 def test_adaptive_job_rescales_when_slots_arrive() -> None:
@@ -1004,7 +1004,7 @@ def test_adaptive_job_accepts_new_bounds_and_refuses_manual_rescaling() -> None:
     harness.found_nothing()
     by_hand, wrong = RescaleRequest(3), RequirementsRequest({sums: Bounds(1, 2)})
     harness.tell(e.Requested(request=by_hand))
-    assert "follows the slots there are" in str(harness.until(i.Refuse).error)
+    assert "follows the available slots" in str(harness.until(i.Refuse).error)
     refused = harness.tell(e.Requested(request=wrong))
     assert isinstance(refused[0], i.Refuse) and "name every vertex" in str(refused[0].error)
 

@@ -131,7 +131,7 @@ def test_scheduler_gives_up_with_too_few_slots_unless_reactive() -> None:
     one.handle(s.ResourcesWanted(), 0.0)
     assert one.handle(s.TimePassed(), 299.0) is None
     given_up = one.handle(s.TimePassed(), 300.0)
-    assert isinstance(given_up, s.GiveUp) and "needs 2 slots and there are 1, after 300 s" in given_up.reason
+    assert isinstance(given_up, s.GiveUp) and "needs 2 slots, and 1 are available after 300 s" in given_up.reason
     reactive = ScalingOptions.read(Configuration.from_dict({"scheduler-mode": "reactive"}), CHECKPOINTS)
     assert reactive is not None
     two = scheduler(reactive)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Hashable
 
 from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.operators.runtime.messages import JobPlan, Progress, SubtaskReport
@@ -63,7 +62,7 @@ class Alignment:
         mine = [p.watermark for p in self._progress(group, vertex)]
         return bool(lows and mine) and min(mine) > min(lows) and max(mine) > min(lows) + drift
 
-    def ahead(self, vertex: int) -> frozenset[Any]:
+    def ahead(self, vertex: int) -> frozenset[Hashable]:
         """Return the splits of a source that must wait: some of them, or all if the whole source waits."""
         if vertex not in self._drifts:
             return frozenset()

@@ -24,11 +24,11 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
 
 from millstream.checkpoint.manifest import SHARED, Manifest, Origin
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.checkpoint.snapshot import Snapshot, pack, unpack
+from millstream.common.aliases import Value
 from millstream.jobmaster.machine.instructions import (
     CommitOutput,
     ConfirmSources,
@@ -42,7 +42,7 @@ from millstream.jobmaster.machine.instructions import (
 
 _REMEMBERED = 10
 
-Committables = list[tuple[int, Any]]
+Committables = list[tuple[int, Value]]
 
 
 class CheckpointStatus(Enum):
@@ -80,7 +80,8 @@ class Checkpoint:
         return self.status in (CheckpointStatus.COMPLETED, CheckpointStatus.NOTIFIED)
 
     @property
-    def cut(self) -> Snapshot:
+    def taken_snapshot(self) -> Snapshot:
+        """The snapshot of an acknowledged checkpoint."""
         assert self.snapshot is not None
         return self.snapshot
 
@@ -89,8 +90,8 @@ class Checkpoint:
 class _Staged:
     """Staged output that is not known to be committed, oldest first."""
 
-    entries: list[tuple[str, int, Any]] = field(default_factory=list)
-    # How many earlier entries were committed.
+    entries: list[tuple[str, int, Value]] = field(default_factory=list)
+    # Number of committed entries before these.
     dropped: int = 0
 
     @property
@@ -102,9 +103,9 @@ class _Staged:
         del self.entries[:count]
         self.dropped += count
 
-    def by_operator(self, waiting: dict[str, Committables]) -> dict[str, bytes]:
-        """Return the output that a manifest names: waiting output, then staged output."""
-        result = {operator: list(committables) for operator, committables in waiting.items()}
+    def by_operator(self, unfinished: dict[str, Committables]) -> dict[str, bytes]:
+        """Return the output that a manifest names: unfinished output, then staged output."""
+        result = {operator: list(committables) for operator, committables in unfinished.items()}
         for operator, subtask, committable in self.entries:
             result.setdefault(operator, []).append((subtask, committable))
         return {operator: pack(staged) for operator, staged in result.items()}
@@ -145,7 +146,7 @@ class CheckpointCoordinator:
         # State files of acknowledged epochs that are not deleted yet.
         self._files: set[str] = set()
         self._staged = _Staged()
-        self._waiting: dict[str, Committables] = {}
+        self._unfinished: dict[str, Committables] = {}
         self._last_trigger = now
         self._last_end = -math.inf
         self._failures_in_a_row = 0
@@ -153,7 +154,7 @@ class CheckpointCoordinator:
         # The last checkpoints in any status, oldest first.
         self.history: deque[Checkpoint] = deque(maxlen=_REMEMBERED)
 
-    # --- when
+    # --- triggers
 
     def next_due(self) -> float:
         """Return when the next checkpoint is due."""
@@ -190,13 +191,13 @@ class CheckpointCoordinator:
 
     # --- output
 
-    def stage(self, operator: str, subtask: int, committable: Any) -> None:
+    def stage(self, operator: str, subtask: int, committable: Value) -> None:
         """Stage output of an acknowledged epoch."""
         self._staged.entries.append((operator, subtask, committable))
 
-    def output_waits(self, waiting: dict[str, Committables]) -> None:
+    def set_unfinished_output(self, unfinished: dict[str, Committables]) -> None:
         """Set the committed output that is not final, by operator: checkpoints name it until it is."""
-        self._waiting = waiting
+        self._unfinished = unfinished
 
     def has_staged(self) -> bool:
         """Return whether there is output that no complete checkpoint names."""
@@ -216,7 +217,7 @@ class CheckpointCoordinator:
         checkpoint = self._pending.get(checkpoint_id)
         if checkpoint is None or checkpoint.status is not CheckpointStatus.PENDING:
             return []
-        snapshot.committables = self._staged.by_operator(self._waiting)
+        snapshot.committables = self._staged.by_operator(self._unfinished)
         checkpoint.snapshot = snapshot
         checkpoint.staged = self._staged.end
         checkpoint.acknowledged_at = now
@@ -255,11 +256,11 @@ class CheckpointCoordinator:
         # Older pending checkpoints are obsolete.
         for older in [c for c in self._pending.values() if c.id < checkpoint.id]:
             self._fail(older, now, f"checkpoint {checkpoint.id} came first")
-        staged = {operator: unpack(packed) for operator, packed in checkpoint.cut.committables.items()}
+        staged = {operator: unpack(packed) for operator, packed in checkpoint.taken_snapshot.committables.items()}
         return [CommitOutput(staged=staged, checkpoint=checkpoint.id)]
 
     def committed(self, checkpoint_id: int) -> list[Instruction]:
-        """Note that the output of a checkpoint is committed."""
+        """Record that the output of a checkpoint is committed."""
         checkpoint = next((c for c in self._completed if c.id == checkpoint_id), None)
         if checkpoint is None:
             return []
@@ -270,13 +271,13 @@ class CheckpointCoordinator:
         return [ConfirmSources(positions=checkpoint.processed), *dropped, *self.clean_up()]
 
     def lost(self, checkpoint_id: int, reason: str, now: float) -> str | None:
-        """Fail a checkpoint whose manifest could not be written; return why the job must fail, if it must."""
+        """Fail a checkpoint whose manifest could not be written; return the reason if the job must fail."""
         self._writing.discard(checkpoint_id)
         checkpoint = self._pending.get(checkpoint_id)
         return None if checkpoint is None else self._decline(checkpoint, reason, now)
 
     def expire(self, now: float) -> str | None:
-        """Abort expired checkpoints; return why the job must fail, if it must."""
+        """Abort expired checkpoints; return the reason if the job must fail."""
         reason = None
         for checkpoint in [c for c in self._pending.values() if now >= c.triggered_at + self._options.timeout]:
             text = f"it took longer than execution.checkpointing.timeout, {self._options.timeout:g} s"
@@ -304,7 +305,7 @@ class CheckpointCoordinator:
     # --- files on storage
 
     def wrote(self, names: Iterable[str]) -> None:
-        """Note state files written by an acknowledged epoch."""
+        """Record state files written by an acknowledged epoch."""
         self._files.update(names)
 
     def clean_up(self) -> list[Instruction]:
@@ -314,7 +315,7 @@ class CheckpointCoordinator:
         return [DiscardCheckpoints(checkpoints=old)] if old else []
 
     def discarded(self, checkpoints: Collection[int]) -> None:
-        """Note deleted checkpoints."""
+        """Record deleted checkpoints."""
         for number in checkpoints:
             checkpoint = self._stored.pop(number, None)
             if checkpoint is not None:
@@ -339,14 +340,14 @@ class CheckpointCoordinator:
 
     def stored_files(self) -> set[str]:
         """Return the state files of checkpoints that a new driver could start from."""
-        return {name for checkpoint in self._stored.values() for name in checkpoint.cut.files()}
+        return {name for checkpoint in self._stored.values() for name in checkpoint.taken_snapshot.files()}
 
     def drop_origin(self) -> list[Instruction]:
         """Delete the checkpoints of earlier drivers, as far as the job owns them: it has newer ones."""
         return [DeleteOrigin(origin=self._claimed)] if self._has_former else []
 
     def origin_deleted(self) -> None:
-        """Note that the origin and all checkpoints before it are deleted."""
+        """Record that the origin and all checkpoints before it are deleted."""
         self._has_former = False
         if self._claimed is not None:
             self._claimed = self._restored = None
@@ -396,6 +397,6 @@ class CheckpointCoordinator:
         """Return the retained checkpoints."""
         return list(self._completed)
 
-    def kept(self) -> frozenset[int]:
+    def retained_ids(self) -> frozenset[int]:
         """Return the ids of the retained checkpoints."""
         return frozenset(c.id for c in self._completed)

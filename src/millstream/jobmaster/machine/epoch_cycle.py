@@ -121,11 +121,11 @@ class EpochCycle(ABC):
         job, shares, ending = self._recovery, event.split_ranges, event.finished
         job.recorder.sources_polled(event.pending)
         held = job.execution.held_sources()
-        unread = job.execution.sources_with_pending_input() - held
+        pending = job.execution.sources_with_pending_input() - held
         # Sources whose end is not announced yet. Backpressured sources cannot end now.
         news = ending - held - job.execution.lingering_sources()
-        due = self._coordinator.next_due() <= self._now and (job.has_news or bool(shares) or bool(unread))
-        if not shares and not unread and not news and not due and job.next_wake() > self._now:
+        due = self._coordinator.next_due() <= self._now and (job.has_news or bool(shares) or bool(pending))
+        if not shares and not pending and not news and not due and job.next_wake() > self._now:
             due_at = self._coordinator.next_due() if job.has_news else math.inf
             self._go(JobPhase.WAITING, min(event.poll_again, due_at, job.next_wake()))
             return []
@@ -138,7 +138,7 @@ class EpochCycle(ABC):
                 split_ranges=shares,
                 ending=ending,
                 limited=event.limited,
-                goes_on=bool(unread),
+                goes_on=bool(pending),
                 holds=bool(held),
                 slice=self._slice,
                 checkpoint=due or (last and self._options.checkpoints.enabled),
@@ -193,7 +193,7 @@ class EpochCycle(ABC):
         job.recorder.epoch_begins(self._now)
         # A snapshot holds the positions at the start of the epoch. Sources are also notified when all their pending
         # input can be processed.
-        aligned = checkpoint or epoch.cut or job.has_regions or epoch.goes_on
+        aligned = checkpoint or epoch.snapshot or job.has_regions or epoch.goes_on
         return [*([i.ReadPositions()] if aligned else []), i.RunEpoch(tasks=tasks, patience=self._patience(epoch))]
 
     def _patience(self, epoch: EpochPlan) -> float:
@@ -214,7 +214,7 @@ class EpochCycle(ABC):
             or job.has_regions
             or self._options.at_most_once
             or epoch.checkpoint
-            or epoch.cut
+            or epoch.snapshot
             # It may be the last epoch, which the final checkpoint names.
             or (self._options.checkpoints.enabled and job.execution.running_sources() <= epoch.ending)
         )
@@ -244,10 +244,10 @@ class EpochCycle(ABC):
         epoch, seconds = self._epoch, self._now - self._began
         instructions: Instructions = []
         if self._taken is not None:
-            instructions = self._recovery.cut(self._taken)
+            instructions = self._recovery.take_snapshot(self._taken)
         elif not self._options.checkpoints.enabled:
             instructions = [
-                i.ConfirmSources(positions=None, unread=self._recovery.execution.sources_with_pending_input())
+                i.ConfirmSources(positions=None, pending=self._recovery.execution.sources_with_pending_input())
             ]
         self._recovery.remember_snapshot()
         if epoch.then is not JobPhase.READY:
@@ -265,7 +265,7 @@ class EpochCycle(ABC):
         of_sources = sorted((r.records_in, r.vertex) for r in subtasks if r.vertex in execution.sources)
         read = {source: records for records, source in of_sources}
         sizer.epoch_processed(epoch.split_ranges.keys(), left, read, self._began, self._now)
-        # An epoch cut by its slice lasts as long as the slice: its duration says nothing about the records.
+        # An epoch that was ended by its slice lasts as long as the slice, whatever the number of records.
         if not left or seconds > 2 * self._slice:
             sent = max((r.bytes_out for r in subtasks), default=0)
             sizer.finished(seconds, epoch.limited, max(read.values(), default=0), sent)
@@ -300,7 +300,7 @@ class EpochCycle(ABC):
 
     def take_epoch_at_once(self) -> Instructions:
         self._taken = self._recovery.trigger()
-        return self._recovery.cut(self._taken) + self._store(self._purpose)
+        return self._recovery.take_snapshot(self._taken) + self._store(self._purpose)
 
     def stored(self) -> Instructions:
         if self._coordinator.is_writing:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.jobmaster.engine import SliceBounds
 from millstream.jobmaster.machine.execution import Positions
@@ -147,12 +147,12 @@ class OutputCommitted:
 
     Attributes:
         checkpoint: the checkpoint that named the output, if any.
-        waiting: committed output that is not final, by operator; checkpoints keep naming it.
+        unfinished: committed output that is not final, by operator; checkpoints keep naming it.
         wants_checkpoints: whether a sink needs further checkpoints even without new input.
     """
 
     checkpoint: int | None = None
-    waiting: dict[str, list[tuple[int, Any]]]
+    unfinished: dict[str, list[tuple[int, Value]]]
     wants_checkpoints: bool
 
 

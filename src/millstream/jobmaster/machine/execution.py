@@ -6,7 +6,7 @@ A restart or a rescale begins a new execution.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 from millstream.checkpoint.restore import InitialState, edges_of
@@ -23,7 +23,7 @@ Positions = dict[str, bytes]
 
 
 class Execution:
-    """What the driver knows of an execution between two epochs."""
+    """The driver's state of an execution between two epochs."""
 
     def __init__(self, plan: JobPlan, start: InitialState) -> None:
         self.plan = plan
@@ -36,7 +36,7 @@ class Execution:
         self._chains = start.chains
         # The checksum of the last file of each chain.
         self._checksums = start.checksums
-        self._carried = start.runtime_snapshots
+        self._runtime_snapshots = start.runtime_snapshots
         # The tables of each state.
         self._tables: dict[str, dict[str, dict[str, str]]] = dict(start.tables)
         # The epoch whose changes slots hold in memory, and whether the current epoch writes them.
@@ -52,14 +52,14 @@ class Execution:
         self._alignment = Alignment(plan, start.ended)
         # Subtasks with pending input, and the inputs it belongs to.
         self._behind = {
-            a: pending for a, carried in start.runtime_snapshots.items() if (pending := pending_inputs(carried))
+            a: pending for a, packed in start.runtime_snapshots.items() if (pending := pending_inputs(packed))
         }
         # The sources upstream of each vertex and of each edge.
         self._sources = _sources_of_vertices(plan)
         self._feeding = {e.id: self._sources[e.source] for v in plan.vertices for e in v.in_edges}
         # Backpressured subtasks.
         self._full: set[Address] = set()
-        # Sources that were told to end.
+        # Sources that were requested to end.
         self._ending: frozenset[int] = frozenset()
 
     @property
@@ -69,7 +69,7 @@ class Execution:
     @property
     def has_requests(self) -> bool:
         """Whether async requests are in flight."""
-        return any(has_requests(carried) for carried in self._carried.values())
+        return any(has_requests(packed) for packed in self._runtime_snapshots.values())
 
     @property
     def owns_state(self) -> bool:
@@ -92,8 +92,8 @@ class Execution:
 
     def lingering_sources(self) -> frozenset[int]:
         """Return the running sources that have read all input and wait only for async requests."""
-        waiting = frozenset(vertex for (vertex, _), carried in self._carried.items() if has_requests(carried))
-        return (self._ending & self.running_sources() & waiting) - self.sources_with_pending_input()
+        requesting = {vertex for (vertex, _), packed in self._runtime_snapshots.items() if has_requests(packed)}
+        return (self._ending & self.running_sources() & requesting) - self.sources_with_pending_input()
 
     def readable_sources(self) -> frozenset[int]:
         """Return the running sources without pending input that watermark alignment does not hold back."""
@@ -106,7 +106,7 @@ class Execution:
         open_to_more = self.running_sources() - held - self.held_sources()
         return frozenset(v for v in open_to_more if not self._alignment.holds_back(v))
 
-    def splits_ahead(self) -> dict[int, frozenset[Any]]:
+    def splits_ahead(self) -> dict[int, frozenset[Hashable]]:
         """Return the splits of each source that watermark alignment holds back."""
         return {v: splits for v in self._alignment.sources if (splits := self._alignment.ahead(v))}
 
@@ -121,12 +121,12 @@ class Execution:
     def tasks(
         self, split_ranges: SplitRanges, ending: frozenset[int], keep: bool = True, **about: Any
     ) -> list[LevelTask]:
-        """Return what the levels of the next epoch are told; `about` are further fields of LevelTask."""
+        """Return the tasks of the next epoch's levels; `about` are further fields of LevelTask."""
         self.epoch += 1
         self._keeps = keep
         self._ending |= ending
         about = {**about, "writes_state": keep, "held_epoch": self._in_memory}
-        # Where nothing waits for the end of the epoch, subtasks wait for room themselves.
+        # Without a slice, subtasks wait for buffer space themselves.
         held = self.held_sources() if about.get("slice", math.inf) < math.inf else frozenset()
         return [self._task(level, split_ranges, ending, held, about) for level in range(self.plan.levels)]
 
@@ -144,7 +144,7 @@ class Execution:
             paused_sources=frozenset(v.id for v in vertices if v.id in held),
             paused_splits={v.id: paused[v.id] for v in vertices if v.id in paused},
             state_files={a: self._checked(a, files) for a in addresses if (files := self._state_files.get(a))},
-            runtime_snapshots={a: carried for a in addresses if (carried := self._carried.get(a))},
+            runtime_snapshots={a: packed for a in addresses if (packed := self._runtime_snapshots.get(a))},
             held_state_epochs={a: self._held_since[a] for a in addresses if a in self._held_since},
             **about,
         )
@@ -157,7 +157,7 @@ class Execution:
         return {i: StoredState(f, checksums[i]) if isinstance(f, str) else f for i, f in files.items()}
 
     def acknowledge(self, reports: list[SlotReport]) -> tuple[list[str], bool]:
-        """Acknowledge everything an epoch did.
+        """Acknowledge the reports of an epoch.
 
         Returns the names of the state files it wrote, and whether it replaced files.
         """
@@ -176,7 +176,7 @@ class Execution:
 
     def _keep(self, report: SubtaskReport, written: list[str]) -> bool:
         address = report.vertex, report.subtask
-        self._carried[address] = report.runtime_snapshot
+        self._runtime_snapshots[address] = report.runtime_snapshot
         self._wakes.pop(address, None)
         if report.next_wake is not None:
             self._wakes[address] = report.next_wake
@@ -194,7 +194,7 @@ class Execution:
         self._written += report.state_bytes
         self._alignment.learn(report)
         for state_id, tables in report.tables.items():
-            # Not every subtask or run asks for all tables. Snapshots share the dicts, so they are not changed.
+            # Not every subtask or run uses all tables. Snapshots share the dicts, so they are not changed.
             former = self._tables.get(state_id, {})
             about = {name: {**former.get(name, {}), **now} for name, now in tables.items()}
             self._tables[state_id] = {**former, **about}
@@ -250,7 +250,7 @@ class Execution:
             SubtaskSnapshot(
                 {i: list(c) for (v, s, i), c in self._chains.items() if (v, s) == (vertex.id, subtask) and c},
                 {},
-                self._carried.get((vertex.id, subtask), b""),
+                self._runtime_snapshots.get((vertex.id, subtask), b""),
                 {
                     i: checksum
                     for (v, s, i), checksum in self._checksums.items()

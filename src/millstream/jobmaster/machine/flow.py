@@ -147,7 +147,7 @@ class EpochSizer:
 SOONEST = 0.001
 LATEST = 0.1
 # The wait is the idle time divided by this,
-_PART_OF_SILENCE = 16
+_PART_OF_IDLE_TIME = 16
 # and at least this multiple of the duration of a poll.
 _TIMES_ANSWER = 10
 
@@ -163,7 +163,7 @@ _NEWEST = 0.2
 class PollBackoff:
     """Backoff for polls of an idle source.
 
-    A record that comes after a silence waits for a sixteenth of it; a source that is silent for long costs little.
+    A record after an idle period waits for up to a sixteenth of it; polling a long-idle source costs little.
 
     Example:
         >>> source = PollBackoff()
@@ -172,17 +172,17 @@ class PollBackoff:
     """
 
     def __init__(self) -> None:
-        self._silent_since: float | None = None
+        self._idle_since: float | None = None
 
     def had_input(self) -> None:
-        self._silent_since = None
+        self._idle_since = None
 
     def next(self, requested: float, answered: float) -> float:
         """Return when to poll again after an empty poll."""
-        if self._silent_since is None:
-            self._silent_since = requested
-        silence = answered - self._silent_since
-        wait = max(SOONEST, silence / _PART_OF_SILENCE, (answered - requested) * _TIMES_ANSWER)
+        if self._idle_since is None:
+            self._idle_since = requested
+        idle_seconds = answered - self._idle_since
+        wait = max(SOONEST, idle_seconds / _PART_OF_IDLE_TIME, (answered - requested) * _TIMES_ANSWER)
         return answered + min(wait, LATEST)
 
 

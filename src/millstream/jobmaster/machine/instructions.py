@@ -6,11 +6,12 @@ The docstring of an instruction names the event that answers it. A failed instru
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from dataclasses import field
 from typing import Any
 
 from millstream.checkpoint.manifest import Manifest, Origin
+from millstream.common.aliases import Value
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_status import JobStatus
@@ -78,7 +79,7 @@ class PollSources:
 
     budgets: dict[int, int]
     running: frozenset[int]
-    ahead: dict[int, frozenset[Any]] = field(default_factory=dict)
+    ahead: dict[int, frozenset[Hashable]] = field(default_factory=dict)
 
 
 @fast_dataclass(kw_only=True)
@@ -96,10 +97,10 @@ class RunEpoch:
 
 @fast_dataclass(kw_only=True)
 class ConfirmSources:
-    """Notify sources of processed positions; None: of all assigned input, except for sources with unread input."""
+    """Notify sources of processed positions; None: of all assigned input, except for sources with pending input."""
 
     positions: Positions | None
-    unread: frozenset[int] = frozenset()
+    pending: frozenset[int] = frozenset()
 
 
 # --- output
@@ -109,7 +110,7 @@ class ConfirmSources:
 class CommitOutput:
     """Commit staged output, by operator: OutputCommitted."""
 
-    staged: dict[str, list[tuple[int, Any]]]
+    staged: dict[str, list[tuple[int, Value]]]
     checkpoint: int | None = None
 
 
@@ -156,7 +157,7 @@ class DiscardCheckpoints:
 class DiscardOthers:
     """Delete all other checkpoints on storage; this must succeed before output is aborted."""
 
-    kept: frozenset[int]
+    retained: frozenset[int]
 
 
 @fast_dataclass(kw_only=True)
@@ -213,6 +214,7 @@ class Answer:
     """Answer a request with its result."""
 
     request: Request
+    # Any: each kind of request has its own result.
     result: Any
 
 

@@ -80,7 +80,7 @@ class JobMachine(RequestServer):
         return self._recovery.recorder.view
 
     @property
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
         return self._phase is JobPhase.OVER
 
     @property
@@ -89,7 +89,7 @@ class JobMachine(RequestServer):
         return min(self._own_deadline, self._coordinator.next_expiry())
 
     def handle(self, event: e.Event, now: float, ahead: float = 0.0) -> Instructions:
-        """Handle an event and return what to do.
+        """Handle an event and return the instructions.
 
         Args:
             event: the event.
@@ -98,7 +98,7 @@ class JobMachine(RequestServer):
         """
         self._recovery.now, self._recovery.ahead = now, ahead
         instructions = self._HANDLERS[type(event)](self, event)
-        self._recovery.recorder.look()
+        self._recovery.recorder.update_view()
         return instructions
 
     # --- what comes from outside
@@ -249,7 +249,7 @@ class JobMachine(RequestServer):
         return []
 
     def _output_committed(self, event: e.OutputCommitted) -> Instructions:
-        self._coordinator.output_waits(event.waiting)
+        self._coordinator.set_unfinished_output(event.unfinished)
         self._recovery.wants_checkpoints = event.wants_checkpoints
         if event.checkpoint is None:
             return []
@@ -367,6 +367,7 @@ class JobMachine(RequestServer):
     # --- steps
 
     # The handler of each event.
+    # Any: each handler takes its own class of event.
     _HANDLERS: ClassVar[dict[type, Callable[[JobMachine, Any], Instructions]]] = {
         e.JobStarted: _job_started,
         e.TimePassed: _time_passed,

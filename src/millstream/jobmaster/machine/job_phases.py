@@ -74,5 +74,5 @@ class EpochPlan:
     flush: bool = False
     savepoint: str | None = None
     # Whether a snapshot is needed at its end in any case.
-    cut: bool = False
+    snapshot: bool = False
     then: JobPhase = JobPhase.READY

@@ -36,7 +36,7 @@ class Requirements:
     @staticmethod
     def of(plan: JobPlan, reactive: bool) -> Requirements:
         """Return the requirements of a program; in reactive mode the upper bound is the max parallelism."""
-        return Requirements(plan, {v.id: Bounds(1, _most(v, reactive)) for v in plan.vertices})
+        return Requirements(plan, {v.id: Bounds(1, _upper_bound(v, reactive)) for v in plan.vertices})
 
     @property
     def desired(self) -> int:
@@ -83,7 +83,7 @@ class Requirements:
         return Requirements(plan, {by_name[name].id: bounds for name, bounds in bounds_by_vertex.items()})
 
 
-def _most(vertex: Vertex, reactive: bool) -> int:
+def _upper_bound(vertex: Vertex, reactive: bool) -> int:
     if vertex.non_parallel:
         return 1
     return vertex.max_parallelism if reactive else vertex.parallelism

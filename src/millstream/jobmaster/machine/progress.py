@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.operators.diagnostics.io_metrics import SlotTraffic
 from millstream.operators.diagnostics.sampling import Seen, added
@@ -21,7 +21,7 @@ class SubtaskProgress:
     Attributes:
         taken: records given to its sinks; None if not counted.
         seconds: its busy time.
-        insight: its last diagnostics.
+        diagnostics: its last diagnostics.
         epochs_here: epochs that found the state in the process.
         epochs_read: epochs that read the state from files.
     """
@@ -33,8 +33,8 @@ class SubtaskProgress:
     taken: int | None = 0
     seconds: float = 0.0
     watermark: int | None = None
-    metrics: Mapping[str, Any] = field(default_factory=dict)
-    insight: SubtaskDiagnostics | None = None
+    metrics: Mapping[str, Value] = field(default_factory=dict)
+    diagnostics: SubtaskDiagnostics | None = None
     epochs_here: int = 0
     epochs_read: int = 0
 
@@ -48,7 +48,7 @@ class SubtaskProgress:
             seconds=self.seconds + report.seconds,
             watermark=report.watermark,
             metrics=report.metrics,
-            insight=report.diagnostics or self.insight,
+            diagnostics=report.diagnostics or self.diagnostics,
             epochs_here=self.epochs_here + (report.state_was_local is True),
             epochs_read=self.epochs_read + (report.state_was_local is False),
         )
@@ -65,7 +65,7 @@ class JobProgress:
         traffic: the last I/O metrics of each resident slot of this execution.
         pending: the lag of sources that report one.
         samples: stack samples by vertex and slot.
-        places: the location of each slot of this execution, as far as known.
+        locations: the location of each slot of this execution, as far as known.
     """
 
     epochs: int = 0
@@ -74,7 +74,7 @@ class JobProgress:
     traffic: Mapping[int, SlotTraffic] = field(default_factory=dict)
     pending: Lags = field(default_factory=dict)
     samples: Mapping[tuple[int, int], Seen] = field(default_factory=dict)
-    places: Mapping[int, SlotLocation] = field(default_factory=dict)
+    locations: Mapping[int, SlotLocation] = field(default_factory=dict)
 
     def after(self, reports: list[SlotReport]) -> JobProgress:
         """Return the totals after another epoch."""
@@ -85,8 +85,8 @@ class JobProgress:
         reported = {slot.slot: slot.traffic for slot in reports if slot.traffic is not None}
         traffic = {**self.traffic, **reported} if reported else self.traffic
         placed = {slot.slot: slot.location for slot in reports if slot.location is not None}
-        locations = {**self.places, **placed} if placed else self.places
-        after = replace(self, epochs=self.epochs + 1, subtasks=subtasks, traffic=traffic, places=locations)
+        locations = {**self.locations, **placed} if placed else self.locations
+        after = replace(self, epochs=self.epochs + 1, subtasks=subtasks, traffic=traffic, locations=locations)
         sampled = {(vertex, slot.slot): samples for slot in reports for vertex, samples in slot.samples.items()}
         return after._with_samples(sampled) if sampled else after
 
@@ -98,7 +98,7 @@ class JobProgress:
 
     def with_new_slots(self) -> JobProgress:
         """Return the totals at the start of a new execution."""
-        return replace(self, traffic={}, places={})
+        return replace(self, traffic={}, locations={})
 
     def sources_polled(self, pending: Lags) -> JobProgress:
         """Return the totals with the reported lag of sources."""
@@ -116,9 +116,9 @@ class JobProgress:
         subtasks = self.subtasks.values()
         return sum(p.epochs_here for p in subtasks), sum(p.epochs_read for p in subtasks)
 
-    def metrics(self) -> dict[str, Any]:
+    def metrics(self) -> dict[str, Value]:
         """Return user metrics, with numbers summed over the subtasks."""
-        total: dict[str, Any] = {}
+        total: dict[str, Value] = {}
         for progress in self.subtasks.values():
             for name, value in progress.metrics.items():
                 if isinstance(value, (int, float)) and isinstance(total.get(name, 0), (int, float)):

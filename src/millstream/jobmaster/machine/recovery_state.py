@@ -6,10 +6,10 @@ The rules of single transitions are here; the order of phases is in `job_machine
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from millstream.checkpoint.restore import InitialState, restore
 from millstream.checkpoint.snapshot import Snapshot
+from millstream.common.aliases import Value
 from millstream.common.errors import DamagedStateError
 from millstream.jobmaster.engine import EpochFailed
 from millstream.jobmaster.machine import instructions as i
@@ -53,10 +53,10 @@ class RecoveryState:
         self.has_changed = False
         # Whether the directory is claimed and the committers are open.
         self.is_open = False
-        # When to look for results of async requests in flight.
-        self._look_at = math.inf
+        # When to poll async requests in flight.
+        self._poll_at = math.inf
         # Where regions can fail alone, the snapshot that the other regions continue from.
-        self._last_cut: Snapshot | None = None
+        self._last_snapshot: Snapshot | None = None
         self.has_regions = False
 
     @property
@@ -78,7 +78,7 @@ class RecoveryState:
         """Return when there is work without input."""
         # Subtasks use the wall clock.
         wake = self.execution.next_wake()
-        return self._look_at if wake is None else min(wake / 1000 - self.ahead, self._look_at)
+        return self._poll_at if wake is None else min(wake / 1000 - self.ahead, self._poll_at)
 
     # --- an execution
 
@@ -89,7 +89,7 @@ class RecoveryState:
         self._execution = Execution(plan, start)
         self.positions, self._processed = start.sources, {}
         # The first epoch repeats async requests that were in flight, with or without input.
-        self._look_at = self.now if self._execution.has_requests else math.inf
+        self._poll_at = self.now if self._execution.has_requests else math.inf
         self.has_changed = start.epoch > 0
         restart_all = self.options.full_failover or region_of(plan, plan.vertices[0].head.id) is None
         self.has_regions = not restart_all
@@ -102,7 +102,7 @@ class RecoveryState:
         self.has_changed = True
         written, replaced = execution.acknowledge(reports)
         delays = [r.poll_after_seconds for slot in reports for r in slot.subtasks if r.poll_after_seconds is not None]
-        self._look_at = self.now + min(delays, default=math.inf)
+        self._poll_at = self.now + min(delays, default=math.inf)
         self._note_processed()
         self.coordinator.wrote(written)
         self.recorder.epoch_finished(execution.epoch, reports, execution.ended, self.now)
@@ -117,18 +117,18 @@ class RecoveryState:
 
     def _note_processed(self) -> None:
         """Advance the processed position of sources without pending input to the last position read."""
-        unread = self.execution.sources_with_pending_input()
-        unread_ids = {v.head.id for v in self.plan.vertices if v.id in unread}
-        read = {operator: at for operator, at in self.positions.items() if operator not in unread_ids}
+        pending = self.execution.sources_with_pending_input()
+        pending_ids = {v.head.id for v in self.plan.vertices if v.id in pending}
+        read = {operator: position for operator, position in self.positions.items() if operator not in pending_ids}
         self._processed = {**self._processed, **read}
 
     def _stage(self, reports: list[SlotReport]) -> Instructions:
         """Hold output until a checkpoint names it; commit other output at once."""
-        at_once: dict[str, list[tuple[int, Any]]] = {}
-        waiting = self.transactional if self.options.exactly_once else frozenset()
+        at_once: dict[str, list[tuple[int, Value]]] = {}
+        staging = self.transactional if self.options.exactly_once else frozenset()
         for report in (r for slot in reports for r in slot.subtasks):
             for operator, committable in report.committables.items():
-                if operator in waiting:
+                if operator in staging:
                     self.coordinator.stage(operator, report.subtask, committable)
                 else:
                     at_once.setdefault(operator, []).append((report.subtask, committable))
@@ -137,7 +137,7 @@ class RecoveryState:
     def remember_snapshot(self) -> None:
         """Take the snapshot that other regions continue from, where regions can fail alone."""
         is_complete = self.has_regions and self.execution.owns_state
-        self._last_cut = self.execution.snapshot(self.positions) if is_complete else None
+        self._last_snapshot = self.execution.snapshot(self.positions) if is_complete else None
 
     # --- checkpoints
 
@@ -147,7 +147,7 @@ class RecoveryState:
         self.update_checkpoints()
         return checkpoint
 
-    def cut(self, checkpoint: Checkpoint) -> Instructions:
+    def take_snapshot(self, checkpoint: Checkpoint) -> Instructions:
         """Take the snapshot of a checkpoint: its epoch has ended and other output is committed."""
         self.has_changed = False
         execution = self.execution
@@ -161,12 +161,12 @@ class RecoveryState:
         """Update the recorded view of the checkpoints."""
         self.recorder.update_checkpoints(self.coordinator)
 
-    # --- going back
+    # --- recovery
 
     def roll_back(self, error: Exception, plan: JobPlan) -> Instructions:
         """Roll back to the last checkpoint after a failure: the whole job, or the failed region."""
         region, self.plan = None, plan
-        if self._last_cut is not None and isinstance(error, EpochFailed):
+        if self._last_snapshot is not None and isinstance(error, EpochFailed):
             region = region_of(self.plan, error.operator_id)
         operators = None if region is None else operators_in(self.plan, region)
         target = self.coordinator.failed(self.now, operators)
@@ -174,21 +174,21 @@ class RecoveryState:
         if target is not None and _is_damaged(error):
             if not self.coordinator.has_before(target):
                 raise DamagedStateError(
-                    f"Checkpoint {target.id} cannot be read and no earlier one is retained, so the job ends: from its "
-                    "beginning its output would come twice. Start it from a savepoint, and retain more checkpoints "
-                    f"(execution.checkpointing.num-retained). The cause: {error}"
+                    f"Checkpoint {target.id} cannot be read and no earlier one is retained, so the job fails: "
+                    "a restart from the beginning would repeat its output. Start it from a savepoint, and retain more "
+                    f"checkpoints (execution.checkpointing.num-retained). Cause: {error}"
                 )
             damaged, target = target, self.coordinator.give_up(target)
             instructions.append(_warn_of_damage(damaged, target))
         if self.options.at_most_once and target is not None:
             region = operators = None
         state = self.start_from(target)
-        if region is not None and self._last_cut is not None:
+        if region is not None and self._last_snapshot is not None:
             # Other regions only repeat the failed epoch.
-            state = combine(self.plan, region, state, restore(self._last_cut, self.plan, None))
+            state = combine(self.plan, region, state, restore(self._last_snapshot, self.plan, None))
         self.update_checkpoints()
         # Before output is aborted that one of these checkpoints names.
-        instructions.append(i.DiscardOthers(kept=self.coordinator.kept()))
+        instructions.append(i.DiscardOthers(retained=self.coordinator.retained_ids()))
         instructions.append(self._recovery(target, operators))
         instructions += self.begin(self.plan, state)
         return instructions + self.coordinator.sweep(self.execution.live_files())
@@ -198,21 +198,21 @@ class RecoveryState:
         if checkpoint is None:
             return InitialState(self.execution.epoch)
         origin = self.options.origin
-        if origin is not None and checkpoint.cut is origin.manifest.snapshot:
-            return restore(checkpoint.cut, self.plan, origin.state_url, origin.allow_non_restored)
-        return restore(checkpoint.cut, self.plan, None)
+        if origin is not None and checkpoint.taken_snapshot is origin.manifest.snapshot:
+            return restore(checkpoint.taken_snapshot, self.plan, origin.state_url, origin.allow_non_restored)
+        return restore(checkpoint.taken_snapshot, self.plan, None)
 
     def give_up_output(self) -> Instructions:
         """Abort output that no checkpoint names: the job ends early."""
         target = self.coordinator.failed(self.now)
         self.update_checkpoints()
-        return [i.DiscardOthers(kept=self.coordinator.kept()), self._recovery(target, None)]
+        return [i.DiscardOthers(retained=self.coordinator.retained_ids()), self._recovery(target, None)]
 
     def _recovery(self, checkpoint: Checkpoint | None, operators: set[str] | None) -> i.RecoverOutput:
         """Commit the output that a checkpoint names and abort all other output of these sinks."""
         if checkpoint is None:
             return i.RecoverOutput(named={}, former_job_id=self.plan.settings.writes_as, operators=operators)
-        snapshot = checkpoint.cut
+        snapshot = checkpoint.taken_snapshot
         return i.RecoverOutput(named=snapshot.committables, former_job_id=snapshot.job_id, operators=operators)
 
 
@@ -222,8 +222,8 @@ def _is_damaged(error: Exception) -> bool:
 
 def _warn_of_damage(damaged: Checkpoint, target: Checkpoint) -> i.Warn:
     return i.Warn(
-        text=f"checkpoint {damaged.id} cannot be read; the job goes back to checkpoint {target.id}. Output that "
-        "counted since then comes again."
+        text=f"checkpoint {damaged.id} cannot be read; the job rolls back to checkpoint {target.id}. Output "
+        "since then is repeated."
     )
 
 

@@ -33,10 +33,10 @@ from millstream.operators.runtime.messages import JobPlan
 RESCALES = (RescaleRequest, AdaptiveRescaleRequest)
 
 _ADAPTIVE = (
-    "The job's parallelism follows the slots there are (jobmanager.scheduler: adaptive): change its bounds with PUT "
+    "The job's parallelism follows the available slots (jobmanager.scheduler: adaptive): change its bounds with PUT "
     "/jobs/:jobid/resource-requirements, or add slots."
 )
-_NOT_ADAPTIVE = "The job keeps its parallelism: bounds are for jobmanager.scheduler: adaptive. Use rescale."
+_NOT_ADAPTIVE = "The job has a fixed parallelism, and only jobmanager.scheduler: adaptive has bounds: use rescale."
 
 
 class RequestServer(EpochCycle):
@@ -58,11 +58,11 @@ class RequestServer(EpochCycle):
         """Wait for slots: as many as the job can use, or those available at the deadline."""
         assert self._scaling is not None
         self._go(JobPhase.WAITING_FOR_SLOTS)
-        return [i.CountSlots(desired=self._scaling.wanted)]
+        return [i.CountSlots(desired=self._scaling.desired)]
 
     def _notify_scheduler(self, event: s.Event) -> None:
         if self._scaling is not None:
-            self._scaling.tell(event, self._now)
+            self._scaling.handle(event, self._now)
 
     def _require(self, request: RequirementsRequest) -> Instructions:
         """Change the bounds of an adaptive job's parallelism."""
@@ -73,7 +73,7 @@ class RequestServer(EpochCycle):
         except InvalidProgramError as error:
             return [i.Refuse(request=request, error=error)]
         self._show_bounds()
-        return [i.CountSlots(desired=self._scaling.wanted), i.Answer(request=request, result=None)]
+        return [i.CountSlots(desired=self._scaling.desired), i.Answer(request=request, result=None)]
 
     def _show_bounds(self) -> None:
         if self._scaling is not None:
@@ -117,11 +117,11 @@ class RequestServer(EpochCycle):
                 assert self._scaling is not None
                 return self._rescale_to(self._scaling.plan_for(request.parallelisms))
             case RequirementsRequest():
-                raise AssertionError("bounds are taken note of at once")
+                raise AssertionError("requirements are handled at once")
 
     def _own_epoch(self, **about: Any) -> EpochPlan:
         """Return an epoch plan for a request: sources read nothing in it, not even pending input."""
-        own = {"flush": True, "cut": True, "then": JobPhase.SERVING, "slice": self._slice, "reads": False}
+        own = {"flush": True, "snapshot": True, "then": JobPhase.SERVING, "slice": self._slice, "reads": False}
         return EpochPlan(**{**own, **about})
 
     def _location(self, request: SavepointRequest) -> str:
@@ -195,7 +195,7 @@ class RequestServer(EpochCycle):
         """Refuse the request; the job continues."""
         request = self._done_with_request()
         if isinstance(request, AdaptiveRescaleRequest) and self._scaling is not None:
-            # The scheduler requested it: nobody waits for an answer.
+            # The scheduler requested it, and expects no answer.
             self._scaling.deployed(self._recovery.plan, self._now)
             name = printable(self._recovery.plan.settings.job_name, 200)
             return [i.Warn(text=f"job '{name}' could not be rescaled: {error}")]

@@ -53,7 +53,7 @@ class Phase(Enum):
     STABILIZED = auto()
 
 
-# --- what has happened
+# --- events
 
 
 @fast_dataclass(kw_only=True)
@@ -120,7 +120,7 @@ Event = (
 )
 
 
-# --- what to do
+# --- decisions
 
 
 @fast_dataclass(kw_only=True)
@@ -147,7 +147,7 @@ class GiveUp:
 Decision = Start | Rescale | GiveUp
 
 
-class _Found(NamedTuple):
+class _Resources(NamedTuple):
     """Whether all desired slots are available, and whether enough are to run with another parallelism."""
 
     desired: bool
@@ -163,7 +163,7 @@ class Transition:
         self._cool_at = now + cooldown
         # When slots first changed, and when to check for all desired slots.
         self._first: float | None = None
-        self._look_at = math.inf
+        self._check_at = math.inf
 
     @property
     def deadline(self) -> float:
@@ -173,10 +173,10 @@ class Transition:
         if self._first is None:
             return math.inf
         if self.phase is Phase.STABILIZING:
-            return min(self._first + self._settle, self._look_at)
+            return min(self._first + self._settle, self._check_at)
         return self._first + self._max_delay
 
-    def changed(self, now: float, resources: _Found) -> None:
+    def changed(self, now: float, resources: _Resources) -> None:
         """Note that slots or requirements have changed."""
         if self.phase is Phase.COOLDOWN:
             if resources.sufficient and self._first is None:
@@ -184,10 +184,10 @@ class Transition:
         elif self.phase is Phase.IDLING:
             if resources.sufficient:
                 self._stabilize(now)
-        elif self.phase is Phase.STABILIZING and self._look_at == math.inf:
-            self._look_at = now + self._max_delay
+        elif self.phase is Phase.STABILIZING and self._check_at == math.inf:
+            self._check_at = now + self._max_delay
 
-    def triggered(self, resources: _Found) -> bool:
+    def triggered(self, resources: _Resources) -> bool:
         """Return whether to act at this moment, for example after a checkpoint."""
         if self.phase is Phase.STABILIZING:
             return resources.desired
@@ -195,7 +195,7 @@ class Transition:
             self.phase, self._first = Phase.IDLING, None
         return self.phase is Phase.STABILIZED
 
-    def passed(self, now: float, resources: _Found) -> bool:
+    def passed(self, now: float, resources: _Resources) -> bool:
         """Return whether to act because time has passed."""
         while self.deadline <= now:
             if self.phase is Phase.COOLDOWN:
@@ -207,8 +207,8 @@ class Transition:
                 return self.triggered(resources)
             else:
                 assert self._first is not None
-                if self._look_at <= self._first + self._settle:
-                    self._look_at = math.inf
+                if self._check_at <= self._first + self._settle:
+                    self._check_at = math.inf
                     if resources.desired:
                         return True
                 else:
@@ -216,7 +216,7 @@ class Transition:
         return False
 
     def _stabilize(self, first: float) -> None:
-        self.phase, self._first, self._look_at = Phase.STABILIZING, first, first + self._max_delay
+        self.phase, self._first, self._check_at = Phase.STABILIZING, first, first + self._max_delay
 
 
 class Scheduler:
@@ -245,7 +245,7 @@ class Scheduler:
         """Handle an event and return the decision, if any."""
         return self._HANDLERS[type(event)](self, event, now)
 
-    # --- what comes from outside
+    # --- external events
 
     def _slots_changed(self, event: SlotsChanged, now: float) -> Decision | None:
         if event.slots == self.slots:
@@ -260,9 +260,9 @@ class Scheduler:
     def _changed(self, now: float) -> Decision | None:
         if self.state not in (State.WAITING_FOR_RESOURCES, State.EXECUTING):
             return None
-        self._transition.changed(now, self._found())
+        self._transition.changed(now, self._resources())
         if self.state is State.WAITING_FOR_RESOURCES:
-            return self._act() if self._transition.triggered(self._found()) else self._passed(now)
+            return self._act() if self._transition.triggered(self._resources()) else self._passed(now)
         if self._failures_left is None:
             self._failures_left = self._options.max_failures
         return self._passed(now)
@@ -280,15 +280,15 @@ class Scheduler:
         if self.state is not State.EXECUTING:
             return None
         self._failures_left = None
-        return self._act() if self._transition.triggered(self._found()) else self._passed(now)
+        return self._act() if self._transition.triggered(self._resources()) else self._passed(now)
 
-    # --- the way of a job
+    # --- life cycle
 
     def _resources_wanted(self, event: ResourcesWanted, now: float) -> Decision | None:
         self.state = State.WAITING_FOR_RESOURCES
         self._give_up_at = now + self._options.wait
         self._transition = Transition(now, 0.0, self._options.settle_at_start, 0.0)
-        self._transition.changed(now, self._found())
+        self._transition.changed(now, self._resources())
         return self._passed(now)
 
     def _deployed(self, event: Deployed, now: float) -> Decision | None:
@@ -313,7 +313,7 @@ class Scheduler:
     def _passed(self, now: float) -> Decision | None:
         if self.state not in (State.WAITING_FOR_RESOURCES, State.EXECUTING):
             return None
-        if self._transition.passed(now, self._found()):
+        if self._transition.passed(now, self._resources()):
             return self._act()
         if self.state is State.WAITING_FOR_RESOURCES and self._give_up_at <= now:
             return self._act()
@@ -321,18 +321,18 @@ class Scheduler:
 
     # --- decisions
 
-    def _found(self) -> _Found:
+    def _resources(self) -> _Resources:
         fitted = self.requirements.fitted(self.slots)
         is_other = fitted is not None and (self.state is not State.EXECUTING or fitted != self._parallelisms)
-        return _Found(is_other and self.slots >= self.requirements.desired, is_other)
+        return _Resources(is_other and self.slots >= self.requirements.desired, is_other)
 
     def _act(self) -> Decision:
         fitted = self.requirements.fitted(self.slots)
         if fitted is None:
             needed, waited = self.requirements.sufficient, self._options.wait
             return GiveUp(
-                reason=f"The job needs {needed} slots and there are {self.slots}, after {waited:g} s: add executors, "
-                "or wait longer with jobmanager.adaptive-scheduler.submission.resource-wait-timeout."
+                reason=f"The job needs {needed} slots, and {self.slots} are available after {waited:g} s: add "
+                "executors, or wait longer with jobmanager.adaptive-scheduler.submission.resource-wait-timeout."
             )
         if self.state is State.EXECUTING:
             self.state = State.RESTARTING
@@ -340,6 +340,7 @@ class Scheduler:
         self.state = State.CREATING_EXECUTION_GRAPH
         return Start(parallelisms=fitted)
 
+    # Any: each handler takes its own class of event.
     _HANDLERS: ClassVar[dict[type, Callable[[Scheduler, Any, float], Decision | None]]] = {
         SlotsChanged: _slots_changed,
         RequirementsChanged: _requirements_changed,
@@ -371,7 +372,7 @@ class Scaling:
         return -float("inf") if self._decision is not None else self._scheduler.deadline
 
     @property
-    def wanted(self) -> int:
+    def desired(self) -> int:
         """The number of slots the job can use."""
         return self._scheduler.requirements.desired
 
@@ -380,7 +381,7 @@ class Scaling:
         """The bounds of each vertex's parallelism."""
         return self._scheduler.requirements.bounds
 
-    def tell(self, event: Event, now: float) -> None:
+    def handle(self, event: Event, now: float) -> None:
         """Pass an event to the scheduler."""
         if isinstance(event, (ExecutionFailed, JobEnded, Deployed)):
             self._decision = None
@@ -388,10 +389,10 @@ class Scaling:
 
     def deployed(self, plan: JobPlan, now: float) -> None:
         """Report that the job runs with a plan."""
-        self.tell(Deployed(parallelisms={v.id: v.parallelism for v in plan.vertices}), now)
+        self.handle(Deployed(parallelisms={v.id: v.parallelism for v in plan.vertices}), now)
 
     def start(self, now: float) -> JobPlan | GiveUp | None:
-        """Return the plan to start with, or why to give up; None to keep waiting for slots."""
+        """Return the plan to start with, or the reason to give up; None to keep waiting for slots."""
         is_new = self._scheduler.state not in (State.WAITING_FOR_RESOURCES, State.CREATING_EXECUTION_GRAPH)
         decision = self._decide(ResourcesWanted() if is_new else TimePassed(), now)
         assert not isinstance(decision, Rescale)
@@ -403,7 +404,7 @@ class Scaling:
         return decision.parallelisms if isinstance(decision, Rescale) else None
 
     def _decide(self, event: Event, now: float) -> Decision | None:
-        self.tell(event, now)
+        self.handle(event, now)
         decision, self._decision = self._decision, None
         return decision
 
@@ -418,11 +419,11 @@ class Scaling:
         """Change the bounds of the vertices.
 
         Raises:
-            InvalidProgramError: these cannot be.
+            InvalidProgramError: the bounds are invalid.
         """
         if self._options.reactive:
             raise InvalidProgramError(
-                "Cannot change the parallelism of a job running in reactive mode: it takes the slots there are."
+                "Cannot change the parallelism of a job running in reactive mode: it uses all available slots."
             )
         changed = self._scheduler.requirements.changed(self._plan, bounds)
-        self.tell(RequirementsChanged(requirements=changed), now)
+        self.handle(RequirementsChanged(requirements=changed), now)

@@ -44,19 +44,19 @@ class TaskStates:
 
     def reported(self, reports: Iterable[SlotReport], ended: Collection[int], now: float) -> None:
         """Note a finished epoch; tasks of ended vertices are finished."""
-        over = {(r.vertex, r.subtask) for slot in reports for r in slot.subtasks if r.ended}
-        if not over and not self._are_new:
+        ended_tasks = {(r.vertex, r.subtask) for slot in reports for r in slot.subtasks if r.ended}
+        if not ended_tasks and not self._are_new:
             return
         self._all_become((_S.RUNNING,), [a for a, t in self.views.items() if t.state is _S.INITIALIZING], now)
         self._are_new = False
         # Tasks that had ended before this execution do not report.
-        over |= {a for a in self.views if a[0] in ended}
-        self._all_become((_S.FINISHED,), [a for a in over if self.views[a].state is _S.RUNNING], now)
+        ended_tasks |= {a for a in self.views if a[0] in ended}
+        self._all_become((_S.FINISHED,), [a for a in ended_tasks if self.views[a].state is _S.RUNNING], now)
 
-    def failed(self, at: Address | None, now: float) -> None:
+    def failed(self, address: Address | None, now: float) -> None:
         """Note the failed task, if known, and cancel the others."""
-        if at is not None and at in self.views:
-            self._all_become((_S.FAILED,), [at], now)
+        if address is not None and address in self.views:
+            self._all_become((_S.FAILED,), [address], now)
         self.cancel(now)
 
     def cancel(self, now: float) -> None:
@@ -109,18 +109,18 @@ class StatusRecorder:
         self._checkpoints = CheckpointsView.of(coordinator)
         self.status = JobStatus.INITIALIZING
         self.restarts = 0
-        # How often in a row the job has failed in the same way without finishing an epoch, and in which way.
+        # Number of equal failures in a row without a finished epoch, and their signature.
         self._alike = 0
-        self._way = ""
+        self._last_signature = ""
         # Since when an epoch runs, if one does.
         self._epoch_since: float | None = None
         # The bounds of each vertex's parallelism, for adaptive jobs.
         self.bounds: Mapping[int, Bounds] | None = None
         # The outcome of the job, once it is decided.
         self.outcome: JobStatus | None = None
-        self.view = self.look()
+        self.view = self.update_view()
 
-    def look(self) -> JobView:
+    def update_view(self) -> JobView:
         """Create the current view."""
         self.view = JobView(
             plan=self._plan,
@@ -186,14 +186,14 @@ class StatusRecorder:
         # Failures are equal if they differ only in numbers: of epochs, processes, addresses.
         self._epoch_since = None
         signature = re.sub(r"0x[0-9a-f]+|\d+", "#", str(error))
-        self._alike = self._alike + 1 if signature == self._way else 1
-        self._way = signature
+        self._alike = self._alike + 1 if signature == self._last_signature else 1
+        self._last_signature = signature
         self._tasks.failed(None if located is None else self._task(located), now)
         self._failed += 1
         failure = None if located is None else located.failure
         self._failures.append(
             FailureView(
-                at=now,
+                failed_at=now,
                 message=str(error),
                 operator=None if located is None else located.operator_id,
                 restarts_at=None if delay is None else now + delay,
@@ -209,7 +209,7 @@ class StatusRecorder:
 
     @property
     def alike(self) -> int:
-        """How often in a row the job has failed in the same way without finishing an epoch."""
+        """The number of equal failures in a row without a finished epoch."""
         return self._alike
 
     def _task(self, error: EpochFailed) -> Address | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from millstream.common.aliases import Json
 from millstream.common.execution_state import ExecutionState
 from millstream.common.job_status import JobStatus
 from millstream.jobmaster.machine.coordinator import Checkpoint, CheckpointCoordinator, CheckpointStatus
@@ -41,7 +41,7 @@ class FailureView:
         note: what the failure report lacks.
     """
 
-    at: float
+    failed_at: float
     message: str
     operator: str | None
     restarts_at: float | None
@@ -90,11 +90,11 @@ class CheckpointsView:
             failed=coordinator.failed_count,
             in_progress=coordinator.in_progress,
             history=tuple(_checkpoint(c) for c in coordinator.history),
-            retained=coordinator.kept(),
+            retained=coordinator.retained_ids(),
             latest=None if latest is None or latest.completed_at is None else _checkpoint(latest),
         )
 
-    def statistics(self) -> dict[str, Any]:
+    def statistics(self) -> dict[str, Json]:
         """Return the counts and the history as plain values."""
         counts = {
             "triggered": self.triggered,
@@ -118,7 +118,7 @@ def _checkpoint(checkpoint: Checkpoint) -> CheckpointView:
     )
 
 
-def _described(checkpoint: CheckpointView) -> dict[str, Any]:
+def _described(checkpoint: CheckpointView) -> dict[str, Json]:
     end = checkpoint.completed_at
     return {
         "id": checkpoint.id,
@@ -141,7 +141,7 @@ class JobView:
         epoch, epoch_since: the last finished epoch, and since when the next one runs, if it does.
         restarts: the number of restarts after failures.
         failures: the last failures, oldest first.
-        alike: how often in a row it has failed in the same way without finishing an epoch.
+        alike: the number of equal failures in a row without a finished epoch.
         bounds: the bounds of each vertex's parallelism for adaptive jobs; else None.
     """
 
@@ -173,9 +173,9 @@ class JobView:
     def job_name(self) -> str:
         return self.plan.settings.job_name
 
-    def place(self, vertex: Vertex, subtask: int) -> SlotLocation | None:
-        """Return where a subtask runs; None if that is not known, or in this process."""
-        return self.progress.places.get(vertex.slot_offset + subtask)
+    def location(self, vertex: Vertex, subtask: int) -> SlotLocation | None:
+        """Return the location of a subtask; None if unknown, or in this process."""
+        return self.progress.locations.get(vertex.slot_offset + subtask)
 
     def traffic(self, vertex: int, subtask: int) -> SubtaskTraffic | None:
         """Return the I/O metrics of a subtask; None if its slot is not resident, or new."""

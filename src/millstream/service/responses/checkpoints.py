@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from millstream.checkpoint.options import CheckpointOptions
+from millstream.common.aliases import Json
 from millstream.common.configuration import Configuration
 from millstream.jobmaster.machine.coordinator import CheckpointStatus
 from millstream.jobmaster.machine.view import CheckpointView, JobView
 from millstream.service.responses.tasks import milliseconds, summary, vertex_id
 
 
-def statistics(view: JobView) -> dict[str, Any]:
+def statistics(view: JobView) -> dict[str, Json]:
     """Return the checkpoint statistics of a job, newest first."""
     counts = view.checkpoints
     history = [checkpoint_response(view, c) for c in reversed(counts.history)]
@@ -46,7 +46,7 @@ _SUMMED = (
 )
 
 
-def _summary(values: list[int]) -> dict[str, Any]:
+def _summary(values: list[int]) -> dict[str, Json]:
     stats = summary([float(v) for v in values] or [0.0])
     quantiles = {"p50": stats["median"], "p90": stats["p95"], "p95": stats["p95"], "p99": stats["max"]}
     return {"min": stats["min"], "max": stats["max"], "avg": stats["avg"], **quantiles, "p999": stats["max"]}
@@ -58,13 +58,13 @@ def _status(checkpoint: CheckpointView) -> str:
     return "IN_PROGRESS" if checkpoint.status is not CheckpointStatus.FAILED else "FAILED"
 
 
-def checkpoint_response(view: JobView, checkpoint: CheckpointView) -> dict[str, Any]:
+def checkpoint_response(view: JobView, checkpoint: CheckpointView) -> dict[str, Json]:
     """Return one checkpoint."""
     status = _status(checkpoint)
     end = checkpoint.completed_at
     subtasks = sum(v.parallelism for v in view.plan.vertices)
     acknowledged = 0 if checkpoint.acknowledged_at is None else subtasks
-    answer: dict[str, Any] = {
+    answer: dict[str, Json] = {
         "className": status.lower(),
         "id": checkpoint.id,
         "status": status,
@@ -90,7 +90,7 @@ def checkpoint_response(view: JobView, checkpoint: CheckpointView) -> dict[str, 
     return answer
 
 
-def details(view: JobView, checkpoint: CheckpointView) -> dict[str, Any]:
+def details(view: JobView, checkpoint: CheckpointView) -> dict[str, Json]:
     """Return one checkpoint with the acknowledgements of each vertex."""
     answer = checkpoint_response(view, checkpoint)
     common = {k: answer[k] for k in ("id", "status", "latest_ack_timestamp", "end_to_end_duration")}
@@ -108,7 +108,7 @@ def details(view: JobView, checkpoint: CheckpointView) -> dict[str, Any]:
     return answer
 
 
-def configuration(view: JobView, settings: Mapping[str, str]) -> dict[str, Any]:
+def configuration(view: JobView, settings: Mapping[str, str]) -> dict[str, Json]:
     """Return the checkpoint configuration of a job."""
     options = CheckpointOptions.read(Configuration.from_dict(dict(settings)))
     return {

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from millstream import __version__
+from millstream.common.aliases import Json
 from millstream.common.job_status import JobStatus
 from millstream.common.masking import masked
 from millstream.jobmaster.machine.view import JobView
@@ -21,7 +21,7 @@ from millstream.service.responses.metrics import Value
 FLINK_VERSION = "2.3.0"
 
 
-def dashboard(refresh_ms: int, submits: bool, cancels: bool, history: bool = False) -> dict[str, Any]:
+def dashboard(refresh_ms: int, submits: bool, cancels: bool, history: bool = False) -> dict[str, Json]:
     """Return the configuration of the web page."""
     zone = datetime.now().astimezone()
     offset = zone.utcoffset()
@@ -83,7 +83,7 @@ def slots_without_cluster(views: Iterable[JobView], slots: int) -> Slots:
     return Slots(max(slots, used), max(slots - used, 0))
 
 
-def overview(lines: Iterable[Mapping[str, Any]], slots: Slots, workers: int) -> dict[str, Any]:
+def overview(lines: Iterable[Mapping[str, Json]], slots: Slots, workers: int) -> dict[str, Json]:
     """Return the numbers of workers, slots and jobs, from the job overviews."""
     states = [line["state"] for line in lines]
     ended = [JobStatus.FINISHED.name, JobStatus.CANCELED.name, JobStatus.FAILED.name]
@@ -102,7 +102,7 @@ def overview(lines: Iterable[Mapping[str, Any]], slots: Slots, workers: int) -> 
     }
 
 
-def task_manager(worker: Worker, now_ms: int) -> dict[str, Any]:
+def task_manager(worker: Worker, now_ms: int) -> dict[str, Json]:
     """Return a worker."""
     nothing = {"cpuCores": 0.0, "taskHeapMemory": 0, "taskOffHeapMemory": 0, "managedMemory": 0, "networkMemory": 0}
     return {
@@ -132,7 +132,7 @@ def settings(configuration: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"key": key, "value": value} for key, value in sorted(masked(configuration).items())]
 
 
-def environment() -> dict[str, Any]:
+def environment() -> dict[str, Json]:
     """Return the runtime environment of this process."""
     return {
         "jvm": {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
+from millstream.common.aliases import Json
 from millstream.common.job_status import JobStatus
 from millstream.common.masking import masked, masked_text
 from millstream.jobmaster.machine.view import FailureView, JobView
@@ -32,7 +32,7 @@ def _start_and_end(view: JobView, now: float) -> tuple[int, int, int]:
     return milliseconds(start), milliseconds(end), milliseconds((now if end is None else end) - start)
 
 
-def overview_of(view: JobView, now: float) -> dict[str, Any]:
+def overview_of(view: JobView, now: float) -> dict[str, Json]:
     """Return a job's entry in the overview."""
     start, end, duration = _start_and_end(view, now)
     tasks = counts(t for v in view.plan.vertices for t in tasks_of(view, v))
@@ -52,7 +52,7 @@ def overview_of(view: JobView, now: float) -> dict[str, Any]:
     }
 
 
-def application_of(line: Mapping[str, Any]) -> dict[str, Any]:
+def application_of(line: Mapping[str, Json]) -> dict[str, Json]:
     """Return the application of a job, one for each, from the job's overview entry."""
     common = {key: line[key] for key in ("name", "start-time", "end-time", "duration")}
     states = {status.name: int(status.name == line["state"]) for status in JobStatus}
@@ -63,7 +63,7 @@ def job_type(view: JobView) -> str:
     return "BATCH" if view.plan.settings.batch else "STREAMING"
 
 
-def details(view: JobView, now: float) -> dict[str, Any]:
+def details(view: JobView, now: float) -> dict[str, Json]:
     """Return the details of a job."""
     start, end, duration = _start_and_end(view, now)
     states = counts(())
@@ -91,19 +91,19 @@ def details(view: JobView, now: float) -> dict[str, Any]:
     }
 
 
-def plan(view: JobView) -> dict[str, Any]:
+def plan(view: JobView) -> dict[str, Json]:
     """Return the job graph."""
     return plan_of(view.job_id, view.job_name, job_type(view), view.plan.vertices)
 
 
-def plan_of(job_id: str, name: str, kind: str, vertices: Iterable[Vertex]) -> dict[str, Any]:
+def plan_of(job_id: str, name: str, kind: str, vertices: Iterable[Vertex]) -> dict[str, Json]:
     """Return a job graph, also of a job that is not running."""
     by_id = {v.id: v for v in vertices}
     return {"jid": job_id, "name": name, "type": kind, "nodes": [_node(v, by_id) for v in by_id.values()]}
 
 
-def _node(vertex: Vertex, by_id: Mapping[int, Vertex]) -> dict[str, Any]:
-    node: dict[str, Any] = {
+def _node(vertex: Vertex, by_id: Mapping[int, Vertex]) -> dict[str, Json]:
+    node: dict[str, Json] = {
         "id": vertex_id(vertex),
         "parallelism": vertex.parallelism,
         "operator": "",
@@ -129,7 +129,7 @@ def _node(vertex: Vertex, by_id: Mapping[int, Vertex]) -> dict[str, Any]:
     return node
 
 
-def configuration(view: JobView, settings: Mapping[str, str]) -> dict[str, Any]:
+def configuration(view: JobView, settings: Mapping[str, str]) -> dict[str, Json]:
     """Return the configuration of a job."""
     return {
         "jid": view.job_id,
@@ -143,21 +143,21 @@ def configuration(view: JobView, settings: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def exceptions(view: JobView, max_entries: int) -> dict[str, Any]:
+def exceptions(view: JobView, max_entries: int) -> dict[str, Json]:
     """Return the failures of a job, newest first."""
     newest = list(reversed(view.failures))
     history = [_failure(view, f) for f in newest[:max_entries]]
-    answer: dict[str, Any] = {
+    answer: dict[str, Json] = {
         "all-exceptions": [],
         "truncated": len(newest) > max_entries,
         "exceptionHistory": {"entries": history, "truncated": len(newest) > max_entries},
     }
     if newest:
-        answer |= {"root-exception": masked_text(newest[0].message), "timestamp": milliseconds(newest[0].at)}
+        answer |= {"root-exception": masked_text(newest[0].message), "timestamp": milliseconds(newest[0].failed_at)}
     return answer
 
 
-def _failure(view: JobView, failure: FailureView) -> dict[str, Any]:
+def _failure(view: JobView, failure: FailureView) -> dict[str, Json]:
     vertex = next((v for v in view.plan.vertices if any(n.id == failure.operator for n in v.nodes)), None)
     message = masked_text(failure.message)
     locations = set() if vertex is None else {location_of(view, vertex, i) for i in range(vertex.parallelism)}
@@ -168,7 +168,7 @@ def _failure(view: JobView, failure: FailureView) -> dict[str, Any]:
     return {
         "exceptionName": _headline(message),
         "stacktrace": message,
-        "timestamp": milliseconds(failure.at),
+        "timestamp": milliseconds(failure.failed_at),
         "taskName": None if vertex is None else vertex.name,
         "endpoint": None if location is None else location[1],
         "taskManagerId": None if location is None else location[0],

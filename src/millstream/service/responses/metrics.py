@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
+from millstream.common.aliases import Json
 from millstream.common.execution_state import ExecutionState
 from millstream.common.job_status import JobStatus
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
@@ -45,12 +45,12 @@ def of_subtask(view: JobView, vertex: Vertex, subtask: int, before: JobView | No
         "numEpochsStateRead": now.epochs_read,
         "stateLocalShare": _share(now.epochs_here, now.epochs_read),
     }
-    if now.insight is not None:
-        values |= {"stateRows": now.insight.state_rows, "stateSize": now.insight.state_bytes}
+    if now.diagnostics is not None:
+        values |= {"stateRows": now.diagnostics.state_rows, "stateSize": now.diagnostics.state_bytes}
         if MIN_WATERMARK < watermark < MAX_WATERMARK:
-            values["watermarkLag"] = now.insight.at - watermark
-    for name, waiting in view.progress.pending.get(vertex.id, {}).items():
-        values[name] = waiting.get(subtask, 0)
+            values["watermarkLag"] = now.diagnostics.at - watermark
+    for name, lags in view.progress.pending.get(vertex.id, {}).items():
+        values[name] = lags.get(subtask, 0)
     values |= _times(view, vertex, subtask, before, seconds, now.seconds - then.seconds)
     for name, value in now.metrics.items():
         values |= _flat(name, value)
@@ -118,7 +118,7 @@ def _difference(now: SubtaskTraffic, then: SubtaskTraffic | None) -> tuple[float
     return busy, blocked, busy + blocked + now.idle - then.idle
 
 
-def _flat(name: str, value: Any) -> dict[str, Value]:
+def _flat(name: str, value: object) -> dict[str, Value]:
     if isinstance(value, Mapping):
         return {f"{name}.{part}": v for part, v in value.items() if v is not None}
     return {name: value if isinstance(value, (int, float, str)) else str(value)}
@@ -195,7 +195,7 @@ def listed_metrics(values: Mapping[str, Value], names: list[str] | None) -> list
 
 def aggregated_metrics(
     owners: list[dict[str, Value]], names: list[str] | None, aggregates: list[str] | None
-) -> list[dict[str, Any]]:
+) -> list[dict[str, Json]]:
     """Return metrics aggregated over several owners."""
     if names is None:
         return [{"id": name} for name in sorted({n for owner in owners for n in owner})]

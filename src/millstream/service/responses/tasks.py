@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Any
 
+from millstream.common.aliases import Json
 from millstream.common.execution_state import ExecutionState
 from millstream.common.masking import masked_text
 from millstream.jobmaster.machine.progress import SubtaskProgress
@@ -20,7 +20,7 @@ LOCAL, UNASSIGNED = "local", "(unassigned)"
 
 def location_of(view: JobView, vertex: Vertex, subtask: int) -> tuple[str, str]:
     """Return the worker id and the host of a subtask."""
-    location = view.place(vertex, subtask)
+    location = view.location(vertex, subtask)
     # Slots report their location with their first epoch.
     return (UNASSIGNED, UNASSIGNED) if location is None else (location.executor, location.host)
 
@@ -76,7 +76,7 @@ def counts(tasks: Iterable[TaskView]) -> dict[str, int]:
     return by_state
 
 
-def io_metrics(view: JobView, vertex: Vertex, subtasks: Iterable[int]) -> dict[str, Any]:
+def io_metrics(view: JobView, vertex: Vertex, subtasks: Iterable[int]) -> dict[str, Json]:
     """Return records and bytes read and written by subtasks, and their busy, idle and backpressured times."""
     chosen = list(subtasks)
     done = [progress_of(view, vertex, i) for i in chosen]
@@ -110,7 +110,7 @@ def _times(tasks: list[TaskView], now: float) -> tuple[int, int, int]:
     return milliseconds(start), milliseconds(end), milliseconds((now if end is None else end) - start)
 
 
-def vertex_summary(view: JobView, vertex: Vertex, now: float) -> dict[str, Any]:
+def vertex_summary(view: JobView, vertex: Vertex, now: float) -> dict[str, Json]:
     """Return a vertex's entry in the job details."""
     tasks = tasks_of(view, vertex)
     start, end, duration = _times(tasks, now)
@@ -129,7 +129,7 @@ def vertex_summary(view: JobView, vertex: Vertex, now: float) -> dict[str, Any]:
     }
 
 
-def subtask_details(view: JobView, vertex: Vertex, subtask: int, now: float) -> dict[str, Any]:
+def subtask_details(view: JobView, vertex: Vertex, subtask: int, now: float) -> dict[str, Json]:
     """Return one subtask's current attempt."""
     task = view.tasks.get((vertex.id, subtask))
     tasks = [] if task is None else [task]
@@ -154,11 +154,11 @@ def _status_durations(task: TaskView | None, now: float) -> dict[str, int]:
     if task is None:
         return {}
     passed = sorted(task.times.items(), key=lambda item: item[1])
-    ends = [at for _, at in passed[1:]] + [task.since if task.state.is_terminal() else now]
-    return {state.name: milliseconds(end - at) for (state, at), end in zip(passed, ends, strict=True)}
+    ends = [entered for _, entered in passed[1:]] + [task.since if task.state.is_terminal() else now]
+    return {state.name: milliseconds(end - entered) for (state, entered), end in zip(passed, ends, strict=True)}
 
 
-def vertex_details(view: JobView, vertex: Vertex, now: float) -> dict[str, Any]:
+def vertex_details(view: JobView, vertex: Vertex, now: float) -> dict[str, Json]:
     """Return a vertex and all its subtasks."""
     subtasks = [subtask_details(view, vertex, i, now) for i in range(vertex.parallelism)]
     return {
@@ -172,7 +172,7 @@ def vertex_details(view: JobView, vertex: Vertex, now: float) -> dict[str, Any]:
     }
 
 
-def _aggregated(subtasks: list[dict[str, Any]]) -> dict[str, Any]:
+def _aggregated(subtasks: list[dict[str, Json]]) -> dict[str, Json]:
     numbers = [name for name in subtasks[0]["metrics"] if not name.endswith("-complete")]
     metrics = {name: summary([s["metrics"][name] for s in subtasks]) for name in numbers}
     states = {s["status"] for s in subtasks}
@@ -183,7 +183,7 @@ def _aggregated(subtasks: list[dict[str, Any]]) -> dict[str, Any]:
     return {"metrics": metrics, "status-duration": durations}
 
 
-def summary(values: list[float]) -> dict[str, Any]:
+def summary(values: list[float]) -> dict[str, Json]:
     """Return min, max, avg, sum and quantiles of numbers."""
     ordered = sorted(values)
 
@@ -202,7 +202,7 @@ def summary(values: list[float]) -> dict[str, Any]:
     }
 
 
-def subtask_times(view: JobView, vertex: Vertex, now: float) -> dict[str, Any]:
+def subtask_times(view: JobView, vertex: Vertex, now: float) -> dict[str, Json]:
     """Return when each subtask entered each state."""
     subtasks = []
     for i, task in enumerate(tasks_of(view, vertex)):
@@ -213,7 +213,7 @@ def subtask_times(view: JobView, vertex: Vertex, now: float) -> dict[str, Any]:
     return {"id": vertex_id(vertex), "name": vertex.name, "now": milliseconds(now), "subtasks": subtasks}
 
 
-def task_managers_of(view: JobView, vertex: Vertex, now: float) -> dict[str, Any]:
+def task_managers_of(view: JobView, vertex: Vertex, now: float) -> dict[str, Json]:
     """Return the workers that run a vertex, and the metrics of its subtasks there."""
     locations: dict[tuple[str, str], list[int]] = {}
     for subtask in range(len(tasks_of(view, vertex))):
@@ -225,7 +225,7 @@ def task_managers_of(view: JobView, vertex: Vertex, now: float) -> dict[str, Any
 
 def _on_worker(
     view: JobView, vertex: Vertex, worker: str, host: str, subtasks: list[int], now: float
-) -> dict[str, Any]:
+) -> dict[str, Json]:
     all_tasks = tasks_of(view, vertex)
     tasks = [all_tasks[i] for i in subtasks]
     start, end, duration = _times(tasks, now)
@@ -256,7 +256,7 @@ def back_pressure_level(share: float) -> str:
     return "ok" if share <= NONE_TO else "low" if share <= LOW_TO else "high"
 
 
-def back_pressure_of(subtasks: list[dict[str, Any]], attempts: list[int], at: int) -> dict[str, Any]:
+def back_pressure_of(subtasks: list[dict[str, Json]], attempts: list[int], time_ms: int) -> dict[str, Json]:
     """Return the backpressure of a vertex from the metrics of its subtasks."""
     levels = []
     for i, metrics in enumerate(subtasks):
@@ -278,21 +278,21 @@ def back_pressure_of(subtasks: list[dict[str, Any]], attempts: list[int], at: in
         "status": "ok",
         "backpressureLevel": back_pressure_level(highest),
         "backpressure-back_pressure_level": back_pressure_level(highest),
-        "end-timestamp": at,
+        "end-timestamp": time_ms,
         "subtasks": levels,
     }
 
 
-def diagnostics_of_vertex(view: JobView, vertex: Vertex) -> dict[str, Any]:
+def diagnostics_of_vertex(view: JobView, vertex: Vertex) -> dict[str, Json]:
     """Return the latest diagnostics of a vertex's subtasks."""
     subtasks = [diagnostics_of_subtask(view, vertex, i) for i in range(vertex.parallelism)]
     return {"id": vertex_id(vertex), "name": vertex.name, "subtasks": subtasks}
 
 
-def diagnostics_of_subtask(view: JobView, vertex: Vertex, subtask: int) -> dict[str, Any]:
+def diagnostics_of_subtask(view: JobView, vertex: Vertex, subtask: int) -> dict[str, Json]:
     """Return the latest diagnostics of one subtask."""
     progress = progress_of(view, vertex, subtask)
-    diagnostics = progress.insight or SubtaskDiagnostics(at=-1)
+    diagnostics = progress.diagnostics or SubtaskDiagnostics(at=-1)
     by_edge = {e.id: number for number, e in enumerate(vertex.in_edges)}
     senders = {v.id: v.name for v in view.plan.vertices}
     sources = {e.id: senders[e.source] for e in vertex.in_edges}
@@ -318,5 +318,5 @@ def diagnostics_of_subtask(view: JobView, vertex: Vertex, subtask: int) -> dict[
     }
 
 
-def _without_edge(mark: dict[str, Any]) -> dict[str, Any]:
+def _without_edge(mark: dict[str, Json]) -> dict[str, Json]:
     return {name: value for name, value in mark.items() if name != "edge"}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from millstream.common.aliases import Json
 from millstream.service.history import ArchiveStore
 from millstream.service.http import Answer
 from millstream.service.remote_jobs_api import unknown
@@ -31,7 +31,7 @@ class SessionJobs:
         self._programs = programs
         self._archives = archives
 
-    async def lines(self) -> list[dict[str, Any]]:
+    async def lines(self) -> list[dict[str, Json]]:
         """Return the overview entries of all jobs in start order."""
         responses = await asyncio.gather(*(_ask(p, "/jobs/overview") for p in self._programs.with_jobs()))
         lines_by_id = {
@@ -94,7 +94,7 @@ def merged(texts: list[str]) -> str:
     families: dict[str, list[str]] = {}
     for text in texts:
         starts = [(m.start(), m.group(1)) for m in _FAMILY.finditer(text)]
-        ends = [at for at, _ in starts[1:]] + [len(text)]
+        ends = [start for start, _ in starts[1:]] + [len(text)]
         for (start, name), end in zip(starts, ends, strict=True):
             lines = text[start:end].splitlines()
             if name in families:

@@ -12,6 +12,7 @@ from typing import Any
 
 import h11
 
+from millstream.common.aliases import Json
 from millstream.service.http import Answer, RequestError
 
 
@@ -23,7 +24,7 @@ class Channel:
         self._file = end.makefile("rb")
         self._lock = threading.Lock()
 
-    def send(self, **message: Any) -> bool:
+    def send(self, **message: Json) -> bool:
         """Send a message; return whether the other end is connected."""
         try:
             with self._lock:
@@ -32,7 +33,7 @@ class Channel:
             return False
         return True
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def __iter__(self) -> Iterator[dict[str, Json]]:
         """Yield messages until the other end disconnects."""
         try:
             for line in self._file:

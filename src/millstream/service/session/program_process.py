@@ -10,8 +10,9 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import wait
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from millstream.common.aliases import Json
 from millstream.common.errors import IncurableError
 from millstream.common.job_status import JobStatus
 from millstream.operators.runtime.messages import JobPlan
@@ -48,7 +49,7 @@ class ClusterMember:
         """
         self._directory = directory
         self._channel = Channel(socket.socket(fileno=descriptor))
-        self._answers: dict[str, queue.SimpleQueue[dict[str, Any]]] = {}
+        self._answers: dict[str, queue.SimpleQueue[dict[str, Json]]] = {}
         self._service = service_of(JOBS, {}, None, 3000)
         self._archiver = Archiver(self._service, self._ended)
         self._lock = threading.Lock()

@@ -16,8 +16,9 @@ import sys
 import tempfile
 import threading
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 
+from millstream.common.aliases import Json
 from millstream.common.errors import MillstreamError
 from millstream.common.masking import masked_text
 from millstream.common.private_files import SCRATCH_VARIABLE
@@ -190,7 +191,7 @@ class ForkServer:
                 return
             self._receive(json.loads(text), descriptors)
 
-    def _receive(self, message: dict[str, Any], descriptors: list[int]) -> None:
+    def _receive(self, message: dict[str, Json], descriptors: list[int]) -> None:
         if "pid" in message:
             process = self._processes[message["pid"]] = ForkedProcess(descriptors[0])
             self._answers.put(process)
@@ -223,7 +224,7 @@ class PlanError(Exception):
     """A program has no plan; the text is the reason."""
 
 
-def plan_program(submission: Submission, settings: dict[str, str], parent: str) -> dict[str, Any]:
+def plan_program(submission: Submission, settings: dict[str, str], parent: str) -> dict[str, Json]:
     """Return the plan of a program.
 
     Args:
@@ -238,7 +239,7 @@ def plan_program(submission: Submission, settings: dict[str, str], parent: str) 
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _plan(submission: Submission, settings: dict[str, str], directory: str) -> dict[str, Any]:
+def _plan(submission: Submission, settings: dict[str, str], directory: str) -> dict[str, Json]:
     path, plan = os.path.join(directory, "program.json"), os.path.join(directory, "plan.json")
     spec = {**submission.as_dict(), "settings": {**settings, **submission.settings}, "plan": plan}
     with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
@@ -262,5 +263,5 @@ def _plan(submission: Submission, settings: dict[str, str], directory: str) -> d
             text = errors.read()[-_MAX_ERROR_BYTES:].decode(errors="replace").strip()
             raise PlanError(masked_text(text) or f"The program ended with code {process.returncode} without a plan.")
     with open(plan) as result:
-        planned: dict[str, Any] = json.load(result)
+        planned: dict[str, Json] = json.load(result)
         return planned

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from email.parser import BytesParser
 from email.policy import HTTP
-from typing import Any
 
 from millstream.checkpoint.storage import Storage
+from millstream.common.aliases import Json
 from millstream.common.errors import DamagedStateError
 from millstream.service.http import RequestError
 
@@ -46,13 +46,13 @@ class Submission:
     last_word: dict[str, str] = field(default_factory=dict)
     pyflink: bool = False
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Json]:
         return asdict(self)
 
     @staticmethod
-    def read(body: dict[str, Any]) -> Submission:
+    def read(body: dict[str, Json]) -> Submission:
         """Parse a client's request."""
-        checks: dict[str, Callable[[Any], bool]] = {
+        checks: dict[str, Callable[[Json], bool]] = {
             **dict.fromkeys(_TEXTS, _is_text),
             **dict.fromkeys(_LISTS, _is_list),
             **dict.fromkeys(_MAPS, _is_map),
@@ -66,15 +66,15 @@ class Submission:
         return Submission(**body)
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: Json) -> bool:
     return value is None or isinstance(value, str)
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: Json) -> bool:
     return isinstance(value, list) and all(isinstance(x, str) for x in value)
 
 
-def _is_map(value: Any) -> bool:
+def _is_map(value: Json) -> bool:
     return isinstance(value, dict) and all(isinstance(x, str) for x in value.values())
 
 

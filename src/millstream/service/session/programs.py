@@ -17,8 +17,8 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
 
+from millstream.common.aliases import Json
 from millstream.common.errors import MillstreamError
 from millstream.common.masking import masked_text
 from millstream.common.private_files import socket_directory
@@ -32,7 +32,7 @@ from millstream.spark.session_attachment import AttachmentFields
 
 
 @dataclass(frozen=True)
-class Waiting:
+class SlotRequest:
     """A job that waits for slots."""
 
     job: str
@@ -55,21 +55,21 @@ class SlotPool:
     def __init__(self, total: int) -> None:
         self.total = total
         self._held: dict[str, int] = {}
-        self._waiting: list[Waiting] = []
+        self._pending: list[SlotRequest] = []
 
     @property
     def free(self) -> int:
         return self.total - sum(self._held.values())
 
     @property
-    def waiting(self) -> list[Waiting]:
-        return list(self._waiting)
+    def pending(self) -> list[SlotRequest]:
+        return list(self._pending)
 
     def ask(self, job: str, name: str, count: int) -> str | None:
         """Request the total number of slots of a job.
 
         Returns:
-            Why the request can never be granted; else None, and `grant` returns the job later.
+            The reason if the request can never be granted; else None, and `grant` returns the job later.
 
         Example:
             >>> pool = SlotPool(4)
@@ -80,35 +80,35 @@ class SlotPool:
             >>> pool.give_back("a"), pool.grant()
             (None, ['b'])
         """
-        self._waiting = [w for w in self._waiting if w.job != job]
+        self._pending = [w for w in self._pending if w.job != job]
         if count > self.total:
             return (
                 f"Job '{name}' needs {count} slots, and the cluster has {self.total}, of which {self.free} are free: "
                 "run it with a smaller parallelism (-p), or start the cluster with a larger "
                 "taskmanager.numberOfTaskSlots."
             )
-        self._waiting.append(Waiting(job, name, count))
+        self._pending.append(SlotRequest(job, name, count))
         return None
 
     def grant(self) -> list[str]:
         """Grant requests in order; return the jobs that now have their slots."""
         granted = []
-        while self._waiting:
-            first = self._waiting[0]
+        while self._pending:
+            first = self._pending[0]
             if first.count > self.free + self._held.get(first.job, 0):
                 # No overtaking: a large request would starve.
                 break
             self._held[first.job] = first.count
             granted.append(first.job)
-            del self._waiting[0]
+            del self._pending[0]
         return granted
 
     def give_up(self, job: str, seconds: float) -> str | None:
         """Withdraw a request after its timeout; return the error, None if the job is not waiting."""
-        request = next((w for w in self._waiting if w.job == job), None)
+        request = next((w for w in self._pending if w.job == job), None)
         if request is None:
             return None
-        self._waiting.remove(request)
+        self._pending.remove(request)
         return (
             f"Job '{request.name}' needs {request.count} slots, but {self.free} of {self.total} are free after "
             f"{seconds:g} s (slot.request.timeout). Cancel another job, run this one with a smaller parallelism (-p), "
@@ -118,7 +118,7 @@ class SlotPool:
     def give_back(self, job: str) -> None:
         """Release a job's slots and withdraw its request."""
         self._held.pop(job, None)
-        self._waiting = [w for w in self._waiting if w.job != job]
+        self._pending = [w for w in self._pending if w.job != job]
 
 
 log = logging.getLogger("millstream")
@@ -308,7 +308,7 @@ class Programs:
             threading.Thread(target=target, args=(program,), name=f"program-{program_id[:8]}", daemon=True).start()
         return program
 
-    def plan(self, submission: Submission) -> dict[str, Any]:
+    def plan(self, submission: Submission) -> dict[str, Json]:
         """Return the plan of a program without running it; raises PlanError."""
         return plan_program(submission, self._settings, self.home)
 
@@ -331,13 +331,13 @@ class Programs:
         program.process.wait()
         program.channel.stop_receiving()
 
-    def _job_started(self, program: Program, message: dict[str, Any]) -> None:
+    def _job_started(self, program: Program, message: dict[str, Json]) -> None:
         with self._lock:
             program.jobs.setdefault(message["job"], False)
         if not program.first_job.done():
             program.first_job.set_result(message["job"])
 
-    def _job_ended(self, program: Program, message: dict[str, Any]) -> None:
+    def _job_ended(self, program: Program, message: dict[str, Json]) -> None:
         self._retire(program, message["job"], self._archive(program, message["job"]))
 
     def _archive(self, program: Program, job_id: str) -> Archive | None:
@@ -356,7 +356,7 @@ class Programs:
             self._slots.give_back(job_id)
         self._grant()
 
-    def _slots_requested(self, program: Program, message: dict[str, Any]) -> None:
+    def _slots_requested(self, program: Program, message: dict[str, Json]) -> None:
         job_id, name, count = message["job"], message["name"], message["count"]
         with self._lock:
             program.jobs.setdefault(job_id, False)
@@ -366,7 +366,7 @@ class Programs:
             return
         self._grant()
         with self._lock:
-            waits = any(w.job == job_id for w in self._slots.waiting)
+            waits = any(w.job == job_id for w in self._slots.pending)
         if waits:
             log.info("Job '%s' waits for %d slots.", name, count)
             timer = threading.Timer(self._slot_seconds, self._give_up, (program, job_id))
@@ -391,7 +391,7 @@ class Programs:
     def _owner(self, job_id: str) -> Program | None:
         return next((p for p in self._programs.values() if job_id in p.jobs), None)
 
-    _HANDLERS: dict[str, Callable[[Programs, Program, dict[str, Any]], None]] = {
+    _HANDLERS: dict[str, Callable[[Programs, Program, dict[str, Json]], None]] = {
         "started": _job_started,
         "ended": _job_ended,
         "slots": _slots_requested,

@@ -7,7 +7,6 @@ import os
 import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -15,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from millstream.checkpoint.restore_location import CLAIM_MODE, IGNORE_UNCLAIMED, PATH
+from millstream.common.aliases import Json
 from millstream.common.pipeline_options import PARALLELISM
 from millstream.service.app import assembled
 from millstream.service.cluster_api import ClusterApi, ClusterInfo
@@ -185,7 +185,7 @@ def _split_arguments(text: str) -> list[str]:
         raise RequestError(400, f"The arguments of the program cannot be read: {e}.") from None
 
 
-def _submission(upload: Upload, parameters: dict[str, Any]) -> Submission:
+def _submission(upload: Upload, parameters: dict[str, Json]) -> Submission:
     """Return the submission for the parameters of Flink's /jars/:jarid/run."""
     arguments = parameters.get("programArgsList") or parameters.get("programArg")
     if isinstance(arguments, str):
