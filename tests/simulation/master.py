@@ -104,7 +104,7 @@ class WatchedMachine:
         operators = asked.operators
         if operators is None:
             operators = operators_in(plan, frozenset(v.id for v in plan.vertices))
-        waiting = {name for waits in event.waiting.values() for _, name in waits}
+        waiting = {name for waits in event.unfinished.values() for _, name in waits}
         self._external.check_clean(operators, asked.former_job_id, began, waiting)
 
     def _check_retained(self) -> None:

@@ -13,6 +13,7 @@ from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.service.app import Service, make_app
 from millstream.service.registry import Registry
 from tests.conftest import Env
+from tests.support.helpers import job_of
 
 
 def _slow(x: int) -> int:
@@ -26,7 +27,7 @@ def test_diagnosis_names_backpressuring_vertex_and_hot_key(env: Env, resident_sl
     spread.key_by(lambda x: 0 if x % 10 else x).reduce(lambda a, b: a).name("hot").add_sink(lambda v: None)
     job = env.execute_async("three levels")
     registry = Registry()
-    registry.add(job._job, {})  # type: ignore[attr-defined]
+    registry.add(job_of(job), {})
     client = TestClient(make_app(Service(registry)))
     try:
         reported = _until(

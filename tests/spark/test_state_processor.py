@@ -19,7 +19,7 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.spark.session import get_context
 from millstream.state_processor import Savepoint
 from millstream.testing import CollectSink
-from tests.support.helpers import PushedReader, wait_until
+from tests.support.helpers import PushedReader, job_of, wait_until
 
 Env = StreamExecutionEnvironment
 MILLSTREAM = Path(sys.executable).with_name("millstream")
@@ -127,7 +127,7 @@ def totals(sink: CollectSink) -> list[Any]:
 
 def numbers_read(client: Any) -> int:
     """Return how many numbers the job has processed; output only counts with a checkpoint."""
-    job = client._job
+    job = job_of(client)
     return int(job.view.progress.records_in(v.id for v in job.view.plan.vertices if v.head.uid == "numbers"))
 
 

@@ -50,7 +50,7 @@ from millstream.operators.runtime.runtime_snapshot import has_requests
 from millstream.state.backend import Backend
 from millstream.testing import CollectSink
 from tests.support.backend_programs import Tell, running, windows
-from tests.support.helpers import PushedReader, restart_at_once, slot_processes, wait_until
+from tests.support.helpers import PushedReader, job_of, restart_at_once, slot_processes, wait_until
 
 Env = StreamExecutionEnvironment
 Collect = Callable[[DataStream], list[Any]]
@@ -128,7 +128,7 @@ def test_timers_and_state_survive_process_death(env: Env) -> None:
 
 
 def _records(client: Any) -> int:
-    return int(client._job.view.progress.records_in(v.id for v in client._job.view.plan.vertices if v.is_source))
+    return int(job_of(client).view.progress.records_in(v.id for v in job_of(client).view.plan.vertices if v.is_source))
 
 
 class Alarm(KeyedProcessFunction):

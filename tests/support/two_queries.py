@@ -11,6 +11,7 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.table import StreamTableEnvironment
 from millstream.table.expressions import col
+from tests.support.helpers import job_of
 
 STATEMENT = "INSERT INTO s SELECT n % 10, COUNT(*), MAX(n) FROM v GROUP BY n % 10"
 
@@ -31,7 +32,7 @@ def started(settings: Configuration) -> JobClient:
 
 def has_counted(client: Any) -> bool:
     """Tell whether rows have come to all that counts them."""
-    view = client._job.view
+    view = job_of(client).view
     found = [view.progress.subtasks.get((v.id, 0)) for v in view.plan.vertices if not v.is_source]
     return all(one is not None and one.records_in for one in found)
 

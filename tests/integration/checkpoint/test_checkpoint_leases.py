@@ -24,6 +24,7 @@ from millstream.service.client import ServiceClient, ServiceError, leased_checkp
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
 from millstream.service.server import PublicServer, service_of
+from tests.support.helpers import job_of
 
 SETTINGS = {"millstream.engine": "local", "millstream.quiet": "true", "execution.checkpointing.interval": "50 ms"}
 
@@ -37,7 +38,7 @@ class Served:
         numbers = env.from_source(DataGeneratorSource(lambda i: i, None, 5000))
         numbers.key_by(lambda i: i % 10).reduce(lambda a, b: b).name("Last").add_sink(lambda v: None)
         self.client = env.execute_async("served")
-        self.job: JobMaster = self.client._job  # type: ignore[attr-defined]
+        self.job: JobMaster = job_of(self.client)
         registry = Registry()
         registry.add(self.job, config.to_dict())
         options = ServiceOptions.read(Configuration.from_dict({"rest.port": "auto", "millstream.rest.token": "secret"}))

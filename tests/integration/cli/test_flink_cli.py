@@ -20,6 +20,7 @@ from millstream.service.registry import Registry
 from millstream.service.server import PublicServer, service_of
 from millstream.spark.java import find_java
 from tests.support.apache_flink import WHY_NOT, flink_folder, flink_python
+from tests.support.helpers import job_of
 
 TOKEN = "t" * 32
 SETTINGS = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "1"}
@@ -46,7 +47,7 @@ class World:
         numbers = env.from_source(NumberSequenceSource(1, 10**12), WatermarkStrategy.no_watermarks(), "numbers")
         numbers.map(_slowly).key_by(lambda x: x % 10).reduce(lambda a, b: a + b).add_sink(lambda v: None)
         client = env.execute_async(name)
-        self.registry.add(client._job, SETTINGS)  # type: ignore[attr-defined]
+        self.registry.add(job_of(client), SETTINGS)
         return str(client.get_job_id())
 
     def flink(self, command: str, *words: str) -> str:

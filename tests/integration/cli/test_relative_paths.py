@@ -22,6 +22,7 @@ from millstream.service.app import make_app
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
 from millstream.service.server import PublicServer, service_of
+from tests.support.helpers import job_of
 
 
 def started(**settings: str) -> JobClient:
@@ -32,7 +33,7 @@ def started(**settings: str) -> JobClient:
     numbers.key_by(lambda i: i % 3).reduce(lambda a, b: b).name("Last").add_sink(lambda v: None)
     client = env.execute_async("relative")
     end = time.monotonic() + 20
-    while client._job.view.progress.epochs < 3:  # type: ignore[attr-defined]
+    while job_of(client).view.progress.epochs < 3:
         assert time.monotonic() < end
         time.sleep(0.01)
     return client
@@ -89,7 +90,7 @@ def test_paths_of_command_line_become_absolute(tmp_path: Path, monkeypatch: pyte
 def test_stop_command_resolves_path_in_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     client, registry = started(), Registry()
-    registry.add(client._job, {})  # type: ignore[attr-defined]
+    registry.add(job_of(client), {})
     options = ServiceOptions.read(Configuration.from_dict({"rest.port": "auto", "millstream.rest.token": "secret"}))
     assert options is not None
     server = PublicServer(make_app(service_of(registry, {}, options.token, 1000)), options)

@@ -38,6 +38,7 @@ from millstream.datastream.state import ValueStateDescriptor
 from millstream.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
 from millstream.service.app import Service, make_app
 from millstream.service.registry import Registry
+from tests.support.helpers import job_of
 
 Numbers = DataStream[int]
 
@@ -308,7 +309,7 @@ def test_replay_selects_failure_of_job_by_number(tmp_path: Path) -> None:
     env.from_collection([1, 2]).map(lambda x: 1 // 0).print()
     job = env.execute_async("thrice")
     registry = Registry()
-    registry.add(job._job, {})  # type: ignore[attr-defined]
+    registry.add(job_of(job), {})
     with pytest.raises(JobExecutionError):
         job.get_job_execution_result().result(20)
     job_id = str(job.get_job_id())
@@ -354,7 +355,7 @@ def test_failure_report_says_what_is_too_large_or_cannot_be_pickled(tmp_path: Pa
     job = env.execute_async("large")
     with pytest.raises(JobExecutionError):
         job.get_job_execution_result().result(20)
-    (failure,) = job._job.view.failures  # type: ignore[attr-defined]
+    (failure,) = job_of(job).view.failures
     assert not failure.is_kept and failure.note.startswith("the record is not kept: pickled it takes more than the 300")
     assert not (tmp_path / "large").exists()
 
@@ -363,7 +364,7 @@ def test_failure_report_says_what_is_too_large_or_cannot_be_pickled(tmp_path: Pa
     job = env.execute_async("locked")
     with pytest.raises(JobExecutionError):
         job.get_job_execution_result().result(20)
-    (failure,) = job._job.view.failures  # type: ignore[attr-defined]
+    (failure,) = job_of(job).view.failures
     assert "the record is not kept: it cannot be pickled (TypeError: cannot pickle '_thread.lock'" in failure.note
 
 
@@ -390,7 +391,7 @@ def test_replay_rejects_file_of_another_user_or_format(tmp_path: Path) -> None:
     (file,) = kept(tmp_path)
     file.chmod(0o666)
     done = run(str(file))
-    assert done.exit_code == 1 and "is not yours alone" in done.stderr and "Zero" not in done.output
+    assert done.exit_code == 1 and "Other users can write to" in done.stderr and "Zero" not in done.output
     file.chmod(0o600)
     answer = json.loads(file.read_bytes())
     file.write_text(json.dumps({**answer, "millstream-failure": 9}))

@@ -34,6 +34,8 @@ from millstream.service.session import programs
 from millstream.service.session.program_store import Uploads
 from millstream.service.session.programs import Programs, SlotPool
 from millstream.service.session.session_api import Cluster, cluster_app
+from millstream.spark.session_attachment import Attachment
+from tests.support.helpers import job_of
 
 SETTINGS = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "1"}
 TOKEN = "t" * 32
@@ -58,7 +60,7 @@ class Target:
         numbers.map(function).add_sink(lambda v: None)
         job = env.execute_async("attacked")
         self.jobs.append(job)
-        self.registry.add(job._job, SETTINGS)  # type: ignore[attr-defined]
+        self.registry.add(job_of(job), SETTINGS)
         end = time.monotonic() + 20
         while self.state() in ("INITIALIZING", "CREATED"):
             assert time.monotonic() < end
@@ -364,7 +366,7 @@ def cluster(tmp_path: Any, request: pytest.FixtureRequest) -> Iterator[Target]:
     target = Target.__new__(Target)
     options = ServiceOptions.read(Configuration.from_dict({"rest.port": "auto"}))
     assert options is not None
-    programs = Programs(SlotPool(4), ArchiveStore(), {}, {}, 1.0)
+    programs = Programs(SlotPool(4), ArchiveStore(), {}, Attachment(0, "", None, "local").as_dict(), 1.0)
     target.uploads = Uploads(str(tmp_path / "uploads"))  # type: ignore[attr-defined]
     app = cluster_app(
         Cluster(

@@ -14,6 +14,7 @@ from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.datastream.window import TumblingEventTimeWindows
 from millstream.service.app import Service, make_app
 from millstream.service.registry import Registry
+from tests.support.helpers import job_of
 
 # What Flink tells of a task, and of a job: docs/ops/metrics of 2.3. Of the job's times some are left out that hang on
 # its scheduler, of the task's those of its network buffers.
@@ -69,7 +70,7 @@ def test_metrics_have_flink_names_and_correct_values() -> None:
     now = [0.0]
     registry = Registry(lambda: now[0])
     job = env.execute_async("measured")
-    registry.add(job._job, settings)  # type: ignore[attr-defined]
+    registry.add(job_of(job), settings)
     job.get_job_execution_result().result(30)
     now[0] = 2.0
     client, about = TestClient(make_app(Service(registry))), f"/jobs/{job.get_job_id()}"
@@ -107,7 +108,7 @@ def test_running_source_reports_lag_and_meter_rate() -> None:
     env.from_source(source, strategy, "numbers").map(Measures()).name("measures").add_sink(lambda v: None)
     job = env.execute_async("lagging")
     registry = Registry()
-    registry.add(job._job, settings)  # type: ignore[attr-defined]
+    registry.add(job_of(job), settings)
     client, about = TestClient(make_app(Service(registry))), f"/jobs/{job.get_job_id()}"
     (vertex,) = (v["id"] for v in client.get(about).json()["vertices"])
     try:

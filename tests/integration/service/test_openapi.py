@@ -28,6 +28,8 @@ from millstream.service.server import PublicServer, service_of
 from millstream.service.session.program_store import Uploads
 from millstream.service.session.programs import Programs, SlotPool
 from millstream.service.session.session_api import Cluster, cluster_app
+from millstream.spark.session_attachment import Attachment
+from tests.support.helpers import job_of
 from tests.support.paths import TESTS
 
 FOLDER = TESTS / "openapi"
@@ -85,7 +87,7 @@ def _start(registry: Registry) -> JobClient:
     # It leaves the interpreter to who asks.
     numbers.map(_slowly).key_by(lambda x: x % 10).reduce(lambda a, b: a + b).add_sink(lambda v: None)
     client = env.execute_async("asked")
-    registry.add(client._job, settings)  # type: ignore[attr-defined]
+    registry.add(job_of(client), settings)
     return client
 
 
@@ -211,7 +213,7 @@ def test_cluster_responses_match_openapi_file(tmp_path: Path) -> None:
     ended: list[bool] = []
     app = cluster_app(
         Cluster(
-            programs=Programs(SlotPool(4), ArchiveStore(), {}, {}, 1.0),
+            programs=Programs(SlotPool(4), ArchiveStore(), {}, Attachment(0, "", None, "local").as_dict(), 1.0),
             archives=ArchiveStore(),
             uploads=uploads,
             settings={},

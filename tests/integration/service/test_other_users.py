@@ -33,6 +33,8 @@ from millstream.service.server import PublicServer, public_service
 from millstream.service.session.program_store import Uploads
 from millstream.service.session.programs import Programs, SlotPool
 from millstream.service.session.session_api import Cluster, cluster_app
+from millstream.spark.session_attachment import Attachment
+from tests.support.helpers import job_of
 
 SETTINGS = {"millstream.engine": "local", "millstream.quiet": "true", "sql-gateway.endpoint.rest.port": "auto"}
 NOBODY = 65534
@@ -217,7 +219,7 @@ def test_service_is_read_only_for_other_user(shared: Path, tmp_path: Path) -> No
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(SETTINGS))
     env.from_source(DataGeneratorSource(lambda i: i, None, 10)).add_sink(lambda v: None)
     job, registry = env.execute_async("looked at"), Registry()
-    registry.add(job._job, SETTINGS)  # type: ignore[attr-defined]
+    registry.add(job_of(job), SETTINGS)
     options = _options({"rest.port": "auto"})
     service = public_service(registry, SETTINGS, options)
     server = PublicServer(make_app(service), options, token=service.change_token)
@@ -243,7 +245,7 @@ def test_service_is_read_only_for_other_user(shared: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("path", ["savepoints", "stop", "checkpoints", "yarn-cancel", "state"])
 def test_cluster_changes_jobs_only_with_token(tmp_path: Path, path: str) -> None:
-    programs = Programs(SlotPool(4), ArchiveStore(), {}, {}, 1.0)
+    programs = Programs(SlotPool(4), ArchiveStore(), {}, Attachment(0, "", None, "local").as_dict(), 1.0)
     app = cluster_app(
         Cluster(
             programs=programs, archives=ArchiveStore(), uploads=Uploads(str(tmp_path)), settings={}, token=None,

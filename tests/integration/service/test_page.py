@@ -22,6 +22,7 @@ from millstream.service.history import ArchiveStore, history_app
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
 from millstream.service.server import PublicServer, Sampler, service_of
+from tests.support.helpers import job_of
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -57,7 +58,7 @@ class Site:
         keyed.map(last).name("last").add_sink(lambda v: None)
         job = env.execute_async(name)
         self.jobs.append(job)
-        self.registry.add(job._job, settings)  # type: ignore[attr-defined]
+        self.registry.add(job_of(job), settings)
         return job
 
     def close(self) -> None:

@@ -46,6 +46,7 @@ from millstream.service.run_file import running_services
 from millstream.service.server import PublicServer, service_of
 from millstream.service.workers import ExecutorUse, workers_of
 from millstream.spark.executors import Executor
+from tests.support.helpers import job_of
 
 LOCAL = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "2"}
 
@@ -73,7 +74,7 @@ class World:
         numbers.map(function).key_by(lambda x: x % 10).reduce(lambda a, b: a + b).add_sink(lambda v: None)
         client = env.execute_async(name)
         self.started.append(client)
-        self.registry.add(client._job, configuration.to_dict())  # type: ignore[attr-defined]
+        self.registry.add(job_of(client), configuration.to_dict())
         return str(client.get_job_id())
 
     def get(self, path: str, status: int = 200) -> Any:

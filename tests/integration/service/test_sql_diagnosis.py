@@ -15,6 +15,7 @@ from millstream.service.app import Service, make_app
 from millstream.service.registry import Registry
 from millstream.table import Schema, StreamTableEnvironment
 from tests.integration.service.test_window_diagnosis import Splits, environment
+from tests.support.helpers import job_of
 
 
 def tables(**rows: list[int]) -> StreamTableEnvironment:
@@ -42,7 +43,7 @@ def running(t_env: StreamTableEnvironment, query: str, columns: str) -> Iterator
     job = t_env.execute_sql(f"INSERT INTO nowhere {query}").get_job_client()
     assert job is not None
     registry = Registry()
-    registry.add(job._job, {})  # type: ignore[attr-defined]
+    registry.add(job_of(job), {})
     try:
         yield TestClient(make_app(Service(registry))), str(job.get_job_id())
     finally:

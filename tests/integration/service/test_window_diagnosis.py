@@ -21,6 +21,7 @@ from millstream.operators.source import Source, SourceReader, SplitAssignment, S
 from millstream.service import diagnosis
 from millstream.service.app import Service, make_app
 from millstream.service.registry import Registry
+from tests.support.helpers import job_of
 
 Numbers = DataStream[int]
 
@@ -209,7 +210,7 @@ def environment(parallelism: int) -> StreamExecutionEnvironment:
 def running(env: StreamExecutionEnvironment, name: str) -> Iterator[tuple[TestClient, str]]:
     job = env.execute_async(name)
     registry = Registry()
-    registry.add(job._job, {})  # type: ignore[attr-defined]
+    registry.add(job_of(job), {})
     try:
         yield TestClient(make_app(Service(registry))), str(job.get_job_id())
     finally:

@@ -71,7 +71,7 @@ def find(java: Java, jars: Path, own: list[str] | None = None) -> ClassArchive |
 def made(java: Java, jars: Path) -> ClassArchive:
     """Have an archive made, as by a JVM that ends in good order."""
     archive = find(java, jars)
-    assert archive is not None and archive.is_made_now
+    assert archive is not None and archive.is_being_written
     Path(archive.options[-1].partition("=")[2]).write_text("classes")
     archive.keep()
     return archive
@@ -80,7 +80,7 @@ def made(java: Java, jars: Path) -> ClassArchive:
 def test_class_archive_is_created_once_and_reused(cache: Path, java: Java, jars: Path) -> None:
     archive = made(java, jars)
     found = find(java, jars)
-    assert found is not None and not found.is_made_now
+    assert found is not None and not found.is_being_written
     assert found.options[-1] == f"-XX:SharedArchiveFile={archive.path}"
     assert Path(found.path).parent == cache
     assert not list(cache.glob("*.tmp"))
@@ -88,11 +88,11 @@ def test_class_archive_is_created_once_and_reused(cache: Path, java: Java, jars:
 
 def test_class_archive_is_created_by_one_process(cache: Path, java: Java, jars: Path) -> None:
     first = find(java, jars)
-    assert first is not None and first.is_made_now
+    assert first is not None and first.is_being_written
     assert find(java, jars) is None
     first.drop()
     again = find(java, jars)
-    assert again is not None and again.is_made_now
+    assert again is not None and again.is_being_written
     again.drop()
 
 
@@ -137,7 +137,7 @@ def test_class_archive_failure_is_not_retried_by_every_program(cache: Path, java
     long_ago = time.time() - 8 * 86_400
     os.utime(failed, (long_ago, long_ago))
     again = find(java, jars)
-    assert again is not None and again.is_made_now
+    assert again is not None and again.is_being_written
     again.drop()
 
 

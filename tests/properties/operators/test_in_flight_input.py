@@ -39,7 +39,7 @@ def _start_anew() -> None:
 def waiting(job: LocalJob) -> int:
     """Return the number of records pending behind exchanges."""
     layouts = {e.id: e.layout for v in job.plan.vertices for e in v.in_edges}
-    left = [decode(carried) for carried in job.execution._carried.values()]
+    left = [decode(carried) for carried in job.execution._runtime_snapshots.values()]
     return sum(
         len(layouts[e].decode(b)) for one in left for (e, _), _, (_, _, bodies) in one.pending_blocks for b in bodies
     )

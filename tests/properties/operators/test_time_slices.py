@@ -368,7 +368,11 @@ def test_unread_input_is_restored_at_another_parallelism(
     job = LocalJob(env, CLOCK, snapshot=snapshot, storage=job.storage)
     # Where the watermark of its split is.
     head: Any = job.plan.vertices[0].head.operator
-    carried = {subtask: decode(c) for (v, subtask), c in job.execution._carried.items() if v == job.plan.vertices[0].id}
+    carried = {
+        subtask: decode(c)
+        for (v, subtask), c in job.execution._runtime_snapshots.items()
+        if v == job.plan.vertices[0].id
+    }
     splits = [(split, subtask) for subtask, left in carried.items() for split, _, _ in left.pending_ranges]
     assert splits and all(
         subtask == head.source.subtask_of(split, len(carried)) for split, subtask in splits if split is not None

@@ -21,6 +21,7 @@ from millstream.sql.operators.base import KeyedBatchOperator
 from millstream.state.column_table import RowChange
 from millstream.table import EnvironmentSettings, TableEnvironment
 from tests.support import two_queries
+from tests.support.helpers import job_of
 
 COUNTS = "INSERT INTO s SELECT k, COUNT(*) FROM a GROUP BY k"
 MAXIMA = "INSERT INTO t SELECT k, MAX(n) FROM a GROUP BY k"
@@ -48,7 +49,7 @@ def started(folder: Path, statements: list[str], path: str | None = None, **sett
 
 def saved(folder: Path, client: Any, least: int = 1) -> str:
     """Stop a job with a savepoint, after it has read some rows of each source."""
-    job = client._job
+    job = job_of(client)
     end = time.monotonic() + 60
     while _read(job) < least:
         assert time.monotonic() < end

@@ -256,7 +256,7 @@ def test_pending_batches_are_split_on_rescaling(after: int) -> None:
     job = LocalJob(env, _CLOCK)
     job.run_epoch()
     cut, got = job.snapshot(), changes_of(sink.results())
-    left = [decode(carried) for carried in job.execution._carried.values()]
+    left = [decode(carried) for carried in job.execution._runtime_snapshots.values()]
     assert any(one.pending_blocks for one in left), "nothing waits: the test tests nothing"
     env, sink = _slow_program(batches, after)
     LocalJob(env, _CLOCK, snapshot=cut, storage=job.storage).run()
