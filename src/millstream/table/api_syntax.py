@@ -88,7 +88,7 @@ Operand: TypeAlias = object
 
 
 class Subquery:
-    """Base of Table, as an operand of `in_`: `str()` returns the name under which SQL knows it."""
+    """Base of Table, as an operand of `in_`: `str()` returns its name in SQL."""
 
 
 def literal(value: Operand) -> syntax.Expression:

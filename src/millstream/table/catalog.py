@@ -96,7 +96,7 @@ class CatalogDescriptor:
 
 
 class Catalog(PartitionsAndStatistics):
-    """A catalog, as programs look at it: databases, tables, views, functions and partitions.
+    """A catalog: databases, tables, views, functions and partitions.
 
     Example:
         >>> Catalog(GenericInMemoryCatalog("mine")).list_databases()
@@ -350,6 +350,7 @@ class JdbcCatalog(Catalog):
     """
 
     def __init__(self, catalog_name: str, default_database: str, username: str, pwd: str, base_url: str) -> None:
+        # Imported late: it loads database drivers, which few programs need.
         from millstream.connectors.jdbc.catalog import PostgresCatalog
 
         super().__init__(PostgresCatalog(catalog_name, default_database, username, pwd, base_url))

@@ -95,7 +95,7 @@ class CatalogMethods:
         return self._catalogs.current_catalog
 
     def use_catalog(self, catalog_name: str) -> None:
-        """Look for names in another catalog."""
+        """Set the current catalog."""
         self._catalogs.use_catalog(catalog_name)
 
     def get_current_database(self) -> str:
@@ -103,7 +103,7 @@ class CatalogMethods:
         return self._catalogs.current_database
 
     def use_database(self, database_name: str) -> None:
-        """Look for names in another database."""
+        """Set the current database."""
         self._catalogs.use_database((database_name,))
 
     def list_tables(self) -> list[str]:
@@ -116,8 +116,8 @@ class CatalogMethods:
 
     def list_temporary_tables(self) -> list[str]:
         """Return the names of temporary tables and views."""
-        here = (self._catalogs.current_catalog, self._catalogs.current_database)
-        paths = [p for p in self._catalogs.temporary_paths() if p[:2] == here]
+        current = (self._catalogs.current_catalog, self._catalogs.current_database)
+        paths = [p for p in self._catalogs.temporary_paths() if p[:2] == current]
         return [p[2] for p in paths if not p[2].startswith("*")]
 
     def list_temporary_views(self) -> list[str]:

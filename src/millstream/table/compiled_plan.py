@@ -92,7 +92,7 @@ class CompiledPlan:
 
 
 class KnownByName:
-    """The tables and functions that a plan refers to, as an environment knows them now."""
+    """Resolves the tables and functions of a plan in the current catalogs of an environment."""
 
     def __init__(self, catalogs: CatalogManager, runner: Runner) -> None:
         self._catalogs = catalogs

@@ -1,4 +1,4 @@
-"""PyFlink's aggregate functions in Python, which are names only: SQL aggregates are vectorized here."""
+"""PyFlink's aggregate functions in Python, which are only names: SQL aggregates are vectorized."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How rows are printed: in columns between bars, as Flink's `print()` does."""
+"""Formats rows for printing, in columns between bars as Flink's `print()` does."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KINDS = ("+I", "-U", "+U", "-D")
 _CUT = "..."
 _KIND_COLUMN = "op"
 
-# How wide the values of a type are; others are as wide as a column may be.
+# The width of the values of a type; other types have the maximum width of a column.
 _WIDTHS: dict[type[t.DataType], Callable[[t.DataType], int]] = {
     t.TinyIntType: lambda kind: 4,
     t.SmallIntType: lambda kind: 6,
@@ -103,7 +103,7 @@ class Tableau:
     Args:
         fields: the columns.
         shows_kinds: whether the first column is the row kind.
-        longest: how wide columns of other types are.
+        longest: the width of columns of other types.
         zone: in which points in time are shown.
     """
 
@@ -163,8 +163,8 @@ def by_content(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterable[
 # Maximum rows shown, and the timeout for them.
 ROWS = 20
 SECONDS = 30.0
-_ENDLESS = "This table does not end, so it is not run to be shown. See rows as they come with <code>{}</code>."
-_SLOW = "Its rows have not come within {:g} s. See all of them with <code>table.execute().print()</code>."
+_ENDLESS = "This table does not end, so its query is not run. Read rows as they arrive with <code>{}</code>."
+_SLOW = "Its rows have not arrived within {:g} s. Read all of them with <code>table.execute().print()</code>."
 _TAKE = "with table.execute().collect() as rows: print(next(rows))"
 
 

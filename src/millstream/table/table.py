@@ -66,7 +66,7 @@ class Table(Subquery):
         return as_html(self, self._node, self._planner.config.get_local_timezone())
 
     def __str__(self) -> str:
-        """Return a name under which SQL knows the table."""
+        """Return the name of the table in SQL."""
         if self._name is None:
             self._name = self._planner.create_unnamed_view(self._node, self._declared)
         return self._name
@@ -145,7 +145,7 @@ class Table(Subquery):
         return self._then(self._binder.distinct(self._node))
 
     def order_by(self, *fields: Expression) -> Table:
-        """Order rows; `col("a").desc` the other way round. As in Flink, NULL is larger than every value here."""
+        """Order rows; `col("a").desc` orders descending. As in Flink, NULL is larger than every value."""
         chosen = self._selection()
         keys = [sort_key(chosen.tree(f), is_descending(f)) for f in fields]
         return Table(self._binder.order(self._node, keys), self._planner, self._declared, is_sorted=True)
@@ -254,7 +254,7 @@ class Table(Subquery):
         return GroupWindowedTable(self, window)
 
     def over_window(self, *over_windows: OverWindow) -> OverWindowedTable:
-        """Name windows that aggregates with `over` look at."""
+        """Define the windows of aggregates with `over`."""
         if not all(isinstance(w, OverWindow) for w in over_windows):
             raise InvalidProgramError("over_window() takes windows of Over with an alias.")
         return OverWindowedTable(self, over_windows)
@@ -411,7 +411,7 @@ class WindowGroupedTable:
 
 
 class OverWindowedTable:
-    """A table with windows that aggregates with `over` look at."""
+    """A table with the windows of aggregates with `over`."""
 
     def __init__(self, table: Table, windows: Sequence[OverWindow]) -> None:
         self._table = table

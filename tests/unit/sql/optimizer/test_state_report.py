@@ -250,4 +250,4 @@ def test_notebook_waits_a_limited_time_for_rows() -> None:
     )
     table = t_env.sql_query("SELECT COUNT(*) AS c FROM slow")
     html = as_html(table, node_of(table), "UTC", 0.5)
-    assert "have not come within 0.5 s" in html and "<td>c</td><td>BIGINT NOT NULL</td>" in html
+    assert "have not arrived within 0.5 s" in html and "<td>c</td><td>BIGINT NOT NULL</td>" in html
