@@ -200,7 +200,7 @@ def test_live_line_counts_sink_records_and_is_cleared() -> None:
         env.execute()
         assert terminal.getvalue().endswith("\r\x1b[K")
     finally:
-        launch_context.forget_watchers()
+        launch_context.clear_watchers()
     lines = terminal.getvalue().split("\r\x1b[K")
     rates = [re.search(r"in ([\d,]+)/s \| out (\d+)/s \| slowest ", line) for line in lines[3:-1]]
     # Ten looks a half second apart, however long epochs are: near to what really goes through.

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 Value: TypeAlias = Any
 # A key that a stream is partitioned by.
 Key: TypeAlias = Any
+# A function of the user, or an object with the methods of one.
+UserCode: TypeAlias = Any
 # A parsed JSON document, checked where it is read.
 Json: TypeAlias = Any
 # An object of the JVM behind Py4J, which resolves names at run time.

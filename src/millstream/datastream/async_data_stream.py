@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
 
-from millstream.common.aliases import OUT, T
+from millstream.common.aliases import OUT, T, Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.time import Duration, Time, to_millis
 from millstream.common.typeinfo import TypeInformation
@@ -18,7 +17,7 @@ from millstream.operators.async_io import AsyncOperator, RetryPolicy
 __all__ = ["AsyncDataStream", "AsyncFunction", "AsyncRetryPredicate", "AsyncRetryStrategy"]
 
 
-def _policy(strategy: AsyncRetryStrategy[Any]) -> RetryPolicy:
+def _policy(strategy: AsyncRetryStrategy[Value]) -> RetryPolicy:
     predicate = strategy.get_retry_predicate()
     # A first attempt that is not a retry, then as many retries as the strategy allows.
     retries = 0
@@ -89,7 +88,7 @@ class AsyncDataStream:
         data_stream: DataStream[T],
         async_function: Callable[[T], Awaitable[Iterable[OUT]]] | AsyncFunction[T, OUT],
         timeout: Time | Duration | int,
-        async_retry_strategy: AsyncRetryStrategy[Any],
+        async_retry_strategy: AsyncRetryStrategy[Value],
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream[OUT]:
@@ -101,7 +100,7 @@ class AsyncDataStream:
         data_stream: DataStream[T],
         async_function: Callable[[T], Awaitable[Iterable[OUT]]] | AsyncFunction[T, OUT],
         timeout: Time | Duration | int,
-        async_retry_strategy: AsyncRetryStrategy[Any],
+        async_retry_strategy: AsyncRetryStrategy[Value],
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream[OUT]:
@@ -110,14 +109,14 @@ class AsyncDataStream:
 
 
 def _add(
-    stream: DataStream[Any],
-    function: Any,
+    stream: DataStream[Value],
+    function: object,
     timeout: Time | Duration | int,
     capacity: int,
     output_type: TypeInformation | None,
     ordered: bool,
-    strategy: AsyncRetryStrategy[Any] | None,
-) -> DataStream[Any]:
+    strategy: AsyncRetryStrategy[Value] | None,
+) -> DataStream[Value]:
     user_function = as_user_function(function, "async_invoke", "AsyncDataStream")
     if not inspect.iscoroutinefunction(user_function.call):
         raise InvalidProgramError(f"Method 'async_invoke' of {user_function} should be declared as 'async def'.")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from millstream.common.aliases import Value
 
 __all__ = ["empty_result_predicate", "exception_type_predicate", "has_exception_predicate"]
 
 
-def empty_result_predicate(result: list[Any]) -> bool:
+def empty_result_predicate(result: list[Value]) -> bool:
     """Retry when a request returns no results."""
     return not result
 

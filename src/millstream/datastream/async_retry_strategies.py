@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 
 __all__ = [
@@ -66,7 +67,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         """Return the predicate that selects outcomes to retry."""
 
     @staticmethod
-    def no_restart() -> AsyncRetryStrategy[Any]:
+    def no_restart() -> AsyncRetryStrategy[Value]:
         """Never."""
         return NoRetryStrategy()
 
@@ -74,9 +75,9 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
     def fixed_delay(
         max_attempts: int,
         backoff_time_millis: int,
-        result_predicate: Callable[[list[Any]], bool] | None = None,
+        result_predicate: Callable[[list[Value]], bool] | None = None,
         exception_predicate: Callable[[Exception], bool] | None = None,
-    ) -> AsyncRetryStrategy[Any]:
+    ) -> AsyncRetryStrategy[Value]:
         """After the same pause each time."""
         return FixedDelayRetryStrategy(max_attempts, backoff_time_millis, result_predicate, exception_predicate)
 
@@ -86,9 +87,9 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         initial_delay: int,
         max_retry_delay: int,
         multiplier: float,
-        result_predicate: Callable[[list[Any]], bool] | None = None,
+        result_predicate: Callable[[list[Value]], bool] | None = None,
         exception_predicate: Callable[[Exception], bool] | None = None,
-    ) -> AsyncRetryStrategy[Any]:
+    ) -> AsyncRetryStrategy[Value]:
         """After pauses that grow."""
         return ExponentialBackoffDelayRetryStrategy(
             max_attempts, initial_delay, max_retry_delay, multiplier, result_predicate, exception_predicate

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
 
+from millstream.common.aliases import Value
+from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.watermark_strategy import MIN_WATERMARK, WatermarkStrategy
 from millstream.connectors.collection import CollectionSource, DriverSink
 from millstream.graph.transformations import Program, Transformation, UpstreamEdge
+from millstream.operators.base import Operator
 from millstream.operators.functions.user_function import UserFunction
-from millstream.operators.process import ProcessOperator
+from millstream.operators.process import ProcessContext, ProcessOperator
 from millstream.operators.sink import SinkOperator
 from millstream.operators.source import SourceOperator
 from millstream.operators.stateless import MapOperator
@@ -21,7 +23,7 @@ from millstream.operators.watermarks import WatermarkOperator
 class _WithTime:
     """Pairs a record with its timestamp."""
 
-    def process_element(self, value: Any, ctx: Any) -> Iterator[tuple[Any, int]]:
+    def process_element(self, value: Value, ctx: ProcessContext) -> Iterator[tuple[Value, int]]:
         yield value, ctx.timestamp()
 
 
@@ -29,17 +31,17 @@ class _WithTime:
 class Cache:
     """The cached records of a stream."""
 
-    job: Future[Any] | None = None
-    elements: list[tuple[Any, int]] = field(default_factory=list)
+    job: Future[JobExecutionResult] | None = None
+    elements: list[tuple[Value, int]] = field(default_factory=list)
     # The operator and inputs that computed the stream before it was read from the cache.
-    _computed: tuple[Any, list[UpstreamEdge]] | None = None
+    _computed: tuple[Operator, list[UpstreamEdge]] | None = None
 
     @property
     def is_filled(self) -> bool:
         return self.job is not None and self.job.done() and self.job.exception() is None
 
     @property
-    def is_wanted(self) -> bool:
+    def needs_job(self) -> bool:
         """Whether no job has filled it and none is about to."""
         return self.job is None or (self.job.done() and self.job.exception() is not None)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from millstream.checkpoint.options import DIRECTORY, SAVEPOINT_DIRECTORY, STORAGE, storage_type
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
@@ -110,7 +108,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
 class CustomCheckpointStorage(CheckpointStorage):
     """A storage in Java: not supported."""
 
-    def __init__(self, j_custom_checkpoint_storage: Any = None) -> None:
+    def __init__(self, j_custom_checkpoint_storage: object = None) -> None:
         raise InvalidProgramError(
             "CustomCheckpointStorage wraps a Java class, and Flink's Java classes are not here: "
             "use FileSystemCheckpointStorage(path)."

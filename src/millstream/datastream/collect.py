@@ -8,9 +8,9 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Generic
 
-from millstream.common.aliases import T_co
+from millstream.common.aliases import T_co, Value
 from millstream.common.completable_future import CompletableFuture
 from millstream.common.errors import InvalidProgramError, JobCancelledError
 from millstream.common.job_client import JobClient
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CloseableIterator"]
 
-# Imported late: loading it overlaps with Spark's start, and workers never need it.
-
-
 # Maximum epochs of records buffered for a slow reader before the job stalls.
 _READY = 8
 
@@ -36,10 +33,10 @@ class Mailbox:
     """Buffers a job's records. The job references it instead of the iterator, which can thus be garbage-collected."""
 
     def __init__(self) -> None:
-        self._batches: queue.Queue[list[Any] | None] = queue.Queue(_READY)
+        self._batches: queue.Queue[list[Value] | None] = queue.Queue(_READY)
         self.closed = False
 
-    def put(self, batch: list[Any] | None) -> None:
+    def put(self, batch: list[Value] | None) -> None:
         """Add a batch, or None at the end; block while the buffer is full, unless the reader has closed it."""
         while not self.closed:
             try:
@@ -48,15 +45,15 @@ class Mailbox:
             except queue.Full:
                 continue
 
-    def take(self) -> list[Any] | None:
+    def take(self) -> list[Value] | None:
         return self._batches.get()
 
 
 class CloseableIterator(Generic[T_co]):
     """Iterates over the records of a running job.
 
-    Closing it cancels the job, and so does an interrupt while it waits, and forgetting it: `break` out of a loop over
-    it is enough. The iterator raises the error of a failed job after its last record.
+    The job is cancelled if the iterator is closed or garbage-collected (for example after `break` out of a loop over
+    it), or if waiting is interrupted. The iterator raises the error of a failed job after its last record.
     """
 
     def __init__(self, mailbox: Mailbox, job: JobMaster) -> None:
@@ -116,9 +113,6 @@ class CloseableIterator(Generic[T_co]):
         self.close()
 
 
-# Imported late: loading it overlaps with Spark's start, and workers never need it.
-
-
 class LocalJobClient(JobClient):
     """The handle on a job of this process."""
 
@@ -157,11 +151,11 @@ class LocalJobClient(JobClient):
         self.job.ask(request)
         return CompletableFuture(request.done)
 
-    def _savepoint_directory(self, given: str | None) -> str:
-        directory = given or self._default_directory
+    def _savepoint_directory(self, requested: str | None) -> str:
+        directory = requested or self._default_directory
         if directory is None:
             raise InvalidProgramError(
-                "There is no directory for the savepoint: give one, or set execution.checkpointing.savepoint-dir."
+                "No savepoint directory is configured: pass one, or set execution.checkpointing.savepoint-dir."
             )
         return directory
 
@@ -170,7 +164,7 @@ class LocalJobClient(JobClient):
         self.job.ask(request)
         return CompletableFuture(request.done)
 
-    def get_checkpoint_statistics(self) -> dict[str, Any]:
+    def get_checkpoint_statistics(self) -> dict[str, Value]:
         return self.job.view.checkpoints.statistics()
 
     def rescale(self, parallelism: int) -> CompletableFuture[None]:
@@ -179,7 +173,7 @@ class LocalJobClient(JobClient):
         self.job.ask(request)
         return CompletableFuture(request.done)
 
-    def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
+    def get_accumulators(self) -> CompletableFuture[dict[str, Value]]:
         return CompletableFuture.completed(self.job.view.progress.metrics())
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:

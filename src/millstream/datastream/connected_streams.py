@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Generic
 
-from millstream.common.aliases import OUT, A_co, B_co, T_co
+from millstream.common.aliases import OUT, A_co, B_co, Key, T_co, Value
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.functions import (
     BroadcastProcessFunction,
@@ -46,7 +46,7 @@ class BroadcastConnectedStream(Generic[A_co, B_co]):
 
     def process(
         self,
-        func: BroadcastProcessFunction[A_co, B_co, OUT] | KeyedBroadcastProcessFunction[Any, A_co, B_co, OUT],
+        func: BroadcastProcessFunction[A_co, B_co, OUT] | KeyedBroadcastProcessFunction[Key, A_co, B_co, OUT],
         output_type: TypeInformation | None = None,
     ) -> DataStream[OUT]:
         """Process both with a BroadcastProcessFunction; if the first is keyed, a KeyedBroadcastProcessFunction."""
@@ -71,8 +71,8 @@ class ConnectedStreams(Generic[A_co, B_co]):
 
     def key_by(
         self,
-        key_selector1: Callable[[A_co], Any] | KeySelector[A_co, Any] | int | str,
-        key_selector2: Callable[[B_co], Any] | KeySelector[B_co, Any] | int | str,
+        key_selector1: Callable[[A_co], Key] | KeySelector[A_co, Key] | int | str,
+        key_selector2: Callable[[B_co], Key] | KeySelector[B_co, Key] | int | str,
         key_type: TypeInformation | None = None,
     ) -> ConnectedStreams[A_co, B_co]:
         """Partition both streams, each by its selector; equal keys share state."""
@@ -94,7 +94,7 @@ class ConnectedStreams(Generic[A_co, B_co]):
 
     def process(
         self,
-        func: CoProcessFunction[A_co, B_co, OUT] | KeyedCoProcessFunction[Any, A_co, B_co, OUT],
+        func: CoProcessFunction[A_co, B_co, OUT] | KeyedCoProcessFunction[Key, A_co, B_co, OUT],
         output_type: TypeInformation | None = None,
     ) -> DataStream[OUT]:
         """Call `process_element1` for the first stream's records and `process_element2` for the second's."""
@@ -102,7 +102,7 @@ class ConnectedStreams(Generic[A_co, B_co]):
         operator = ProcessOperator(as_rich_function(func, methods, "process"), self._keyed, methods)
         return self._then("Keyed Co-Process" if self._keyed else "Co-Process", operator, output_type)
 
-    def _then(self, name: str, operator: Operator, output_type: TypeInformation | None) -> DataStream[Any]:
+    def _then(self, name: str, operator: Operator, output_type: TypeInformation | None) -> DataStream[Value]:
         first, second = self.stream1, self.stream2
         if not self._keyed:
             first, second = first._beside_unkeyed(), second._beside_unkeyed()

@@ -7,7 +7,7 @@ from enum import Enum
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Union, cast, overload
 
-from millstream.common.aliases import KEY, OUT, KEY_co, R, T_co, W
+from millstream.common.aliases import KEY, OUT, Key, KEY_co, R, T_co, UserCode, Value, W
 from millstream.common.errors import InvalidProgramError, WrongTypeError
 from millstream.common.scalar_types import check_type
 from millstream.common.typeinfo import (
@@ -132,7 +132,7 @@ class DataStream(StreamOutputs[T_co]):
     def _keyed(self) -> bool:
         return False
 
-    def _beside_unkeyed(self) -> DataStream[Any]:
+    def _beside_unkeyed(self) -> DataStream[Value]:
         return self
 
     def force_non_parallel(self) -> DataStream[T_co]:
@@ -146,7 +146,7 @@ class DataStream(StreamOutputs[T_co]):
 
     @overload
     def map(
-        self, func: Callable[[T_co], Any] | MapFunction[T_co, Any], output_type: RowTypeInfo
+        self, func: Callable[[T_co], Value] | MapFunction[T_co, Value], output_type: RowTypeInfo
     ) -> DataStream[Row]: ...
 
     @overload
@@ -154,7 +154,7 @@ class DataStream(StreamOutputs[T_co]):
         self, func: Callable[[T_co], OUT] | MapFunction[T_co, OUT], output_type: TypeInformation | None = None
     ) -> DataStream[OUT]: ...
 
-    def map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream[Any]:
+    def map(self, func: object, output_type: TypeInformation | None = None) -> DataStream[Value]:
         """Turn every record into another.
 
         Example:
@@ -168,7 +168,7 @@ class DataStream(StreamOutputs[T_co]):
 
     @overload
     def flat_map(
-        self, func: Callable[[T_co], Iterable[Any] | None] | FlatMapFunction[T_co, Any], output_type: RowTypeInfo
+        self, func: Callable[[T_co], Iterable[Value] | None] | FlatMapFunction[T_co, Value], output_type: RowTypeInfo
     ) -> DataStream[Row]: ...
 
     @overload
@@ -178,7 +178,7 @@ class DataStream(StreamOutputs[T_co]):
         output_type: TypeInformation | None = None,
     ) -> DataStream[OUT]: ...
 
-    def flat_map(self, func: Any, output_type: TypeInformation | None = None) -> DataStream[Any]:
+    def flat_map(self, func: object, output_type: TypeInformation | None = None) -> DataStream[Value]:
         """Turn every record into any number of others.
 
         Example:
@@ -203,21 +203,21 @@ class DataStream(StreamOutputs[T_co]):
         return self._then("Filter", FilterOperator(function, self._keyed), self._type())
 
     @overload
-    def process(self, func: ProcessFunction[T_co, Any], output_type: RowTypeInfo) -> DataStream[Row]: ...
+    def process(self, func: ProcessFunction[T_co, Value], output_type: RowTypeInfo) -> DataStream[Row]: ...
 
     @overload
     def process(
         self, func: ProcessFunction[T_co, OUT], output_type: TypeInformation | None = None
     ) -> DataStream[OUT]: ...
 
-    def process(self, func: Any, output_type: TypeInformation | None = None) -> DataStream[Any]:
+    def process(self, func: object, output_type: TypeInformation | None = None) -> DataStream[Value]:
         """Process every record with its context; the function yields results and `(OutputTag, value)` pairs."""
         function = as_rich_function(func, ("process_element",), "process")
         return self._then(
             "KEYED PROCESS" if self._keyed else "PROCESS", ProcessOperator(function, self._keyed), output_type
         )
 
-    def project(self, *field_indexes: int) -> DataStream[tuple[Any, ...]]:
+    def project(self, *field_indexes: int) -> DataStream[tuple[Value, ...]]:
         """Select fields of a tuple by index, in this order.
 
         Example:
@@ -236,7 +236,7 @@ class DataStream(StreamOutputs[T_co]):
             output_type = Types.TUPLE([types[i] for i in field_indexes])
         getter = itemgetter(*field_indexes)
         one = len(field_indexes) == 1
-        function: Callable[[Any], Any] = (lambda v: (getter(v),)) if one else getter
+        function: Callable[[Value], Value] = (lambda v: (getter(v),)) if one else getter
         operator = MapOperator(UserFunction(function, None))
         # Field indexes refer to the declared type.
         operator.encodes_input = True
@@ -291,7 +291,7 @@ class DataStream(StreamOutputs[T_co]):
         self._check_same_program(other, "co_group")
         return CoGroupedStreams(self, other)
 
-    def _check_same_program(self, other: DataStream[Any], operation: str) -> None:
+    def _check_same_program(self, other: DataStream[Value], operation: str) -> None:
         if not isinstance(other, DataStream):
             raise WrongTypeError(f"{operation}() takes a stream, not {other!r}.")
         if other._environment is not self._environment:
@@ -305,9 +305,9 @@ class DataStream(StreamOutputs[T_co]):
     ) -> KeyedStream[T_co, KEY]: ...
 
     @overload
-    def key_by(self, key_selector: int | str, key_type: TypeInformation | None = None) -> KeyedStream[T_co, Any]: ...
+    def key_by(self, key_selector: int | str, key_type: TypeInformation | None = None) -> KeyedStream[T_co, Key]: ...
 
-    def key_by(self, key_selector: Any, key_type: TypeInformation | None = None) -> KeyedStream[T_co, Any]:
+    def key_by(self, key_selector: UserCode, key_type: TypeInformation | None = None) -> KeyedStream[T_co, Key]:
         """Partition the stream by a key: one subtask processes all records of a key, with its own keyed state.
 
         Example:
@@ -352,7 +352,7 @@ class DataStream(StreamOutputs[T_co]):
         self._transformation.cache = cache = Cache()
         return CachedDataStream(self._environment, self._ends, cache)
 
-    def window_all(self, window_assigner: WindowAssigner[Any, W]) -> AllWindowedStream[T_co, W]:
+    def window_all(self, window_assigner: WindowAssigner[Value, W]) -> AllWindowedStream[T_co, W]:
         """Assign all records to windows, in one subtask."""
         return AllWindowedStream(self.key_by(_everything), window_assigner)
 
@@ -373,8 +373,12 @@ class DataStream(StreamOutputs[T_co]):
         return DataStream(self._environment, [UpstreamEdge(tagging, None, output_tag)])
 
     def _then(
-        self, name: str, operator: Operator, output_type: TypeInformation | None, second: DataStream[Any] | None = None
-    ) -> DataStream[Any]:
+        self,
+        name: str,
+        operator: Operator,
+        output_type: TypeInformation | None,
+        second: DataStream[Value] | None = None,
+    ) -> DataStream[Value]:
         """Add an operator with this stream as input, and a second one if it has two inputs."""
         check_type(output_type, f"The output type of '{name}'")
         ends = list(self._ends)
@@ -405,11 +409,11 @@ class CachedDataStream(DataStream[T_co]):
         self._cache = self._transformation.cache
 
 
-def _everything(value: Any) -> int:
+def _everything(value: Value) -> int:
     return 0
 
 
-def _count_assigner(size: int, slide: int) -> WindowAssigner[Any, CountWindow]:
+def _count_assigner(size: int, slide: int) -> WindowAssigner[Value, CountWindow]:
     return CountSlidingWindowAssigner(size, slide) if slide else CountTumblingWindowAssigner(size)
 
 
@@ -429,7 +433,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
         self,
         environment: StreamExecutionEnvironment,
         ends: list[UpstreamEdge],
-        select: Callable[[Any], Any],
+        select: Callable[[Value], Value],
         key_type: TypeInformation | None,
         unkeyed: DataStream[T_co],
     ) -> None:
@@ -443,7 +447,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
         @overload
         def process(
             self,
-            func: ProcessFunction[T_co, Any] | KeyedProcessFunction[KEY_co, T_co, Any],
+            func: ProcessFunction[T_co, Value] | KeyedProcessFunction[KEY_co, T_co, Value],
             output_type: RowTypeInfo,
         ) -> DataStream[Row]: ...
 
@@ -454,7 +458,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
             output_type: TypeInformation | None = None,
         ) -> DataStream[OUT]: ...
 
-        def process(self, func: Any, output_type: TypeInformation | None = None) -> DataStream[Any]: ...
+        def process(self, func: object, output_type: TypeInformation | None = None) -> DataStream[Value]: ...
 
     @property
     def _keyed(self) -> bool:
@@ -476,12 +480,12 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
     ) -> KeyedStream[T_co, KEY]: ...
 
     @overload
-    def key_by(self, key_selector: int | str, key_type: TypeInformation | None = None) -> KeyedStream[T_co, Any]: ...
+    def key_by(self, key_selector: int | str, key_type: TypeInformation | None = None) -> KeyedStream[T_co, Key]: ...
 
-    def key_by(self, key_selector: Any, key_type: TypeInformation | None = None) -> KeyedStream[T_co, Any]:
+    def key_by(self, key_selector: UserCode, key_type: TypeInformation | None = None) -> KeyedStream[T_co, Key]:
         return self._unkeyed.key_by(key_selector, key_type)
 
-    def window(self, window_assigner: WindowAssigner[Any, W]) -> WindowedStream[T_co, KEY_co, W]:
+    def window(self, window_assigner: WindowAssigner[Value, W]) -> WindowedStream[T_co, KEY_co, W]:
         """Group each key's records into windows."""
         return WindowedStream(self, window_assigner)
 
@@ -489,7 +493,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
         """Assign each key's records to windows of `size` records; only full windows fire."""
         return WindowedStream(self, _count_assigner(size, slide))
 
-    def interval_join(self, other: KeyedStream[R, Any]) -> IntervalJoin[T_co, R]:
+    def interval_join(self, other: KeyedStream[R, Key]) -> IntervalJoin[T_co, R]:
         """Join with another keyed stream: pairs of equal keys within a bounded distance in event time."""
         self._check_same_program(other, "interval_join")
         if not isinstance(other, KeyedStream):
@@ -523,15 +527,19 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
         """Emit the key's record with the maximum of this field so far."""
         return self._chosen("max_by", position_to_max_by, lambda a, b: a > b)
 
-    def _combined(self, operation: str, field: Union[int, str], combine: Callable[[Any, Any], Any]) -> DataStream[T_co]:
+    def _combined(
+        self, operation: str, field: Union[int, str], combine: Callable[[Value, Value], Value]
+    ) -> DataStream[T_co]:
         self._check_field(operation, field)
         return self._reduced(combine_field(field, operation, combine))
 
-    def _chosen(self, operation: str, field: Union[int, str], better: Callable[[Any, Any], bool]) -> DataStream[T_co]:
+    def _chosen(
+        self, operation: str, field: Union[int, str], better: Callable[[Value, Value], bool]
+    ) -> DataStream[T_co]:
         self._check_field(operation, field)
         return self._reduced(choose_by_field(field, operation, better))
 
-    def _reduced(self, function: Union[UserFunction, Callable[[Any, Any], Any]]) -> DataStream[T_co]:
+    def _reduced(self, function: Union[UserFunction, Callable[[Value, Value], Value]]) -> DataStream[T_co]:
         wrapped = function if isinstance(function, UserFunction) else UserFunction(function, None)
         return self._then("Reduce", ReduceOperator(wrapped), self._type())
 
@@ -550,28 +558,28 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
     @overload
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: None = None
-    ) -> CloseableIterator[Any]: ...
+    ) -> CloseableIterator[Value]: ...
 
     @overload
-    def execute_and_collect(self, job_execution_name: str | None = None, *, limit: int) -> list[Any]: ...
+    def execute_and_collect(self, job_execution_name: str | None = None, *, limit: int) -> list[Value]: ...
 
     @overload
-    def execute_and_collect(self, job_execution_name: str | None, limit: int) -> list[Any]: ...
+    def execute_and_collect(self, job_execution_name: str | None, limit: int) -> list[Value]: ...
 
     @overload
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
-    ) -> Union[CloseableIterator[Any], list[Any]]: ...
+    ) -> Union[CloseableIterator[Value], list[Value]]: ...
 
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
-    ) -> Union[CloseableIterator[Any], list[Any]]:
+    ) -> Union[CloseableIterator[Value], list[Value]]:
         """Run the program and iterate over `Row(key, value)`."""
         return self._pairs().execute_and_collect(job_execution_name, limit)
 
     def _pairs(self) -> DataStream[Row]:
         """Return the stream as rows of key and value, as PyFlink does for operations without keys."""
-        key, values = self._select, cast("DataStream[Any]", self._unkeyed)
+        key, values = self._select, cast("DataStream[Value]", self._unkeyed)
         pairs: DataStream[Row] = values.map(lambda value: Row(f0=key(value), f1=value)).name("Key and Value")
         pairs._transformation.parallelism = values._ends[0].source.parallelism
         return pairs
@@ -585,8 +593,12 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
         raise InvalidProgramError("Cannot override partitioning for KeyedStream.")
 
     def _then(
-        self, name: str, operator: Operator, output_type: TypeInformation | None, second: DataStream[Any] | None = None
-    ) -> DataStream[Any]:
+        self,
+        name: str,
+        operator: Operator,
+        output_type: TypeInformation | None,
+        second: DataStream[Value] | None = None,
+    ) -> DataStream[Value]:
         if isinstance(operator, MapOperator) and not operator.keyed:
             return self._unkeyed._then(name, operator, output_type, second)
         return super()._then(name, operator, output_type, second)

@@ -17,6 +17,7 @@ from millstream.common.aliases import (
     OUT_co,
     T,
     T_contra,
+    Value,
     W,
     W_contra,
 )
@@ -92,7 +93,7 @@ __all__ = [
 KeyedStateStore = WindowStateStore
 
 # A side output of a process function.
-SideOutput: TypeAlias = tuple[OutputTag[Any], Any]
+SideOutput: TypeAlias = tuple[OutputTag[Value], Value]
 
 
 class Function(ABC):
@@ -148,10 +149,10 @@ class KeySelector(Function, Generic[IN_contra, KEY_co]):
         """Return the key of a record."""
 
 
-class NullByteKeySelector(KeySelector[Any, int]):
+class NullByteKeySelector(KeySelector[Value, int]):
     """Assigns the same key to all records."""
 
-    def get_key(self, value: Any) -> int:
+    def get_key(self, value: Value) -> int:
         """Return the same key for every record."""
         return 0
 
@@ -433,7 +434,7 @@ class SinkFunction(Function, Generic[IN_contra]):
         """Process a record."""
 
 
-def as_user_function(function: Any, method: str, operation: str) -> UserFunction:
+def as_user_function(function: object, method: str, operation: str) -> UserFunction:
     """Return a UserFunction of an object with the method, or of a plain callable (including a class like `str`)."""
     if isinstance(function, type) and (hasattr(function, method) or issubclass(function, Function)):
         raise WrongTypeError(
@@ -449,7 +450,7 @@ def as_user_function(function: Any, method: str, operation: str) -> UserFunction
     )
 
 
-def as_rich_function(function: Any, methods: tuple[str, ...], operation: str) -> UserFunction:
+def as_rich_function(function: object, methods: tuple[str, ...], operation: str) -> UserFunction:
     """Accept only an object that has all the methods."""
     missing = [m for m in methods if not hasattr(function, m)]
     if isinstance(function, type) or missing:
@@ -459,11 +460,11 @@ def as_rich_function(function: Any, methods: tuple[str, ...], operation: str) ->
     return UserFunction(function, methods[0])
 
 
-def key_of(selector: Any) -> UserFunction:
+def key_of(selector: object) -> UserFunction:
     """Return the key function of a KeySelector, a callable, or a field's index or name."""
     if isinstance(selector, (int, str)) and not isinstance(selector, bool):
         field = selector
-        getter: Callable[[Any], Any] = lambda value: value[field]  # noqa: E731
+        getter: Callable[[Value], Value] = lambda value: value[field]  # noqa: E731
         return UserFunction(getter, None)
     return as_user_function(selector, "get_key", "key_by")
 

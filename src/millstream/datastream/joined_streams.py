@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, Self
 
-from millstream.common.aliases import OUT, A_co, B_co
+from millstream.common.aliases import OUT, A_co, B_co, Key, UserCode, Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.time import Duration, Time, to_millis
 from millstream.common.typeinfo import TypeInformation
@@ -23,9 +23,14 @@ from millstream.operators.functions.output_tag import OutputTag
 from millstream.operators.functions.user_function import UserFunction
 from millstream.operators.interval_join import IntervalJoinContext, IntervalJoinOperator
 from millstream.operators.windows.assigners import WindowAssigner
+from millstream.operators.windows.windows import Window
 
 if TYPE_CHECKING:
     from millstream.datastream.data_stream import DataStream, KeyedStream
+    from millstream.operators.functions.context import RuntimeContext
+    from millstream.operators.windows.evictors import Evictor
+    from millstream.operators.windows.triggers import Trigger
+    from millstream.operators.windows.window_operator import ProcessWindowContext
 
 __all__ = ["CoGroupedStreams", "IntervalJoin", "JoinedStreams"]
 
@@ -37,45 +42,47 @@ class _Tagged:
         self._side = side
         self._selector = selector
 
-    def map(self, value: Any) -> tuple[int, Any, Any]:
+    def map(self, value: Value) -> tuple[int, Key, Value]:
         return self._side, self._selector.call(value), value
 
 
-def _tag(stream: DataStream[Any], side: int, selector: UserFunction) -> DataStream[tuple[int, Any, Any]]:
-    tagging: Any = _Tagged(side, selector)
-    tagged = stream.map(tagging).name(("Left", "Right")[side])
+def _tag(stream: DataStream[Value], side: int, selector: UserFunction) -> DataStream[tuple[int, Key, Value]]:
+    tagging: UserCode = _Tagged(side, selector)
+    tagged: DataStream[tuple[int, Key, Value]] = stream.map(tagging).name(("Left", "Right")[side])
     # The input's parallelism preserves the order of records.
     tagged._transformation.parallelism = stream._ends[0].source.parallelism
     return tagged
 
 
-class _CoGroup(ProcessWindowFunction[Any, Any, Any, Any]):
+class _CoGroup(ProcessWindowFunction[Value, Value, Key, Window]):
     """Hands both sides of a window to the user's function."""
 
     def __init__(self, function: UserFunction) -> None:
         self._function = function
 
-    def open(self, runtime_context: Any) -> None:
+    def open(self, runtime_context: RuntimeContext) -> None:
         self._function.open(runtime_context)
 
     def close(self) -> None:
         self._function.close()
 
-    def process(self, key: Any, context: Any, elements: Iterable[tuple[int, Any, Any]]) -> Iterable[Any]:
-        sides: tuple[list[Any], list[Any]] = ([], [])
+    def process(
+        self, key: Key, context: ProcessWindowContext, elements: Iterable[tuple[int, Key, Value]]
+    ) -> Iterable[Value]:
+        sides: tuple[list[Value], list[Value]] = ([], [])
         for side, _, value in elements:
             sides[side].append(value)
         return self._combine(*sides)
 
-    def _combine(self, left: list[Any], right: list[Any]) -> Iterable[Any]:
-        results: Iterable[Any] | None = self._function.call(left, right)
+    def _combine(self, left: list[Value], right: list[Value]) -> Iterable[Value]:
+        results: Iterable[Value] | None = self._function.call(left, right)
         return () if results is None else results
 
 
 class _Join(_CoGroup):
     """Hands every pair of a window to the user's function."""
 
-    def _combine(self, left: list[Any], right: list[Any]) -> Iterator[Any]:
+    def _combine(self, left: list[Value], right: list[Value]) -> Iterator[Value]:
         for one in left:
             for other in right:
                 yield self._function.call(one, other)
@@ -92,17 +99,19 @@ class _Paired(Generic[A_co, B_co]):
         self._left_key: UserFunction | None = None
         self._right_key: UserFunction | None = None
 
-    def where(self, key_selector: Callable[[A_co], Any] | KeySelector[A_co, Any] | int | str) -> Self:
+    def where(self, key_selector: Callable[[A_co], Key] | KeySelector[A_co, Key] | int | str) -> Self:
         """Set the key of the first stream."""
         self._left_key = key_of(key_selector)
         return self
 
-    def equal_to(self, key_selector: Callable[[B_co], Any] | KeySelector[B_co, Any] | int | str) -> Self:
+    def equal_to(self, key_selector: Callable[[B_co], Key] | KeySelector[B_co, Key] | int | str) -> Self:
         """Set the key of the second stream."""
         self._right_key = key_of(key_selector)
         return self
 
-    def _windowed(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream[tuple[int, Any, Any], Any, Any]:
+    def _windowed(
+        self, window_assigner: WindowAssigner[Value, Any]
+    ) -> WindowedStream[tuple[int, Key, Value], Key, Window]:
         if self._left_key is None or self._right_key is None:
             raise InvalidProgramError(f"{self._METHOD}() needs where(...) and equal_to(...) before window(...).")
         left, right = _tag(self._left, 0, self._left_key), _tag(self._right, 1, self._right_key)
@@ -113,14 +122,14 @@ class _Paired(Generic[A_co, B_co]):
 class _WithWindow(Generic[A_co, B_co]):
     """Two streams in windows."""
 
-    def __init__(self, windowed: WindowedStream[tuple[int, Any, Any], Any, Any]) -> None:
+    def __init__(self, windowed: WindowedStream[tuple[int, Key, Value], Key, Window]) -> None:
         self._windowed = windowed
 
-    def trigger(self, trigger: Any) -> Self:
+    def trigger(self, trigger: Trigger[Value, Window]) -> Self:
         self._windowed.trigger(trigger)
         return self
 
-    def evictor(self, evictor: Any) -> Self:
+    def evictor(self, evictor: Evictor) -> Self:
         self._windowed.evictor(evictor)
         return self
 
@@ -137,7 +146,7 @@ class CoGroupedStreams(_Paired[A_co, B_co]):
 
     _METHOD = "co_group"
 
-    def window(self, window_assigner: WindowAssigner[Any, Any]) -> _CoGroupedInWindow[A_co, B_co]:
+    def window(self, window_assigner: WindowAssigner[Value, Any]) -> _CoGroupedInWindow[A_co, B_co]:
         """Group both streams into windows."""
         return _CoGroupedInWindow(self._windowed(window_assigner))
 
@@ -163,7 +172,7 @@ class JoinedStreams(_Paired[A_co, B_co]):
 
     _METHOD = "join"
 
-    def window(self, window_assigner: WindowAssigner[Any, Any]) -> _JoinedInWindow[A_co, B_co]:
+    def window(self, window_assigner: WindowAssigner[Value, Any]) -> _JoinedInWindow[A_co, B_co]:
         """Group both streams into windows."""
         return _JoinedInWindow(self._windowed(window_assigner))
 
@@ -187,12 +196,12 @@ class IntervalJoin(Generic[A_co, B_co]):
     `a.interval_join(b).between(Time.seconds(-5), Time.seconds(5)).process(function)`
     """
 
-    def __init__(self, left: KeyedStream[A_co, Any], right: KeyedStream[B_co, Any]) -> None:
+    def __init__(self, left: KeyedStream[A_co, Key], right: KeyedStream[B_co, Key]) -> None:
         self._left = left
         self._right = right
         self._bounds: tuple[int, int] | None = None
         self._exclusive = [False, False]
-        self._late: list[OutputTag[Any] | None] = [None, None]
+        self._late: list[OutputTag[Value] | None] = [None, None]
 
     def between(self, lower_bound: int | Time | Duration, upper_bound: int | Time | Duration) -> Self:
         """Set the bounds of the second stream's timestamps relative to the first's, both inclusive."""

@@ -109,11 +109,11 @@ def stop_watching(watch: Callable[[JobMaster], Callable[[], None]]) -> None:
     _watchers.remove(watch)
 
 
-def forget_watchers() -> None:
+def clear_watchers() -> None:
     _watchers.clear()
 
 
-def tell_watchers(job: JobMaster) -> None:
+def notify_watchers(job: JobMaster) -> None:
     if _watchers:
         _ends[id(job)] = [watch(job) for watch in _watchers]
 

@@ -9,28 +9,27 @@ import sys
 import warnings
 from functools import cache, partial
 from types import FunctionType, MethodType
-from typing import Any
 
 from millstream.common.call_site import users_frame, warn_user
 
 
-def warn_of_yields(function: Any, operation: str) -> None:
+def warn_of_yields(function: object, operation: str) -> None:
     """Warn about a generator function where the returned value is the record or the decision."""
     if inspect.isgeneratorfunction(function):
         map_effect = "each record becomes a generator; use flat_map() to emit what it yields"
-        filter_effect = "each record is kept, since a generator is true"
+        filter_effect = "every record passes, because a generator is true"
         warn_user(
             f"{operation}() was given a function that yields: {map_effect if operation == 'map' else filter_effect}."
         )
 
 
-def warn_of_no_result(function: Any) -> None:
+def warn_of_no_result(function: object) -> None:
     """Warn about a filter function that returns nothing: no record passes."""
     if _returns_only_none(function):
         warn_user("filter() was given a function that returns nothing, so no record passes: is a `return` missing?")
 
 
-def _returns_only_none(function: Any) -> bool:
+def _returns_only_none(function: object) -> bool:
     if isinstance(function, partial):
         return _returns_only_none(function.func)
     if isinstance(function, MethodType):
@@ -39,28 +38,28 @@ def _returns_only_none(function: Any) -> bool:
         inspect.CO_GENERATOR | inspect.CO_COROUTINE
     ):
         return False
-    steps = list(dis.get_instructions(function.__code__))
+    instructions = list(dis.get_instructions(function.__code__))
     returned = [
-        i.argval if i.opname == "RETURN_CONST" else ... if i.is_jump_target else _constant(steps[at - 1])
-        for at, i in enumerate(steps)
+        i.argval if i.opname == "RETURN_CONST" else ... if i.is_jump_target else _constant(instructions[index - 1])
+        for index, i in enumerate(instructions)
         if i.opname in ("RETURN_VALUE", "RETURN_CONST")
     ]
     # An unknown value is not None.
     return bool(returned) and all(value is None for value in returned)
 
 
-def _constant(step: dis.Instruction) -> Any:
-    return step.argval if step.opname == "LOAD_CONST" else ...
+def _constant(instruction: dis.Instruction) -> object:
+    return instruction.argval if instruction.opname == "LOAD_CONST" else ...
 
 
-class Story:
-    """Whether a program that was begun is run."""
+class RunTracker:
+    """Tracks whether a program that has sources is run."""
 
     def __init__(self) -> None:
         self._begun: str | None = None
 
     def begin(self) -> None:
-        """Note the line of a script's first source, to warn if the program never runs."""
+        """Record the line of a script's first source, to warn if the program never runs."""
         frame = users_frame()
         if self._begun is None and frame.f_globals.get("__name__") == "__main__":
             self._begun = f"{frame.f_code.co_filename}:{frame.f_lineno}"
@@ -68,7 +67,7 @@ class Story:
             _UNRUN[id(self)] = self._begun
 
     def runs(self) -> None:
-        """The program is run, or looked at."""
+        """Record that the program is run or planned."""
         _UNRUN.pop(id(self), None)
 
 
@@ -89,6 +88,6 @@ def _warn_of_unrun() -> None:
         warnings.warn_explicit(text, UserWarning, file, int(line))
 
 
-def forget_unrun() -> None:
-    """A program has failed: that it was not run is not its mistake."""
+def clear_unrun() -> None:
+    """Discard the warnings, because the program has failed."""
     _UNRUN.clear()

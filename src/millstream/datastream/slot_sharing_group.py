@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.unsupported import JAVA, missing_function
@@ -104,7 +104,7 @@ class SlotSharingGroup:
         def __init__(self, name: str) -> None:
             self._group = SlotSharingGroup(name)
 
-        def _with(self, **changes: Any) -> SlotSharingGroup.Builder:
+        def _with(self, **changes: Value) -> SlotSharingGroup.Builder:
             self._group = replace(self._group, **changes)
             return self
 

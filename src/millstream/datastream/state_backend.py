@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import Any
 from urllib.parse import urlsplit
 
 from millstream.checkpoint.options import DIRECTORY, INCREMENTAL, SAVEPOINT_DIRECTORY
@@ -153,7 +152,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
 class CustomStateBackend(StateBackend):
     """A backend in Java: not supported."""
 
-    def __init__(self, j_custom_state_backend: Any = None) -> None:
+    def __init__(self, j_custom_state_backend: object = None) -> None:
         raise InvalidProgramError(
             "CustomStateBackend wraps a Java class, and Flink's Java classes are not here: "
             "use HashMapStateBackend() or EmbeddedRocksDBStateBackend()."

@@ -6,12 +6,13 @@ import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 from millstream.checkpoint.options import SAVEPOINT_DIRECTORY
 from millstream.checkpoint.storage import storage_options
-from millstream.common.aliases import T
+from millstream.common.aliases import T, Value
 from millstream.common.call_site import warn_deprecated
+from millstream.common.coercion import Converter
 from millstream.common.configuration import Configuration
 from millstream.common.error_rendering import install_excepthook
 from millstream.common.errors import InvalidProgramError, JobCancelledError, TypeMismatchError, WrongTypeError
@@ -42,12 +43,12 @@ from millstream.datastream.execution_settings import RUNTIME_MODE, ExecutionSett
 from millstream.datastream.launch_context import (
     await_end,
     end_on_signals,
+    notify_watchers,
     stop_if_only_planned,
-    tell_watchers,
     with_command_line,
     with_last_word,
 )
-from millstream.datastream.program_lint import Story
+from millstream.datastream.program_lint import RunTracker
 from millstream.datastream.state_backend import StateBackend
 from millstream.formats.file_format import StreamFormat
 from millstream.graph.job_graph import JobGraph, build_job_graph
@@ -103,7 +104,7 @@ class StreamExecutionEnvironment(ExecutionSettings):
         self._config = Configuration(configuration)
         self._program = Program()
         self._sinks: list[Transformation] = []
-        self._story = Story()
+        self._run_tracker = RunTracker()
         self._state_backend: StateBackend | None = None
         # A wall clock of a test's own, in milliseconds.
         self._clock: Callable[[], int] | None = None
@@ -121,12 +122,14 @@ class StreamExecutionEnvironment(ExecutionSettings):
     # --- sources
 
     @overload
-    def from_collection(self, collection: Iterable[Any], type_info: RowTypeInfo) -> DataStream[Row]: ...
+    def from_collection(self, collection: Iterable[Value], type_info: RowTypeInfo) -> DataStream[Row]: ...
 
     @overload
     def from_collection(self, collection: Iterable[T], type_info: TypeInformation | None = None) -> DataStream[T]: ...
 
-    def from_collection(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> DataStream[Any]:
+    def from_collection(
+        self, collection: Iterable[Value], type_info: TypeInformation | None = None
+    ) -> DataStream[Value]:
         """Create a stream of a collection's elements, in order."""
         if not isinstance(collection, Iterable):
             raise WrongTypeError(f"from_collection() takes a collection of elements, not {collection!r}.")
@@ -135,7 +138,7 @@ class StreamExecutionEnvironment(ExecutionSettings):
         convert = type_info.converter() if type_info is not None else None
         if convert is not None:
             elements = [_fit(convert, value, i) for i, value in enumerate(elements)]
-        source: CollectionSource[Any] = CollectionSource(elements)
+        source: CollectionSource[Value] = CollectionSource(elements)
         # The elements are coerced already, so the source need not check them.
         source.produced_type = type_info
         stream = self._add_source(source, "Collection Source", type_info)
@@ -153,19 +156,19 @@ class StreamExecutionEnvironment(ExecutionSettings):
     @overload
     def from_source(
         self,
-        source: Any,
+        source: object,
         watermark_strategy: WatermarkStrategy | None = None,
         source_name: str | None = None,
         type_info: TypeInformation | None = None,
-    ) -> DataStream[Any]: ...
+    ) -> DataStream[Value]: ...
 
     def from_source(
         self,
-        source: Any,
+        source: object,
         watermark_strategy: WatermarkStrategy | None = None,
         source_name: str | None = None,
         type_info: TypeInformation | None = None,
-    ) -> DataStream[Any]:
+    ) -> DataStream[Value]:
         """Create a stream of a Source, or of an object with the methods of PySpark's DataSourceStreamReader."""
         source = as_source(source, "from_source()")
         if isinstance(source, (FileSource, HybridSource)):
@@ -208,7 +211,7 @@ class StreamExecutionEnvironment(ExecutionSettings):
 
     def _add_source(self, source: Source[T], name: str, type_info: TypeInformation | None) -> DataStream[T]:
         check_type(type_info, f"The type of source '{name}'")
-        self._story.begin()
+        self._run_tracker.begin()
         transformation = self._program.add(name, SourceOperator(source), type_info=type_info)
         return DataStream(self, [UpstreamEdge(transformation)])
 
@@ -219,16 +222,16 @@ class StreamExecutionEnvironment(ExecutionSettings):
 
     @overload
     def add_source(
-        self, source_func: Any, source_name: str = "Custom Source", type_info: TypeInformation | None = None
-    ) -> DataStream[Any]: ...
+        self, source_func: object, source_name: str = "Custom Source", type_info: TypeInformation | None = None
+    ) -> DataStream[Value]: ...
 
     def add_source(
-        self, source_func: Any, source_name: str = "Custom Source", type_info: TypeInformation | None = None
-    ) -> DataStream[Any]:
+        self, source_func: object, source_name: str = "Custom Source", type_info: TypeInformation | None = None
+    ) -> DataStream[Value]:
         """The older name of `from_source`, without watermarks."""
         return self.from_source(source_func, None, source_name, type_info)
 
-    def create_input(self, input_format: InputFormat, type_info: TypeInformation | None = None) -> DataStream[Any]:
+    def create_input(self, input_format: InputFormat, type_info: TypeInformation | None = None) -> DataStream[Value]:
         """Create a stream of the files of an input format, such as AvroInputFormat."""
         if not isinstance(input_format, InputFormat):
             _no_other_input()
@@ -307,7 +310,7 @@ class StreamExecutionEnvironment(ExecutionSettings):
         register(job)
         for _, cache in filling:
             cache.job = job.result
-        tell_watchers(job)
+        notify_watchers(job)
         return job
 
     def _start_ahead(self, config: Configuration) -> None:
@@ -342,7 +345,7 @@ class StreamExecutionEnvironment(ExecutionSettings):
             if cache.is_filled:
                 cache.replace(self._program, transformation)
                 transformation.cache = None
-            elif cache.is_wanted:
+            elif cache.needs_job:
                 filling.append((transformation, cache))
         return filling
 
@@ -353,7 +356,7 @@ class StreamExecutionEnvironment(ExecutionSettings):
         parallelism: int | None = None,
         backend: Backend | None = None,
     ) -> StreamGraph:
-        self._story.runs()
+        self._run_tracker.runs()
         name = job_name or self._config.get_string(_JOB_NAME, "Flink Streaming Job")
         max_parallelism = MAX_PARALLELISM.read(self._config)
         parallelism = parallelism or self.get_parallelism()
@@ -383,7 +386,7 @@ def _tell_failure(job_name: str, result: Future[JobExecutionResult]) -> None:
         log.error("job '%s' has failed:\n%s", job_name, error)
 
 
-def _fit(convert: Any, value: Any, index: int) -> Any:
+def _fit(convert: Converter, value: Value, index: int) -> Value:
     try:
         return convert(value)
     except TypeMismatchError as e:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union, overload
 
-from millstream.common.aliases import KEY, T_co
+from millstream.common.aliases import KEY, Key, T_co
 from millstream.common.errors import InvalidProgramError, WrongTypeError
 from millstream.common.typeinfo import (
     TypeInformation,
@@ -191,10 +191,10 @@ class StreamOutputs(OperatorSettings, Generic[T_co]):
 
     @overload
     def partition_custom(
-        self, partitioner: Callable[[Any, int], int] | PartitionerFunction[Any], key_selector: int | str
+        self, partitioner: Callable[[Key, int], int] | PartitionerFunction[Key], key_selector: int | str
     ) -> DataStream[T_co]: ...
 
-    def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream[T_co]:
+    def partition_custom(self, partitioner: object, key_selector: object) -> DataStream[T_co]:
         """Send each record to the subtask that `partitioner(key, number_of_subtasks)` names."""
         function = as_user_function(partitioner, "partition", "partition_custom")
         return self._partitioned(CustomPartitioner(function, key_of(key_selector)))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from millstream.common.aliases import Value
 from millstream.common.configuration import Configuration
 from millstream.common.job_client import JobClient
 from millstream.common.typeinfo import TypeInformation
@@ -47,10 +48,12 @@ class Bridge:
             added += self.program.transformations[before:]
             del self.program.transformations[before:]
 
-    def collect(self, name: str, end: Transformation, sink: type[Operator]) -> tuple[CloseableIterator[Any], JobClient]:
+    def collect(
+        self, name: str, end: Transformation, sink: Callable[[DriverSink], Operator]
+    ) -> tuple[CloseableIterator[Value], JobClient]:
         """Run a job that returns its records; return them and a handle on the job."""
         mailbox = Mailbox()
-        collecting: Any = sink(DriverSink(mailbox.put))  # type: ignore[call-arg]
+        collecting = sink(DriverSink(mailbox.put))
         last = self.program.add("Collect Sink", collecting, [UpstreamEdge(end)], parallelism=1)
         job = self.environment._start(name, [last])
         return CloseableIterator(mailbox, job), LocalJobClient(job)
@@ -58,11 +61,11 @@ class Bridge:
     def start(self, name: str, ends: Sequence[Transformation]) -> JobClient:
         """Start a job of these sinks, separately from those pending for `execute()`."""
         environment = self.environment
-        waiting, environment._sinks = environment._sinks, list(ends)
+        pending, environment._sinks = environment._sinks, list(ends)
         try:
             return environment.execute_async(name)
         finally:
-            environment._sinks = waiting
+            environment._sinks = pending
 
     def execution_plan(self, ends: Sequence[Transformation]) -> str:
         """Return a job of some ends as JSON."""
@@ -73,7 +76,7 @@ class Bridge:
         for end in ends:
             self.environment._add_sink(end)
 
-    def stream(self, end: UpstreamEdge, type_info: TypeInformation | None) -> DataStream[Any]:
+    def stream(self, end: UpstreamEdge, type_info: TypeInformation | None) -> DataStream[Value]:
         """Return a stream of a transformation's records."""
         end.source.type_info = type_info
         return DataStream(self.environment, [end])
@@ -84,11 +87,11 @@ class Bridge:
         return str(self.settings().get_string("execution.runtime-mode", "STREAMING")).upper() == "BATCH"
 
 
-def ends_of(stream: DataStream[Any]) -> list[UpstreamEdge]:
+def ends_of(stream: DataStream[Value]) -> list[UpstreamEdge]:
     """Return the upstream edges of a stream."""
     return list(stream._ends)
 
 
-def environment_of(stream: DataStream[Any]) -> StreamExecutionEnvironment:
+def environment_of(stream: DataStream[Value]) -> StreamExecutionEnvironment:
     """Return the environment of a stream."""
     return stream._environment

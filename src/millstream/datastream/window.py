@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from millstream.common.aliases import Value
 from millstream.common.constants import MAX_LONG_VALUE, MIN_LONG_VALUE
 from millstream.common.serializer import PickleSerializer
 from millstream.common.unsupported import missing_class, missing_function
@@ -97,10 +96,10 @@ _WINDOW = "millstream.datastream.window"
 _INSIDE = "it belongs to the inside of PyFlink, which works differently here"
 
 
-class Min(ReduceFunction[Any]):
+class Min(ReduceFunction[Value]):
     """The lesser of two."""
 
-    def reduce(self, value1: Any, value2: Any) -> Any:
+    def reduce(self, value1: Value, value2: Value) -> Value:
         return min(value1, value2)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import reduce as fold
-from typing import TYPE_CHECKING, Any, Generic, Self, overload
+from typing import TYPE_CHECKING, Generic, Self, overload
 
-from millstream.common.aliases import OUT, KEY_co, R, T_co, W_co
+from millstream.common.aliases import OUT, Key, KEY_co, R, T_co, UserCode, Value, W_co
 from millstream.common.errors import InvalidProgramError
 from millstream.common.time import Duration, Time, to_millis
 from millstream.common.typeinfo import TypeInformation
@@ -50,12 +50,12 @@ class _Windowed(Generic[T_co, W_co]):
 
     _KEYED = True
 
-    def __init__(self, stream: KeyedStream[T_co, Any], assigner: WindowAssigner[Any, W_co]) -> None:
+    def __init__(self, stream: KeyedStream[T_co, Key], assigner: WindowAssigner[Value, W_co]) -> None:
         if not isinstance(assigner, WindowAssigner):
             raise InvalidProgramError(f"window() takes a WindowAssigner, not {assigner!r}.")
         self._stream = stream
         self._assigner = assigner
-        self._trigger: Trigger[Any, Any] = assigner.get_default_trigger(None)
+        self._trigger: Trigger[Value, W_co] = assigner.get_default_trigger(None)
         self._lateness = 0
         self._late_tag: OutputTag[T_co] | None = None
         self._evictor: Evictor | None = None
@@ -67,7 +67,7 @@ class _Windowed(Generic[T_co, W_co]):
         """Return the type of the windows' input."""
         return self._stream._unkeyed.get_type()
 
-    def trigger(self, trigger: Trigger[Any, Any]) -> Self:
+    def trigger(self, trigger: Trigger[Value, W_co]) -> Self:
         """Set the trigger, which decides when windows fire."""
         if not isinstance(trigger, Trigger):
             raise InvalidProgramError(f"trigger() takes a Trigger, not {trigger!r}.")
@@ -98,8 +98,8 @@ class _Windowed(Generic[T_co, W_co]):
     # --- results
 
     def reduce(
-        self, reduce_function: Any, window_function: Any = None, output_type: TypeInformation | None = None
-    ) -> DataStream[Any]:
+        self, reduce_function: UserCode, window_function: UserCode = None, output_type: TypeInformation | None = None
+    ) -> DataStream[Value]:
         """Reduce a window's records incrementally; the window function receives the one result."""
         call = as_user_function(reduce_function, "reduce", "reduce").call
         if window_function is None:
@@ -108,11 +108,11 @@ class _Windowed(Generic[T_co, W_co]):
 
     def aggregate(
         self,
-        aggregate_function: Any,
-        window_function: Any = None,
+        aggregate_function: AggregateFunction[Value, Value, Value],
+        window_function: UserCode = None,
         accumulator_type: TypeInformation | None = None,
         output_type: TypeInformation | None = None,
-    ) -> DataStream[Any]:
+    ) -> DataStream[Value]:
         """Aggregate a window's records incrementally; the window function receives the result."""
         missing = [m for m in ("create_accumulator", "add", "get_result") if not hasattr(aggregate_function, m)]
         if missing or isinstance(aggregate_function, type):
@@ -120,7 +120,7 @@ class _Windowed(Generic[T_co, W_co]):
                 f"aggregate() takes an AggregateFunction object; {aggregate_function!r} lacks {', '.join(missing)}."
             )
 
-        def aggregate(records: list[Any]) -> Any:
+        def aggregate(records: list[Value]) -> Value:
             accumulator = aggregate_function.create_accumulator()
             for record in records:
                 accumulator = aggregate_function.add(record, accumulator)
@@ -128,11 +128,13 @@ class _Windowed(Generic[T_co, W_co]):
 
         return self._combined(Aggregated(aggregate_function), aggregate, window_function, output_type)
 
-    def process(self, process_window_function: Any, output_type: TypeInformation | None = None) -> DataStream[Any]:
+    def process(
+        self, process_window_function: UserCode, output_type: TypeInformation | None = None
+    ) -> DataStream[Value]:
         """Hand all records of a window that fires to a function, with a context."""
         return self._all(self._function(process_window_function, False, "process"), output_type)
 
-    def apply(self, window_function: Any, output_type: TypeInformation | None = None) -> DataStream[Any]:
+    def apply(self, window_function: UserCode, output_type: TypeInformation | None = None) -> DataStream[Value]:
         """Hand all records of a window that fires to a function, with the window."""
         return self._all(self._function(window_function, False, "apply"), output_type)
 
@@ -158,16 +160,16 @@ class _Windowed(Generic[T_co, W_co]):
 
     # --- how
 
-    def _by_field(self, reducer: Callable[[Any, Any], Any]) -> DataStream[T_co]:
+    def _by_field(self, reducer: Callable[[Value, Value], Value]) -> DataStream[T_co]:
         return self.reduce(reducer)
 
     def _combined(
         self,
         contents: Contents,
-        combine: Callable[[list[Any]], Any],
-        window_function: Any,
+        combine: Callable[[list[Value]], Value],
+        window_function: UserCode,
         output_type: TypeInformation | None,
-    ) -> DataStream[Any]:
+    ) -> DataStream[Value]:
         result: WindowFunctionKind | PassThrough = PassThrough()
         if window_function is not None:
             result = self._function(window_function, True, None)
@@ -175,16 +177,16 @@ class _Windowed(Generic[T_co, W_co]):
             return self._add(Stamped(), Combining(combine, result), output_type)
         return self._add(contents, result, output_type)
 
-    def _all(self, result: WindowFunctionKind, output_type: TypeInformation | None) -> DataStream[Any]:
+    def _all(self, result: WindowFunctionKind, output_type: TypeInformation | None) -> DataStream[Value]:
         return self._add(Stamped() if self._evictor is not None else Listed(), result, output_type)
 
-    def _function(self, function: Any, one_value: bool, method: str | None) -> WindowFunctionKind:
+    def _function(self, function: UserCode, one_value: bool, method: str | None) -> WindowFunctionKind:
         method = method or ("process" if hasattr(function, "process") else "apply")
         if isinstance(function, type) or not (hasattr(function, method) or callable(function)):
             raise InvalidProgramError(f"{method}() takes a window function with a method {method}(), not {function!r}.")
         return WindowFunctionKind(UserFunction(function, method), method, self._KEYED, one_value)
 
-    def _add(self, contents: Contents, result: Result, output_type: TypeInformation | None) -> DataStream[Any]:
+    def _add(self, contents: Contents, result: Result, output_type: TypeInformation | None) -> DataStream[Value]:
         operator = WindowOperator(
             self._assigner, self._trigger, contents, result, self._lateness, self._late_tag, self._evictor
         )
@@ -225,12 +227,12 @@ class WindowedStream(_Windowed[T_co, W_co], Generic[T_co, KEY_co, W_co]):
             output_type: TypeInformation | None = None,
         ) -> DataStream[OUT]: ...
 
-        def reduce(self, *args: Any, **kwargs: Any) -> Any: ...
+        def reduce(self, *args: object, **kwargs: object) -> DataStream[Value]: ...
 
         @overload
         def aggregate(
             self,
-            aggregate_function: AggregateFunction[T_co, Any, OUT],
+            aggregate_function: AggregateFunction[T_co, Value, OUT],
             window_function: None = None,
             accumulator_type: TypeInformation | None = None,
             output_type: TypeInformation | None = None,
@@ -239,7 +241,7 @@ class WindowedStream(_Windowed[T_co, W_co], Generic[T_co, KEY_co, W_co]):
         @overload
         def aggregate(
             self,
-            aggregate_function: AggregateFunction[T_co, Any, R],
+            aggregate_function: AggregateFunction[T_co, Value, R],
             window_function: Callable[[KEY_co, W_co, Iterable[R]], Iterable[OUT] | None]
             | WindowFunction[R, OUT, KEY_co, W_co]
             | ProcessWindowFunction[R, OUT, KEY_co, W_co],
@@ -247,7 +249,7 @@ class WindowedStream(_Windowed[T_co, W_co], Generic[T_co, KEY_co, W_co]):
             output_type: TypeInformation | None = None,
         ) -> DataStream[OUT]: ...
 
-        def aggregate(self, *args: Any, **kwargs: Any) -> Any: ...
+        def aggregate(self, *args: object, **kwargs: object) -> DataStream[Value]: ...
 
         def process(
             self,
@@ -289,12 +291,12 @@ class AllWindowedStream(_Windowed[T_co, W_co]):
             output_type: TypeInformation | None = None,
         ) -> DataStream[OUT]: ...
 
-        def reduce(self, *args: Any, **kwargs: Any) -> Any: ...
+        def reduce(self, *args: object, **kwargs: object) -> DataStream[Value]: ...
 
         @overload
         def aggregate(
             self,
-            aggregate_function: AggregateFunction[T_co, Any, OUT],
+            aggregate_function: AggregateFunction[T_co, Value, OUT],
             window_function: None = None,
             accumulator_type: TypeInformation | None = None,
             output_type: TypeInformation | None = None,
@@ -303,7 +305,7 @@ class AllWindowedStream(_Windowed[T_co, W_co]):
         @overload
         def aggregate(
             self,
-            aggregate_function: AggregateFunction[T_co, Any, R],
+            aggregate_function: AggregateFunction[T_co, Value, R],
             window_function: Callable[[W_co, Iterable[R]], Iterable[OUT] | None]
             | AllWindowFunction[R, OUT, W_co]
             | ProcessAllWindowFunction[R, OUT, W_co],
@@ -311,7 +313,7 @@ class AllWindowedStream(_Windowed[T_co, W_co]):
             output_type: TypeInformation | None = None,
         ) -> DataStream[OUT]: ...
 
-        def aggregate(self, *args: Any, **kwargs: Any) -> Any: ...
+        def aggregate(self, *args: object, **kwargs: object) -> DataStream[Value]: ...
 
         def process(
             self,
@@ -327,5 +329,5 @@ class AllWindowedStream(_Windowed[T_co, W_co]):
             output_type: TypeInformation | None = None,
         ) -> DataStream[OUT]: ...
 
-    def _add(self, contents: Contents, result: Result, output_type: TypeInformation | None) -> DataStream[Any]:
+    def _add(self, contents: Contents, result: Result, output_type: TypeInformation | None) -> DataStream[Value]:
         return super()._add(contents, result, output_type).force_non_parallel()

@@ -1,4 +1,4 @@
-"""REST of the SQL gateway, versions 1 to 4, as Flink's SQL client and JDBC driver speak it."""
+"""REST API of the SQL gateway, versions 1 to 4, for Flink's SQL client and JDBC driver."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import json
 import re
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from millstream.common.aliases import Json
 from millstream.common.errors import MillstreamError
 from millstream.gateway.completion import candidates
-from millstream.gateway.operation import Operation, Piece
+from millstream.gateway.operation import Operation, ResultPage
 from millstream.gateway.row_formats import ROW_FORMATS, logical_type, rows_as_json
 from millstream.gateway.script_text import script_at
 from millstream.gateway.scripts import Scripts
@@ -27,7 +28,7 @@ from millstream.sql.errors import CatalogException, SqlParserException, TableExc
 
 _GATEWAY = "org.apache.flink.table.gateway.api.utils.SqlGatewayException"
 _OTHER = "java.lang.RuntimeException"
-_JAVAS = re.compile(r"(\w+Exception): ")
+_JAVA_EXCEPTION = re.compile(r"(\w+Exception): ")
 _API = "org.apache.flink.table.api"
 _CLASSES: dict[type[Exception], str] = {
     SqlParserException: f"{_API}.SqlParserException",
@@ -53,8 +54,8 @@ def java_trace(action: str, error: Exception) -> str:
     known = next((name for kind, name in _CLASSES.items() if isinstance(error, kind)), None)
     if known is None:
         # An error of a job under a Java class name keeps that name.
-        found = _JAVAS.match(message)
-        known, message = (f"java.lang.{found[1]}", message[found.end() :]) if found else (_OTHER, message)
+        match = _JAVA_EXCEPTION.match(message)
+        known, message = (f"java.lang.{match[1]}", message[match.end() :]) if match else (_OTHER, message)
     # Clients extract the text between the last cause and its first stack frame.
     cause = f"Caused by: {known}: {message}\n\tat millstream.gateway"
     return f"<Exception on server side:\n{_GATEWAY}: {action}\n{cause}\n\nEnd of exception on server side>"
@@ -77,7 +78,7 @@ class GatewayApi:
         self._scripts = scripts
 
     def routes(self) -> list[Route]:
-        """Return the paths of all versions; a path without one is of the newest."""
+        """Return the routes of all versions; paths without a version are routes of the newest."""
         paths: list[tuple[int, str, str, Endpoint]] = [
             (1, "GET", "/info", self.info),
             (1, "GET", "/api_versions", self.versions),
@@ -177,7 +178,7 @@ class GatewayApi:
         return Response(page, media_type="application/json")
 
     async def refresh(self, request: Request) -> Response:
-        """Refuse as Flink does, as the operation's result: no catalog here has materialized tables."""
+        """Fail the operation as Flink does for other tables; materialized tables are not supported."""
         session = await self._session(request, "Failed to refresh MaterializedTable.")
         identifier = request.path_params["identifier"]
 
@@ -188,8 +189,8 @@ class GatewayApi:
 
     async def deploy(self, request: Request) -> Response:
         """Run a script as an application with this session's settings; it may outlive the session."""
-        otherwise = "Failed to deploy script to cluster."
-        session, body = await self._session(request, otherwise), await body_of(request)
+        action = "Failed to deploy script to cluster."
+        session, body = await self._session(request, action), await body_of(request)
         text, uri, only_now = _text(body, "script"), _text(body, "scriptUri"), _texts(body, "executionConfig")
 
         def deployed() -> str:
@@ -200,51 +201,51 @@ class GatewayApi:
             settings = {**session.session.settings, **only_now}
             return self._scripts.deploy(script_at(uri, settings) if uri else text, settings)
 
-        return answer({"clusterID": await self._done(otherwise, deployed)})
+        return answer({"clusterID": await self._done(action, deployed)})
 
     # --- sessions and operations of requests
 
-    async def _session(self, request: Request, otherwise: str) -> OpenSession:
+    async def _session(self, request: Request, action: str) -> OpenSession:
         handle = _handle(request, "session")
-        return await self._done(otherwise, lambda: self._sessions.find(handle))
+        return await self._done(action, lambda: self._sessions.find(handle))
 
-    async def _operation(self, request: Request, otherwise: str) -> tuple[OpenSession, Operation]:
-        session, handle = await self._session(request, otherwise), _handle(request, "operation")
-        return session, await self._done(otherwise, lambda: session.operation(handle))
+    async def _operation(self, request: Request, action: str) -> tuple[OpenSession, Operation]:
+        session, handle = await self._session(request, action), _handle(request, "operation")
+        return session, await self._done(action, lambda: session.operation(handle))
 
-    async def _done(self, otherwise: str, act: Callable[[], T]) -> T:
+    async def _done(self, action: str, call: Callable[[], T]) -> T:
         """Run a blocking call; report an error in the form that Flink's clients read."""
         try:
-            return await run_in_threadpool(act)
+            return await run_in_threadpool(call)
         except Exception as e:
-            raise RequestError(500, java_trace(otherwise, e)) from e
+            raise RequestError(500, java_trace(action, e)) from e
 
 
-def _page_body(piece: Piece, row_format: str, next_uri: Callable[[int], str]) -> bytes:
-    """Return some rows as a client reads them."""
-    following = {} if piece.next_token is None else {"nextResultUri": next_uri(piece.next_token)}
-    outcome = piece.outcome
+def _page_body(page: ResultPage, row_format: str, next_uri: Callable[[int], str]) -> bytes:
+    """Return the JSON of a page of rows."""
+    following = {} if page.next_token is None else {"nextResultUri": next_uri(page.next_token)}
+    outcome = page.outcome
     if outcome is None:
-        return _json({"resultType": piece.kind, **following}).encode()
-    head = {"resultType": piece.kind, "isQueryResult": outcome.is_query}
+        return _json({"resultType": page.kind, **following}).encode()
+    head = {"resultType": page.kind, "isQueryResult": outcome.is_query}
     if outcome.job_id is not None:
         head["jobID"] = outcome.job_id
     head["resultKind"] = "SUCCESS" if outcome.is_ok else "SUCCESS_WITH_CONTENT"
     columns = [{"name": f.name, "logicalType": logical_type(f.type), "comment": None} for f in outcome.fields.fields]
-    rows = [r for b in piece.batches for r in rows_as_json(b, outcome.fields, row_format, outcome.zone)]
+    rows = [r for b in page.batches for r in rows_as_json(b, outcome.fields, row_format, outcome.zone)]
     results = f'{{"columns":{_json(columns)},"rowFormat":"{row_format}","data":[{",".join(rows)}]}}'
     shown = [f"{_json(k)}:{_json(v)}" for k, v in head.items()] + [f'"results":{results}']
     shown += [f"{_json(k)}:{_json(v)}" for k, v in following.items()]
     return f"{{{','.join(shown)}}}".encode("utf-8", "surrogatepass")
 
 
-def _json(value: Any) -> str:
+def _json(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _next_uri(request: Request, row_format: str) -> Callable[[int], str]:
     base = re.sub(r"/result/[^/]*\Z", "/result/", request.url.path)
-    # Version 1 knows one format only.
+    # Version 1 has one format only.
     query = "" if base.startswith("/v1/") else f"?rowFormat={row_format}"
     return lambda token: f"{base}{token}{query}"
 
@@ -275,18 +276,18 @@ def _unresolved(parameter: str, value: str) -> str:
     )
 
 
-def _text(body: dict[str, Any], name: str) -> str:
+def _text(body: dict[str, Json], name: str) -> str:
     value = body.get(name)
     return value if isinstance(value, str) else ""
 
 
-def _number(body: dict[str, Any], name: str) -> int:
+def _number(body: dict[str, Json], name: str) -> int:
     value = body.get(name)
     return value if isinstance(value, int) and value > 0 else 0
 
 
-def _texts(body: dict[str, Any], name: str) -> dict[str, str]:
+def _texts(body: dict[str, Json], name: str) -> dict[str, str]:
     values = body.get(name) or {}
     if not isinstance(values, dict):
-        raise RequestError(400, f"{name} must be an object of texts.")
+        raise RequestError(400, f"{name} must be an object of strings.")
     return {str(k): str(v) for k, v in values.items()}

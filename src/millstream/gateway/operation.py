@@ -26,18 +26,18 @@ PENDING, RUNNING, FINISHED, CANCELED, ERROR, TIMEOUT = (
 _ENDED = (FINISHED, CANCELED, ERROR, TIMEOUT)
 
 # Maximum rows buffered for a slow client before the job stalls.
-_MOST_READY = 5000
-# How long a request waits for rows, which limits the polling rate of clients.
+_MAX_BUFFERED_ROWS = 5000
+# The maximum time that a request waits for rows; it limits the polling rate of clients.
 _WAIT_SECONDS = 0.1
 
 
-class Fetching(TableException):
-    """A client's request cannot be served."""
+class OperationError(TableException):
+    """A request that is invalid in the operation's status."""
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Some rows of a result.
+class ResultPage:
+    """A page of a result.
 
     Attributes:
         kind: NOT_READY, PAYLOAD or EOS.
@@ -59,7 +59,7 @@ class Operation:
         """Create an operation, to be run by `start`.
 
         Args:
-            execute: carries it out.
+            execute: executes the statement.
             timeout_seconds: the maximum time to its first rows; 0 for no limit.
         """
         self.handle = str(uuid.uuid4())
@@ -96,20 +96,22 @@ class Operation:
             outcome = self._execute()
             with self._changed:
                 self._outcome = outcome
-                is_wanted = self._status == RUNNING
+                is_running = self._status == RUNNING
                 self._changed.notify_all()
-            if not is_wanted:
+            if not is_running:
                 outcome.cancel()
                 return
-            self._take(outcome)
+            self._buffer_rows(outcome)
         except Exception as e:
             self._end(ERROR, e)
 
-    def _take(self, outcome: Outcome) -> None:
+    def _buffer_rows(self, outcome: Outcome) -> None:
         """Read the rows, at most a buffer ahead of the client."""
         for batch in outcome.batches:
             with self._changed:
-                self._changed.wait_for(lambda: self._status in (CANCELED, TIMEOUT) or self._rows_ready < _MOST_READY)
+                self._changed.wait_for(
+                    lambda: self._status in (CANCELED, TIMEOUT) or self._rows_ready < _MAX_BUFFERED_ROWS
+                )
                 if self._status in (CANCELED, TIMEOUT):
                     return
                 self._ready.append(batch)
@@ -139,40 +141,42 @@ class Operation:
     def cancel(self) -> None:
         """Close the operation."""
         if not self._end(CANCELED) and self.status != CANCELED:
-            raise Fetching(f"Failed to convert the Operation Status from {self.status} to CANCELED for {self.handle}.")
+            raise OperationError(
+                f"Failed to convert the Operation Status from {self.status} to CANCELED for {self.handle}."
+            )
 
     def close(self) -> None:
         """Cancel the operation if it runs."""
         self._end(CANCELED)
 
-    def fetch(self, token: int) -> Piece:
+    def fetch(self, token: int) -> ResultPage:
         """Return the rows of a token."""
         with self._changed:
             self._changed.wait_for(lambda: self._outcome is not None or self._status in _ENDED, _WAIT_SECONDS)
-            self._refuse_if_ended()
+            self._check_not_ended()
             if self._outcome is None:
-                return Piece("NOT_READY", (), 0, None)
+                return ResultPage("NOT_READY", (), 0, None)
             if token == self._token - 1:
-                return Piece("PAYLOAD", self._last, self._token, self._outcome)
+                return ResultPage("PAYLOAD", self._last, self._token, self._outcome)
             if token != self._token:
                 known = f"{self._token} or {self._token - 1}" if self._token else "0"
-                raise Fetching(f"Expecting token to be {known}, but found {token}.")
+                raise OperationError(f"Expecting token to be {known}, but found {token}.")
             return self._next(self._outcome)
 
-    def _next(self, outcome: Outcome) -> Piece:
+    def _next(self, outcome: Outcome) -> ResultPage:
         self._changed.wait_for(lambda: self._ready or self._status in _ENDED, _WAIT_SECONDS)
-        self._refuse_if_ended()
+        self._check_not_ended()
         if not self._ready and self._status == FINISHED:
-            return Piece("EOS", (), None, outcome)
+            return ResultPage("EOS", (), None, outcome)
         self._last = tuple(self._ready)
         self._ready.clear()
         self._token += 1
         self._changed.notify_all()
-        return Piece("PAYLOAD", self._last, self._token, outcome)
+        return ResultPage("PAYLOAD", self._last, self._token, outcome)
 
-    def _refuse_if_ended(self) -> None:
+    def _check_not_ended(self) -> None:
         """Raise an error for a closed, cancelled or failed operation, after the rows before the failure."""
         if self._error is not None and not self._ready:
             raise self._error
         if self._status in (CANCELED, TIMEOUT):
-            raise Fetching(f"Can not fetch results from the {self.handle} in {self._status} status.")
+            raise OperationError(f"Can not fetch results from the {self.handle} in {self._status} status.")

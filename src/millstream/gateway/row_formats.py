@@ -1,14 +1,14 @@
-"""Row formats of the gateway: values as JSON, or as the text that a prompt shows."""
+"""Row formats of the gateway: values as JSON, or as the text of the SQL prompt."""
 
 from __future__ import annotations
 
 import base64
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pyarrow as pa
 
+from millstream.common.aliases import Json
 from millstream.sql import types as t
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_text import to_text
@@ -26,7 +26,7 @@ Texts = list[str]
 def rows_as_json(batch: Batch, fields: Fields, row_format: str, zone: str) -> list[str]:
     """Return each row of a batch as JSON: its kind and values.
 
-    They are text and not objects, since a decimal number has more digits than Python's JSON can write.
+    The rows are JSON text, because Python's JSON encoder would lose digits of decimals.
     """
     if row_format == "PLAIN_TEXT":
         columns = [_quoted(shown_texts(c, k, zone)) for c, k in zip(batch.columns, fields.types, strict=True)]
@@ -88,7 +88,7 @@ def _times(column: pa.Array, kind: t.DataType) -> Texts:
 
 
 def _without_zeros(text: str) -> str:
-    """Return a number or a time without zeros at the end of its fraction."""
+    """Return a number or a time without trailing zeros of its fraction."""
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
@@ -108,7 +108,7 @@ def _maps(column: pa.Array, kind: t.DataType) -> Texts:
         key, value = kind.key_type, kind.value_type
     if not isinstance(key, (t.CharType, t.VarCharType)):
         raise TableException(
-            f"A column of {kind} cannot be told as JSON, whose keys are texts: ask with rowFormat=PLAIN_TEXT, or CAST "
+            f"JSON cannot represent {kind}, because its keys are not strings: request rowFormat=PLAIN_TEXT, or CAST "
             "the keys to STRING."
         )
     keys, items = values_as_json(column.keys, key), values_as_json(column.items, value)
@@ -126,11 +126,11 @@ def _structs(column: pa.Array, kind: t.DataType) -> Texts:
     assert isinstance(kind, t.RowType)
     names = [json.dumps(f.name, ensure_ascii=False) for f in kind.fields]
     members = [values_as_json(c, f.data_type) for c, f in zip(column.flatten(), kind.fields, strict=True)]
-    rows: list[Any] = list(zip(*members, strict=True)) if members else [()] * len(column)
+    rows: list[tuple[str, ...]] = list(zip(*members, strict=True)) if members else [()] * len(column)
     valid = column.is_valid().to_pylist()
     return [
-        f"{{{','.join(f'{n}:{v}' for n, v in zip(names, row, strict=True))}}}" if is_there else _NULL
-        for row, is_there in zip(rows, valid, strict=True)
+        f"{{{','.join(f'{n}:{v}' for n, v in zip(names, row, strict=True))}}}" if is_valid else _NULL
+        for row, is_valid in zip(rows, valid, strict=True)
     ]
 
 
@@ -169,8 +169,8 @@ _ROOTS: dict[type[t.DataType], str] = {
 }
 
 
-def logical_type(kind: t.DataType) -> dict[str, Any]:
-    """Return a type as a client reads it.
+def logical_type(kind: t.DataType) -> dict[str, Json]:
+    """Return a type in the form of the REST API.
 
     Example:
         >>> logical_type(t.DataTypes.DECIMAL(5, 2).not_null())
@@ -180,7 +180,7 @@ def logical_type(kind: t.DataType) -> dict[str, Any]:
     return {"type": root, "nullable": kind.is_nullable, **_details(kind)}
 
 
-def _details(kind: t.DataType) -> dict[str, Any]:
+def _details(kind: t.DataType) -> dict[str, Json]:
     match kind:
         case t.DecimalType():
             return {"precision": kind.precision, "scale": kind.scale}
@@ -189,7 +189,7 @@ def _details(kind: t.DataType) -> dict[str, Any]:
         case t.TimeType() | t.TimestampType() | t.LocalZonedTimestampType() | t.ZonedTimestampType():
             return {"precision": kind.precision}
         case t.YearMonthIntervalType():
-            # Values are a number of months, whatever units are declared.
+            # Values are months for all declared units.
             return {"precision": kind.precision, "resolution": "MONTH"}
         case t.DayTimeIntervalType():
             return {"precision": kind.day_precision, "fractionalPrecision": 3, "resolution": "SECOND"}
@@ -202,6 +202,6 @@ def _details(kind: t.DataType) -> dict[str, Any]:
     return {}
 
 
-def _field(field: t.RowField) -> dict[str, Any]:
+def _field(field: t.RowField) -> dict[str, Json]:
     described = {} if field.description is None else {"description": field.description}
     return {"name": field.name, "fieldType": logical_type(field.data_type), **described}

@@ -1,4 +1,4 @@
-"""Scripts as text: reads them from files and URLs, and splits them into statements."""
+"""Reads SQL scripts from files and URLs, and splits them into statements."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def _is_in_set(words: list[str]) -> bool:
 
 def is_blank(text: str) -> bool:
     """Return whether a text has only blanks and comments."""
-    found = _COMMENT.match(text)
-    return found is not None and found.end() == len(text)
+    match = _COMMENT.match(text)
+    return match is not None and match.end() == len(text)
 
 
 def is_command(text: str) -> bool:
@@ -75,7 +75,7 @@ def statements_of(text: str) -> list[str]:
     return selected
 
 
-_ANSWERS_WITHIN = 30.0
+_TIMEOUT_SECONDS = 30.0
 
 
 def script_at(uri: str, settings: Mapping[str, str]) -> str:
@@ -97,8 +97,8 @@ def _read(uri: str, settings: Mapping[str, str]) -> bytes:
         # A path may contain characters that are special in URLs.
         return Path(unquote(parts.path) if parts.scheme else uri).read_bytes()
     if parts.scheme in ("http", "https"):
-        with urlopen(uri, timeout=_ANSWERS_WITHIN) as answer:
-            content: bytes = answer.read()
+        with urlopen(uri, timeout=_TIMEOUT_SECONDS) as response:
+            content: bytes = response.read()
             return content
     import fsspec
 

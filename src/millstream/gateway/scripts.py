@@ -25,7 +25,7 @@ from millstream.sql.errors import TableException
 from millstream.sql.language.statement_grammar import read_statement
 
 log = logging.getLogger("millstream")
-# Before the id of the job that a script is known as when it has failed.
+# The prefix of script ids; the rest is the job id of a failed script.
 _PREFIX = "script-"
 
 
@@ -47,7 +47,7 @@ class Scripts:
         """Start a script; return its id before its first statement runs.
 
         Raises:
-            SqlParserException: a statement cannot be read; none of them is run.
+            SqlParserException: a statement cannot be parsed; no statement runs.
         """
         statements = statements_of(text)
         if not statements:
@@ -66,7 +66,7 @@ class Scripts:
         self._is_stopped.set()
 
     def _run(self, script_id: str, statements: list[str], settings: dict[str, str]) -> None:
-        """Run statements until one fails: then the jobs that this script has started end, too."""
+        """Run statements until one fails; the failure cancels the jobs that this script has started."""
         log.info("%s: %d statements", script_id, len(statements))
         began = time.time()
         started: list[Outcome] = []
@@ -76,7 +76,7 @@ class Scripts:
             try:
                 if number == 1:
                     session = self._begin(settings)
-                started.append(_carried_out(session, statement))
+                started.append(_execute(session, statement))
             except Exception as e:
                 reason = f"Statement {number} of {len(statements)} of the script failed: {e}"
                 log.error("%s: %s", script_id, masked_text(reason))
@@ -88,7 +88,7 @@ class Scripts:
         log.info("%s: all statements have run", script_id)
 
 
-def _carried_out(session: Session, statement: str) -> Outcome:
+def _execute(session: Session, statement: str) -> Outcome:
     """Run a statement; the rows of a query are only counted."""
     outcome = session.execute(statement)
     rows = sum(len(batch) for batch in outcome.batches)

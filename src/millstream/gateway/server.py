@@ -1,8 +1,8 @@
 """Serves a SQL gateway and the jobs of its sessions at one address.
 
-A statement reads and writes whatever files its user can, and may restore state, which runs code. So clients show a
-token, even on the loopback interface, where other users could connect: the configured one, else a generated one in
-a file that only this user can read.
+A statement can read and write all files of the gateway's user, and can restore state, which runs code. So clients must
+send a token, even on the loopback interface, where other users could connect: the configured token, else a generated
+one in a file that only this user can read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Gateway:
     def __init__(self, settings: Mapping[str, str]) -> None:
         """Set the settings of the gateway and its sessions."""
         config = Configuration.from_dict(dict(settings))
-        self._begun_with = {k: v for k, v in settings.items() if not k.startswith(_OWN)}
+        self._initial_settings = {k: v for k, v in settings.items() if not k.startswith(_OWN)}
         self.registry = Registry()
         self.sessions = Sessions(self._begin, config)
         self.scripts = Scripts(self._begin, self.registry)
@@ -65,10 +65,10 @@ class Gateway:
         return os.path.join(runtime_directory(), f"sql-gateway-{port}.token") if self._has_token_file else None
 
     def _begin(self, properties: Mapping[str, str]) -> Session:
-        return Session({**self._begun_with, **properties}, self.registry)
+        return Session({**self._initial_settings, **properties}, self.registry)
 
-    def _take_up(self, job: JobMaster) -> Callable[[], None]:
-        self.registry.add(job, self._begun_with)
+    def _register(self, job: JobMaster) -> Callable[[], None]:
+        self.registry.add(job, self._initial_settings)
         return _nothing
 
     def start(self) -> None:
@@ -76,7 +76,7 @@ class Gateway:
         if self.token_file is not None:
             make_private_directory(os.path.dirname(self.token_file))
             write_private(self.token_file, self.token.encode())
-        watch_jobs(self._take_up)
+        watch_jobs(self._register)
         self._sampler.start()
         self.sessions.start()
         self._server.start()
@@ -86,7 +86,7 @@ class Gateway:
         if self.token_file is not None:
             with suppress(FileNotFoundError):
                 os.remove(self.token_file)
-        stop_watching(self._take_up)
+        stop_watching(self._register)
         self.scripts.stop()
         self.sessions.stop()
         for entry in self.registry.entries():

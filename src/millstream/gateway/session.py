@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from millstream.checkpoint.options import CheckpointOptions
 from millstream.common.configuration import Configuration
@@ -39,7 +38,7 @@ SAVEPOINT = Fields((Field("savepoint path", _STRING),))
 
 
 class JobStatements:
-    """Carries out statements about jobs."""
+    """Executes statements about jobs."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -64,7 +63,7 @@ class JobStatements:
         directory = CheckpointOptions.read(configuration).savepoint_directory
         if directory is None:
             raise TableException(
-                "There is no directory for the savepoint: SET 'execution.checkpointing.savepoint-dir' = '...'."
+                "No savepoint directory is configured: SET 'execution.checkpointing.savepoint-dir' = '...'."
             )
         request = SavepointRequest(directory, stop=True, drain=statement.drain)
         entry.job.ask(request)
@@ -75,11 +74,11 @@ class JobStatements:
     def _entry(self, job_id: str) -> Entry:
         entry = self._registry.find(job_id)
         if entry is None:
-            raise ValidationException(f"The job '{job_id}' is not found: SHOW JOBS lists those there are.")
+            raise ValidationException(f"The job '{job_id}' is not found: see SHOW JOBS.")
         return entry
 
 
-def _row(entry: Entry) -> tuple[Any, ...]:
+def _row(entry: Entry) -> tuple[str, str, str, datetime]:
     view = entry.view
     started = datetime.fromtimestamp(min(view.times.values()), UTC)
     return view.job_id, view.job_name, view.status.name, started
@@ -107,11 +106,11 @@ class Outcome:
         statement: the statement.
         fields: the columns of its rows.
         batches: the rows, streamed.
-        zone: in which points in time are shown.
+        zone: the time zone in which instants are shown.
         is_ok: whether the result is only OK.
         is_query: whether the rows are those of a query.
-        result: the result as the Table API has it.
-        job_id: the job that was started, None without one.
+        result: the result of the Table API.
+        job_id: the started job, or None.
     """
 
     statement: s.Statement
@@ -134,14 +133,16 @@ class Session:
     """Runs statements one at a time, from any thread."""
 
     def __init__(self, settings: Mapping[str, str], registry: Registry) -> None:
-        """Begin a session.
+        """Create a session.
 
         Args:
-            settings: initial settings, as by SET.
+            settings: initial settings, as set by SET.
             registry: the jobs.
         """
-        self._given = dict(settings)
-        environment = EnvironmentSettings.new_instance().with_configuration(Configuration.from_dict(self._given))
+        self._initial_settings = dict(settings)
+        environment = EnvironmentSettings.new_instance().with_configuration(
+            Configuration.from_dict(self._initial_settings)
+        )
         self._t_env = TableEnvironment.create(environment.build())
         self._jobs = JobStatements(registry)
         self._statement_set: StatementSet | None = None
@@ -150,7 +151,7 @@ class Session:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The settings as they are now."""
+        """The current settings."""
         return {k: str(v) for k, v in self._configuration.to_dict().items()}
 
     @property
@@ -163,18 +164,18 @@ class Session:
         return self._t_env.get_config().get_configuration()
 
     def execute(self, text: str, only_now: Mapping[str, str] | None = None) -> Outcome:
-        """Carry out a statement.
+        """Execute a statement.
 
         Args:
             text: the statement.
-            only_now: settings for this statement alone.
+            only_now: settings for this statement only.
         """
         with self._lock, self._with(only_now or {}):
             statement = read_statement(text)
             return self._outcome(statement, self._executed(statement, text))
 
     def configure(self, text: str) -> None:
-        """Carry out a statement that declares or sets something, and no other."""
+        """Execute a statement that configures the session; fail for any other."""
         statement = read_statement(text)
         if not isinstance(statement, CONFIGURING):
             raise TableException(
@@ -217,8 +218,8 @@ class Session:
                 return self._jobs.stopped(statement, self._configuration)
             case s.ResetOption(key=None):
                 return self._reset_all()
-            case s.ResetOption(key=str() as key) if key in self._given:
-                self._configuration.set_string(key, self._given[key])
+            case s.ResetOption(key=str() as key) if key in self._initial_settings:
+                self._configuration.set_string(key, self._initial_settings[key])
                 return OkResult()
         return self._t_env.execute_sql(text)
 
@@ -235,9 +236,9 @@ class Session:
 
     def _reset_all(self) -> TableResult:
         """Restore the session's initial settings."""
-        for key in self.settings.keys() - self._given.keys():
+        for key in self.settings.keys() - self._initial_settings.keys():
             self._configuration.remove_config(key)
-        for key, value in self._given.items():
+        for key, value in self._initial_settings.items():
             self._configuration.set_string(key, value)
         return OkResult()
 
@@ -247,10 +248,12 @@ class Session:
         if isinstance(result, JobResult) and self.settings.get(_SYNC, "false").lower() != "true":
             # The result of an INSERT is its job id, without waiting for the job.
             listed = RowsResult(_JOB_ID, [(job_id,)])
-            return self._told(statement, result, listed, job_id)
-        return self._told(statement, result, result, job_id)
+            return self._new_outcome(statement, result, listed, job_id)
+        return self._new_outcome(statement, result, result, job_id)
 
-    def _told(self, statement: s.Statement, result: TableResult, shown: TableResult, job_id: str | None) -> Outcome:
+    def _new_outcome(
+        self, statement: s.Statement, result: TableResult, shown: TableResult, job_id: str | None
+    ) -> Outcome:
         schema = shown.get_resolved_schema()
         columns = zip(schema.get_column_names(), schema.get_column_data_types(), strict=True)
         return Outcome(

@@ -15,7 +15,7 @@ from millstream.gateway.session import Outcome, Session
 from millstream.sql.errors import TableException
 
 IDLE = DurationSetting("sql-gateway.session.idle-timeout", 600_000)
-MOST = IntegerSetting("sql-gateway.session.max-num", 1_000_000, limit=at_least(1))
+MAX_SESSIONS = IntegerSetting("sql-gateway.session.max-num", 1_000_000, limit=at_least(1))
 CHECK = DurationSetting("sql-gateway.session.check-interval", 60_000)
 
 
@@ -25,7 +25,7 @@ class OpenSession:
 
     Attributes:
         session: the session.
-        used_at: when it was used last, by a steady clock.
+        used_at: the time of its last use, by a steady clock.
         operations: its open operations by handle.
     """
 
@@ -35,10 +35,10 @@ class OpenSession:
 
     def operation(self, handle: str) -> Operation:
         """Return one of its operations."""
-        found = self.operations.get(handle)
-        if found is None:
+        operation = self.operations.get(handle)
+        if operation is None:
             raise TableException(f"Can not find the submitted operation in the OperationManager with the {handle}.")
-        return found
+        return operation
 
     def submit(self, execute: Callable[[], Outcome], timeout_ms: int = 0) -> Operation:
         """Start a statement."""
@@ -73,7 +73,7 @@ class Sessions:
         config = config or Configuration()
         self._begin = begin
         self._clock = clock
-        self._most = MOST.read(config)
+        self._max_sessions = MAX_SESSIONS.read(config)
         self._idle_seconds = IDLE.read(config) / 1000
         self._check_seconds = max(CHECK.read(config) / 1000, 0.01)
         self._lock = threading.Lock()
@@ -83,9 +83,9 @@ class Sessions:
     def start(self) -> None:
         """Start the periodic check for idle sessions."""
         if self._idle_seconds > 0:
-            threading.Thread(target=self._look, name="millstream-sessions", daemon=True).start()
+            threading.Thread(target=self._close_idle_periodically, name="millstream-sessions", daemon=True).start()
 
-    def _look(self) -> None:
+    def _close_idle_periodically(self) -> None:
         while not self._is_stopped.wait(self._check_seconds):
             self.close_idle()
 
@@ -98,9 +98,10 @@ class Sessions:
     def open(self, properties: Mapping[str, str]) -> str:
         """Open a session; return its handle."""
         with self._lock:
-            if len(self._open) >= self._most:
+            if len(self._open) >= self._max_sessions:
                 raise TableException(
-                    f"Failed to create session, the count of active sessions exceeds the max count: {self._most}"
+                    "Failed to create session, the count of active sessions exceeds the max count: "
+                    f"{self._max_sessions}"
                 )
         handle, session = str(uuid.uuid4()), self._begin(properties)
         with self._lock:
@@ -108,7 +109,7 @@ class Sessions:
         return handle
 
     def find(self, handle: str) -> OpenSession:
-        """Return a session, which is used by that."""
+        """Return a session and update the time of its last use."""
         with self._lock:
             session = self._open.get(handle)
             if session is None:
@@ -124,7 +125,7 @@ class Sessions:
         session.close()
 
     def close_idle(self) -> None:
-        """Close sessions that are idle for too long and run nothing."""
+        """Close sessions that have been idle for longer than the timeout."""
         oldest = self._clock() - self._idle_seconds
         with self._lock:
             idle = [h for h, s in self._open.items() if s.used_at < oldest]

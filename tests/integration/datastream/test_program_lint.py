@@ -82,7 +82,7 @@ def test_filter_warns_about_function_without_return(function: Any) -> None:
 
 def test_filter_warns_about_generator_function() -> None:
     stream = LocalEnvironment().from_collection([1])
-    said = "filter() was given a function that yields: each record is kept, since a generator is true."
+    said = "filter() was given a function that yields: every record passes, because a generator is true."
     assert warned(lambda: stream.filter(yields)) == [said]
 
 

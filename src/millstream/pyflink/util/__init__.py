@@ -1,1 +1,1 @@
-"""What PyFlink has in its package `util` that programs import."""
+"""The modules of PyFlink's package `util` that programs import."""

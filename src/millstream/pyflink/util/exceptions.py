@@ -1,4 +1,4 @@
-"""The exceptions that PyFlink programs catch. They are Millstream's own: every error of Java's is one of ours here."""
+"""The exceptions that PyFlink programs catch, as Millstream's own classes; JavaException is MillstreamError."""
 
 from __future__ import annotations
 
