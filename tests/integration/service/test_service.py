@@ -548,7 +548,7 @@ def test_history_command_serves_archives(tmp_path: Any) -> None:
         try:
             assert process.stderr is not None
             said = process.stderr.readline()
-            assert said.startswith(f"millstream: 1 ended job of {tmp_path}, shown at http://127.0.0.1:")
+            assert said.startswith(f"millstream: 1 ended job of {tmp_path} served at http://127.0.0.1:")
             with urllib.request.urlopen(f"{said.split()[-1]}/jobs") as answer:
                 assert json.load(answer) == {"jobs": [{"id": job, "status": "FINISHED"}]}
         finally:
