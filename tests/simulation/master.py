@@ -49,7 +49,7 @@ class WatchedMachine:
         return self._machine.view
 
     @property
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
         return self._machine.has_ended
 
     @property
