@@ -45,7 +45,8 @@ from millstream.operators.base import Operator
 from millstream.operators.functions.output_tag import OutputTag, check_tag
 from millstream.operators.functions.user_function import UserFunction
 from millstream.operators.process import ProcessOperator
-from millstream.operators.reduce import ReduceOperator, check_position, choose_by_field, combine_field
+from millstream.operators.reduce import ReduceOperator
+from millstream.operators.reducers import check_position, choose_by_field, combine_field
 from millstream.operators.runtime.partitioners import (
     KeyPartitioner,
     Partitioner,

@@ -21,7 +21,7 @@ from millstream.datastream.functions import (
 )
 from millstream.operators.functions.output_tag import OutputTag, check_tag
 from millstream.operators.functions.user_function import UserFunction
-from millstream.operators.reduce import choose_by_field, combine_field
+from millstream.operators.reducers import choose_by_field, combine_field
 from millstream.operators.windows.assigners import WindowAssigner
 from millstream.operators.windows.contents import (
     Aggregated,

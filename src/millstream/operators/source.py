@@ -135,7 +135,7 @@ class Source(ABC, Generic[T_co]):
     # The declared type of its records; they conform to it.
     produced_type: TypeInformation | None = None
     # The inferred type of its records.
-    shape: InferredType = ANYTHING
+    inferred_type: InferredType = ANYTHING
     # Whether its readers yield (record, timestamp) pairs.
     timestamped = False
     # Whether its enumerator can pause single splits; else alignment pauses the whole source.
@@ -203,9 +203,13 @@ class SourceOperator(Operator):
     @property
     def numbers(self) -> Whole | None:
         """The inferred type of its records if they are bounded ints without timestamps, else None."""
-        shape = self.source.shape
+        inferred_type = self.source.inferred_type
         alone = self.source.bad_records.fails and not self.source.timestamped
-        return shape if alone and isinstance(shape, Whole) and shape.size is not None and not shape.null else None
+        return (
+            inferred_type
+            if alone and isinstance(inferred_type, Whole) and inferred_type.size is not None and not inferred_type.null
+            else None
+        )
 
     def open(self) -> None:
         context = self.setup.context
@@ -223,7 +227,7 @@ class SourceOperator(Operator):
             w.line(f"{record}, {stamp} = {value.name}")
             value = replace(value.renamed(record, value.detached), timestamp=stamp)
         if self.source.bad_records.fails:
-            downstream(replace(value, shape=self.source.shape))
+            downstream(replace(value, inferred_type=self.source.inferred_type))
             return
         is_bad = f"{value.name}.__class__ is {w.bind(BadRecord, 'bad_record')}"
         met = f"{w.bind(self, 'source')}.met_bad_record({value.name})"
@@ -235,7 +239,7 @@ class SourceOperator(Operator):
         with w.block(f"if {is_bad}:"):
             w.line(met)
         with w.block("else:"):
-            downstream(replace(value, shape=self.source.shape))
+            downstream(replace(value, inferred_type=self.source.inferred_type))
 
     def met_bad_record(self, record: BadRecord) -> tuple[OutputTag[BadRecord] | None, BadRecord]:
         """Count a bad record; return its side output and itself."""

@@ -21,7 +21,7 @@ class MapOperator(FunctionOperator):
         out, call = w.var(), self.function.call
         w.assign(out, self, value.name, call, value.name)
         detached = value.detached and keeps_nothing(self.function.function)
-        downstream(value.renamed(out, detached, w.result(call, value.shape)))
+        downstream(value.renamed(out, detached, w.result(call, value.inferred_type)))
 
     def column_code(self, columns: Columns) -> bool:
         return columns.map(self, self.function.call)
@@ -36,7 +36,7 @@ class FilterOperator(FunctionOperator):
         self.set_key(w, key)
         with w.block(f"if {w.call(self.function.call, value.name)}:", self, value.name):
             # A function that may modify the record may make it violate its type.
-            downstream(value if keeps_nothing(self.function.function) else replace(value, fitted=None))
+            downstream(value if keeps_nothing(self.function.function) else replace(value, coerced_to=None))
 
     def column_code(self, columns: Columns) -> bool:
         return columns.filter(self.function.call)
@@ -52,7 +52,7 @@ class FlatMapOperator(FunctionOperator):
         many, out = w.var("r"), w.var()
         w.line(f"{many} = {w.call(self.function.call, value.name)}", self, value.name)
         with w.block(f"if {many} is not None:"), w.block(f"for {out} in {many}:", self, value.name):
-            shape = w.elements(self.function.call)
-            w.take_apart(out, shape)
+            inferred_type = w.elements(self.function.call)
+            w.declare_members(out, inferred_type)
             detached = value.detached and keeps_nothing(self.function.function)
-            downstream(value.renamed(out, detached, shape))
+            downstream(value.renamed(out, detached, inferred_type))

@@ -36,11 +36,11 @@ from millstream.datastream import OutputTag, ProcessFunction, StreamExecutionEnv
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.operators.base import Operator
 from millstream.operators.codegen.code_writer import CodeWriter, Var
-from millstream.operators.codegen.coercion_codegen import made_to_fit
+from millstream.operators.codegen.coercion_codegen import coerce
 from millstream.operators.codegen.inline import BINARY_OPERATORS
 from millstream.operators.codegen.operator_types import binary, unary
 from millstream.operators.codegen.return_types import elements_of, result_of
-from millstream.operators.codegen.sum_headroom import ALL, Meter, room_of
+from millstream.operators.codegen.sum_headroom import FULL_HEADROOM, HeadroomMeter, headroom_of
 from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.testing import CollectSink
 from millstream.testing.local_job import LocalJob
@@ -147,7 +147,7 @@ def written(type_info: TypeInformation, known: InferredType = ANYTHING) -> Calla
     w = CodeWriter("test")
     out: list[Any] = []
     with w.block("for x in batch:"):
-        value = made_to_fit(w, Operator(), type_info, Var("x", None, detached=False, shape=known))
+        value = coerce(w, Operator(), type_info, Var("x", None, detached=False, inferred_type=known))
         w.line(f"{w.bind(out.append, 'put')}({value.name})")
     run = w.build("batch")
 
@@ -385,12 +385,12 @@ def test_sum_headroom_keeps_sums_within_their_type(
     move: Callable[[int, int], int], by: list[int], type_info: TypeInformation, data: Any
 ) -> None:
     wanted = type_info.inferred_type()
-    room = room_of(Whole(), wanted, lambda state: result_of(move, [state, Whole(*by)]))  # type: ignore[arg-type]
-    assert isinstance(wanted, Whole) and room is not None and isinstance(room.begin, Whole)
-    assert room.begin.low is not None and room.begin.high is not None
-    for value in (room.begin.low, room.begin.high):
+    headroom = headroom_of(Whole(), wanted, lambda state: result_of(move, [state, Whole(*by)]))  # type: ignore[arg-type]
+    assert isinstance(wanted, Whole) and headroom is not None and isinstance(headroom.initial_type, Whole)
+    assert headroom.initial_type.low is not None and headroom.initial_type.high is not None
+    for value in (headroom.initial_type.low, headroom.initial_type.high):
         step = data.draw(st.sampled_from(by))
-        for _ in range(min(ALL // room.share, 70_000) if room.share else 9):
+        for _ in range(min(FULL_HEADROOM // headroom.share, 70_000) if headroom.share else 9):
             value = move(value, step)
         assert is_in(value, wanted)
 
@@ -398,21 +398,21 @@ def test_sum_headroom_keeps_sums_within_their_type(
 def test_sum_headroom_is_none_without_a_sum() -> None:
     state, long = Fixed((LONG, Whole(0))), Fixed((LONG, LONG))
     for function in (lambda a, b: (a[0], a[1] + a[1]), lambda a, b: (a[1], a[0]), lambda a, b: (a[0], a[1] + b[0])):
-        assert room_of(state, long, lambda s, f=function: result_of(f, [s, state])) is None  # type: ignore[misc]
+        assert headroom_of(state, long, lambda s, f=function: result_of(f, [s, state])) is None  # type: ignore[misc]
     swapped = Fixed((Whole(0), Whole(0)))
-    assert room_of(swapped, long, lambda s: result_of(lambda a: (a[1] + 1, a[0] + 1), [s])) is None
+    assert headroom_of(swapped, long, lambda s: result_of(lambda a: (a[1] + 1, a[0] + 1), [s])) is None
 
 
 def test_sum_headroom_meter_rejects_unknown_steps() -> None:
-    meter = Meter()
-    assert meter.take(ALL, others=False, looked_at=False)
+    meter = HeadroomMeter()
+    assert meter.take(FULL_HEADROOM, has_uncounted=False, are_tested=False)
     # From here on values are checked, and checks are not removed again.
-    assert not meter.take(ALL + 1, others=False, looked_at=True)
-    meter.begin_anew()
-    assert meter.take(ALL, others=False, looked_at=True)
-    assert not meter.take(0, others=False, looked_at=False)
-    assert not meter.take(1, others=False, looked_at=True)
-    assert not Meter().take(0, others=True, looked_at=False)
+    assert not meter.take(FULL_HEADROOM + 1, has_uncounted=False, are_tested=True)
+    meter.restart()
+    assert meter.take(FULL_HEADROOM, has_uncounted=False, are_tested=True)
+    assert not meter.take(0, has_uncounted=False, are_tested=False)
+    assert not meter.take(1, has_uncounted=False, are_tested=True)
+    assert not HeadroomMeter().take(0, has_uncounted=True, are_tested=False)
 
 
 # --- whole programs

@@ -94,7 +94,7 @@ class NumberSequenceSource(Source[int]):
         if start > end:
             raise InvalidProgramError(f"NumberSequenceSource: the start {start} must not be above the end {end}.")
         self._start, self._end = start, end
-        self.shape = Whole(start, end)
+        self.inferred_type = Whole(start, end)
 
     @property
     def is_bounded(self) -> bool:

@@ -15,13 +15,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from types import FrameType
-from typing import Any
 
 from millstream.common.display_text import printable
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.inferred_types import ANYTHING, Fixed, InferredType, constant
 from millstream.common.typeinfo import TypeInformation
-from millstream.operators.codegen.inline import Expression, inline
+from millstream.operators.codegen.inline import Expression, UserCallable, inline
 from millstream.operators.codegen.return_types import elements_of, result_of
 
 # CPython allows 20 nested loops and 100 levels of indentation; a chain is split well before.
@@ -50,24 +49,24 @@ class Var:
     Attributes:
         name: the variable that holds the value.
         timestamp: the variable that holds its timestamp, None in a stream that has none.
-        detached: whether no one else can modify the value.
-        shape: the inferred type of the value.
+        detached: whether no other code can modify the value.
+        inferred_type: the inferred type of the value.
         condition: the variable that is true if the inferred type holds, None if it always does.
-        sure: the variable that is true while the value is known to conform to its operator's type, if there is one.
-        fitted: the type that the value was coerced to and still conforms to, if any.
+        conforms: the variable that is true while the value is known to conform to its operator's type, if there is one.
+        coerced_to: the type that the value was coerced to and still conforms to, if any.
     """
 
     name: str
     timestamp: str | None
     detached: bool
-    shape: InferredType = ANYTHING
+    inferred_type: InferredType = ANYTHING
     condition: str | None = None
-    sure: str | None = None
-    fitted: TypeInformation | None = None
+    conforms: str | None = None
+    coerced_to: TypeInformation | None = None
 
-    def renamed(self, name: str, detached: bool, shape: InferredType = ANYTHING) -> Var:
+    def renamed(self, name: str, detached: bool, inferred_type: InferredType = ANYTHING) -> Var:
         """Return another variable with the same timestamp."""
-        return Var(name, self.timestamp, detached, shape)
+        return Var(name, self.timestamp, detached, inferred_type)
 
     def shared(self) -> Var:
         """Return the same value for one of several consumers that may modify it."""
@@ -88,7 +87,7 @@ class Key:
 
 
 @fast_dataclass
-class Taken:
+class OperatorInput:
     """The input of an operator in a generated function.
 
     Attributes:
@@ -108,13 +107,13 @@ class Site:
         operator: the operator that wrote it.
         variable: the variable with its input, or the expression that builds it.
         inlined: the user functions inlined in the line, with their argument expressions.
-        taken: the operator's input; None without input.
+        operator_input: the operator's input; None without input.
     """
 
-    operator: Any
+    operator: object
     variable: str
-    inlined: tuple[tuple[Callable[..., Any], list[str]], ...] = ()
-    taken: Taken | None = None
+    inlined: tuple[tuple[UserCallable, list[str]], ...] = ()
+    operator_input: OperatorInput | None = None
 
 
 class CodeWriter:
@@ -134,22 +133,22 @@ class CodeWriter:
         self._indent = 1
         self._loops = 0
         self._operators = 0
-        self._taken: dict[int, Taken] = {}
+        self._inputs: dict[int, OperatorInput] = {}
         self._vars = 0
-        self._bound: dict[str, Any] = {}
+        self._bound: dict[str, object] = {}
         self._names: dict[int, str] = {}
         self._sites: dict[int, Site] = {}
-        self._inlined: list[tuple[Callable[..., Any], list[str]]] = []
+        self._inlined: list[tuple[UserCallable, list[str]]] = []
         self._before: list[str] = []
-        self._after: list[tuple[str, Any]] = []
+        self._after: list[tuple[str, object]] = []
         self._members: dict[str, tuple[str, ...]] = {}
         # The tuples that have been built, in this block and in each enclosing one.
-        self._made: list[set[str]] = [set()]
+        self._built: list[set[str]] = [set()]
         self._copies: dict[str, str] = {}
         # Line numbers of pure assignments; those whose variable is never read are removed.
         self._assigned: dict[int, str | None] = {}
 
-    def bind(self, value: Any, hint: str) -> str:
+    def bind(self, value: object, hint: str) -> str:
         """Bind an object to a name; it is a fast local of the function."""
         name = self._names.get(id(value))
         if name is None:
@@ -164,32 +163,38 @@ class CodeWriter:
 
     # --- tuples
 
-    def tuple_of(self, name: str, members: tuple[str, ...], made: bool = False) -> None:
+    def tuple_of(self, name: str, members: tuple[str, ...], is_built: bool = False) -> None:
         """Declare that a variable is a tuple of other variables and ints, and whether it has been built."""
         self._members[name] = members
-        if made:
-            self._made[-1].add(name)
+        if is_built:
+            self._built[-1].add(name)
 
-    def take_apart(self, name: str, shape: InferredType) -> None:
+    def declare_members(self, name: str, inferred_type: InferredType) -> None:
         """Declare the members of a tuple variable if one of them is a constant."""
-        if isinstance(shape, Fixed) and not shape.null and any(constant(m) is not None for m in shape.members):
-            texts = [f"{name}[{i}]" if (c := constant(m)) is None else f"({c})" for i, m in enumerate(shape.members)]
-            self.tuple_of(name, tuple(texts), made=True)
+        if (
+            isinstance(inferred_type, Fixed)
+            and not inferred_type.null
+            and any(constant(m) is not None for m in inferred_type.members)
+        ):
+            texts = [
+                f"{name}[{i}]" if (c := constant(m)) is None else f"({c})" for i, m in enumerate(inferred_type.members)
+            ]
+            self.tuple_of(name, tuple(texts), is_built=True)
 
     def members(self, name: str) -> tuple[str, ...] | None:
         """Return the expressions of the members of a tuple variable; None if unknown."""
         return self._members.get(name)
 
-    def member(self, name: str, place: int) -> str | None:
+    def member(self, name: str, index: int) -> str | None:
         """Return the expression of one member of a tuple variable; None if unknown."""
         members = self._members.get(name, ())
-        return members[place] if place < len(members) else None
+        return members[index] if index < len(members) else None
 
-    def written_out(self, name: str) -> str:
+    def expression_of(self, name: str) -> str:
         """Return the expression that builds a tuple, for rare uses; else the variable."""
-        if name not in self._members or any(name in made for made in self._made):
+        if name not in self._members or any(name in built for built in self._built):
             return name
-        return f"({', '.join(map(self.written_out, self._members[name]))},)"
+        return f"({', '.join(map(self.expression_of, self._members[name]))},)"
 
     def copy(self, name: str, text: str) -> None:
         """Declare that a variable equals an expression, which may be another variable."""
@@ -199,18 +204,18 @@ class CodeWriter:
         """Return what a variable is a copy of, else itself."""
         return None if name is None else self._copies.get(name, name)
 
-    def _put_together(self, text: str) -> None:
+    def _build_tuples(self, text: str) -> None:
         """Write the lines that build the tuples which an expression uses as a whole."""
         for name in dict.fromkeys(_NAME.findall(text)):
-            whole = self.written_out(name)
+            whole = self.expression_of(name)
             if whole != name:
                 assert not text.startswith(("elif ", "else", "except")), f"{name} is not built before {text!r}"
                 self._lines.append("    " * self._indent + f"{name} = {whole}")
-                self._made[-1].add(name)
+                self._built[-1].add(name)
 
     # --- user functions
 
-    def call(self, function: Callable[..., Any], *arguments: str) -> str:
+    def call(self, function: UserCallable, *arguments: str) -> str:
         """Return the expression that applies a user function; it belongs into the next line written."""
         expression = self._expression(function, *arguments)
         if expression is None:
@@ -218,68 +223,68 @@ class CodeWriter:
         self._has_inlined(function, *arguments)
         return expression.text
 
-    def made_of(self, function: Callable[..., Any], *arguments: str) -> tuple[str, ...]:
+    def member_expressions(self, function: UserCallable, *arguments: str) -> tuple[str, ...]:
         """Return the member expressions of the tuple that an inlined function builds; none if it is called."""
         expression = self._expression(function, *arguments)
         return () if expression is None else expression.members
 
     def set_member(
-        self, out: str, text: str, operator: Any, variable: str, function: Callable[..., Any], *arguments: str
+        self, out: str, text: str, operator: object, variable: str, function: UserCallable, *arguments: str
     ) -> None:
         """Write the line that sets a variable to one of these members."""
         self._has_inlined(function, *arguments)
         self.line(f"{out} = {text}", operator, variable)
 
-    def assign(self, out: str, operator: Any, variable: str, function: Callable[..., Any], *arguments: str) -> None:
+    def assign(self, out: str, operator: object, variable: str, function: UserCallable, *arguments: str) -> None:
         """Write the lines that set a variable to the result of a user function."""
-        made_of = self.made_of(function, *arguments)
-        if not made_of:
+        expressions = self.member_expressions(function, *arguments)
+        if not expressions:
             self.line(f"{out} = {self.call(function, *arguments)}", operator, variable)
             return
         members = []
-        for text in made_of:
+        for text in expressions:
             member = text if _SIMPLE.fullmatch(text) else self.var("m")
             if member != text:
                 self.set_member(member, text, operator, variable, function, *arguments)
             members.append(member)
         self.tuple_of(out, tuple(members))
 
-    def _expression(self, function: Callable[..., Any], *arguments: str) -> Expression | None:
+    def _expression(self, function: UserCallable, *arguments: str) -> Expression | None:
         return inline(function, list(arguments), self.bind, self.member) if self._inlining else None
 
-    def _has_inlined(self, function: Callable[..., Any], *arguments: str) -> None:
-        self._inlined.append((function, list(map(self.written_out, arguments))))
+    def _has_inlined(self, function: UserCallable, *arguments: str) -> None:
+        self._inlined.append((function, list(map(self.expression_of, arguments))))
 
-    def result(self, function: Callable[..., Any], *arguments: InferredType) -> InferredType:
+    def result(self, function: UserCallable, *arguments: InferredType) -> InferredType:
         """Return the inferred result type of a user function for argument types."""
         return result_of(function, list(arguments)) if self._inlining else ANYTHING
 
-    def elements(self, function: Callable[..., Any]) -> InferredType:
+    def elements(self, function: UserCallable) -> InferredType:
         """Return the inferred type of the elements that a user function returns."""
         return elements_of(function) if self._inlining else ANYTHING
 
-    def next_operator(self, operator: Any, input_index: int, value: Var, key: Key | None) -> None:
+    def next_operator(self, operator: object, input_index: int, value: Var, key: Key | None) -> None:
         """Start the lines of the next operator, for a record of one of its inputs."""
         self._operators += 1
-        self._taken[id(operator)] = Taken(input_index, value.timestamp, None if key is None else key.name)
+        self._inputs[id(operator)] = OperatorInput(input_index, value.timestamp, None if key is None else key.name)
 
     def before(self, text: str) -> None:
         """Write a line that runs once, before the loop."""
         self._before.append(f"    {text}")
 
-    def after(self, text: str, operator: Any = None) -> None:
+    def after(self, text: str, operator: object | None = None) -> None:
         """Write a line that runs once, after the loop."""
         self._after.append((f"    {text}", operator))
 
     # --- lines
 
-    def line(self, text: str, operator: Any = None, variable: str = "") -> None:
+    def line(self, text: str, operator: object | None = None, variable: str = "") -> None:
         if self._members:
-            self._put_together(text)
+            self._build_tuples(text)
         if operator is not None:
             # The def line is line 1, so the body starts at line 2.
             self._sites[len(self._lines) + 2] = Site(
-                operator, self.written_out(variable), tuple(self._inlined), self._taken.get(id(operator))
+                operator, self.expression_of(variable), tuple(self._inlined), self._inputs.get(id(operator))
             )
             self._inlined.clear()
         self._lines.append("    " * self._indent + text)
@@ -289,7 +294,7 @@ class CodeWriter:
         self.line(f"{name} = {text}")
         self._assigned[len(self._lines) - 1] = name
 
-    def assign_also(self, names: Sequence[str], text: str, operator: Any, variable: str) -> None:
+    def assign_also(self, names: Sequence[str], text: str, operator: object, variable: str) -> None:
         """Assign other values to such variables, unpacked from one."""
         self.line(f"{', '.join(names)}, = {text}", operator, variable)
         self._assigned[len(self._lines) - 1] = None
@@ -300,22 +305,22 @@ class CodeWriter:
         # An assigned variable may be read by another such line.
         others += [line.partition(" = ")[2] for i, line in enumerate(self._lines) if i in self._assigned]
         read = set(_NAME.findall(" ".join([*others, *(text for text, _ in self._after)])))
-        unread = {i for i, name in self._assigned.items() if name is not None and name not in read}
+        unused = {i for i, name in self._assigned.items() if name is not None and name not in read}
         blanks = [line[: len(line) - len(line.lstrip())] for line in self._lines]
-        return [f"{blanks[i]}pass" if i in unread else line for i, line in enumerate(self._lines)]
+        return [f"{blanks[i]}pass" if i in unused else line for i, line in enumerate(self._lines)]
 
     @contextmanager
-    def block(self, text: str, operator: Any = None, variable: str = "") -> Iterator[None]:
+    def block(self, text: str, operator: object | None = None, variable: str = "") -> Iterator[None]:
         self.line(text, operator, variable)
         loop = text.startswith("for ")
         self._indent += 1
         self._loops += loop
-        self._made.append(set())
+        self._built.append(set())
         start = len(self._lines)
         yield
         if len(self._lines) == start:
             self.line("pass")
-        self._made.pop()
+        self._built.pop()
         self._indent -= 1
         self._loops -= loop
 
@@ -331,7 +336,7 @@ class CodeWriter:
         after = [text for text, _ in self._after]
         source = "\n".join([f"def run({parameters}{bound}):", *self._before, *body, *after]) + "\n"
         filename = f"<millstream {printable(self._name, _SHOWN_NAME)} {next(_NUMBERS)}>"
-        namespace: dict[str, Any] = {**self._bound, _SITES: self._sites_by_line(len(body))}
+        namespace: dict[str, object] = {**self._bound, _SITES: self._sites_by_line(len(body))}
         exec(compile(source, filename, "exec"), namespace)
         # Removed from its globals, so that an unused function is freed at once.
         function: Callable[..., None] = namespace.pop("run")

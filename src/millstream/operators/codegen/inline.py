@@ -1,8 +1,8 @@
-"""Turns a user's one-expression function into text that stands in the generated loop in place of a call.
+"""Inlines a user's one-expression function into the generated loop.
 
-`lambda t: t[0]` costs a tenth of the call that runs it, so a chain of such functions is faster written out. The
-expression is read off the function's bytecode, which unlike its source is always there. What may be written out is
-listed here; a function with anything else in it (a branch, a call, a statement) is called.
+The expression of `lambda t: t[0]` costs a tenth of the call that runs it, so a chain of inlined functions is faster.
+The expression is decompiled from the function's bytecode, which is always available, unlike its source. Only the listed
+bytecode operations are inlined; a function with any other (a branch, a call, a statement) is called.
 """
 
 from __future__ import annotations
@@ -16,22 +16,25 @@ from collections.abc import Callable
 from functools import reduce
 from operator import or_
 from types import CodeType, FunctionType, MethodType
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.fast_dataclass import fast_dataclass
 
-Bind = Callable[[Any, str], str]
-# Given a variable and a place, returns the text of that member of a tuple, None where it is not known.
+# A user's function.
+UserCallable = Callable[..., Value]
+Bind = Callable[[object, str], str]
+# Returns the expression of a member of a tuple variable, by index; None if it is unknown.
 Member = Callable[[str, int], str | None]
 
-_LONGEST = 400
-# The closure's own, the local variable's and the argument's to getrefcount.
+# Maximum characters of an inlined expression.
+_MAX_LENGTH = 400
+# References to a cell that only one closure has: the closure's, the local variable's and getrefcount's argument.
 REFERENCES_OF_ONE_OWNER = 3
-# Constants that are written as they are; any other is bound to a name.
+# Constants that are written as literals; all others are bound to names.
 _PLAIN_CONSTANTS = (int, str, bytes, type(None))
 
-# The bytecode operations that may be written out. Those of 3.11 are tested; what 3.12 and 3.13 have beside them is
-# taken from the documentation of `dis`. A Python that is not listed writes nothing out.
+# The bytecode operations that can be inlined. Those of 3.11 are tested; the additional ones of 3.12 and 3.13 are from
+# the documentation of `dis`. Other versions of Python inline nothing.
 SILENT = frozenset(["RESUME", "NOP", "COPY_FREE_VARS", "EXTENDED_ARG"])
 _OF_ALL = SILENT.union(
     [
@@ -60,13 +63,13 @@ _INFIX: dict[str, Callable[[dis.Instruction], str]] = {
     "CONTAINS_OP": lambda i: "not in" if i.arg else "in",
 }
 
-# A constant that is a place in a tuple, as it is written.
-_PLACE = re.compile(r"\((\d+)\)")
+# An index of a tuple member, as a literal.
+_INDEX = re.compile(r"\((\d+)\)")
 
-# The operations of a function that only walks into its argument.
+# The operations of a function that only accesses members of its argument.
 _PATH = SILENT | {"LOAD_FAST", "LOAD_CONST", "BINARY_SUBSCR", "LOAD_ATTR", "RETURN_VALUE"}
 
-# A plain function's flags, and those that only say how its source was read.
+# The flags of a plain function, and those of `from __future__` imports.
 _FLAGS = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS | inspect.CO_NESTED
 _FLAGS |= reduce(or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names))
 
@@ -77,25 +80,25 @@ class Expression:
 
     Attributes:
         text: the expression.
-        members: the texts of the members where the expression puts a tuple together, else empty.
+        members: the expressions of the members if the expression builds a tuple, else empty.
     """
 
     text: str
     members: tuple[str, ...] = ()
 
 
-def _not_known(variable: str, place: int) -> str | None:
+def _unknown(variable: str, index: int) -> str | None:
     return None
 
 
-def inline(function: Any, arguments: list[str], bind: Bind, member: Member = _not_known) -> Expression | None:
-    """Return a function's expression over variables, None when it must be called.
+def inline(function: object, arguments: list[str], bind: Bind, member: Member = _unknown) -> Expression | None:
+    """Return a function's expression over variables, None if it must be called.
 
     Args:
         function: the callable.
         arguments: the variables that hold its arguments.
-        bind: gives an object a name in the generated function.
-        member: tells the members of variables that are tuples.
+        bind: binds an object to a name in the generated function.
+        member: returns the expressions of members of tuple variables.
     """
     if isinstance(function, MethodType):
         return inline(function.__func__, [bind(function.__self__, "self"), *arguments], bind, member)
@@ -104,39 +107,39 @@ def inline(function: Any, arguments: list[str], bind: Bind, member: Member = _no
     return _Reader(function, arguments, bind, member).read()
 
 
-def is_path(function: Any) -> bool:
-    """Tell whether a function of one argument only walks into it, by indexes, keys and attributes: `t[0]`, `o.city`."""
+def is_path(function: object) -> bool:
+    """Return whether a function of one argument only accesses indexes, keys and attributes: `t[0]`, `o.city`."""
     return isinstance(function, FunctionType) and _is_listed(function.__code__, 1, _PATH & _LISTED)
 
 
 def is_expression(function: FunctionType, arguments: int) -> bool:
-    """Tell whether a function of so many arguments is one expression that may be written out."""
+    """Return whether a function with this number of arguments is one expression that can be inlined."""
     return _is_listed(function.__code__, arguments, _LISTED)
 
 
 def _is_listed(code: CodeType, arguments: int, operations: frozenset[str]) -> bool:
-    """Tell whether a function takes so many plain arguments and does nothing but what is listed."""
+    """Return whether a function takes this number of plain arguments and has only listed operations."""
     plain = not code.co_flags & ~_FLAGS and not code.co_kwonlyargcount and not code.co_cellvars
     if not plain or code.co_argcount != arguments:
         return False
-    # Also of those behind the first return: they may handle an exception before it.
+    # Also operations after the first return: they may handle an exception before it.
     return all(i.opname in operations and _is_plain(i) for i in dis.get_instructions(code))
 
 
 def _is_plain(i: dis.Instruction) -> bool:
-    """Tell whether an operation is used in a way that is listed."""
+    """Return whether the form of an operation can be inlined."""
     if i.opname == "BINARY_OP":
         return i.argrepr in BINARY_OPERATORS
     if i.opname == "COMPARE_OP":
         return i.argval in _COMPARISONS
     if i.opname in ("LOAD_ATTR", "LOAD_GLOBAL"):
-        # Else it is loaded to be called, together with what a call needs.
+        # Otherwise it is loaded for a call.
         return bool(i.argrepr == i.argval)
     return True
 
 
 class _Reader:
-    """Runs the bytecode of one function on texts instead of values."""
+    """Interprets the bytecode of a function on expressions instead of values."""
 
     def __init__(self, function: FunctionType, arguments: list[str], bind: Bind, member: Member) -> None:
         code = function.__code__
@@ -145,7 +148,7 @@ class _Reader:
         self._bind = bind
         self._member = member
         self._stack: list[str] = []
-        # The tuple that was put together last.
+        # The tuple that was built last.
         self._tuple = Expression("")
 
     def read(self) -> Expression | None:
@@ -157,12 +160,12 @@ class _Reader:
                 return self._tuple if text is self._tuple.text else Expression(text)
             if instruction.opname in SILENT:
                 continue
-            if not self._step(instruction) or sum(map(len, self._stack)) > _LONGEST:
+            if not self._step(instruction) or sum(map(len, self._stack)) > _MAX_LENGTH:
                 return None
         return None
 
     def _step(self, i: dis.Instruction) -> bool:
-        """Follow one instruction; False when only a call can."""
+        """Interpret one instruction; return False if the function must be called."""
         name, push = i.opname, self._stack.append
         if name == "LOAD_FAST":
             push(self._variables[i.argval])
@@ -187,25 +190,25 @@ class _Reader:
         elif name in _INFIX:
             right, left = self._stack.pop(), self._stack.pop()
             push(f"({left} {_INFIX[name](i)} {right})")
-        elif name != "TO_BOOL":  # the `not` behind it asks the same
+        elif name != "TO_BOOL":  # the following `not` tests the same
             return False
         return True
 
     def _subscript(self) -> None:
         index, container = self._stack.pop(), self._stack.pop()
-        place = _PLACE.fullmatch(index)
-        member = self._member(container, int(place[1])) if place else None
+        constant = _INDEX.fullmatch(index)
+        member = self._member(container, int(constant[1])) if constant else None
         self._stack.append(member or f"{container}[{index}]")
 
-    def _collect(self, count: int, shape: str) -> None:
+    def _collect(self, count: int, template: str) -> None:
         members = self._stack[len(self._stack) - count :]
         del self._stack[len(self._stack) - count :]
-        text = shape % ", ".join(members) if members else shape.replace("%s,", "").replace("%s", "")
-        if shape.startswith("("):
+        text = template % ", ".join(members) if members else template.replace("%s,", "").replace("%s", "")
+        if template.startswith("("):
             self._tuple = Expression(text, tuple(members))
         self._stack.append(text)
 
-    def _constant(self, value: Any) -> str:
+    def _constant(self, value: object) -> str:
         if value.__class__ in _PLAIN_CONSTANTS:
             return f"({value!r})" if isinstance(value, int) else repr(value)
         return self._bind(value, "const")
@@ -218,9 +221,9 @@ class _Reader:
         if sys.getrefcount(cell) == REFERENCES_OF_ONE_OWNER:
             try:
                 self._stack.append(self._bind(cell.cell_contents, "free"))
-            except ValueError:  # not set, which only a call can say properly
+            except ValueError:  # not set: only a call raises the proper error
                 return False
         else:
-            # Another function has the variable too and may set it.
+            # Another function shares the variable and may set it.
             self._stack.append(f"{self._bind(cell, 'cell')}.cell_contents")
         return True

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dis
 from dataclasses import replace
 from types import CodeType, FunctionType
-from typing import Any
 
 from millstream.common.immutability import ATOMS, detach
 from millstream.common.inferred_types import Anything, Fixed
@@ -36,7 +35,7 @@ _OPERATIONS = frozenset(
         *("DICT_UPDATE", "DICT_MERGE", "UNPACK_SEQUENCE", "UNPACK_EX", "CALL_INTRINSIC_1"),
         # Jumps.
         *("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP"),
-        *(f"POP_JUMP_{way}IF_{what}" for way in ("", "FORWARD_", "BACKWARD_") for what in _TESTS),
+        *(f"POP_JUMP_{way}IF_{test}" for way in ("", "FORWARD_", "BACKWARD_") for test in _TESTS),
         *("GET_ITER", "FOR_ITER", "RETURN_VALUE", "RETURN_CONST"),
         *("RETURN_GENERATOR", "YIELD_VALUE", "GET_YIELD_FROM_ITER", "SEND"),
         *("RAISE_VARARGS", "RERAISE", "LOAD_ASSERTION_ERROR", "PUSH_EXC_INFO", "CHECK_EXC_MATCH", "POP_EXCEPT"),
@@ -132,11 +131,11 @@ def detached(w: CodeWriter, value: Var) -> Var:
 def _members_detached(w: CodeWriter, value: Var) -> Var | None:
     """Write the lines for a tuple with one mutable member; None for any other value."""
     members = w.members(value.name)
-    if members is None or not isinstance(value.shape, Fixed) or value.condition is not None:
+    if members is None or not isinstance(value.inferred_type, Fixed) or value.condition is not None:
         return None
     # Values with an inferred type are immutable. Several mutable members may be one object, as only a full copy keeps.
-    unknown = [i for i, shape in enumerate(value.shape.members) if isinstance(shape, Anything)]
-    if len(unknown) > 1 or any(isinstance(shape, Fixed) for shape in value.shape.members):
+    unknown = [i for i, inferred_type in enumerate(value.inferred_type.members) if isinstance(inferred_type, Anything)]
+    if len(unknown) > 1 or any(isinstance(inferred_type, Fixed) for inferred_type in value.inferred_type.members):
         return None
     out, copied = w.var(), list(members)
     for i in unknown:
@@ -163,7 +162,7 @@ def _whole_detached(w: CodeWriter, value: Var) -> Var:
     return replace(value, name=out, detached=True)
 
 
-def keeps_nothing(function: Any) -> bool:
+def keeps_nothing(function: object) -> bool:
     """Return whether a function can neither retain nor modify its arguments.
 
     True for plain functions that use nothing but their arguments, harmless builtins and the reading methods of strings
@@ -180,7 +179,7 @@ def keeps_nothing(function: Any) -> bool:
     return _is_harmless(function.__code__, function.__globals__)
 
 
-def _is_harmless(code: CodeType, module: dict[str, Any]) -> bool:
+def _is_harmless(code: CodeType, module: dict[str, object]) -> bool:
     for name in code.co_names:
         if name in _METHODS:
             continue

@@ -44,8 +44,8 @@ def compared(left: InferredType, right: InferredType) -> InferredType:
     return TRUTH if _compares_plainly(left) and _compares_plainly(right) else ANYTHING
 
 
-def _compares_plainly(shape: InferredType) -> bool:
-    return isinstance(shape, (Whole, Real)) or (isinstance(shape, Some) and shape.exact)
+def _compares_plainly(inferred_type: InferredType) -> bool:
+    return isinstance(inferred_type, (Whole, Real)) or (isinstance(inferred_type, Some) and inferred_type.exact)
 
 
 def subscript(container: InferredType, index: InferredType) -> InferredType:
@@ -56,8 +56,8 @@ def subscript(container: InferredType, index: InferredType) -> InferredType:
     return TEXT if _is(container, str) and isinstance(index, Whole) else ANYTHING
 
 
-def _is(shape: InferredType, kind: type) -> bool:
-    return isinstance(shape, Some) and shape.exact and shape.kind is kind
+def _is(inferred_type: InferredType, kind: type) -> bool:
+    return isinstance(inferred_type, Some) and inferred_type.exact and inferred_type.kind is kind
 
 
 def binary(operator: str, left: InferredType, right: InferredType) -> InferredType:
@@ -80,10 +80,10 @@ def binary(operator: str, left: InferredType, right: InferredType) -> InferredTy
     return Real() if operator in ("+", "-", "*", "/", "//", "%") else ANYTHING
 
 
-def _number(shape: InferredType) -> Whole | Real | Anything:
-    if _is(shape, bool):
+def _number(inferred_type: InferredType) -> Whole | Real | Anything:
+    if _is(inferred_type, bool):
         return Whole(0, 1)
-    return shape if isinstance(shape, (Whole, Real)) else ANYTHING
+    return inferred_type if isinstance(inferred_type, (Whole, Real)) else ANYTHING
 
 
 def _sum(a: Whole, b: Whole) -> _Bounds:

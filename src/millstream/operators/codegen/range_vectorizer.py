@@ -11,12 +11,17 @@ import dis
 import re
 from collections.abc import Callable, Iterable
 from types import FunctionType, MethodType
-from typing import Any
+from typing import TYPE_CHECKING
 
+from millstream.common.aliases import Value
 from millstream.common.inferred_types import ANYTHING, Fixed, InferredType, Some, Whole, within
 from millstream.operators.codegen.code_writer import CodeWriter, Var
-from millstream.operators.codegen.inline import inline, is_expression
+from millstream.operators.codegen.inline import UserCallable, inline, is_expression
 from millstream.operators.codegen.return_types import Inference
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 # Shorter ranges are faster in a loop.
 FEWEST = 100
@@ -27,7 +32,7 @@ _LOADS = frozenset(["LOAD_FAST", "LOAD_FAST_LOAD_FAST", "LOAD_CONST", "LOAD_DERE
 _CONSTANT = re.compile(r"\(-?\d+\)")
 _NAME = re.compile(r"[^\W\d]\w*")
 
-Loop = Callable[[Iterable[Any]], None]
+Loop = Callable[[Iterable[Value]], None]
 
 
 class _Proof(Inference):
@@ -40,8 +45,8 @@ class _Proof(Inference):
     def step(self, i: dis.Instruction) -> None:
         self.holds = self.holds and self._is_plain(i)
         super().step(i)
-        made = self.stack[-1]
-        parts = made.members if isinstance(made, Fixed) else (made,)
+        result = self.stack[-1]
+        parts = result.members if isinstance(result, Fixed) else (result,)
         self.holds = self.holds and all(_is_long(p) or _is_truth(p) for p in parts)
 
     def _is_plain(self, i: dis.Instruction) -> bool:
@@ -57,15 +62,15 @@ class _Proof(Inference):
         return operator in ("//", "%") and within(Whole(0, 0), self.stack[-1])
 
 
-def _is_long(shape: InferredType) -> bool:
-    return isinstance(shape, Whole) and within(shape, _LONG)
+def _is_long(inferred_type: InferredType) -> bool:
+    return isinstance(inferred_type, Whole) and within(inferred_type, _LONG)
 
 
-def _is_truth(shape: InferredType) -> bool:
-    return isinstance(shape, Some) and shape.kind is bool
+def _is_truth(inferred_type: InferredType) -> bool:
+    return isinstance(inferred_type, Some) and inferred_type.kind is bool
 
 
-def works_on_columns(function: Any, argument: InferredType) -> bool:
+def works_on_columns(function: object, argument: InferredType) -> bool:
     """Return whether a function's expression means the same for arrays as the function for their elements.
 
     Args:
@@ -95,10 +100,10 @@ class Columns:
     def __init__(self, w: CodeWriter, source: Whole) -> None:
         self._w = w
         self._names = {"x"}
-        self.value = Var("x", None, detached=True, shape=source)
+        self.value = Var("x", None, detached=True, inferred_type=source)
         w.line(f"x = {w.bind(_column_of(), 'column')}(batch)")
 
-    def map(self, operator: Any, function: Callable[..., Any]) -> bool:
+    def map(self, operator: object, function: UserCallable) -> bool:
         """Write the lines of a map; return whether it can be vectorized."""
         w, value = self._w, self.value
         texts = self._texts(function)
@@ -108,41 +113,41 @@ class Columns:
         out = w.var()
         w.assign(out, operator, value.name, function, value.name)
         self._names.update(m for m in w.members(out) or (out,) if not _CONSTANT.fullmatch(m))
-        self.value = value.renamed(out, True, w.result(function, value.shape))
+        self.value = value.renamed(out, True, w.result(function, value.inferred_type))
         return True
 
-    def filter(self, function: Callable[..., Any]) -> bool:
+    def filter(self, function: UserCallable) -> bool:
         """Write the lines of a filter; return whether it can be vectorized."""
         w = self._w
         texts = self._texts(function)
         if len(texts) != 1 or not self._is_column(texts[0]):
             return False
-        kept = w.var("kept")
-        is_truth = _is_truth(w.result(function, self.value.shape))
-        w.line(f"{kept} = {texts[0]}" if is_truth else f"{kept} = {texts[0]} != 0")
-        for name in self._travelling():
-            w.line(f"{name} = {name}[{kept}]")
+        mask = w.var("kept")
+        is_truth = _is_truth(w.result(function, self.value.inferred_type))
+        w.line(f"{mask} = {texts[0]}" if is_truth else f"{mask} = {texts[0]} != 0")
+        for name in self._record_arrays():
+            w.line(f"{name} = {name}[{mask}]")
         return True
 
-    def _texts(self, function: Callable[..., Any]) -> tuple[str, ...]:
+    def _texts(self, function: UserCallable) -> tuple[str, ...]:
         """Return the expressions of a function's result, several for a tuple; none if it cannot be vectorized."""
-        if not works_on_columns(function, self.value.shape):
+        if not works_on_columns(function, self.value.inferred_type):
             return ()
-        found = inline(function, [self.value.name], self._w.bind, self._w.member)
-        return () if found is None else found.members or (found.text,)
+        expression = inline(function, [self.value.name], self._w.bind, self._w.member)
+        return () if expression is None else expression.members or (expression.text,)
 
     def head(self) -> tuple[str, Var]:
         """Return the head of the loop over the arrays, and its record."""
         w, value = self._w, self.value
-        variables = {name: w.var("m") for name in self._travelling()}
+        variables = {name: w.var("m") for name in self._record_arrays()}
         members, lists = w.members(value.name), ", ".join(f"{name}.tolist()" for name in variables)
         out = variables.get(value.name) or w.var()
         if members is not None:
             w.tuple_of(out, tuple(variables.get(m, m) for m in members))
         over = lists if len(variables) == 1 else f"zip({lists})"
-        return f"for {', '.join(variables.values())} in {over}:", value.renamed(out, True, value.shape)
+        return f"for {', '.join(variables.values())} in {over}:", value.renamed(out, True, value.inferred_type)
 
-    def _travelling(self) -> list[str]:
+    def _record_arrays(self) -> list[str]:
         """Return the names of the arrays that the record consists of."""
         members = self._w.members(self.value.name) or (self.value.name,)
         return [m for m in dict.fromkeys(members) if m in self._names]
@@ -151,7 +156,7 @@ class Columns:
         return not self._names.isdisjoint(_NAME.findall(text))
 
 
-def _column_of() -> Callable[[range], Any]:
+def _column_of() -> Callable[[range], NDArray[np.int64]]:
     """Return a function that converts a range to an array."""
     # Imported here, because the import takes longer than many short jobs.
     import numpy as np
@@ -159,15 +164,15 @@ def _column_of() -> Callable[[range], Any]:
     return lambda numbers: np.arange(numbers.start, numbers.stop, numbers.step, dtype=np.int64)
 
 
-def chosen(columns: Loop, loop: Loop, shape: Whole) -> Loop:
+def vectorized_in_bounds(columns: Loop, loop: Loop, bounds: Whole) -> Loop:
     """Return a function that processes ranges within the bounds vectorized, and other batches in a loop.
 
     Numbers may exceed the program's bounds: a restored sequence may have been another one.
     """
-    low, high = shape.low, shape.high
+    low, high = bounds.low, bounds.high
     assert low is not None and high is not None
 
-    def run(batch: Iterable[Any]) -> None:
+    def run(batch: Iterable[Value]) -> None:
         if isinstance(batch, range) and len(batch) >= FEWEST and low <= batch[0] <= batch[-1] <= high:
             columns(batch)
         else:

@@ -11,14 +11,13 @@ import inspect
 import sys
 from functools import reduce
 from types import CodeType, FunctionType, MethodType
-from typing import Any
 
 from millstream.common.inferred_types import ANYTHING, TRUTH, Fixed, InferredType, either, inferred_type_of
 from millstream.operators.codegen.inline import REFERENCES_OF_ONE_OWNER, SILENT, is_expression
 from millstream.operators.codegen.operator_types import binary, compared, subscript, unary
 
 
-def result_of(function: Any, arguments: list[InferredType]) -> InferredType:
+def result_of(function: object, arguments: list[InferredType]) -> InferredType:
     """Return the result type of a function for argument types."""
     if isinstance(function, MethodType):
         return result_of(function.__func__, [ANYTHING, *arguments])
@@ -27,7 +26,7 @@ def result_of(function: Any, arguments: list[InferredType]) -> InferredType:
     return Inference(function, arguments).run()
 
 
-def elements_of(function: Any) -> InferredType:
+def elements_of(function: object) -> InferredType:
     """Return the type of the elements that a function yields, or returns in a list comprehension.
 
     Only tuples are inferred, as in `yield word, 1` and `[(w, 1) for w in words]`, with their constants.
@@ -38,9 +37,9 @@ def elements_of(function: Any) -> InferredType:
         return ANYTHING
     steps = list(dis.get_instructions(function.__code__))
     if function.__code__.co_flags & inspect.CO_GENERATOR:
-        return _handed_over(steps, "YIELD_VALUE")
-    made = _comprehension(steps)
-    return ANYTHING if made is None else _handed_over(list(dis.get_instructions(made)), "LIST_APPEND")
+        return _operand_type(steps, "YIELD_VALUE")
+    code = _comprehension(steps)
+    return ANYTHING if code is None else _operand_type(list(dis.get_instructions(code)), "LIST_APPEND")
 
 
 def _comprehension(steps: list[dis.Instruction]) -> CodeType | None:
@@ -53,22 +52,22 @@ def _comprehension(steps: list[dis.Instruction]) -> CodeType | None:
     return codes[0] if ends == ["GET_ITER", "PRECALL", "CALL", "RETURN_VALUE"] else None
 
 
-def _handed_over(steps: list[dis.Instruction], operation: str) -> InferredType:
+def _operand_type(steps: list[dis.Instruction], operation: str) -> InferredType:
     """Return the common type of all operands of an operation."""
     if any(i.opname == "GET_YIELD_FROM_ITER" for i in steps):
         return ANYTHING
-    found = [_tuple_before(steps, at) for at, i in enumerate(steps) if i.opname == operation]
-    return reduce(either, found) if found else ANYTHING
+    types = [_tuple_before(steps, index) for index, i in enumerate(steps) if i.opname == operation]
+    return reduce(either, types) if types else ANYTHING
 
 
-def _tuple_before(steps: list[dis.Instruction], at: int) -> InferredType:
-    build = steps[at - 1]
+def _tuple_before(steps: list[dis.Instruction], index: int) -> InferredType:
+    build = steps[index - 1]
     if build.opname != "BUILD_TUPLE":
         return ANYTHING
-    start = at - 1 - (build.arg or 0)
-    members = steps[max(start, 0) : at - 1]
+    start = index - 1 - (build.arg or 0)
+    members = steps[max(start, 0) : index - 1]
     # No jump leads into these steps.
-    straight = start >= 0 and not any(i.is_jump_target for i in steps[start + 1 : at + 1])
+    straight = start >= 0 and not any(i.is_jump_target for i in steps[start + 1 : index + 1])
     if not straight or any(i.opname not in ("LOAD_FAST", "LOAD_CONST") for i in members):
         return ANYTHING
     return Fixed(tuple(inferred_type_of(i.argval) if i.opname == "LOAD_CONST" else ANYTHING for i in members))
@@ -118,7 +117,7 @@ class Inference:
             push(ANYTHING)
         elif name.startswith("UNARY_"):
             push(unary(name, pop()))
-        elif name != "TO_BOOL":  # the `not` behind it asks the same
+        elif name != "TO_BOOL":  # the following `not` tests the same
             self._infix(i)
 
     def _infix(self, i: dis.Instruction) -> None:
@@ -129,10 +128,10 @@ class Inference:
             self.stack.append(compared(left, right) if i.opname == "COMPARE_OP" else TRUTH)
 
     def _take(self, count: int) -> tuple[InferredType, ...]:
-        at = len(self.stack) - count
-        taken = tuple(self.stack[at:])
-        del self.stack[at:]
-        return taken
+        start = len(self.stack) - count
+        types = tuple(self.stack[start:])
+        del self.stack[start:]
+        return types
 
     def _free_variable(self, name: str) -> InferredType:
         free, closure = self._function.__code__.co_freevars, self._function.__closure__

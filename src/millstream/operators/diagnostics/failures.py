@@ -161,7 +161,7 @@ def _input(site: Site, variables: dict[str, Any]) -> Input | None:
         value = eval(site.variable, {}, variables)
     except NameError:  # a line before the variable is set
         return None
-    taken = site.taken
+    taken = site.operator_input
     if taken is None:
         return Input(0, value)
     stamp = None if taken.timestamp is None else variables.get(taken.timestamp)

@@ -50,11 +50,15 @@ class Pieces:
     timestamp: int | None = None
 
     @classmethod
-    def of(cls, shape: InferredType, timestamp: int | None) -> Pieces | None:
+    def of(cls, inferred_type: InferredType, timestamp: int | None) -> Pieces | None:
         """Return how records of an inferred type are split, None if they are no such tuples."""
-        if not isinstance(shape, Fixed) or shape.null or not 0 < len(shape.members) <= _MAX_MEMBERS:
+        if (
+            not isinstance(inferred_type, Fixed)
+            or inferred_type.null
+            or not 0 < len(inferred_type.members) <= _MAX_MEMBERS
+        ):
             return None
-        constants = [constant(m) for m in shape.members]
+        constants = [constant(m) for m in inferred_type.members]
         if None not in constants:
             # At least one member must be sent, or records could not be counted.
             constants[0] = None
@@ -65,7 +69,7 @@ class Pieces:
         """The members that are sent."""
         return [i for i, value in enumerate(self.constants) if value is None]
 
-    def shape(self, known: InferredType) -> InferredType:
+    def inferred_type(self, known: InferredType) -> InferredType:
         """Return the inferred type of received records."""
         members = [ANYTHING if c is None else inferred_type_of(c) for c in self.constants]
         if isinstance(known, Fixed) and len(known.members) == len(members):

@@ -11,9 +11,9 @@ from millstream.common.inferred_types import ANYTHING, within
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Operator
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
-from millstream.operators.codegen.coercion_codegen import made_to_fit
+from millstream.operators.codegen.coercion_codegen import coerce
 from millstream.operators.codegen.object_reuse import detached, keeps_nothing
-from millstream.operators.codegen.range_vectorizer import Columns, chosen
+from millstream.operators.codegen.range_vectorizer import Columns, vectorized_in_bounds
 from millstream.operators.functions.output_tag import OutputTag
 from millstream.operators.runtime.blocks import Layout
 from millstream.operators.runtime.partitioners import KeyPartitioner
@@ -129,7 +129,7 @@ class ChainCompiler:
         with w.block(line):
             self._outputs(w, node, value)
         self._compile_pending()
-        return chosen(w.build("batch"), loop, numbers)
+        return vectorized_in_bounds(w.build("batch"), loop, numbers)
 
     def _behind(self, node: ChainNode, value: Var) -> ChainNode | None:
         """Return the one node that receives all output of another unchanged, or None."""
@@ -137,7 +137,7 @@ class ChainCompiler:
             return None
         behind = self._nodes[node.outputs[0].node]
         wanted = node.type_info.inferred_type() if node.type_info is not None else ANYTHING
-        fits = not is_encoded(node, [behind]) or (wanted is not None and within(value.shape, wanted))
+        fits = not is_encoded(node, [behind]) or (wanted is not None and within(value.inferred_type, wanted))
         return behind if fits else None
 
     def _source_code(self) -> CodeWriter:
@@ -161,8 +161,11 @@ class ChainCompiler:
         head = self._nodes[place]
         w = CodeWriter(head.name, many_new_keys, self._inlining)
         with layout.loop(w) as (key, value):
-            shape = (edge.type_info.inferred_type() if edge.type_info is not None else None) or ANYTHING
-            value = replace(value, shape=shape if layout.pieces is None else layout.pieces.shape(shape))
+            inferred_type = (edge.type_info.inferred_type() if edge.type_info is not None else None) or ANYTHING
+            value = replace(
+                value,
+                inferred_type=inferred_type if layout.pieces is None else layout.pieces.inferred_type(inferred_type),
+            )
             self._node(w, head, edge.input_index, value, _key(w, edge, head.operator, key, value))
         return w
 
@@ -224,7 +227,7 @@ class ChainCompiler:
         outputs = [o for o in node.outputs if o.tag == tag]
         type_info = node.type_info if tag is None else next((o.tag_type for o in outputs if o.tag_type), None)
         encoded = is_encoded(node, [None if o.node is None else self._nodes[o.node] for o in outputs])
-        value = made_to_fit(w, node.operator, type_info if encoded else None, value)
+        value = coerce(w, node.operator, type_info if encoded else None, value)
         # Edges first: a chained operator may modify the value.
         outputs.sort(key=lambda o: o.node is not None)
         for i, output in enumerate(outputs):
@@ -262,7 +265,9 @@ def _key(w: CodeWriter, edge: Edge, operator: Operator, carried: Key | None, val
         return carried
     # The key is a member of the record.
     key = Key("k", hashable=False)
-    edge.partitioner.key_code(w, value.name, key.name, operator, value.shape if value.condition is None else ANYTHING)
+    edge.partitioner.key_code(
+        w, value.name, key.name, operator, value.inferred_type if value.condition is None else ANYTHING
+    )
     return key
 
 

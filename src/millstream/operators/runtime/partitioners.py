@@ -60,7 +60,7 @@ class Partitioner:
         operator: Any,
         appends: list[Append],
         place: PartitionerContext,
-        shape: InferredType = ANYTHING,
+        inferred_type: InferredType = ANYTHING,
     ) -> tuple[str, str | None]:
         """Write how the bucket is chosen; return the variable with its `append` and the variable with the key.
 
@@ -70,7 +70,7 @@ class Partitioner:
             operator: the operator that emits the record.
             appends: the append function of each bucket.
             place: the sender's subtask and targets.
-            shape: the inferred type of the record.
+            inferred_type: the inferred type of the record.
         """
         return w.bind(appends[0], "append"), None
 
@@ -165,7 +165,7 @@ class RebalancePartitioner(Partitioner):
         operator: Any,
         appends: list[Append],
         place: PartitionerContext,
-        shape: InferredType = ANYTHING,
+        inferred_type: InferredType = ANYTHING,
     ) -> tuple[str, str | None]:
         start = place.subtask % len(appends)
         turn = cycle(appends[start:] + appends[:start]).__next__
@@ -187,7 +187,7 @@ class RescalePartitioner(Partitioner):
         operator: Any,
         appends: list[Append],
         place: PartitionerContext,
-        shape: InferredType = ANYTHING,
+        inferred_type: InferredType = ANYTHING,
     ) -> tuple[str, str | None]:
         out = w.var("e")
         w.line(f"{out} = {w.bind(cycle(appends).__next__, 'turn')}()")
@@ -206,7 +206,7 @@ class ShufflePartitioner(Partitioner):
         operator: Any,
         appends: list[Append],
         place: PartitionerContext,
-        shape: InferredType = ANYTHING,
+        inferred_type: InferredType = ANYTHING,
     ) -> tuple[str, str | None]:
         choice = Random(place.subtask).choice
         out = w.var("e")
@@ -256,13 +256,13 @@ class KeyPartitioner(Partitioner):
         keys, values, _ = block.columns()
         return keys if block.layout.has_key else list(map(self.select, values))
 
-    def key_code(self, w: CodeWriter, value: str, key: str, operator: Any, shape: InferredType) -> None:
+    def key_code(self, w: CodeWriter, value: str, key: str, operator: Any, inferred_type: InferredType) -> None:
         """Write how the key of a record is extracted."""
         w.line(f"{key} = {w.call(self.selector.call, value)}", operator, value)
         fit = _fit_of(self.key_type)
         if fit is not None and self.key_type is not None:
             wanted = self.key_type.inferred_type()
-            if wanted is not None and within(result_of(self.selector.call, [shape]), wanted):
+            if wanted is not None and within(result_of(self.selector.call, [inferred_type]), wanted):
                 return
             test = test_of(w, key, wanted) if wanted is not None else ""
             fitted = f"{w.bind(fit, 'fit')}({key})"
@@ -275,12 +275,12 @@ class KeyPartitioner(Partitioner):
         operator: Any,
         appends: list[Append],
         place: PartitionerContext,
-        shape: InferredType = ANYTHING,
+        inferred_type: InferredType = ANYTHING,
     ) -> tuple[str, str | None]:
         key, out = w.var("k"), w.var("e")
         routes = _Routes(appends, place)
         known, find = w.bind(routes.known, "routes"), w.bind(routes.find, "find")
-        self.key_code(w, value, key, operator, shape)
+        self.key_code(w, value, key, operator, inferred_type)
         with w.block("try:"):
             w.line(f"{out} = {known}[{key}]")
         with w.block("except KeyError:"):
@@ -326,7 +326,7 @@ class CustomPartitioner(Partitioner):
         operator: Any,
         appends: list[Append],
         place: PartitionerContext,
-        shape: InferredType = ANYTHING,
+        inferred_type: InferredType = ANYTHING,
     ) -> tuple[str, str | None]:
         partition, count, described = self.partitioner.call, len(appends), str(self.partitioner)
 

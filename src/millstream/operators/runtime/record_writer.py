@@ -44,8 +44,8 @@ class Edge:
 def _known(w: CodeWriter, value: Var) -> tuple[InferredType, int | None]:
     """Return the inferred type of a record, and which of its members is its timestamp."""
     members, origin = w.members(value.name) or (), w.origin(value.timestamp)
-    shape = value.shape if value.condition is None else ANYTHING
-    return shape, members.index(origin) if origin in members else None
+    inferred_type = value.inferred_type if value.condition is None else ANYTHING
+    return inferred_type, members.index(origin) if origin in members else None
 
 
 class EdgeWriter:
@@ -69,8 +69,8 @@ class EdgeWriter:
         """Include a record's type in the layout decision; `code` is called for the same record later."""
         known = _known(w, value)
         if self._known is not None:
-            shape, timestamp = self._known
-            known = either(shape, known[0]), timestamp if timestamp == known[1] else None
+            inferred_type, timestamp = self._known
+            known = either(inferred_type, known[0]), timestamp if timestamp == known[1] else None
         self._known = known
 
     def settle(self) -> None:
@@ -88,17 +88,17 @@ class EdgeWriter:
             send = self.edge.partitioner.sender(appends, self._place)
             w.line(f"{w.bind(send, 'send')}({value.name})", operator, value.name)
             return
-        shape = value.shape if value.condition is None else ANYTHING
-        append, key = self.edge.partitioner.code(w, value.name, operator, appends, self._place, shape)
+        inferred_type = value.inferred_type if value.condition is None else ANYTHING
+        append, key = self.edge.partitioner.code(w, value.name, operator, appends, self._place, inferred_type)
         self._layout.append_code(w, append, key, value)
 
     def _check(self, w: CodeWriter, value: Var) -> None:
         """Assert that a record fits the layout."""
         pieces = self._layout.pieces
         if pieces is not None:
-            shape, timestamp = _known(w, value)
-            fits = within(shape, pieces.shape(ANYTHING)) and pieces.timestamp in (None, timestamp)
-            assert fits, f"A record of type {shape} does not fit the layout {pieces}."
+            inferred_type, timestamp = _known(w, value)
+            fits = within(inferred_type, pieces.inferred_type(ANYTHING)) and pieces.timestamp in (None, timestamp)
+            assert fits, f"A record of type {inferred_type} does not fit the layout {pieces}."
 
     def watermark(self, watermark: int) -> None:
         self._control(WATERMARK, watermark)

@@ -99,7 +99,7 @@ class PaneOperator(WindowOperator):
         k, old, missing = key.name, w.var("a"), w.bind(MISSING, "missing")
         look_up(w, self, old, key, value.name, overlay, base_get)
         if isinstance(self.contents, Reduced):
-            reduced, first = w.call(self.contents.reduce, old, value.name), w.written_out(value.name)
+            reduced, first = w.call(self.contents.reduce, old, value.name), w.expression_of(value.name)
             new = f"{reduced} if {old} is not {missing} else {first}"
         else:
             assert isinstance(self.contents, Aggregated)
