@@ -9,7 +9,7 @@ import time
 from types import CodeType, FrameType, FunctionType
 
 from millstream.operators.codegen.code_writer import site_of
-from millstream.operators.diagnostics.sampling import Seen, Stack
+from millstream.operators.diagnostics.sampling import Stack, StackSamples
 
 # Time between two looks, in seconds: 25 in a second cost less than a hundredth of a core.
 INTERVAL = 0.04
@@ -30,7 +30,7 @@ class StackSampler:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._seen: dict[int, Seen] = {}
+        self._seen: dict[int, StackSamples] = {}
         self._vertex: int | None = None
         self._thread = 0
         self._until = 0.0
@@ -51,7 +51,7 @@ class StackSampler:
     def enter(self, vertex: int | None) -> None:
         self._vertex = vertex
 
-    def take(self) -> dict[int, Seen]:
+    def take(self) -> dict[int, StackSamples]:
         with self._lock:
             seen, self._seen = self._seen, {}
         return seen

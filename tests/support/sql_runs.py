@@ -14,6 +14,7 @@ from millstream.operators.base import Operator, OperatorSetup, RuntimeServices
 from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.functions.metrics import MetricGroup
 from millstream.operators.runtime.budget import Budget
+from millstream.operators.watermarks import WatermarkEmitter
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
 from millstream.sql.operators.io.table_io import ScanOperator, TableSinkOperator
@@ -85,7 +86,8 @@ class Bare:
         context = RuntimeContext("bare", 0, 1, 128, 0, {}, MetricGroup(("bare",)), self.state)
         setup = OperatorSetup(context, self.state, self._emit, batch, services, budget=budget or Budget())
         operator.prepare(setup)
-        operator.advance = self.watermarks.append
+        if isinstance(operator, WatermarkEmitter):
+            operator.advance = self.watermarks.append
         self.state.prepare(None)
         self.state.begin()
         operator.open()

@@ -192,7 +192,7 @@ class PushReader(SourceReader):
             try:
                 value = self._deserialize(message)
             except Exception as e:
-                value = self._bad.meet(BadRecord(f"record {number} of {self._name}", message, str(e) or repr(e)))
+                value = self._bad.handle(BadRecord(f"record {number} of {self._name}", message, str(e) or repr(e)))
             if value is not None:
                 values.append(value)
         yield values

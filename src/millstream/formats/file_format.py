@@ -279,8 +279,8 @@ class FilePart:
         try:
             line.encode()
         except UnicodeEncodeError:
-            return self.bad.meet(BadRecord(location, line.encode(errors="surrogateescape"), reason))
-        return self.bad.meet(BadRecord(location, line, reason))
+            return self.bad.handle(BadRecord(location, line.encode(errors="surrogateescape"), reason))
+        return self.bad.handle(BadRecord(location, line, reason))
 
 
 class TextLineFormat(StreamFormat):

@@ -142,7 +142,7 @@ class Source(ABC, Generic[T_co]):
     aligns_splits = False
     # Maximum records per second over all subtasks.
     rate_per_second: float | None = None
-    # The policy for records that cannot be deserialized: readers return `bad_records.meet(...)` instead.
+    # The policy for records that cannot be deserialized: readers return `bad_records.handle(...)` instead.
     bad_records: BadRecords = BadRecords.fail()
 
     @property

@@ -15,7 +15,7 @@ from millstream.common.inferred_types import ANYTHING, Fixed, InferredType, Whol
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream import DataStream, StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
-from millstream.operators.codegen.range_vectorizer import chosen, works_on_columns
+from millstream.operators.codegen.range_vectorizer import vectorized_in_bounds, works_on_columns
 from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.operators.runtime import split_input
 from millstream.testing import CollectSink
@@ -176,7 +176,7 @@ def test_vectorized_source_rejects_numbers_outside_its_type() -> None:
 
 def test_vectorized_program_falls_back_to_the_loop_out_of_range() -> None:
     taken: list[str] = []
-    run = chosen(lambda batch: taken.append("columns"), lambda batch: taken.append("loop"), Whole(0, 999))
+    run = vectorized_in_bounds(lambda batch: taken.append("columns"), lambda batch: taken.append("loop"), Whole(0, 999))
     for batch in (range(1000), range(1, 1001), range(-1, 900), range(5), list(range(500)), range(900, 0, -1)):
         run(batch)
     assert taken == ["columns", "loop", "loop", "loop", "loop", "loop"]

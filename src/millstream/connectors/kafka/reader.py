@@ -259,7 +259,7 @@ def _converter(settings: SourceSettings, bad: BadRecords) -> _Convert:
             except FormatUnavailable:
                 raise
             except Exception as e:
-                value = bad.meet(BadRecord(_location(message), message.value(), str(e) or repr(e)))
+                value = bad.handle(BadRecord(_location(message), message.value(), str(e) or repr(e)))
             if value is not None:
                 converted.append((value, message.timestamp()[1]))
         return converted
@@ -276,7 +276,7 @@ def _change_converter(schema: ChangeDeserializationSchema, bad: BadRecords) -> _
             try:
                 rows: list[Value] = list(schema.deserialize_all(message.value() or b""))
             except Exception as e:
-                replacement = bad.meet(BadRecord(_location(message), message.value(), str(e) or repr(e)))
+                replacement = bad.handle(BadRecord(_location(message), message.value(), str(e) or repr(e)))
                 rows = [] if replacement is None else [replacement]
             converted += [(row, message.timestamp()[1]) for row in rows]
         return converted

@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from millstream.common.aliases import Value
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.operators.diagnostics.io_metrics import SlotTraffic
-from millstream.operators.diagnostics.sampling import Seen, added
+from millstream.operators.diagnostics.sampling import StackSamples, added
 from millstream.operators.diagnostics.subtask_diagnostics import SubtaskDiagnostics
 from millstream.operators.runtime.messages import Address, SlotLocation, SlotReport, SubtaskReport
 from millstream.operators.source import Lags
@@ -73,7 +73,7 @@ class JobProgress:
     subtasks: Mapping[Address, SubtaskProgress] = field(default_factory=dict)
     traffic: Mapping[int, SlotTraffic] = field(default_factory=dict)
     pending: Lags = field(default_factory=dict)
-    samples: Mapping[tuple[int, int], Seen] = field(default_factory=dict)
+    samples: Mapping[tuple[int, int], StackSamples] = field(default_factory=dict)
     locations: Mapping[int, SlotLocation] = field(default_factory=dict)
 
     def after(self, reports: list[SlotReport]) -> JobProgress:
@@ -90,7 +90,7 @@ class JobProgress:
         sampled = {(vertex, slot.slot): samples for slot in reports for vertex, samples in slot.samples.items()}
         return after._with_samples(sampled) if sampled else after
 
-    def _with_samples(self, new: Mapping[tuple[int, int], Seen]) -> JobProgress:
+    def _with_samples(self, new: Mapping[tuple[int, int], StackSamples]) -> JobProgress:
         samples = dict(self.samples)
         for owner, new_samples in new.items():
             samples[owner] = added(samples.get(owner, {}), new_samples)

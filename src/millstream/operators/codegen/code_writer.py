@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from types import FrameType
+from typing import Any
 
 from millstream.common.display_text import printable
 from millstream.common.fast_dataclass import fast_dataclass
@@ -336,7 +337,7 @@ class CodeWriter:
         after = [text for text, _ in self._after]
         source = "\n".join([f"def run({parameters}{bound}):", *self._before, *body, *after]) + "\n"
         filename = f"<millstream {printable(self._name, _SHOWN_NAME)} {next(_NUMBERS)}>"
-        namespace: dict[str, object] = {**self._bound, _SITES: self._sites_by_line(len(body))}
+        namespace: dict[str, Any] = {**self._bound, _SITES: self._sites_by_line(len(body))}
         exec(compile(source, filename, "exec"), namespace)
         # Removed from its globals, so that an unused function is freed at once.
         function: Callable[..., None] = namespace.pop("run")

@@ -1,9 +1,8 @@
-"""What becomes of records that cannot be read: one policy for all sources and formats."""
+"""The policy for records that cannot be deserialized, for all sources and formats."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from millstream.common.aliases import Value
 from millstream.common.errors import MillstreamError
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.operators.diagnostics.failures import shorten
@@ -11,32 +10,32 @@ from millstream.operators.functions.output_tag import OutputTag, check_tag
 
 __all__ = ["BadRecord", "BadRecords", "FormatUnavailable"]
 
-# How many records could not be read, as a metric of the source: Flink's name.
+# The metric that counts bad records; Flink's name.
 COUNTER = "numRecordsInErrors"
 
 
 @fast_dataclass
 class BadRecord:
-    """A record that could not be read.
+    """A record that could not be deserialized.
 
     Attributes:
         where: topic, partition and offset, or file and line.
-        value: the record as it came, as far as it could be told.
-        error: why it could not be read.
+        value: the received record, as far as it could be delimited.
+        error: the reason.
     """
 
     where: str
-    value: Any
+    value: Value
     error: str
 
 
 class FormatUnavailable(MillstreamError):
-    """Records cannot be read now for a reason that is not theirs: they are not bad, and must not be skipped."""
+    """Records cannot be read now for an external reason: they are not bad, and must not be skipped."""
 
 
 @fast_dataclass
 class BadRecords:
-    """What a source does with records that cannot be read: `source.on_bad_records(...)`. All are counted.
+    """The policy of a source for records that cannot be read: `source.on_bad_records(...)`. All are counted.
 
     Example:
         >>> BadRecords.skip().fails
@@ -50,25 +49,25 @@ class BadRecords:
 
     @staticmethod
     def fail() -> BadRecords:
-        """Fail the job with the place of the record and what is wrong with it; what sources do if nothing is said."""
+        """Fail the job with the location of the record and the error; the default."""
         return BadRecords()
 
     @staticmethod
     def skip() -> BadRecords:
-        """Leave them out; the metric `numRecordsInErrors` counts them."""
+        """Skip them; the metric `numRecordsInErrors` counts them."""
         return BadRecords(fails=False)
 
     @staticmethod
     def to(output_tag: OutputTag[BadRecord]) -> BadRecords:
-        """Send them, as BadRecord, to a side output of the source."""
+        """Emit them, as BadRecord, to a side output of the source."""
         check_tag(output_tag, "BadRecords.to")
         return BadRecords(fails=False, tag=output_tag)
 
-    def meet(self, record: BadRecord) -> BadRecord:
-        """Return the record, to stand among the others in its place; where the job is to fail, raise what is wrong."""
+    def handle(self, record: BadRecord) -> BadRecord:
+        """Return the record, which takes the position of the one that is bad; raise its error if the job must fail."""
         if self.fails:
             raise MillstreamError(
                 f"{record.where}: {shorten(record.value)} cannot be read: {record.error.rstrip('.')}. Correct it, or "
-                "say what is to become of such records with source.on_bad_records(BadRecords.skip()) or .to(tag)."
+                "choose another policy with source.on_bad_records(BadRecords.skip()) or .to(tag)."
             )
         return record

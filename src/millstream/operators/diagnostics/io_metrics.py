@@ -1,5 +1,7 @@
-"""What a slot that stays tells of its time and of its channels to other slots: Flink's busy, idle and back-pressured
-time, and the usage of its pools. Told with a report now and then, never changed."""
+"""I/O metrics of resident slots: Flink's busy, idle and back-pressured time, and the usage of buffer pools.
+
+They are reported now and then, and are immutable.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChannelTraffic:
-    """What one slot has had to do with another since the execution began.
+    """The traffic of one slot with another since the execution started.
 
     Attributes:
-        slot: the other.
-        queued, max_queued: bytes that wait to be sent: now, and at most since this was last told. The out-pool.
-        waiting, max_waiting: bytes that have come and wait for their level, likewise. The in-pool.
-        sent, received: bytes in all.
-        blocked: how often this slot had to wait until the other took something.
-        back_pressured: for how many seconds in all.
+        slot: the other slot.
+        queued, max_queued: bytes to be sent, now and at most since the last report (output pool).
+        waiting, max_waiting: received bytes that wait for their level, now and at most (input pool).
+        sent, received: total bytes.
+        blocked: the number of times this slot waited for the other to accept data.
+        back_pressured: the total seconds of these waits.
     """
 
     slot: int
@@ -32,7 +34,7 @@ class ChannelTraffic:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LevelTimes:
-    """How many seconds a slot has spent on a level."""
+    """The seconds that a slot has spent on a level."""
 
     busy: float = 0.0
     back_pressured: float = 0.0
@@ -44,14 +46,14 @@ class LevelTimes:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotTraffic:
-    """What one slot tells.
+    """The I/O metrics of a slot.
 
     Attributes:
-        elapsed: seconds from its first epoch's beginning to its last one's end: all times are of these.
-        credit: how many bytes may wait in a channel.
+        elapsed: seconds from the start of its first epoch to the end of its last; all times are parts of them.
+        credit: the maximum bytes pending in a channel.
         levels: its times, by level.
-        channels: those to other slots, or the busiest of them: with many slots the driver would have the square of
-            their number to look at, ten times a second.
+        channels: the channels to other slots, or only the busiest: all would be the square of the number of slots, ten
+            times a second.
     """
 
     elapsed: float
@@ -62,13 +64,13 @@ class SlotTraffic:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SubtaskTraffic:
-    """What that means for one subtask. Subtasks of a slot share its channels, and those of a level their times.
+    """The I/O metrics of a subtask. Subtasks of a slot share its channels, and subtasks of a level share their times.
 
     Attributes:
-        busy, back_pressured, idle: seconds up to the end of the slot's last epoch. A subtask is back-pressured
-            while a channel has no room for its output, and while those behind it work on what it has sent in this
-            epoch; who is neither busy nor back-pressured waits for input, and is idle.
-        out_usage, in_usage: of the credit of the fullest channel, at most since the slot last told.
+        busy, back_pressured, idle: seconds up to the end of the slot's last epoch. A subtask is back-pressured while a
+            channel does not accept its output, and while downstream subtasks process its output of this epoch. A
+            subtask that is neither busy nor back-pressured waits for input and is idle.
+        out_usage, in_usage: the maximum used fraction of a channel's credit since the last report.
     """
 
     busy: float

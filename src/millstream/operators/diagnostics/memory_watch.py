@@ -1,25 +1,24 @@
-"""Says which state of a slot takes the most memory, when the slot has more than its share."""
+"""Finds the state that uses the most memory when a slot exceeds its memory limit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import Any
 
 from millstream.common.display_text import in_bytes
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.pickles import dump
 from millstream.state.keyed import KeyedState
 
-# So many rows say how large the others are.
+# Number of rows from which the size of all is estimated.
 _SAMPLE = 200
-# An object in memory takes about so many times the bytes of its pickle.
-_IN_MEMORY = 3
+# Estimated ratio of the size of an object in memory to that of its pickle.
+_MEMORY_RATIO = 3
 
 
 @fast_dataclass
-class Held:
-    """What one state holds, about."""
+class StateSize:
+    """The estimated size of a state table."""
 
     operator: str
     state: str
@@ -27,28 +26,29 @@ class Held:
     size: int
 
 
-def largest(states: Iterable[tuple[str, KeyedState]]) -> Held | None:
-    """Return the state that takes the most memory; None where there is none."""
-    held = [_held(operator, name, table.rows()) for operator, state in states for name, table in state.tables.items()]
-    return max(held, key=lambda h: h.size, default=None)
+def largest(states: Iterable[tuple[str, KeyedState]]) -> StateSize | None:
+    """Return the state table that uses the most memory; None if there is none."""
+    sizes = [_size(operator, name, table.rows()) for operator, state in states for name, table in state.tables.items()]
+    return max(sizes, key=lambda s: s.size, default=None)
 
 
-def _held(operator: str, name: str, rows: Iterable[tuple[Any, Any]]) -> Held:
-    left = iter(rows)
-    sample = list(islice(left, _SAMPLE))
-    count = len(sample) + sum(1 for _ in left)
-    size = len(dump(sample)) * count // len(sample) * _IN_MEMORY if sample else 0
-    return Held(operator, name, count, size)
+def _size(operator: str, name: str, rows: Iterable[object]) -> StateSize:
+    remaining = iter(rows)
+    sample = list(islice(remaining, _SAMPLE))
+    count = len(sample) + sum(1 for _ in remaining)
+    size = len(dump(sample)) * count // len(sample) * _MEMORY_RATIO if sample else 0
+    return StateSize(operator, name, count, size)
 
 
-def explain(resident: int, share: int, held: Held | None) -> str:
-    """Say that a slot has more than its share, what takes it, and what helps."""
-    told = f"The slot holds {in_bytes(resident)} of memory, and its share is {in_bytes(share)}."
-    if held is None or held.size * 2 < resident:
-        told += " Most of it is not state: blocks that wait, or what functions keep for themselves."
+def explain(resident: int, limit: int, largest_state: StateSize | None) -> str:
+    """Return the error text for a slot that exceeds its memory limit: usage, cause, and fix."""
+    text = f"The slot holds {in_bytes(resident)} of memory, and its share is {in_bytes(limit)}."
+    if largest_state is None or largest_state.size * 2 < resident:
+        text += " Most of it is not state: pending blocks, or objects that functions retain."
     else:
-        told += f" Most of it is the state '{held.state}': {held.rows:,} rows, about {in_bytes(held.size)}."
+        state = largest_state
+        text += f" Most of it is the state '{state.state}': {state.rows:,} rows, about {in_bytes(state.size)}."
     return (
-        f"{told} Raise taskmanager.memory.process.size, give the job more slots, or keep state on disk with "
+        f"{text} Raise taskmanager.memory.process.size, give the job more slots, or keep state on disk with "
         "state.backend.type: rocksdb."
     )

@@ -170,7 +170,7 @@ class DiagnosticsCollector:
         self._next_look = now + _LOOK
         start = self._random.randrange(at, max(end - _RECORDS, at) + 1)
         found = edge.partitioner.some_keys(block.part(start, min(start + _RECORDS, end)), self._random)
-        self._keys.saw(map(hashable, found))
+        self._keys.add(map(hashable, found))
 
     def collect(
         self, channels: Iterable[Channel], states: Mapping[str, KeyedState], is_last: bool = False
@@ -219,7 +219,7 @@ class DiagnosticsCollector:
         return self._sizes
 
     def _hottest(self) -> list[tuple[Any, float]]:
-        return self._keys.hottest(_KEYS) if self._keys.looks >= _ENOUGH else []
+        return self._keys.hottest(_KEYS) if self._keys.samples >= _ENOUGH else []
 
     def _splits(self, operator_id: str, operator: Operator, at: int) -> Iterable[SplitMark]:
         if not isinstance(operator, WatermarkEmitter):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from millstream.common.checksums import Checksum
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.operators.diagnostics.io_metrics import SlotTraffic
-from millstream.operators.diagnostics.sampling import Seen
+from millstream.operators.diagnostics.sampling import StackSamples
 from millstream.operators.diagnostics.subtask_diagnostics import SubtaskDiagnostics
 from millstream.operators.runtime.runtime_snapshot import has_pending_input, has_requests
 from millstream.operators.runtime.vertex import JobSettings, Vertex
@@ -222,5 +222,5 @@ class SlotReport:
     printed: str
     traffic: SlotTraffic | None = None
     logged: list[LogLine] = field(default_factory=list)
-    samples: dict[int, Seen] = field(default_factory=dict)
+    samples: dict[int, StackSamples] = field(default_factory=dict)
     location: SlotLocation | None = None

@@ -520,6 +520,7 @@ def _watermarks() -> Bare:
 def _run_times(bare: Bare, times: list[int], cut: int) -> list[Any]:
     """Return the output: times of rows, and watermarks in lists."""
     log: list[Any] = []
+    assert isinstance(bare.operator, RowWatermarkOperator)
     bare.operator.advance = lambda w: log.append([w])
     operator: Any = bare.operator
     for start in range(0, len(times), cut):
@@ -555,6 +556,7 @@ def test_row_watermark_delayed_is_emitted_without_rows() -> None:
     stamp = DataTypes.TIMESTAMP(3)
     bare = Bare(RowWatermarkOperator(0, Column(stamp, 0), Session()), clock=lambda: now[0])
     log: list[Any] = []
+    assert isinstance(bare.operator, RowWatermarkOperator)
     bare.operator.advance = log.append
     bare.take(batch_of([("+I", 5000), ("+I", 5150)], [_TIME]))
     assert log == [5000]
