@@ -1,4 +1,4 @@
-"""What went wrong in user code, told so that it helps: the user's traceback, the operator, the record."""
+"""Failures of user code: the user's traceback, the operator, and the record."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import re
 import sysconfig
 import traceback
 from types import TracebackType
-from typing import Any
 
+from millstream.common.aliases import Json, Key, Value
 from millstream.common.error_rendering import suggestion
 from millstream.common.errors import MillstreamError, TypeMismatchError
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.operators.codegen.code_writer import Site, site_of
 
+# Maximum characters of a record in messages.
 _SHOWN = 300
-# Where code is that is not the user's: libraries, Python's own, and ours.
+# Directories of code that is not the user's: libraries, the standard library, and millstream.
 _LIBRARIES = (
     *(sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib", "purelib", "platlib")),
     os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep,
@@ -25,7 +26,7 @@ _LIBRARIES = (
 
 @fast_dataclass
 class Failure:
-    """One failure in a subtask, in words; it travels to the driver as it is."""
+    """A failure in a subtask, as text; it is sent to the driver."""
 
     user_traceback: str
     operator: str
@@ -35,24 +36,24 @@ class Failure:
     parallelism: int
     epoch: int
     record: str | None
-    # Whether it is state that could not be read.
+    # Whether state could not be read.
     damaged: bool = False
-    # Whether it would happen again if the job were started again.
+    # Whether it would happen again after a restart.
     incurable: bool = False
-    # The line of the program that made the operator.
+    # The program line that created the operator.
     made_at: str | None = None
-    # What the operator can be run on once more, see `operators.evidence`, and why not on all of it.
-    kept: dict[str, Any] | None = None
+    # The input to replay the operator with, see `failure_capture`, and a note on missing parts.
+    kept: Json | None = None
     note: str = ""
 
     def describe(self) -> str:
-        """Say it in the order that helps."""
+        """Return the text: traceback, operator, record."""
         uid = f"uid {self.uid}" if self.uid else "no uid"
-        made = f", made at {self.made_at}" if self.made_at else ""
+        location = f", made at {self.made_at}" if self.made_at else ""
         subtask = f"subtask {self.subtask + 1}/{self.parallelism}"
         lines = [
             self.user_traceback.rstrip(),
-            f"in operator '{self.operator}' ({uid}){made}, {subtask}, epoch {self.epoch}",
+            f"in operator '{self.operator}' ({uid}){location}, {subtask}, epoch {self.epoch}",
         ]
         if self.record is not None:
             lines.append(f"record: {self.record}")
@@ -69,37 +70,37 @@ class SubtaskFailed(MillstreamError):
 
 @fast_dataclass
 class Input:
-    """A record as an operator was given it.
+    """A record as input of an operator.
 
     Attributes:
-        index: of which of the operator's inputs it is.
-        key: its key; None where the operator needs none.
+        index: the index of the operator's input.
+        key: its key; None if the operator needs none.
         is_timestamped: whether records of the stream have timestamps, though this one may have none.
     """
 
     index: int
-    value: Any
+    value: Value
     timestamp: int | None = None
-    key: Any = None
+    key: Key = None
     is_timestamped: bool = False
 
 
 @fast_dataclass
 class Located:
-    """Where an error was raised: in which operator, for which record, and the error as user code raises it."""
+    """The operator and record of an error, and the error as user code raises it."""
 
     operator: object | None
-    found: Input | None
+    record: Input | None
     error: Exception
 
     @property
-    def record(self) -> str | None:
-        """The record, in words."""
-        return None if self.found is None else shorten(self.found.value)
+    def shown_record(self) -> str | None:
+        """The record as text."""
+        return None if self.record is None else shorten(self.record.value)
 
 
 class FailedFor(Exception):
-    """Tells operator and record of an error, its cause, that was not raised in the chain's loop."""
+    """Names the operator and record of its cause, an error that was not raised in the chain's loop."""
 
     def __init__(self, operator: object, record: object, timestamp: int | None) -> None:
         super().__init__(operator, record)
@@ -109,7 +110,7 @@ class FailedFor(Exception):
 
 
 def shorten(value: object) -> str:
-    """Write a record so that it fits an error message."""
+    """Return a record as text of limited length, for messages."""
     try:
         shown = repr(value)
     except Exception as e:
@@ -118,12 +119,12 @@ def shorten(value: object) -> str:
 
 
 def locate(error: Exception) -> Located:
-    """Find the operator that failed and its record, from the traceback alone; and the error as user code raises it."""
+    """Return the failed operator and its record, from the traceback alone, and the error as user code raises it."""
     if isinstance(error, FailedFor) and isinstance(error.__cause__, Exception):
         stamp = error.timestamp
         return Located(error.operator, Input(0, error.record, stamp, None, stamp is not None), error.__cause__)
     operator: object | None = None
-    found: Input | None = None
+    record: Input | None = None
     tb = error.__traceback__
     while tb is not None:
         site = site_of(tb.tb_frame, tb.tb_lineno)
@@ -131,52 +132,52 @@ def locate(error: Exception) -> Located:
             operator = site.operator
             variables = tb.tb_frame.f_locals
             if site.variable:
-                found = _input(site, variables) or found
+                record = _input(site, variables) or record
             if tb.tb_next is None:
                 error = _call_again(site, variables, error)
         tb = tb.tb_next
-    return Located(operator, found, _explained(error))
+    return Located(operator, record, _explained(error))
 
 
 _NOT_ITERABLE = re.compile(r"'(.+)' object is not iterable")
 
 
 def _explained(error: Exception) -> Exception:
-    """Return what to say of an error that arose in our lines, and is about what a user's function returned."""
+    """Return a clear error if generated code failed because of the value that a user function returned."""
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
-    found = _NOT_ITERABLE.fullmatch(str(error)) if isinstance(error, TypeError) else None
-    if found is None or last is None or not is_ours(last):
+    match = _NOT_ITERABLE.fullmatch(str(error)) if isinstance(error, TypeError) else None
+    if match is None or last is None or not is_ours(last):
         return error
     return TypeMismatchError(
-        f"The function returned a value of type {found.group(1)} where any number of results is expected: return a "
+        f"The function returned a value of type {match.group(1)} where any number of results is expected: return a "
         "list of them or yield them, [value] for one and nothing for none."
     )
 
 
-def _input(site: Site, variables: dict[str, Any]) -> Input | None:
-    """Return the record of a line: a variable, or a tuple that is put together from several."""
+def _input(site: Site, variables: dict[str, Value]) -> Input | None:
+    """Return the record of a line: a variable, or a tuple that is built from several."""
     try:
         value = eval(site.variable, {}, variables)
     except NameError:  # a line before the variable is set
         return None
-    taken = site.operator_input
-    if taken is None:
+    source = site.operator_input
+    if source is None:
         return Input(0, value)
-    stamp = None if taken.timestamp is None else variables.get(taken.timestamp)
-    key = None if taken.key is None else variables.get(taken.key)
-    return Input(taken.input_index, value, stamp, key, taken.timestamp is not None)
+    stamp = None if source.timestamp is None else variables.get(source.timestamp)
+    key = None if source.key is None else variables.get(source.key)
+    return Input(source.input_index, value, stamp, key, source.timestamp is not None)
 
 
-def _call_again(site: Site, variables: dict[str, Any], error: Exception) -> Exception:
-    """Call the functions whose text stands in a line that failed, so that the error shows the user's own lines."""
+def _call_again(site: Site, variables: dict[str, Value], error: Exception) -> Exception:
+    """Call the functions inlined in a failed line, so that the error shows the user's own lines."""
     for function, texts in site.inlined:
         arguments = [eval(text, {}, variables) for text in texts]
         try:
             function(*arguments)
         except Exception as again:
-            # It was raised while the first one is handled; that is our doing and not part of the story.
+            # Remove the first error from its context: it is the same one.
             link: BaseException = again
             while link.__context__ is not None and link.__context__ is not error:
                 link = link.__context__
@@ -186,7 +187,7 @@ def _call_again(site: Site, variables: dict[str, Any], error: Exception) -> Exce
 
 
 def user_traceback(error: BaseException) -> str:
-    """Format the traceback without the frames that are ours; what we say of a library's error is said in our words."""
+    """Format the traceback without millstream's frames; MillstreamErrors that no user code caused are only text."""
     if isinstance(error, MillstreamError) and (error.__cause__ is None or not _is_of_users_code(error)):
         return str(error)
     tb = error.__traceback__
@@ -201,7 +202,7 @@ def user_traceback(error: BaseException) -> str:
 
 
 def _is_of_users_code(error: BaseException) -> bool:
-    """Tell whether an error, or what has caused it, has come through code of the user's; without frames it may have."""
+    """Return whether an error or its cause passed through user code; True without frames."""
     tb = error.__traceback__
     if tb is None:
         return True

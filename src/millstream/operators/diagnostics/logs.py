@@ -1,4 +1,4 @@
-"""What user code says to `logging` in a worker: it travels to the driver's log with the report of its epoch."""
+"""Forwards log records of user code in workers to the driver's log, with the report of the epoch."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import logging
 from typing import Any
 
 from millstream.common.log_format import SAID
-from millstream.operators.diagnostics.user_code_guard import speaker
+from millstream.operators.diagnostics.user_code_guard import caller
 from millstream.operators.runtime.messages import LogLine
 
-# What more than this is said in an epoch is only counted: a log is for people.
+# Maximum lines per epoch; further lines are only counted.
 MAX_LINES = 10_000
 
 
 class Logged(logging.Handler):
-    """Takes what is logged in this process."""
+    """Collects the log records of this process."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class Logged(logging.Handler):
         self._left_out = 0
 
     def listen(self, levels: dict[str, int]) -> None:
-        """Take what all loggers let through, which have the levels that they have in the driver."""
+        """Set the levels of the driver's loggers, and collect what they emit."""
         for name, level in levels.items():
             logging.getLogger(name).setLevel(level)
         root = logging.getLogger()
@@ -34,16 +34,17 @@ class Logged(logging.Handler):
         if len(self._lines) >= MAX_LINES:
             self._left_out += 1
             return
-        who = speaker(inspect.currentframe())
+        operator = caller(inspect.currentframe())
         text, about = self.format(record), vars(record).get(SAID)
         if about is not None:
-            # It has its speaker's name already, because a job has run in this very process before.
+            # The operator is already in the text, because a job has run in this process before.
             text = text.replace(record.getMessage(), about["said"], 1)
-        said = record.name, record.levelno, text, record.created
-        self._lines.append(LogLine(*said, *((None,) if who is None else (who.operator, who.subtask, who.job))))
+        fields = record.name, record.levelno, text, record.created
+        origin = (None,) if operator is None else (operator.operator, operator.subtask, operator.job)
+        self._lines.append(LogLine(*fields, *origin))
 
     def take(self) -> list[LogLine]:
-        """Return what was said since the last call."""
+        """Return the lines since the last call."""
         lines, self._lines = self._lines, []
         if self._left_out:
             text = f"... and {self._left_out:,} more lines in this epoch"
@@ -53,19 +54,19 @@ class Logged(logging.Handler):
 
 
 def levels() -> dict[str, int]:
-    """Return the levels that were set in this process, by logger; the root's under no name."""
+    """Return the levels that are set in this process, by logger; that of the root logger under an empty name."""
     named = {name: lg.level for name, lg in logging.root.manager.loggerDict.items() if isinstance(lg, logging.Logger)}
     return {"": logging.root.level, **{name: level for name, level in named.items() if level != logging.NOTSET}}
 
 
 def pass_on(line: LogLine) -> None:
-    """Say in this process what was said in another."""
+    """Log in this process a line of another process."""
     logger = logging.getLogger(line.name)
     if not logger.isEnabledFor(line.level):
         return
     text = line_text(line)
     if not logger.hasHandlers():
-        # Then Python writes warnings and worse to standard error, and nothing but their text.
+        # Without handlers Python writes only the text of warnings and errors to standard error.
         text = f"{logging.getLevelName(line.level)} {text}"
     about = {"operator": line.operator, "subtask": line.subtask, "job": line.job, "said": line.message}
     record = logger.makeRecord(line.name, line.level, "", 0, text, (), None, extra={SAID: about})
@@ -75,7 +76,7 @@ def pass_on(line: LogLine) -> None:
 
 
 def line_text(line: LogLine) -> str:
-    """Return what was said, with who said it."""
+    """Return the text of a line with its operator."""
     return line.message if line.operator is None else f"[{_of(line)}] {line.message}"
 
 
@@ -85,21 +86,22 @@ def _of(line: LogLine) -> str:
 
 
 def name_speakers() -> None:
-    """Have what functions say to `logging` in this process, where a job runs without workers, told as of workers."""
+    """Add the operator to log records of user functions in this process, in which a job runs without workers."""
     before = logging.getLogRecordFactory()
     if getattr(before, "names_speakers", False):
         return
 
     def record(*args: Any, **kwargs: Any) -> logging.LogRecord:
-        made = before(*args, **kwargs)
-        who = speaker(inspect.currentframe())
-        if who is not None:
-            said = made.getMessage()
-            line = LogLine(made.name, made.levelno, said, made.created, who.operator, who.subtask, who.job)
-            made.msg, made.args = f"[{_of(line)}] {said}", ()
-            # One name, and none that a program would give something of its own (`extra`).
-            vars(made)[SAID] = {"operator": who.operator, "subtask": who.subtask, "job": who.job, "said": said}
-        return made
+        created = before(*args, **kwargs)
+        origin = caller(inspect.currentframe())
+        if origin is not None:
+            text = created.getMessage()
+            operator, subtask, job = origin.operator, origin.subtask, origin.job
+            line = LogLine(created.name, created.levelno, text, created.created, operator, subtask, job)
+            created.msg, created.args = f"[{_of(line)}] {text}", ()
+            # One attribute, with a name that no program uses in `extra`.
+            vars(created)[SAID] = {"operator": operator, "subtask": subtask, "job": job, "said": text}
+        return created
 
     record.names_speakers = True  # type: ignore[attr-defined]
     logging.setLogRecordFactory(record)

@@ -1,8 +1,8 @@
-"""What a subtask tells of itself now and then, for people: who holds its time back, what waits, which keys are hot.
+"""Diagnostics of a subtask: watermarks of splits and inputs, what waits for event time, late records, and hot keys.
 
-Nothing here is done for each record. Keys are looked at in a few records of a block, twenty times a second at most;
-the rest is put together where an epoch ends, so seldom that it takes a fifth of a percent of the time. Not more seldom:
-when nothing comes any more there is no next epoch, and what was told last is all there is to explain that with.
+Nothing is done per record. Keys of a few records of a block are sampled at most twenty times a second; the rest is
+collected at the end of an epoch, at intervals that keep the cost at a fifth of a percent of the time. Intervals are not
+longer, because without input there is no next epoch, and the last diagnostics must explain why.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Any
 
-from millstream.operators.base import Operator, RuntimeServices
+from millstream.common.aliases import Key
+from millstream.operators.base import Operator, RuntimeServices, Split
 from millstream.operators.diagnostics.failures import shorten
 from millstream.operators.diagnostics.hot_keys import HotKeys
 from millstream.operators.runtime.blocks import Block
@@ -23,31 +23,33 @@ from millstream.operators.watermarks import WatermarkEmitter
 from millstream.state.key_groups import hashable, thaw
 from millstream.state.keyed import KeyedState
 
-# A subtask looks at the keys of a few records every so many seconds.
-_LOOK = 0.05
-# It tells of itself after so many times what that takes; no sooner than after so many seconds, the more subtasks there
-# are, who all tell the one driver; and no later.
-_TIMES, _SOONEST, _FOR_EACH, _LATEST = 500, 0.02, 0.01, 0.5
-_RECORDS = 8
-_BY_HAND = 60.0
-# So many splits, late records and keys are told: the ones that are furthest behind, the last, the hottest.
-_SPLITS, _LATE, _KEYS = 20, 3, 5
-# So many looks at keys say something.
-_ENOUGH = 100
-# How large state is, is found out again after so many seconds.
-_SIZED = 2.0
+# Seconds between two samples of keys.
+_KEY_SAMPLE_INTERVAL = 0.05
+# Maximum records per sample of keys.
+_SAMPLED_RECORDS = 8
+# The interval of reports is this multiple of their cost, within bounds in seconds; the minimum grows with the number of
+# subtasks, because all report to one driver.
+_COST_MULTIPLE, _MIN_INTERVAL, _MIN_INTERVAL_PER_SUBTASK, _MAX_INTERVAL = 500, 0.02, 0.01, 0.5
+# The interval if the cost is unknown, because a test sets the clock.
+_INTERVAL_WITHOUT_COST = 60.0
+# Maximum reported splits (the furthest behind), late records (the last) and keys (the hottest).
+_MAX_SPLITS, _MAX_LATE, _MAX_KEYS = 20, 3, 5
+# Minimum samples before hot keys are reported.
+_MIN_SAMPLES = 100
+# Seconds between two estimates of the state size.
+_SIZE_INTERVAL = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class SplitMark:
-    """How far a split of a source has come; or, where there are no splits, the subtask that reads it.
+    """The watermark of a split of a source, or of the subtask if the source has no splits.
 
     Attributes:
-        operator: the operator that makes its watermarks.
-        name: the split, in words; None where there are none.
-        idle: whether it is left out of account because nothing comes.
-        last_record: when, by the clock, its last record came.
-        since: since when the watermark is what it is.
+        operator: the operator that generates its watermarks.
+        name: the split as text; None without splits.
+        idle: whether it is idle, and the watermark does not wait for it.
+        last_record: the wall-clock time of its last record.
+        since: the wall-clock time since which the watermark has not changed.
     """
 
     operator: str
@@ -60,13 +62,13 @@ class SplitMark:
 
 @dataclass(frozen=True, slots=True)
 class InputMark:
-    """How far an input has come: that of its channels which is furthest behind, of those that are not idle.
+    """The watermark of an input: that of the slowest channel that is not idle.
 
     Attributes:
         edge: the edge.
-        sender: the subtask that sends.
-        channels, idle: how many there are, and how many of them are idle.
-        since: since when the watermark is what it is.
+        sender: the sending subtask of that channel.
+        channels, idle: the number of channels, and of idle ones.
+        since: the wall-clock time since which the watermark has not changed.
     """
 
     edge: int
@@ -82,7 +84,7 @@ class Waiting:
     """What waits for event time: windows or timers.
 
     Attributes:
-        earliest: the time for which the first of them waits.
+        earliest: the earliest event time among them.
     """
 
     operator: str
@@ -93,11 +95,11 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Starved:
-    """An operator of two inputs that has rows of one, and none of the other, which they wait for.
+    """An operator with two inputs whose rows of one input wait for rows of the other, which has none.
 
     Attributes:
-        input: the place of the input from which nothing has come, from 0.
-        rows: how many rows wait.
+        input: the index of the input without rows.
+        rows: the number of waiting rows.
     """
 
     operator: str
@@ -107,7 +109,7 @@ class Starved:
 
 @dataclass(frozen=True, slots=True)
 class LateRecord:
-    """A record that came too late for its windows and was dropped."""
+    """A dropped late record."""
 
     operator: str
     record: str
@@ -117,7 +119,7 @@ class LateRecord:
 
 @dataclass(frozen=True, slots=True)
 class HotKey:
-    """A key, in words, and which share of the records has it."""
+    """A key as text, and its share of the records."""
 
     key: str
     share: float
@@ -125,12 +127,12 @@ class HotKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubtaskDiagnostics:
-    """What a subtask tells of itself.
+    """The diagnostics of a subtask.
 
     Attributes:
-        at: when, by the clock.
-        splits: those that are furthest behind; `split_count` are there.
-        state_rows, state_bytes: how much keyed state it has; its size is estimated from some rows.
+        at: the wall-clock time.
+        splits: the splits that are furthest behind, of `split_count`.
+        state_rows, state_bytes: the size of its keyed state, estimated from some rows.
     """
 
     at: int
@@ -146,64 +148,66 @@ class SubtaskDiagnostics:
 
 
 class DiagnosticsCollector:
-    """Looks at a subtask."""
+    """Collects the diagnostics of a subtask."""
 
     def __init__(
         self, operators: list[tuple[str, Operator]], services: RuntimeServices, subtask: int, parallelism: int
     ) -> None:
         self._operators = operators
-        self._soonest = max(_SOONEST, _FOR_EACH * parallelism)
+        self._min_interval = max(_MIN_INTERVAL, _MIN_INTERVAL_PER_SUBTASK * parallelism)
         self._clock = services.clock
         self._stopwatch = services.stopwatch
         self._keys = HotKeys()
         self._random = Random(subtask)
-        self._next_look = self._next_tell = self._next_size = -math.inf
+        self._next_sample = self._next_report = self._next_size = -math.inf
         self._sizes = 0, 0
-        # Since when a split or an edge has the watermark that it has.
-        self._marks: dict[Any, tuple[int, int]] = {}
+        # The watermark of each split or edge, and the time since which it has not changed.
+        self._marks: dict[int | tuple[str, Split], tuple[int, int]] = {}
 
-    def sample_keys(self, edge: Edge, block: Block, at: int, end: int) -> None:
-        """Records of a block are processed: look at the keys of a few of them."""
+    def sample_keys(self, edge: Edge, block: Block, first: int, end: int) -> None:
+        """Sample the keys of a few records of a block."""
         now = self._stopwatch()
-        if now < self._next_look:
+        if now < self._next_sample:
             return
-        self._next_look = now + _LOOK
-        start = self._random.randrange(at, max(end - _RECORDS, at) + 1)
-        found = edge.partitioner.some_keys(block.part(start, min(start + _RECORDS, end)), self._random)
-        self._keys.add(map(hashable, found))
+        self._next_sample = now + _KEY_SAMPLE_INTERVAL
+        start = self._random.randrange(first, max(end - _SAMPLED_RECORDS, first) + 1)
+        keys = edge.partitioner.some_keys(block.part(start, min(start + _SAMPLED_RECORDS, end)), self._random)
+        self._keys.add(map(hashable, keys))
 
     def collect(
         self, channels: Iterable[Channel], states: Mapping[str, KeyedState], is_last: bool = False
     ) -> SubtaskDiagnostics | None:
-        """Return what there is to tell, if it is time to."""
+        """Return the diagnostics, None before the interval has passed."""
         now = self._stopwatch()
-        if now < self._next_tell and not is_last:
+        if now < self._next_report and not is_last:
             return None
-        told = self._told(channels, states)
+        diagnostics = self._collect(channels, states)
         cost = self._stopwatch() - now
-        # A clock that somebody sets by hand does not say what it has cost, and leaps.
-        self._next_tell = now + (min(max(cost * _TIMES, self._soonest), _LATEST) if cost > 0 else _BY_HAND)
-        return told
+        # A clock that a test sets shows no cost.
+        self._next_report = now + (
+            min(max(cost * _COST_MULTIPLE, self._min_interval), _MAX_INTERVAL) if cost > 0 else _INTERVAL_WITHOUT_COST
+        )
+        return diagnostics
 
-    def _told(self, channels: Iterable[Channel], states: Mapping[str, KeyedState]) -> SubtaskDiagnostics:
-        at = self._clock()
-        splits = [m for i, o in self._operators for m in self._splits(i, o, at)]
+    def _collect(self, channels: Iterable[Channel], states: Mapping[str, KeyedState]) -> SubtaskDiagnostics:
+        now = self._clock()
+        splits = [m for i, o in self._operators for m in self._splits(i, o, now)]
         rows, size = self._size(states)
         return SubtaskDiagnostics(
-            at=at,
-            splits=tuple(sorted(splits, key=lambda m: (m.idle, m.watermark))[:_SPLITS]),
+            at=now,
+            splits=tuple(sorted(splits, key=lambda m: (m.idle, m.watermark))[:_MAX_SPLITS]),
             split_count=sum(m.name is not None for m in splits),
-            inputs=tuple(self._inputs(channels, at)),
+            inputs=tuple(self._inputs(channels, now)),
             waiting=tuple(
                 Waiting(i, kind, count, earliest)
                 for i, o in self._operators
                 for kind, count, earliest in o.event_time_backlog()
             ),
-            starved=tuple(Starved(i, place, rows) for i, o in self._operators for place, rows in o.starved_inputs()),
+            starved=tuple(Starved(i, index, rows) for i, o in self._operators for index, rows in o.starved_inputs()),
             late=tuple(
                 LateRecord(i, shorten(value), stamp, watermark)
                 for i, o in self._operators
-                for value, stamp, watermark in list(o.late_records)[-_LATE:]
+                for value, stamp, watermark in list(o.late_records)[-_MAX_LATE:]
             ),
             keys=tuple(HotKey(shorten(thaw(key)), share) for key, share in self._hottest()),
             state_rows=rows,
@@ -213,34 +217,34 @@ class DiagnosticsCollector:
     def _size(self, states: Mapping[str, KeyedState]) -> tuple[int, int]:
         now = self._stopwatch()
         if now >= self._next_size:
-            self._next_size = now + _SIZED
+            self._next_size = now + _SIZE_INTERVAL
             sizes = [state.about_size() for state in states.values()]
             self._sizes = sum(rows for rows, _ in sizes), sum(size for _, size in sizes)
         return self._sizes
 
-    def _hottest(self) -> list[tuple[Any, float]]:
-        return self._keys.hottest(_KEYS) if self._keys.samples >= _ENOUGH else []
+    def _hottest(self) -> list[tuple[Key, float]]:
+        return self._keys.hottest(_MAX_KEYS) if self._keys.samples >= _MIN_SAMPLES else []
 
-    def _splits(self, operator_id: str, operator: Operator, at: int) -> Iterable[SplitMark]:
+    def _splits(self, operator_id: str, operator: Operator, now: int) -> Iterable[SplitMark]:
         if not isinstance(operator, WatermarkEmitter):
             return
         for name, watermark, idle, last_record in operator.split_progress():
-            since = self._since((operator_id, name), watermark, at)
+            since = self._since((operator_id, name), watermark, now)
             shown = None if name is None else name if isinstance(name, str) else shorten(name)
             yield SplitMark(operator_id, shown, watermark, idle, last_record, since)
 
-    def _inputs(self, channels: Iterable[Channel], at: int) -> Iterable[InputMark]:
+    def _inputs(self, channels: Iterable[Channel], now: int) -> Iterable[InputMark]:
         by_edge: dict[int, list[Channel]] = {}
         for channel in channels:
             by_edge.setdefault(channel.edge.id, []).append(channel)
-        for edge, found in by_edge.items():
-            active = [c for c in found if not c.idle]
-            least = min(active or found, key=lambda c: c.watermark)
-            since = self._since(edge, least.watermark, at)
-            yield InputMark(edge, least.number, least.watermark, len(found), len(found) - len(active), since)
+        for edge, all_channels in by_edge.items():
+            active = [c for c in all_channels if not c.idle]
+            slowest = min(active or all_channels, key=lambda c: c.watermark)
+            since, count = self._since(edge, slowest.watermark, now), len(all_channels)
+            yield InputMark(edge, slowest.number, slowest.watermark, count, count - len(active), since)
 
-    def _since(self, owner: Any, watermark: int, at: int) -> int:
+    def _since(self, owner: int | tuple[str, Split], watermark: int, now: int) -> int:
         before = self._marks.get(owner)
         if before is None or before[0] != watermark:
-            before = self._marks[owner] = watermark, at
+            before = self._marks[owner] = watermark, now
         return before[1]

@@ -1,21 +1,24 @@
-"""What runs a user's functions: an error of theirs comes out with the operator, the record and the state it found."""
+"""Calls user functions: attributes their errors to the operator, record and state."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import length_hint
 from types import FrameType
-from typing import Any
+from typing import TypeVar
 
+from millstream.common.aliases import Value
 from millstream.common.errors import DamagedStateError, IncurableError, InvalidProgramError
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.operators.codegen.code_writer import site_of
 from millstream.operators.diagnostics.epoch_input_log import EpochInputLog
-from millstream.operators.diagnostics.failure_capture import Evidence, Keeping, evidence, key_of
+from millstream.operators.diagnostics.failure_capture import Capture, CaptureContext, capture, key_of
 from millstream.operators.diagnostics.failures import Failure, Located, SubtaskFailed, locate, user_traceback
 from millstream.operators.runtime.chain import ChainNode
 from millstream.operators.runtime.vertex import JobSettings, Vertex
 from millstream.state.keyed import KeyedState
+
+T = TypeVar("T")
 
 
 class Guard:
@@ -23,36 +26,41 @@ class Guard:
 
     Args:
         vertex: the vertex.
-        index: which of its subtasks this is.
-        settings: the job's.
-        states: the states of its operators by their ids.
-        passed: what this epoch has processed.
+        index: the subtask's index.
+        settings: the job's settings.
+        states: the states of its operators, by id.
+        input_log: the order in which this epoch has processed its input.
 
     Attributes:
-        epoch: the epoch that runs.
+        epoch: the current epoch.
     """
 
     def __init__(
-        self, vertex: Vertex, index: int, settings: JobSettings, states: Mapping[str, KeyedState], passed: EpochInputLog
+        self,
+        vertex: Vertex,
+        index: int,
+        settings: JobSettings,
+        states: Mapping[str, KeyedState],
+        input_log: EpochInputLog,
     ) -> None:
         self.epoch = 0
         self._vertex = vertex
         self._index = index
         self._settings = settings
         self._states = states
-        self._passed = passed
+        self._input_log = input_log
 
-    def loop(self, function: Callable[[Iterable[Any]], None], batch: Any) -> None:
+    def loop(self, function: Callable[[Iterable[Value]], None], batch: Sequence[Value]) -> None:
         """Run a loop over a batch."""
-        # The iterator knows how far the loop has come.
-        items = iter(batch) if self._passed.is_on else batch
+        # The iterator knows the number of items read.
+        items = iter(batch) if self._input_log.is_on else batch
         try:
             function(items)
         except Exception as e:
-            raise self.failed(e, None, len(batch) - length_hint(items) if self._passed.is_on else 0) from e
+            raise self.failed(e, None, len(batch) - length_hint(items) if self._input_log.is_on else 0) from e
 
-    def call(self, action: Callable[[], Any], node: ChainNode) -> Any:
-        """Have an operator do something."""
+    def call(self, action: Callable[[], T], node: ChainNode) -> T:
+        """Call a method of an operator."""
         try:
             return action()
         except SubtaskFailed:
@@ -61,75 +69,79 @@ class Guard:
             raise self.failed(e, node) from e
 
     def failed(self, error: Exception, node: ChainNode | None, items: int = 0) -> SubtaskFailed:
-        """Return what to tell of an error.
+        """Return the failure of an operator.
 
         Args:
             error: the error.
-            node: whose it is when nothing in it says so; None: the first operator's.
-            items: so many items of the batch in hand were taken.
+            node: the operator to blame if the traceback names none; None for the first operator.
+            items: the number of items of the current batch that the loop has read.
         """
         located = locate(error)
-        found = next((n for n in self._vertex.nodes if n.operator is located.operator), node or self._vertex.head)
-        error, kept = located.error, self._evidence(found, located, items)
+        failed = next((n for n in self._vertex.nodes if n.operator is located.operator), node or self._vertex.head)
+        error, captured = located.error, self._capture(failed, located, items)
         return SubtaskFailed(
             Failure(
                 user_traceback(error),
-                found.name,
-                found.uid,
-                found.id,
+                failed.name,
+                failed.uid,
+                failed.id,
                 self._index,
                 self._vertex.parallelism,
                 self.epoch,
-                located.record,
+                located.shown_record,
                 isinstance(error, DamagedStateError),
                 isinstance(error, (IncurableError, InvalidProgramError)),
-                found.made_at,
-                kept.kept,
-                kept.note,
+                failed.made_at,
+                captured.captured,
+                captured.note,
             )
         )
 
-    def _evidence(self, node: ChainNode, located: Located, items: int) -> Evidence:
-        """Return what is kept of a failure; that it cannot be is no reason to tell of another error."""
+    def _capture(self, node: ChainNode, located: Located, items: int) -> Capture:
+        """Capture a failure; an error while doing so must not replace the original one."""
         state, own = self._states.get(node.id), self._states.get(f"{node.id}.operator")
-        given = located.found if node.operator is located.operator else None
+        record = located.record if node.operator is located.operator else None
         try:
             node.operator.settle()
             before = None
-            if node is self._vertex.head and self._passed.is_on and (whose := key_of(node.operator, given)) is not None:
-                before = self._passed.before(whose, items)
-            keeps = Keeping(self._settings.keep_bytes, before, self._passed.watermark)
-            return evidence(node.operator, given, state, own, keeps)
+            if (
+                node is self._vertex.head
+                and self._input_log.is_on
+                and (key := key_of(node.operator, record)) is not None
+            ):
+                before = self._input_log.before(key, items)
+            context = CaptureContext(self._settings.keep_bytes, before, self._input_log.watermark)
+            return capture(node.operator, record, state, own, context)
         except Exception as e:
-            return Evidence(None, f"nothing of it could be kept ({type(e).__name__}: {e})")
+            return Capture(None, f"it could not be captured ({type(e).__name__}: {e})")
 
-    def speaker(self, operator: object | None, node: object | None) -> Speaker | None:
-        """Return who speaks when an operator's function does, or else one that is at a place of the chain."""
-        found = next((n for n in self._vertex.nodes if n.operator is operator), node)
-        if not isinstance(found, ChainNode):
+    def caller(self, operator: object | None, node: object | None) -> Caller | None:
+        """Return the caller whose function runs: an operator, or else a node of the chain."""
+        calling = next((n for n in self._vertex.nodes if n.operator is operator), node)
+        if not isinstance(calling, ChainNode):
             return None
-        name = f"{found.name}, {found.made_at}" if found.made_at else found.name
-        return Speaker(name, f"{self._index + 1}/{self._vertex.parallelism}", self._settings.job_name)
+        name = f"{calling.name}, {calling.made_at}" if calling.made_at else calling.name
+        return Caller(name, f"{self._index + 1}/{self._vertex.parallelism}", self._settings.job_name)
 
 
 @fast_dataclass
-class Speaker:
-    """Whose function has called us: the operator's name and where it was made, its subtask as `1/2`, and its job."""
+class Caller:
+    """The operator whose function runs: its name and program line, its subtask as `1/2`, and its job."""
 
     operator: str
     subtask: str
     job: str
 
 
-def speaker(frame: FrameType | None) -> Speaker | None:
-    """Return whose function has called us; None if none has."""
+def caller(frame: FrameType | None) -> Caller | None:
+    """Return the operator whose function has called this frame; None if there is none."""
     operator: object | None = None
     while frame is not None:
         site = site_of(frame, frame.f_lineno)
         operator = site.operator if operator is None and site is not None else operator
         if frame.f_code.co_filename == __file__ and isinstance(guard := frame.f_locals.get("self"), Guard):
-            found = guard.speaker(operator, frame.f_locals.get("node"))
-            if found is not None:
-                return found
+            calling = guard.caller(operator, frame.f_locals.get("node"))
+            if calling is not None:
+                return calling
         frame = frame.f_back
     return None
