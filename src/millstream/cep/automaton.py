@@ -24,6 +24,7 @@ from typing import Any
 from millstream.cep.conditions import Atom
 from millstream.cep.states import StateGraph, StateKind
 from millstream.cep.transition_codegen import Decision, Outcome, atoms_of, decision_of
+from millstream.common.aliases import Value
 from millstream.common.errors import MillstreamError
 from millstream.common.tags import tagged
 
@@ -112,7 +113,7 @@ class Shrinking:
         return self._heap[self._at :] if self._at else self._heap
 
 
-def _sift_down(heap: list[Any], at: int, element: Any) -> None:
+def _sift_down(heap: list[Any], at: int, element: Value) -> None:
     size = len(heap)
     half = size >> 1
     order = element[0]
@@ -164,13 +165,13 @@ def _written(runs: Runs) -> tuple[Any, ...]:
 
 
 def _read(
-    queue: list[Any] | None, completed: list[Any], flat: list[Any], stamp: int, count: int, timers: list[int]
+    queue: list[Any] | None, completed: list[Any], flat: list[Value], stamp: int, count: int, timers: list[int]
 ) -> Runs:
     cells: list[Any] = []
     for previous, *rest in flat:
         cells.append((None if previous < 0 else cells[previous], *rest))
 
-    def run(stored: Any) -> Run:
+    def run(stored: Value) -> Run:
         if stored[0] is None:
             return _LAST, stored[1], None
         first, number, state, cell = stored
@@ -234,7 +235,7 @@ def _shown(cell: Any) -> str:
     return ", ".join(f"{name}={events!r}" for name, events in match_of(cell).items())
 
 
-def _flat(run: Run, cells: dict[int, int], flat: list[Any]) -> Any:
+def _flat(run: Run, cells: dict[int, int], flat: list[Value]) -> Any:
     (stamp, number), state, cell = run
     if cell is None:
         return None, state
@@ -376,14 +377,14 @@ class Automaton:
 
     # --- events
 
-    def outcome(self, run: Run, event: Any, timestamp: int) -> Outcome:
+    def outcome(self, run: Run, event: Value, timestamp: int) -> Outcome:
         """Return the outcome of an event for a run, for explanations."""
         decision = self._decisions.get(run[1])
         if decision is None:
             raise self._changed(run[1])
         return decision.decide(event, self._context.about(run[2], timestamp))
 
-    def event(self, runs: Runs, event: Any, timestamp: int) -> Sequence[Cell]:
+    def event(self, runs: Runs, event: Value, timestamp: int) -> Sequence[Cell]:
         """Process an event with all runs; return the completed matches as histories, in order."""
         queue = runs.queue
         if queue is None:
@@ -391,7 +392,7 @@ class Automaton:
             return () if outcome.unchanged else self.start(runs, outcome, event, timestamp)
         return self._events(runs, queue, event, timestamp)
 
-    def start(self, runs: Runs, outcome: Outcome, event: Any, timestamp: int) -> Sequence[Cell]:
+    def start(self, runs: Runs, outcome: Outcome, event: Value, timestamp: int) -> Sequence[Cell]:
         """Process an event with the start's run, the only one, and the outcome of `begin`."""
         if outcome.begins is not None and not runs.completed:
             # In most cases one run begins and only has to be stored.
@@ -408,7 +409,7 @@ class Automaton:
         self._move(runs, outcome, self._start_run, event, timestamp, left, completed, -1)
         return self._settle(runs, left, completed)
 
-    def _events(self, runs: Runs, queue: list[Run], event: Any, timestamp: int) -> Sequence[Cell]:
+    def _events(self, runs: Runs, queue: list[Run], event: Value, timestamp: int) -> Sequence[Cell]:
         completed: list[Run] = []
         changed: list[Run] | None = None
         # Outcomes that are equal for all runs in a state are computed once.
@@ -450,7 +451,7 @@ class Automaton:
         runs: Runs,
         outcome: Outcome,
         run: Run,
-        event: Any,
+        event: Value,
         timestamp: int,
         left: list[Run],
         completed: list[Run],

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.tags import tagged
 
@@ -42,7 +43,7 @@ class IterativeCondition:
         ...         return all(event > before for before in ctx.get_events_for_pattern("rising"))
     """
 
-    def filter(self, event: Any, ctx: ConditionContext) -> bool:
+    def filter(self, event: Value, ctx: ConditionContext) -> bool:
         """Return whether the pattern takes the event."""
         raise NotImplementedError(f"{type(self).__name__} must define filter(event, ctx).")
 
@@ -58,22 +59,22 @@ class SimpleCondition:
         False
     """
 
-    def filter(self, event: Any) -> bool:
+    def filter(self, event: Value) -> bool:
         """Return whether the pattern takes the event."""
         raise NotImplementedError(f"{type(self).__name__} must define filter(event).")
 
     @staticmethod
-    def of(function: Callable[[Any], bool]) -> SimpleCondition:
+    def of(function: Callable[[Value], bool]) -> SimpleCondition:
         """Return a condition from a function of the event."""
         return _Of(function)
 
 
 @tagged("cep-simple-condition", write=lambda condition: (condition.function,))
 class _Of(SimpleCondition):
-    def __init__(self, function: Callable[[Any], bool]) -> None:
+    def __init__(self, function: Callable[[Value], bool]) -> None:
         self.function = function
 
-    def filter(self, event: Any) -> bool:
+    def filter(self, event: Value) -> bool:
         return self.function(event)
 
 
@@ -144,7 +145,7 @@ class Atom(Expression):
         text: its description.
     """
 
-    call: Callable[..., Any]
+    call: Callable[..., Value]
     iterative: bool
     owner: Any
     pattern: str
@@ -196,7 +197,7 @@ class Subtype:
     def __init__(self, kind: type) -> None:
         self.kind = kind
 
-    def filter(self, event: Any) -> bool:
+    def filter(self, event: Value) -> bool:
         return isinstance(event, self.kind)
 
 
@@ -228,7 +229,7 @@ def _call_of(condition: Any) -> Any:
     return condition.function if isinstance(condition, _Of) else getattr(condition, "filter", condition)
 
 
-def _takes(call: Callable[..., Any], condition: Any, pattern: str, method: str) -> int:
+def _takes(call: Callable[..., Value], condition: Any, pattern: str, method: str) -> int:
     """Return the number of arguments of a condition: the event, or the event and the context."""
     try:
         parameters = list(inspect.signature(call).parameters.values())

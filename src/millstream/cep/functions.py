@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol, TypeAlias
 
 from millstream.cep.automaton import Match
-from millstream.common.aliases import OUT_co, T
+from millstream.common.aliases import OUT_co, T, Value
 from millstream.common.errors import InvalidProgramError
 
 __all__ = [
@@ -144,8 +144,8 @@ class Handler:
     def __init__(
         self,
         functions: list[Any],
-        match: Callable[[Match, Any], Iterable[Any] | None],
-        timed_out: Callable[[Match, Any], Iterable[Any] | None] | None = None,
+        match: Callable[[Match, Any], Iterable[Value] | None],
+        timed_out: Callable[[Match, Any], Iterable[Value] | None] | None = None,
     ) -> None:
         self.functions = functions
         self.match = match
@@ -195,7 +195,7 @@ def flat_selecting(function: Any, tag: Any = None, timeout: Any = None) -> Handl
     )
 
 
-def _method(function: Any, method: str, operation: str) -> Callable[..., Any]:
+def _method(function: Any, method: str, operation: str) -> Callable[..., Value]:
     if isinstance(function, type) and hasattr(function, method):
         raise InvalidProgramError(
             f"{operation}() was given the class {function.__name__}: give it an instance, {function.__name__}()."
@@ -206,5 +206,5 @@ def _method(function: Any, method: str, operation: str) -> Callable[..., Any]:
             f"{operation}() takes a callable or an object with a method {method}(), "
             f"not {function!r} ({type(function).__name__})."
         )
-    call: Callable[..., Any] = bound
+    call: Callable[..., Value] = bound
     return call

@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import Any
 
 from millstream.cep.automaton import Automaton, Runs
+from millstream.common.aliases import Key, Value
 
 # (timestamp, key, event)
 Waiting = tuple[int, Any, Any]
@@ -95,7 +96,7 @@ class Alarms:
         self._keys.clear()
         self._times.clear()
 
-    def set(self, time: int, key: Any) -> None:
+    def set(self, time: int, key: Key) -> None:
         keys = self._keys.get(time)
         if keys is None:
             self._keys[time] = [key]
@@ -103,7 +104,7 @@ class Alarms:
         else:
             keys.append(key)
 
-    def take(self, until: int) -> Iterator[Any]:
+    def take(self, until: int) -> Iterator[Value]:
         """Remove and return the keys whose timers are due."""
         while self._times and self._times[0] <= until:
             yield from self._keys.pop(heappop(self._times))
@@ -197,7 +198,7 @@ class Matcher:
             self._keep_timers(runs, now)
         runs.began = False
 
-    def event(self, runs: Runs, event: Any, now: int) -> list[Found]:
+    def event(self, runs: Runs, event: Value, now: int) -> list[Found]:
         """Process an event at once, in processing time."""
         matches: list[Found] = []
         self._advance(runs, now, matches)

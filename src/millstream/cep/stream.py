@@ -20,7 +20,7 @@ from millstream.cep.functions import (
     selecting,
 )
 from millstream.cep.pattern import Pattern
-from millstream.common.aliases import OUT, T_co
+from millstream.common.aliases import OUT, T_co, Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.data_stream import DataStream, KeyedStream
@@ -210,7 +210,7 @@ class PatternStream(Generic[T_co]):
         self,
         tag: OutputTag[Any],
         timeout_function: PatternFlatTimeoutFunction[T_co, Any]
-        | Callable[[dict[str, list[T_co]], int], Iterable[Any] | None],
+        | Callable[[dict[str, list[T_co]], int], Iterable[Value] | None],
         function: PatternFlatSelectFunction[T_co, OUT],
         /,
         *,
@@ -222,7 +222,7 @@ class PatternStream(Generic[T_co]):
         self,
         tag: OutputTag[Any],
         timeout_function: PatternFlatTimeoutFunction[T_co, Any]
-        | Callable[[dict[str, list[T_co]], int], Iterable[Any] | None],
+        | Callable[[dict[str, list[T_co]], int], Iterable[Value] | None],
         function: Callable[[dict[str, list[T_co]]], Iterable[OUT] | None],
         /,
         *,
@@ -246,7 +246,7 @@ class PatternStream(Generic[T_co]):
         return everything._then("GlobalCepOperator", operator, output_type).force_non_parallel()
 
 
-def _everything(value: Any) -> int:
+def _everything(value: Value) -> int:
     return 0
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from millstream.cep.automaton import Automaton, Match, Runs, match_of
 from millstream.cep.matcher import Comparator, Matcher
 from millstream.cep.states import Action, State, StateKind
+from millstream.common.aliases import Value
 
 
 class Ended(NamedTuple):
@@ -24,7 +25,7 @@ class Ended(NamedTuple):
     taken: Match
     state: str
     timestamp: int
-    event: Any
+    event: Value
     reason: str
 
     def __str__(self) -> str:
@@ -61,7 +62,7 @@ class Tracer:
             self._matcher.fire(self._runs, [(timestamp, event)], timestamp)
         self._timed_out(self._matcher.fire(self._runs, [], now), now)
 
-    def _event(self, event: Any, timestamp: int) -> None:
+    def _event(self, event: Value, timestamp: int) -> None:
         for run in self._runs.queue or ():
             outcome = self._automaton.outcome(run, event, timestamp)
             if run[2] is not None and (outcome.gone or outcome.stopped):

@@ -22,6 +22,7 @@ from typing import Any
 
 from millstream.cep.conditions import And, Atom, Expression, Not, Or
 from millstream.cep.states import Action, State, StateKind
+from millstream.common.aliases import Value
 
 # A tree with more leaves than this is not generated but grows as it is evaluated.
 MAX_LEAVES = 128
@@ -254,7 +255,7 @@ def _in(condition: Expression) -> Iterator[Atom]:
 
 
 def _asked_step_by_step(walk: _Walk, root: _Question | Outcome) -> Decide:
-    def decide(event: Any, ctx: Any) -> Outcome:
+    def decide(event: Value, ctx: Any) -> Outcome:
         at = root
         while isinstance(at, _Question):
             atom = at.atom
@@ -309,7 +310,7 @@ class _Writer:
         if pattern is not None:
             self._patterns[len(self._lines) + 1] = pattern
 
-    def _bind(self, value: Any) -> str:
+    def _bind(self, value: Value) -> str:
         name = self._names.get(id(value))
         if name is None:
             name = self._names[id(value)] = f"x{len(self._bound)}"

@@ -1,8 +1,8 @@
-"""Async I/O: a coroutine for every record, many at once, results in order or as they come.
+"""Async I/O: a coroutine per record, many at once, with results in order or as they complete.
 
-Requests go on between epochs. What is in flight when an epoch ends is part of the cut: its inputs are operator state,
-a list that is dealt out anew at another parallelism, and who goes on from there makes the requests again. A watermark
-that has come behind requests waits for their results.
+Requests continue between epochs. The inputs of requests in flight at the end of an epoch are operator state, a list
+that is redistributed at another parallelism; a restore starts these requests again. A watermark waits for the results
+of the requests before it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Protocol
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.immutability import detach
 from millstream.operators.async_queue import Fence, InFlight
-from millstream.operators.base import Advance, Downstream, OperatorSetup
+from millstream.operators.base import Advance, Downstream, OperatorSetup, OperatorSnapshot
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
 from millstream.operators.codegen.object_reuse import detached
 from millstream.operators.diagnostics.failures import FailedFor
@@ -29,12 +30,12 @@ from millstream.state.table import BY_NAME
 REQUESTS = f"{SPLIT_LIST}_requests"
 _ROW = "operator"
 
-# Answers are looked for after a fraction of the time that there was none, from a moment to what nobody minds.
-_LOOK_FRACTION, _SOONEST_LOOK, _LATEST_LOOK = 1 / 8, 0.001, 0.05
+# Responses are polled after a fraction of the time without any, within bounds in seconds.
+_POLL_FRACTION, _MIN_POLL, _MAX_POLL = 1 / 8, 0.001, 0.05
 
 
 class Requests(Protocol):
-    """Runs requests at the same time; handed in, because it has a clock, a thread and sockets."""
+    """Runs requests concurrently; a service, because it has a clock, a thread and sockets."""
 
     def start(self, requests: list[tuple[int, Callable[[], Coroutine[Any, Any, Any]]]]) -> None: ...
 
@@ -55,13 +56,13 @@ class Requests(Protocol):
 
 @fast_dataclass
 class RetryPolicy:
-    """When a request is made again.
+    """When a request is retried.
 
     Attributes:
-        attempts: how often at most, the first included.
+        attempts: the maximum number of attempts, including the first.
         backoff_ms: the pause after an attempt, by its number from 1.
-        on_result: whether a result asks for another attempt.
-        on_exception: whether an exception does.
+        on_result: whether a result is retried.
+        on_exception: whether an exception is retried.
     """
 
     attempts: int
@@ -77,9 +78,9 @@ class AsyncOperator(FunctionsOperator):
 
     emits_later = True
     has_operator_state = True
-    # There may be answers at any time.
+    # Responses may arrive at any time.
     follows_clock = True
-    # Sends a watermark that has waited here, or None for idle, to what is behind.
+    # Emits a watermark that has waited for requests, or None for idle.
     advance: Advance
 
     def __init__(
@@ -94,31 +95,31 @@ class AsyncOperator(FunctionsOperator):
     def functions(self) -> list[UserFunction]:
         return [self.function]
 
-    # --- life
+    # --- life cycle
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         assert setup.operator_state is not None
         self._table = setup.operator_state.table(REQUESTS, LIST, BY_NAME)
-        setup.operator_state.when_loaded(self._lose)
+        setup.operator_state.when_loaded(self._on_loaded)
         self._in_flight = InFlight(self.ordered)
-        # Numbers are never used again, so that an answer that is not waited for any more is known for what it is.
+        # Numbers are unique, so that responses to cancelled requests are recognized.
         self._number = 0
-        self._unsent: list[tuple[int, Any]] = []
-        # Whether the table is not what is in flight; and the reverse: another epoch is gone on from.
+        self._unsent: list[tuple[int, Value]] = []
+        # Whether requests in flight differ from the table, and whether a loaded table replaces them.
         self._has_changed = False
-        self._is_lost = False
+        self._is_replaced = False
         self._fences: list[tuple[int, int | None, bool]] = []
-        self._last_heard = 0.0
+        self._last_response = 0.0
         self._requests: Requests | None = None
 
     def open(self) -> None:
-        # Before the function is opened, so that its clients find the loop they will run in.
+        # Before the function is opened, so that its clients find their event loop.
         self._requests = self.setup.requests(self.capacity)
         super().open()
 
     def close(self) -> None:
-        # First: what is closed must not be in use.
+        # First: closed objects must not be in use.
         if self._requests is not None:
             self._requests.stop()
         try:
@@ -127,7 +128,7 @@ class AsyncOperator(FunctionsOperator):
             self.end_requests()
 
     def end_requests(self) -> None:
-        """End what is in flight; nothing can follow."""
+        """Cancel the requests in flight and start no more."""
         if self._requests is not None:
             self._requests.stop()
             self._requests.close()
@@ -143,27 +144,26 @@ class AsyncOperator(FunctionsOperator):
             else:
                 self._table.remove(_ROW)
 
-    def carry(self) -> Any:
+    def carry(self) -> OperatorSnapshot:
         return {"fences": self._in_flight.fences()} if self._in_flight else None
 
-    def restore(self, carried: Any) -> None:
-        self._fences = carried["fences"]
-        self._lose()
+    def restore(self, snapshot: OperatorSnapshot) -> None:
+        self._fences = snapshot["fences"]
+        self._on_loaded()
 
-    # Nothing of what is carried is redistributed. Where subtasks or their channels are others, so is their time, and a
-    # watermark that is behind all requests comes anew.
+    # Fences are not redistributed: after a change of subtasks, a watermark after all requests arrives again.
 
-    def _lose(self) -> None:
-        """What is in flight here is not what counts: that is in the table."""
-        self._is_lost = True
+    def _on_loaded(self) -> None:
+        """Replace the requests in flight by those in the table, once the operator runs."""
+        self._is_replaced = True
 
     def _catch_up(self) -> None:
-        """Make the requests that were in flight at the cut that is gone on from."""
-        if not self._is_lost:
+        """Start the requests that were in flight in the restored snapshot."""
+        if not self._is_replaced:
             return
         assert self._requests is not None
         self._requests.cancel()
-        self._is_lost, self._has_changed = False, False
+        self._is_replaced, self._has_changed = False, False
         self._in_flight = InFlight(self.ordered)
         inputs = [(self._next_number(), value, timestamp) for value, timestamp in self._table.get(_ROW) or ()]
         self._in_flight.restore(inputs, self._fences)
@@ -178,8 +178,8 @@ class AsyncOperator(FunctionsOperator):
         w.line(f"{me}.take({value.name}, {value.timestamp})")
         w.after(f"{me}.flush()", self)
 
-    def take(self, value: Any, timestamp: int | None) -> None:
-        """A record has come."""
+    def take(self, value: Value, timestamp: int | None) -> None:
+        """Add a record."""
         number = self._next_number()
         self._in_flight.add(number, value, timestamp)
         self._unsent.append((number, value))
@@ -189,7 +189,7 @@ class AsyncOperator(FunctionsOperator):
         return self._number
 
     def flush(self) -> None:
-        """Make the requests of the records that have come, and emit what was answered meanwhile."""
+        """Start the requests of added records, and emit responses."""
         self._send()
         self.emit_responses()
 
@@ -199,26 +199,26 @@ class AsyncOperator(FunctionsOperator):
         assert self._requests is not None
         unsent, self._unsent = self._unsent, []
         self._has_changed = True
-        self._last_heard = self.setup.services.stopwatch()
-        # What user code does to its value must not reach the state.
+        self._last_response = self.setup.services.stopwatch()
+        # User code must not modify the value in state.
         self._requests.start([(number, partial(self._request, detach(value))) for number, value in unsent])
 
     def emit_responses(self) -> None:
-        """Emit the results that have come and need not wait for others."""
+        """Emit the results that have arrived and wait for no others."""
         self._catch_up()
         assert self._requests is not None
         answers = self._requests.answers()
         if not answers:
             return
-        self._last_heard = self.setup.services.stopwatch()
+        self._last_response = self.setup.services.stopwatch()
         in_flight = self._in_flight
         for number, results, error in answers:
-            found = in_flight.input_of(number)
-            if found is None:
+            request = in_flight.input_of(number)
+            if request is None:
                 continue
             if error is not None:
-                raise FailedFor(self, found.value, found.timestamp) from error
-            in_flight.answer(found, results)
+                raise FailedFor(self, request.value, request.timestamp) from error
+            in_flight.complete(request, results)
         emit = self.setup.emit
         for one in in_flight.ready():
             if isinstance(one, Fence):
@@ -232,25 +232,25 @@ class AsyncOperator(FunctionsOperator):
 
     @property
     def is_in_flight(self) -> bool:
-        """Whether results are waited for."""
+        """Whether requests are in flight."""
         return bool(self._in_flight)
 
     @property
     def is_full(self) -> bool:
-        """Whether no more records shall come for now."""
+        """Whether the operator is at capacity."""
         return len(self._in_flight) >= self.capacity
 
     def wait(self, seconds: float) -> bool:
-        """Wait for an answer, no longer than so many seconds; tell whether there is one."""
+        """Wait for a response for at most a number of seconds; return whether there is one."""
         assert self._requests is not None
         return self._requests.wait(seconds)
 
     def poll_after_seconds(self) -> float | None:
-        """Return in how many seconds to look for answers; None when none are waited for."""
+        """Return the seconds until the next poll for responses; None without requests."""
         if not self._in_flight:
             return None
-        silent = self.setup.services.stopwatch() - self._last_heard
-        return min(max(silent * _LOOK_FRACTION, _SOONEST_LOOK), _LATEST_LOOK)
+        silent = self.setup.services.stopwatch() - self._last_response
+        return min(max(silent * _POLL_FRACTION, _MIN_POLL), _MAX_POLL)
 
     # --- time
 
@@ -278,19 +278,19 @@ class AsyncOperator(FunctionsOperator):
 
     # --- one request, on the thread of the event loop
 
-    async def _request(self, value: Any) -> list[Any]:
+    async def _request(self, value: Value) -> list[Any]:
         assert self._requests is not None
         # The time covers all attempts, as in Flink.
         results = await self._requests.within(self.timeout, self._attempts(value), partial(self._timed_out, value))
         return self._checked(results, value)
 
-    def _timed_out(self, value: Any) -> Any:
+    def _timed_out(self, value: Value) -> Any:
         timeout = getattr(self.function.function, "timeout", None)
         if timeout is None:
             raise TimeoutError(f"The async request for {value!r} took longer than {self.timeout:g} s.")
         return timeout(value)
 
-    async def _attempts(self, value: Any) -> Any:
+    async def _attempts(self, value: Value) -> Any:
         retry = self.retry
         attempt = 1
         while True:
@@ -305,7 +305,7 @@ class AsyncOperator(FunctionsOperator):
             await self._requests.sleep(retry.backoff_ms(attempt) / 1000)
             attempt += 1
 
-    def _checked(self, results: Any, value: Any) -> list[Any]:
+    def _checked(self, results: Any, value: Value) -> list[Any]:
         if isinstance(results, (list, tuple)):
             return list(results)
         wrong = "cannot be none" if results is None else "should be of list type"
@@ -314,5 +314,5 @@ class AsyncOperator(FunctionsOperator):
         )
 
 
-def _wants(predicate: Callable[[Any], bool] | None, outcome: Any) -> bool:
+def _wants(predicate: Callable[[Value], bool] | None, outcome: Any) -> bool:
     return predicate is not None and predicate(outcome)

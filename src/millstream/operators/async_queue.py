@@ -11,18 +11,20 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from millstream.common.aliases import Value
+
 
 class Input:
     """A record that waits for its results."""
 
     __slots__ = ("number", "results", "stage", "timestamp", "value")
 
-    def __init__(self, number: int, value: Any, timestamp: int | None, stage: _Stage) -> None:
+    def __init__(self, number: int, value: Value, timestamp: int | None, stage: _Stage) -> None:
         self.number = number
         self.value = value
         self.timestamp = timestamp
         self.stage = stage
-        self.results: list[Any] | None = None
+        self.results: list[Value] | None = None
 
 
 class Fence(NamedTuple):
@@ -58,13 +60,13 @@ class InFlight:
     def __len__(self) -> int:
         return len(self._inputs)
 
-    def add(self, number: int, value: Any, timestamp: int | None) -> None:
+    def add(self, number: int, value: Value, timestamp: int | None) -> None:
         """Add a request under a unique number."""
         stage = self._stages[-1]
         stage.left += 1
-        found = self._inputs[number] = Input(number, value, timestamp, stage)
+        request = self._inputs[number] = Input(number, value, timestamp, stage)
         if self._ordered:
-            stage.queue.append(found)
+            stage.queue.append(request)
 
     def fence(self, watermark: int | None) -> None:
         """Add a watermark, or None for idle, after the requests."""
@@ -81,11 +83,11 @@ class InFlight:
         """Return the input of a request, None if it is no longer in flight."""
         return self._inputs.get(number)
 
-    def answer(self, found: Input, results: list[Any]) -> None:
+    def complete(self, request: Input, results: list[Value]) -> None:
         """Set the results of an input."""
-        found.results = results
+        request.results = results
         if not self._ordered:
-            found.stage.queue.append(found)
+            request.stage.queue.append(request)
 
     def ready(self) -> Iterator[Input | Fence]:
         """Yield and remove what can be emitted, in order."""
@@ -104,28 +106,28 @@ class InFlight:
 
     # --- snapshots
 
-    def inputs(self) -> list[tuple[Any, int | None]]:
+    def inputs(self) -> list[tuple[Value, int | None]]:
         """Return the values and timestamps of all inputs not emitted yet, in arrival order."""
         return [(i.value, i.timestamp) for i in self._inputs.values()]
 
     def fences(self) -> list[tuple[int, int | None, bool]]:
         """Return the fences, each with the number of inputs before it."""
-        found, before = [], 0
+        fences, before = [], 0
         for stage in self._stages:
             before += stage.left
             if stage.fence is not None:
-                found.append((before, *stage.fence))
-        return found
+                fences.append((before, *stage.fence))
+        return fences
 
     def restore(
         self, inputs: Iterable[tuple[int, Any, int | None]], fences: Iterable[tuple[int, int | None, bool]]
     ) -> None:
         """Restore numbered inputs and the fences between them."""
-        waiting = deque(fences)
+        pending = deque(fences)
         for count, (number, value, timestamp) in enumerate(inputs, 1):
             self.add(number, value, timestamp)
-            while waiting and waiting[0][0] == count:
-                _, watermark, idle = waiting.popleft()
+            while pending and pending[0][0] == count:
+                _, watermark, idle = pending.popleft()
                 if watermark is not None:
                     self.fence(watermark)
                 if idle:

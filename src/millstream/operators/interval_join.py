@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.immutability import detach
 from millstream.operators.base import Downstream, OperatorSetup
@@ -78,7 +78,7 @@ class IntervalJoinOperator(TimerOperator, FunctionsOperator):
         )
         self._context = IntervalJoinContext()
         self._dropped = setup.context.get_metrics_group().counter(LATE_DROPPED)
-        self.late_records: deque[tuple[Any, int, int]] = deque(maxlen=LATE_SHOWN)
+        self.late_records: deque[tuple[Value, int, int]] = deque(maxlen=LATE_SHOWN)
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         self.set_key(w, key)
@@ -88,13 +88,13 @@ class IntervalJoinOperator(TimerOperator, FunctionsOperator):
         with w.block(f"if {many}:"), w.block(f"for {out}, {out}t in {many}:"):
             downstream(Var(out, f"{out}t", detached=False))
 
-    def join_left(self, value: Any, timestamp: int | None) -> list[tuple[Any, int]]:
+    def join_left(self, value: Value, timestamp: int | None) -> list[tuple[Value, int]]:
         return self._join(0, value, timestamp)
 
-    def join_right(self, value: Any, timestamp: int | None) -> list[tuple[Any, int]]:
+    def join_right(self, value: Value, timestamp: int | None) -> list[tuple[Value, int]]:
         return self._join(1, value, timestamp)
 
-    def _join(self, side: int, value: Any, timestamp: int | None) -> list[tuple[Any, int]]:
+    def _join(self, side: int, value: Value, timestamp: int | None) -> list[tuple[Value, int]]:
         if timestamp is None:
             raise InvalidProgramError(
                 "An interval join needs records with timestamps and this one has none: call "
@@ -105,7 +105,7 @@ class IntervalJoinOperator(TimerOperator, FunctionsOperator):
         mine, others = self._sides[side], self._sides[1 - side]
         mine.put(timestamp, [*(mine.get(timestamp) or ()), value])
         lower, upper = self.bounds[side]
-        results: list[tuple[Any, int]] = []
+        results: list[tuple[Value, int]] = []
         for other_time, values in others.items():
             if timestamp + lower <= other_time <= timestamp + upper:
                 for other in values:
@@ -113,7 +113,7 @@ class IntervalJoinOperator(TimerOperator, FunctionsOperator):
         self._register_cleanup(side, timestamp)
         return results
 
-    def _late(self, side: int, value: Any, timestamp: int) -> list[tuple[Any, int]]:
+    def _late(self, side: int, value: Value, timestamp: int) -> list[tuple[Value, int]]:
         tag = self.late_tags[side]
         if tag is None:
             self._dropped.inc()
@@ -121,7 +121,9 @@ class IntervalJoinOperator(TimerOperator, FunctionsOperator):
             return []
         return [((tag, value), timestamp)]
 
-    def _pair(self, side: int, value: Any, timestamp: int, other: Any, other_time: int) -> Iterable[tuple[Any, int]]:
+    def _pair(
+        self, side: int, value: Value, timestamp: int, other: Value, other_time: int
+    ) -> Iterable[tuple[Value, int]]:
         context = self._context
         if side == 0:
             left, right, context._left, context._right = value, other, timestamp, other_time

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.operators.base import Downstream, OperatorSetup
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
@@ -116,7 +117,7 @@ class ProcessOperator(TimedOperator):
         self.call(w, self.methods[input_index], self._context, value, downstream)
 
 
-def one_by_one(results: Any) -> Iterator[Any]:
+def one_by_one(results: Any) -> Iterator[Value]:
     """Yield results from inside our own code, so that errors of a generator are attributed to the user."""
     yield from results
 

@@ -6,7 +6,7 @@ import inspect
 from abc import ABC, abstractmethod
 from typing import Any, Generic
 
-from millstream.common.aliases import T_contra
+from millstream.common.aliases import T_contra, Value
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.typeinfo import TypeInformation
 from millstream.operators.base import Downstream, Operator, OperatorSetup
@@ -18,6 +18,8 @@ from millstream.operators.stateful import FunctionOperator
 
 # What a writer passes to the committer for one epoch; it is pickled.
 Committable = Any
+# The state that a writer passes to the writer of the next epoch; only the writer knows its type.
+WriterSnapshot = Any
 
 
 class SinkWriter(ABC):
@@ -32,10 +34,10 @@ class SinkWriter(ABC):
         """Start an epoch; `transaction` is globally unique, even across retries."""
 
     @abstractmethod
-    def write(self, value: Any) -> None:
+    def write(self, value: Value) -> None:
         """Write a record."""
 
-    def write_at(self, value: Any, timestamp: int | None) -> None:
+    def write_at(self, value: Value, timestamp: int | None) -> None:
         """Write a record with its timestamp, None if it has none; called only if `takes_timestamps` is set."""
         self.write(value)
 
@@ -51,11 +53,11 @@ class SinkWriter(ABC):
                 wait for more, and `carry` must return what is needed to find it again.
         """
 
-    def carry(self) -> Any:
+    def carry(self) -> WriterSnapshot:
         """Return the state that a writer in another process needs after this epoch; None for nothing."""
         return None
 
-    def restore(self, carried: Any) -> None:
+    def restore(self, snapshot: WriterSnapshot) -> None:
         """Restore the state that the previous writer returned from `carry`."""
 
     def close(self) -> None:
@@ -183,8 +185,8 @@ class SinkOperator(Operator):
         # In a tuple: an outdated writer must also learn that nothing is carried any more.
         return (self.writer.carry(),)
 
-    def restore(self, carried: Any) -> None:
-        self.writer.restore(carried[0])
+    def restore(self, snapshot: WriterSnapshot) -> None:
+        self.writer.restore(snapshot[0])
 
     def close(self) -> None:
         self.writer.close()

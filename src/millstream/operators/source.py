@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, Generic, Self
 
-from millstream.common.aliases import T_co
+from millstream.common.aliases import T_co, Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.inferred_types import ANYTHING, InferredType, Whole
@@ -45,8 +45,8 @@ class SplitAssignment:
     @property
     def lag(self) -> dict[str, Mapping[int, int]]:
         """The pending input, by metric name and subtask, as far as known."""
-        found = {"pendingRecords": self.pending, "pendingBytes": self.pending_bytes}
-        return {name: count for name, count in found.items() if count is not None}
+        lags = {"pendingRecords": self.pending, "pendingBytes": self.pending_bytes}
+        return {name: count for name, count in lags.items() if count is not None}
 
 
 class SplitEnumerator(ABC):
@@ -59,7 +59,7 @@ class SplitEnumerator(ABC):
         Returned ranges count as assigned; the next call continues after them.
         """
 
-    def hold_back(self, splits: Collection[Any]) -> None:
+    def hold_back(self, splits: Collection[Value]) -> None:
         """Pause these splits, which are ahead of their alignment group, and resume all others.
 
         Called only if the source sets `aligns_splits`.
@@ -95,13 +95,13 @@ class SourceReader(ABC):
     """Reads split ranges. Runs in the subtask; its records depend on the split range alone."""
 
     @abstractmethod
-    def read(self, share: SplitRange) -> Iterator[Collection[Any]]:
+    def read(self, share: SplitRange) -> Iterator[Collection[Value]]:
         """Yield the records of a split range in batches.
 
         Batches that support slicing are sliced lazily, a few records at a time.
         """
 
-    def rest(self, share: SplitRange, read: int) -> Iterator[Collection[Any]]:
+    def rest(self, share: SplitRange, read: int) -> Iterator[Collection[Value]]:
         """Yield the records of a split range after the first `read`, without reading those if possible."""
         for batch in self.read(share):
             if read < len(batch):

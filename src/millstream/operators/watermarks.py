@@ -1,7 +1,7 @@
-"""Timestamps and watermarks: the operator that reads event time off records and says how far it has come.
+"""Timestamps and watermarks: the operator that assigns timestamps and generates watermarks.
 
-Built-in strategies are periodic: a watermark leaves at the end of a split's share of an epoch. A generator of the
-user's may also emit at any record. With several splits the subtask's watermark is the least over those not idle.
+Built-in strategies are periodic: a watermark is emitted at the end of a split range. A user's generator may also emit
+at any record. With several splits the subtask's watermark is the minimum of those that are not idle.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.errors import MillstreamError
 from millstream.common.tags import tagged
 from millstream.common.watermark_strategy import (
@@ -20,7 +21,7 @@ from millstream.common.watermark_strategy import (
     WatermarkOutput,
     WatermarkStrategy,
 )
-from millstream.operators.base import Advance, Downstream, Operator, OperatorSetup, Split
+from millstream.operators.base import Advance, Downstream, Operator, OperatorSetup, OperatorSnapshot, Split
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
 
 
@@ -32,13 +33,13 @@ def _read_bounded(bound: int, highest: int) -> BoundedOutOfOrderness:
 
 @tagged("bounded-out-of-orderness", write=lambda g: (g._bound, g.highest), read=_read_bounded)
 class BoundedOutOfOrderness(WatermarkGenerator):
-    """The highest timestamp so far, less the bound, less one."""
+    """The maximum timestamp so far, minus the bound, minus one."""
 
     def __init__(self, bound: int) -> None:
         self._bound = bound
         self.highest = MIN_WATERMARK + bound + 1
 
-    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+    def on_event(self, event: Value, event_timestamp: int, output: WatermarkOutput) -> None:
         if event_timestamp > self.highest:
             self.highest = event_timestamp
 
@@ -48,7 +49,7 @@ class BoundedOutOfOrderness(WatermarkGenerator):
 
 @tagged("no-watermarks", write=lambda _: ())
 class _NoWatermarks(WatermarkGenerator):
-    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+    def on_event(self, event: Value, event_timestamp: int, output: WatermarkOutput) -> None:
         pass
 
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
@@ -56,13 +57,13 @@ class _NoWatermarks(WatermarkGenerator):
 
 
 class _Split(WatermarkOutput):
-    """One split's generator and how far it has come."""
+    """A split's generator and its progress."""
 
     def __init__(self, operator: WatermarkOperator, generator: WatermarkGenerator, now: int) -> None:
         self.generator = generator
         self.watermark = MIN_WATERMARK
         self.idle = False
-        # Idle because nothing came for so long; one that its generator marked stays so until it says more.
+        # Whether it is idle because of the timeout; a split that its generator marked idle stays so until it emits.
         self.timed_out = False
         self.last_record = now
         self._operator = operator
@@ -107,7 +108,7 @@ class WatermarkEmitter(Operator):
 
 
 class WatermarkOperator(WatermarkEmitter):
-    """Assigns timestamps and makes watermarks; those that come from before it end here, but for the last."""
+    """Assigns timestamps and generates watermarks; upstream watermarks are dropped, except the last."""
 
     identity = "watermarks"
 
@@ -115,13 +116,13 @@ class WatermarkOperator(WatermarkEmitter):
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
         self.strategy = strategy
-        # Without an assigner a record keeps the timestamp that it has, if it has one.
+        # Without an assigner a record retains its timestamp, if it has one.
         self.assigns_timestamps = strategy.assigner is not None
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._splits: dict[Any, _Split] = {}
-        self._sent = MIN_WATERMARK
+        self._splits: dict[Split, _Split] = {}
+        self._emitted = MIN_WATERMARK
         self._is_idle = False
         self._ended = False
         self._split = self._new_split(None)
@@ -129,10 +130,10 @@ class WatermarkOperator(WatermarkEmitter):
 
     @property
     def makes_any(self) -> bool:
-        """Whether it makes watermarks at all."""
+        """Whether it generates any watermarks."""
         return self.strategy.generator is not None or self.strategy.out_of_orderness is not None
 
-    def _new_split(self, name: Any) -> _Split:
+    def _new_split(self, name: Split) -> _Split:
         split = self._splits[name] = _Split(self, self._generator(), self.setup.clock())
         return split
 
@@ -159,7 +160,7 @@ class WatermarkOperator(WatermarkEmitter):
             w.line(f"{w.bind(self, 'watermarks')}.on_event({value.name}, {stamp})", self, value.name)
             return
         if self.strategy.out_of_orderness is not None and stamp is not None:
-            # What BoundedOutOfOrderness.on_event does, in a local variable.
+            # BoundedOutOfOrderness.on_event, inlined with a local variable.
             generator, highest = w.var("g"), w.var("h")
             w.before(f"{generator} = {w.bind(self, 'watermarks')}.current_generator()")
             w.before(f"{highest} = {generator}.highest")
@@ -172,17 +173,17 @@ class WatermarkOperator(WatermarkEmitter):
     def current_generator(self) -> WatermarkGenerator:
         return self._split.generator
 
-    def on_event(self, event: Any, timestamp: int | None) -> None:
-        """A record has passed."""
+    def on_event(self, event: Value, timestamp: int | None) -> None:
+        """Process a record."""
         split = self._split
         split.generator.on_event(event, MIN_WATERMARK if timestamp is None else timestamp, split)
 
     # --- splits
 
-    def start_split(self, name: Any) -> None:
-        """The records that follow are of this split."""
+    def start_split(self, name: Split) -> None:
+        """Assign the following records to a split."""
         if name is not None:
-            # What every operator starts with, for those that are not behind a source; or the split before this one.
+            # The initial split of operators without a source, or the last ended split.
             self._splits.pop(None, None)
         split = self._splits.get(name)
         if split is None:
@@ -190,29 +191,29 @@ class WatermarkOperator(WatermarkEmitter):
         self._wake(split)
         self._split = split
 
-    def end_split(self, name: Any) -> None:
-        """A split has been read to its end: it holds the others back no more."""
+    def end_split(self, name: Split) -> None:
+        """Remove a split that is read to its end: the watermark no longer waits for it."""
         ended = self._splits.pop(name)
         if self._splits:
             self._split = next(iter(self._splits.values()))
             self.combine()
         else:
-            # Time stands where the last split has left it, until another one starts.
+            # The watermark stays that of the last split until another one starts.
             self._splits[None] = ended
 
     def end_range(self, records: int) -> None:
-        """The split's records of this epoch have passed: the tick of periodic generators."""
+        """Let the periodic generator emit after the records of a split range."""
         if records:
             self._wake(self._split)
         self._split.generator.on_periodic_emit(self._split)
 
     def keep_active(self) -> None:
-        """Records of the split have passed: it is not silent."""
+        """Reset the idle timeout of the split, whose records are being processed."""
         if self._idle_ms is not None:
             self._wake(self._split)
 
-    def expect_input(self, names: Iterable[Any]) -> None:
-        """There are records of these splits that nobody has come to read yet: they do not fall silent."""
+    def expect_input(self, names: Iterable[Split]) -> None:
+        """Reset the idle timeout of splits that have pending input."""
         if self._idle_ms is not None:
             now = self.setup.clock()
             for split in [self._splits[name] for name in names if name in self._splits]:
@@ -229,12 +230,12 @@ class WatermarkOperator(WatermarkEmitter):
             return
         split.idle = split.timed_out = False
         if self._is_idle:
-            # Any watermark says that something is to be expected again, even one that brings nothing new.
+            # Any watermark ends the idleness downstream, even one that does not advance.
             self._is_idle = False
-            self.advance(self._sent)
+            self.advance(self._emitted)
 
     def on_processing_time(self) -> None:
-        """Find splits that have been silent for too long."""
+        """Mark splits idle whose timeout has passed."""
         if self._idle_ms is None or self._ended:
             return
         now = self.setup.clock()
@@ -246,55 +247,55 @@ class WatermarkOperator(WatermarkEmitter):
     def next_wake(self) -> int | None:
         if self._idle_ms is None or self._ended:
             return None
-        waiting = [s.last_record + self._idle_ms for s in self._splits.values() if not s.idle]
-        return min(waiting, default=None)
+        deadlines = [s.last_record + self._idle_ms for s in self._splits.values() if not s.idle]
+        return min(deadlines, default=None)
 
     def combine(self) -> None:
-        """Send on the least watermark of the splits that are not idle, when it has grown."""
+        """Emit the minimum watermark of the splits that are not idle, if it has advanced."""
         active = [s.watermark for s in self._splits.values() if not s.idle]
         if not active:
             if not self._is_idle:
                 self._is_idle = True
                 self.advance(None)
             return
-        least = min(active)
-        if least > self._sent or self._is_idle:
-            self._sent = max(least, self._sent)
+        min_watermark = min(active)
+        if min_watermark > self._emitted or self._is_idle:
+            self._emitted = max(min_watermark, self._emitted)
             self._is_idle = False
-            self.advance(self._sent)
+            self.advance(self._emitted)
 
     @property
     def emitted_watermark(self) -> int:
-        return self._sent
+        return self._emitted
 
     def split_progress(self) -> Iterable[tuple[Split, int, bool, int]]:
         return [(name, s.watermark, s.idle, s.last_record) for name, s in self._splits.items()]
 
-    def progress(self) -> tuple[str, int, dict[Any, int]]:
-        """Return the alignment group, how far time has come here, and the splits that have names and are not idle."""
+    def progress(self) -> tuple[str, int, dict[Split, int]]:
+        """Return the alignment group, the watermark, and those of named splits that are not idle."""
         assert self.strategy.alignment is not None
         group = self.strategy.alignment[0]
         if self._is_idle or self._ended:
             return group, MAX_WATERMARK, {}
         splits = {n: s.watermark for n, s in self._splits.items() if n is not None and not s.idle}
-        return group, self._sent, splits
+        return group, self._emitted, splits
 
     def on_watermark(self, watermark: int) -> int | None:
         if watermark == MAX_WATERMARK and not self._ended:
             self._ended = True
-            self._sent = watermark
+            self._emitted = watermark
             return watermark
         return None
 
     def on_idle(self) -> bool:
-        # What is to be expected here is this operator's to say.
+        # This operator determines idleness itself.
         return False
 
-    # --- life in several processes
+    # --- runtime snapshots
 
-    def carry(self) -> Any:
+    def carry(self) -> OperatorSnapshot:
         return {
-            "sent": self._sent,
+            "sent": self._emitted,
             "ended": self._ended,
             "idle": self._is_idle,
             "splits": {
@@ -302,11 +303,13 @@ class WatermarkOperator(WatermarkEmitter):
             },
         }
 
-    def redistribute(self, carried: list[Any], subtask: int, reads: Callable[[Any], bool] | None) -> Any:
-        splits: dict[Any, Any] = {}
-        for one in carried:
-            for name, split in one["splits"].items():
-                # Where splits have no names, there is one of each subtask: the slowest stands for all.
+    def redistribute(
+        self, snapshots: list[OperatorSnapshot], subtask: int, reads: Callable[[Split], bool] | None
+    ) -> OperatorSnapshot:
+        splits: dict[Split, OperatorSnapshot] = {}
+        for snapshot in snapshots:
+            for name, split in snapshot["splits"].items():
+                # Without named splits there is one per subtask: the slowest represents all.
                 if name not in splits or split[0] < splits[name][0]:
                     splits[name] = split
         if reads is not None:
@@ -315,24 +318,24 @@ class WatermarkOperator(WatermarkEmitter):
             return None
         return {
             "sent": min(s[0] for s in splits.values()),
-            # Those behind have not heard it over their new channels: it is said once more.
+            # Downstream does not know it over its new channels: it is emitted again.
             "ended": False,
             "idle": all(s[1] for s in splits.values()),
             "splits": splits,
         }
 
     def announce(self) -> None:
-        """Say again how far time has come, to those that have not heard it."""
+        """Emit the watermark, or idle, again."""
         if self._is_idle:
             self.advance(None)
-        elif self._sent > MIN_WATERMARK:
-            self.advance(self._sent)
+        elif self._emitted > MIN_WATERMARK:
+            self.advance(self._emitted)
 
-    def restore(self, carried: Any) -> None:
-        self._sent, self._ended = carried["sent"], carried["ended"]
+    def restore(self, snapshot: OperatorSnapshot) -> None:
+        self._emitted, self._ended = snapshot["sent"], snapshot["ended"]
         self._splits.clear()
-        self._is_idle = carried["idle"]
-        for name, (watermark, idle, timed_out, last_record, generator) in carried["splits"].items():
+        self._is_idle = snapshot["idle"]
+        for name, (watermark, idle, timed_out, last_record, generator) in snapshot["splits"].items():
             split = self._splits[name] = _Split(self, generator, last_record)
             split.watermark, split.idle, split.timed_out = watermark, idle, timed_out
         self._split = next(iter(self._splits.values()))

@@ -88,7 +88,7 @@ class ExchangeEpochs:
         """Run the levels of one epoch; raise the user's error if one fails."""
         epoch = tasks[0].epoch
         try:
-            common, own = self._task_splitter.deal(tasks)
+            common, own = self._task_splitter.split(tasks)
             answers = self._exchange.run(epoch, dump(common), [dump(part) if part else b"" for part in own])
         except ExchangeFailed as e:
             raise self._translate(e.cause, epoch) from None

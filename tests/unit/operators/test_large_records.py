@@ -67,6 +67,6 @@ def test_large_sink_output_above_the_report_limit_names_the_sink() -> None:
     ]
     message = dump([SlotReport(level=0, slot=0, subtasks=reports, printed="")])
     failed = job.slots[0].too_large(message, 1 << 20, 7)
-    assert "takes 3 MB, and 1 MB is the most that Spark is given to carry" in str(failed)
+    assert "has 3 MB, more than the 1 MB that Spark transfers" in str(failed)
     assert "in operator 'large' (uid large), subtask 1/1, epoch 7" in str(failed)
     assert failed.failure.incurable

@@ -1,12 +1,12 @@
-"""Pattern matching on a keyed stream: events wait for their time, then go to the automaton of their key.
+"""Pattern matching on a keyed stream: buffers events until the watermark, then processes them in the key's automaton.
 
-State of a key, each a row of its own:
+State of a key, each in a row of its own:
 
-    _cep_events   the events that wait: (timestamp, event), in the order in which they came
-    _cep_runs     partial matches, matches that wait, and when to look at the time again (cep.automaton.Runs)
+    _cep_events   the buffered events: (timestamp, event), in arrival order
+    _cep_runs     partial matches, pending matches, and timers (cep.automaton.Runs)
 
-A key with neither has no row. What waits is also in memory in one list for all keys, sorted by time: at a watermark a
-prefix of it is due, and every key gets its part at once.
+A key with neither has no row. Buffered events are also in memory in one list for all keys, sorted by time: at a
+watermark a prefix of it is due, and every key processes its part at once.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from typing import Any
 from millstream.cep.functions import Handler
 from millstream.cep.matcher import Alarms, Comparator, Waiting, WaitingEvents, by_time
 from millstream.cep.pattern import Pattern
+from millstream.common.aliases import Key as UserKey
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import Downstream, OperatorSetup, make_hashable
@@ -38,7 +40,7 @@ EVENTS, RUNS = "_cep_events", "_cep_runs"
 
 
 class PatternOperator(FunctionsOperator):
-    """Keeps events until their time has come, and then hands them key by key to who looks for patterns."""
+    """Buffers events until the watermark reaches them, and then processes them key by key."""
 
     keyed = True
     uses_key = True
@@ -52,24 +54,24 @@ class PatternOperator(FunctionsOperator):
         self.late_tag = late_tag
         self.processing_time = processing_time
 
-    # --- to be said by those who look for patterns
+    # --- implemented by subclasses
 
-    # How the rows of runs are addressed.
+    # The addressing of the rows of runs.
     address = BY_KEY
 
-    def _take_now(self, key: Any, value: Any, now: int) -> None:
+    def _take_now(self, key: UserKey, value: Value, now: int) -> None:
         """Process an event at once."""
-        raise NotImplementedError(f"{type(self).__name__} must say who looks for patterns")
+        raise NotImplementedError(f"{type(self).__name__} does not process events")
 
     def _key_of(self, row: Any) -> Any:
         """Return the key of a row of runs."""
         return row
 
-    def _fire_keys(self, events: dict[Any, list[tuple[int, Any]]], rows: list[Any], now: int) -> None:
-        """Let keys process their events up to a time; and let that time come for rows of runs."""
-        raise NotImplementedError(f"{type(self).__name__} must say who looks for patterns")
+    def _fire_keys(self, events: dict[UserKey, list[tuple[int, Value]]], rows: list[Any], now: int) -> None:
+        """Process the events of keys up to a time, and advance the time of rows of runs."""
+        raise NotImplementedError(f"{type(self).__name__} does not process events")
 
-    # --- life
+    # --- life cycle
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(replace(setup, context=PatternRuntimeContext(setup.context)))
@@ -78,32 +80,32 @@ class PatternOperator(FunctionsOperator):
         self._events = setup.state.table(EVENTS, LIST)
         self._runs = setup.state.table(RUNS, VALUE, self.address)
         self._dropped = setup.context.get_metrics_group().counter(LATE_DROPPED)
-        self.late_records: deque[tuple[Any, int, int]] = deque(maxlen=LATE_SHOWN)
-        # What came since the last watermark; the loop appends to it.
+        self.late_records: deque[tuple[Value, int, int]] = deque(maxlen=LATE_SHOWN)
+        # Events since the last watermark; the loop appends to it.
         self._arrived: list[Waiting] = []
-        # What waits, and what has come in this epoch.
+        # Buffered events, and the events of this epoch.
         self._queue = WaitingEvents()
         self._came: list[Waiting] = []
         # The keys with events in state.
         self._written: set[Any] = set()
-        # When to look at which row of runs; with a comparator in processing time, also at which keys' events.
+        # The timers of rows of runs; with a comparator in processing time, also those of keys' events.
         self._alarms = Alarms()
         self._ripe = Alarms()
         setup.state.when_loaded(self._load)
 
     def _load(self) -> None:
-        """The state was read anew: make of it what is in memory."""
+        """Rebuild the in-memory structures after the state was loaded."""
         self._arrived.clear()
         self._came.clear()
         self._queue.clear()
         self._alarms.clear()
         self._ripe.clear()
         self._written = {key for key, _ in self._events.rows()}
-        waiting = [(stamp, key, event) for key, events in self._events.rows() for stamp, event in events]
-        waiting.sort(key=by_time)
-        self._queue.add(waiting)
+        buffered = [(stamp, key, event) for key, events in self._events.rows() for stamp, event in events]
+        buffered.sort(key=by_time)
+        self._queue.add(buffered)
         if self.processing_time:
-            for stamp, key, _ in waiting:
+            for stamp, key, _ in buffered:
                 self._ripe.set(stamp + 1, key)
         for row, runs in self._runs.rows():
             set_alarm(self._alarms, row, runs, self.processing_time)
@@ -112,7 +114,7 @@ class PatternOperator(FunctionsOperator):
         super().snapshot(epoch)
         self._sort_arrived()
         append, written = self._events.append, self._written.add
-        # What the watermark has reached does not wait any more. By the clock, what does was taken out.
+        # Events up to the watermark are processed. In processing time, processed events are already removed.
         reached = MIN_WATERMARK if self.processing_time else self.watermark
         for stamp, key, event in self._came:
             if stamp > reached:
@@ -147,9 +149,9 @@ class PatternOperator(FunctionsOperator):
             "assign_timestamps_and_watermarks(...) before CEP.pattern(...), or look for it in_processing_time()."
         )
 
-    def late(self, value: Any, timestamp: int) -> None:
+    def late(self, value: Value, timestamp: int) -> None:
         if timestamp == MIN_WATERMARK:
-            # This is how an event without one looks in a stream that has them.
+            # An event without a timestamp in a stream with timestamps.
             self.refuse()
         if self.late_tag is not None:
             self.setup.emit(((self.late_tag, value),), timestamp)
@@ -157,8 +159,8 @@ class PatternOperator(FunctionsOperator):
             self._dropped.inc()
             self.late_records.append((value, timestamp, self.watermark))
 
-    def take(self, key: Any, value: Any) -> None:
-        """In processing time: process an event now, or with a comparator a millisecond later with its likes."""
+    def take(self, key: UserKey, value: Value) -> None:
+        """Process an event in processing time: now, or with a comparator together with all of its millisecond."""
         now = self.setup.clock()
         if self.comparator is not None:
             self._arrived.append((now, key, value))
@@ -197,9 +199,9 @@ class PatternOperator(FunctionsOperator):
             self._fire_by_clock(self.setup.clock())
 
     def _fire(self, watermark: int) -> None:
-        """Event time has come this far: each key gets its events, or the time alone."""
+        """Process events up to a watermark, and advance the time of keys without events."""
         self._sort_arrived()
-        events: dict[Any, list[tuple[int, Any]]] = {}
+        events: dict[UserKey, list[tuple[int, Value]]] = {}
         due = self._queue.take(watermark)
         for stamp, key, event in due:
             mine = events.get(key)
@@ -208,7 +210,7 @@ class PatternOperator(FunctionsOperator):
             else:
                 mine.append((stamp, event))
         if due:
-            self._written_no_longer(events, watermark)
+            self._remove_written(events, watermark)
         self._fire_keys(events, list(self._alarms.take(watermark)), watermark)
 
     def _fire_by_clock(self, now: int) -> None:
@@ -216,17 +218,17 @@ class PatternOperator(FunctionsOperator):
         if not rows and not ripe:
             return
         self._sort_arrived()
-        # A key that is looked at for one reason gets all its events.
-        events: dict[Any, list[tuple[int, Any]]] = {key: [] for key in (*ripe, *map(self._key_of, rows))}
+        # A key with any due timer processes all its events.
+        events: dict[UserKey, list[tuple[int, Value]]] = {key: [] for key in (*ripe, *map(self._key_of, rows))}
         others: list[Waiting] = []
-        for waiting in self._queue.take(MAX_WATERMARK):
-            if waiting[1] in events:
-                events[waiting[1]].append((waiting[0], waiting[2]))
+        for entry in self._queue.take(MAX_WATERMARK):
+            if entry[1] in events:
+                events[entry[1]].append((entry[0], entry[2]))
             else:
-                others.append(waiting)
+                others.append(entry)
         self._queue.add(others)
         self._came = [e for e in self._came if e[1] not in events]
-        self._written_no_longer(events, MAX_WATERMARK)
+        self._remove_written(events, MAX_WATERMARK)
         self._fire_keys(events, rows, now)
 
     def _sort_arrived(self) -> None:
@@ -237,8 +239,8 @@ class PatternOperator(FunctionsOperator):
             self._came += came
             self._queue.add(came)
 
-    def _written_no_longer(self, keys: Iterable[Any], until: int) -> None:
-        """Events of keys up to a time no longer wait: take them out of what is written."""
+    def _remove_written(self, keys: Iterable[Value], until: int) -> None:
+        """Remove the processed events of keys, up to a time, from the state."""
         table, written = self._events, self._written
         if not written:
             return
@@ -254,7 +256,7 @@ class PatternOperator(FunctionsOperator):
 
 
 class CepOperator(PatternOperator):
-    """Looks for a pattern in the events of each key."""
+    """Matches a pattern on the events of each key."""
 
     identity = "cep"
 
@@ -275,7 +277,7 @@ class CepOperator(PatternOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        # Lets a checkpoint say which states the runs in it can be in.
+        # Records in checkpoints the states that runs can be in.
         self._state.handle(ValueStateDescriptor(RUNS, StatesOfPattern(self.pattern)))
         self._matching = Matching(
             self.pattern, self.handler, self.comparator, self.setup, self._runs, self._alarms, self.processing_time
@@ -289,10 +291,10 @@ class CepOperator(PatternOperator):
         super().close()
         self._matching.close_conditions()
 
-    def _take_now(self, key: Any, value: Any, now: int) -> None:
+    def _take_now(self, key: UserKey, value: Value, now: int) -> None:
         self._matching.event(key, key, value, now)
 
-    def _fire_keys(self, events: dict[Any, list[tuple[int, Any]]], rows: list[Any], now: int) -> None:
+    def _fire_keys(self, events: dict[UserKey, list[tuple[int, Value]]], rows: list[Any], now: int) -> None:
         for key in rows:
             events.setdefault(key, [])
         self._matching.fire(zip(events, events, events.values(), strict=True), now)

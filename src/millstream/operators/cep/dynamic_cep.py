@@ -1,7 +1,7 @@
-"""Patterns that come, change and go while the job runs.
+"""Dynamic patterns: added, replaced and removed while the job runs.
 
-A second stream, which reaches every subtask, carries them. Those in force are state of the operator, so a restart goes
-on with the same; each has its own runs, in rows (key, id), and none knows of the others.
+A broadcast stream carries them. Active patterns are operator state, so that a restart restores them; each has its own
+runs, in rows (key, id), independent of the others.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from typing import Any
 
 from millstream.cep.dynamic import PatternProcessor, Removed
 from millstream.cep.matcher import Comparator
+from millstream.common.aliases import Key as UserKey
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.operators.base import Downstream, OperatorSetup
 from millstream.operators.cep.cep_operator import PatternOperator
@@ -25,7 +27,7 @@ PATTERNS = "_cep_patterns"
 
 
 class DynamicCepOperator(PatternOperator):
-    """Looks for the patterns in force; the second input says which these are."""
+    """Matches the active patterns; the second input adds and removes them."""
 
     identity = "dynamic-cep"
 
@@ -65,7 +67,7 @@ class DynamicCepOperator(PatternOperator):
         matching.close_conditions()
 
     def _load_patterns(self) -> None:
-        """The state was read anew: look for what is in it."""
+        """Activate the patterns in the loaded state."""
         for known in list(self._matchings):
             self._drop(known)
         for processor in self._known.values():
@@ -79,24 +81,24 @@ class DynamicCepOperator(PatternOperator):
         else:
             w.line(f"{w.bind(self.change, 'change')}({value.name})", self, value.name)
 
-    def change(self, what: Any) -> None:
-        """Take over, replace or forget a pattern."""
-        if isinstance(what, Removed):
-            if what.id in self._matchings:
-                self._forget(what.id)
-                self._known.remove(what.id)
-        elif isinstance(what, PatternProcessor):
-            before = self._known.get(what.id)
-            if before is not None and before.version >= what.version:
+    def change(self, change: Any) -> None:
+        """Add, replace or remove a pattern."""
+        if isinstance(change, Removed):
+            if change.id in self._matchings:
+                self._forget(change.id)
+                self._known.remove(change.id)
+        elif isinstance(change, PatternProcessor):
+            before = self._known.get(change.id)
+            if before is not None and before.version >= change.version:
                 return
             if before is not None:
-                self._forget(what.id)
-            self._known.put(what.id, what)
-            self._adopt(what)
+                self._forget(change.id)
+            self._known.put(change.id, change)
+            self._adopt(change)
         else:
             raise InvalidProgramError(
                 "The second stream of CEP.dynamic_patterns(...) carries PatternProcessor(...) and Removed(id), and "
-                f"this is {shorten(what)}."
+                f"this is {shorten(change)}."
             )
 
     def _forget(self, known: Any) -> None:
@@ -127,15 +129,15 @@ class DynamicCepOperator(PatternOperator):
     def _key_of(self, row: Any) -> Any:
         return row[0]
 
-    def _take_now(self, key: Any, value: Any, now: int) -> None:
+    def _take_now(self, key: UserKey, value: Value, now: int) -> None:
         for known, matching in self._matchings.items():
             matching.event((key, known), key, value, now)
 
-    def _fire_keys(self, events: dict[Any, list[tuple[int, Any]]], rows: list[Any], now: int) -> None:
+    def _fire_keys(self, events: dict[UserKey, list[tuple[int, Value]]], rows: list[Any], now: int) -> None:
         for known, matching in self._matchings.items():
             matching.fire((((key, known), key, mine) for key, mine in events.items() if mine), now)
         for row in rows:
             key, known = row
-            # One that is gone may have left an alarm, and one with events has seen the time.
+            # A removed pattern may have left an alarm; one with events has advanced its time already.
             if known in self._matchings and not events.get(key):
                 self._matchings[known].fire([(row, key, [])], now)

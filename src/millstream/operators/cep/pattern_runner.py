@@ -1,4 +1,4 @@
-"""One pattern at work in a subtask: its automaton, the runs of each key, and the user's functions."""
+"""Runs a pattern in a subtask: its automaton, the runs of each key, and the user's functions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from millstream.cep.compiler import compile_pattern
 from millstream.cep.functions import Handler
 from millstream.cep.matcher import Alarms, Comparator, Found, Matcher
 from millstream.cep.pattern import Pattern
+from millstream.common.aliases import Key, Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.immutability import ATOMS, detach
 from millstream.common.typeinfo import PickledBytesTypeInfo
@@ -22,14 +23,14 @@ from millstream.state.descriptors import StateDescriptor
 from millstream.state.key_groups import thaw
 from millstream.state.table import StateTable
 
-# Where the runs of a key are, the key, and its events with their timestamps, in order.
-Waiting = tuple[Any, Any, list[tuple[int, Any]]]
+# The row of a key's runs, the key, and its events with timestamps, in order.
+Waiting = tuple[Any, Any, list[tuple[int, Value]]]
 
 _logger = logging.getLogger(__name__)
 
 
 class PatternRuntimeContext(RuntimeContext):
-    """What functions and conditions of a pattern can ask about where they run: all but state."""
+    """The runtime context of functions and conditions of a pattern: without state."""
 
     def __init__(self, context: RuntimeContext) -> None:
         vars(self).update(vars(context))
@@ -42,7 +43,7 @@ class PatternRuntimeContext(RuntimeContext):
 
 
 class StatesOfPattern(PickledBytesTypeInfo):
-    """What kind of state runs are: which states of a pattern they can be in."""
+    """The type of runs in checkpoints: the states of a pattern that they can be in."""
 
     NAME = "runs in states "
 
@@ -63,7 +64,7 @@ class StatesOfPattern(PickledBytesTypeInfo):
 
 
 class MatchTime:
-    """What a function of matches can ask."""
+    """The context of a function of matches."""
 
     __slots__ = ("_clock", "_timestamp")
 
@@ -72,7 +73,7 @@ class MatchTime:
         self._timestamp = 0
 
     def timestamp(self) -> int:
-        """Return the match's timestamp: that of its last event, or of what ended its time."""
+        """Return the timestamp of the match: that of its last event, or of its time-out."""
         return self._timestamp
 
     def current_processing_time(self) -> int:
@@ -81,7 +82,7 @@ class MatchTime:
 
 
 class Matching:
-    """A pattern with its runs; each key's are a row of a table."""
+    """A pattern with its runs, a row per key."""
 
     def __init__(
         self,
@@ -102,9 +103,9 @@ class Matching:
         self._matcher = Matcher(self._automaton, comparator, processing_time)
         self._time = MatchTime(setup.clock)
         # The key whose events are processed.
-        self._key: Any = None
+        self._key: Key = None
 
-    # --- life
+    # --- life cycle
 
     def open_conditions(self) -> None:
         for owner in self._owners():
@@ -119,12 +120,12 @@ class Matching:
         owners = {id(a.owner): a.owner for a in self._automaton.conditions()}
         return [o for o in owners.values() if hasattr(o, "open")]
 
-    # --- work
+    # --- events
 
-    def fire(self, waiting: Iterable[Waiting], now: int) -> None:
-        """Let keys process their events up to a time, and that time."""
+    def fire(self, batches: Iterable[Waiting], now: int) -> None:
+        """Process the events of keys up to a time, and advance to it."""
         get, begin, fire = self._runs.get, self._matcher.begin, self._matcher.fire
-        for row, key, events in waiting:
+        for row, key, events in batches:
             runs = get(row)
             try:
                 self._key = key
@@ -132,23 +133,23 @@ class Matching:
                     begun = begin(events, now)
                     if begun is None:
                         continue
-                    runs, found = begun
+                    runs, matches = begun
                     known, alarm = False, None
                 else:
                     known, alarm = True, runs.timers[0] if runs.timers else None
-                    found = fire(runs, events, now)
+                    matches = fire(runs, events, now)
             except Exception as e:
                 self._explain(e, key)
                 raise
             if runs.queue is not None or runs.timers or runs.completed:
-                self._keep(row, runs, alarm)
+                self._store(row, runs, alarm)
             elif known:
                 self._runs.remove(row)
-            if found:
-                self._emit(key, found)
+            if matches:
+                self._emit(key, matches)
 
-    def event(self, row: Any, key: Any, value: Any, now: int) -> None:
-        """Let a key process an event at once, in processing time."""
+    def event(self, row: Any, key: Key, value: Value, now: int) -> None:
+        """Process an event of a key at once, in processing time."""
         runs = self._runs.get(row)
         known = runs is not None
         if runs is None:
@@ -156,30 +157,30 @@ class Matching:
         alarm = runs.timers[0] if runs.timers else None
         self._key = key
         try:
-            found = self._matcher.event(runs, value, now)
+            matches = self._matcher.event(runs, value, now)
         except Exception as e:
             self._explain(e, key)
             raise
         if not runs.at_rest:
-            self._keep(row, runs, alarm)
+            self._store(row, runs, alarm)
         elif known:
             self._runs.remove(row)
-        if found:
-            self._emit(key, found)
+        if matches:
+            self._emit(key, matches)
 
-    def _keep(self, row: Any, runs: Runs, alarm: int | None) -> None:
+    def _store(self, row: Any, runs: Runs, alarm: int | None) -> None:
         self._runs.put(row, runs)
         if runs.timers and runs.timers[0] != alarm:
             set_alarm(self._alarms, row, runs, self.processing_time)
 
     # --- results
 
-    def _emit(self, key: Any, found: list[Found]) -> None:
-        """Hand what was found to the user's functions, and emit what they return."""
+    def _emit(self, key: Key, matches: list[Found]) -> None:
+        """Call the user's functions with matches, and emit the results."""
         time, handler = self._time, self.handler
-        results: list[Any] = []
+        results: list[Value] = []
         last: int | None = None
-        for cell, timestamp, timed_out in found:
+        for cell, timestamp, timed_out in matches:
             call = handler.timed_out if timed_out else handler.match
             if call is None:
                 continue
@@ -201,45 +202,45 @@ class Matching:
         if results:
             self._send(results, last)
 
-    def _send(self, results: list[Any], timestamp: int | None) -> None:
+    def _send(self, results: list[Value], timestamp: int | None) -> None:
         self.setup.emit(results, None if self.processing_time else timestamp)
 
-    def _explain(self, error: Exception, key: Any) -> None:
-        asked = self._automaton.asked(error)
+    def _explain(self, error: Exception, key: Key) -> None:
+        failed = self._automaton.asked(error)
         about = f"key {shorten(thaw(key))}"
-        if asked is not None:
-            pattern, event = asked
+        if failed is not None:
+            pattern, event = failed
             about = f"a condition of pattern {pattern!r}, event {shorten(event)}, {about}"
         error.add_note(f"in {about}")
 
-    def _warn(self, many: int) -> None:
+    def _warn(self, count: int) -> None:
         names = " ".join(self._automaton.graph.names)
         _logger.warning(
-            "Key %s has %s partial matches of pattern '%s' in operator '%s': say within(...) or until(...), or leave "
-            "allow_combinations() and followed_by_any() out, or they become ever more.",
+            "Key %s has %s partial matches of pattern '%s' in operator '%s': add within(...) or until(...), or remove "
+            "allow_combinations() and followed_by_any(): their number grows without bound.",
             shorten(thaw(self._key)),
-            f"{many:,}",
+            f"{count:,}",
             names,
             self.setup.context.get_task_name(),
         )
 
 
 def set_alarm(alarms: Alarms, row: Any, runs: Runs, processing_time: bool) -> None:
-    """Have a row looked at when its next time has come; by the clock, a millisecond later."""
+    """Set the alarm of a row to its next timer; in processing time, a millisecond later."""
     if runs.timers:
         alarms.set(runs.timers[0] + processing_time, row)
 
 
 def _own(match: Match) -> Match:
-    """Return a match whose events a function may change: state keeps others."""
+    """Return a match with copied events, which a function may modify: state retains the originals."""
     for events in match.values():
-        for at, event in enumerate(events):
+        for i, event in enumerate(events):
             if event.__class__ not in ATOMS:
-                events[at] = detach(event)
+                events[i] = detach(event)
     return match
 
 
-def _tagged(result: Any) -> Any:
+def _tagged(result: Value) -> Any:
     if result.__class__ is tuple and len(result) == 2 and isinstance(result[0], OutputTag):
         return result
     raise InvalidProgramError(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from millstream.common.aliases import Value
+
 
 class Metric:
     """A metric of a function."""
@@ -108,7 +110,7 @@ class MetricGroup:
         """Yield the dotted name and current value of every metric."""
         for name, metric in self._metrics.items():
             if isinstance(metric, Counter):
-                shown: Any = metric.get_count()
+                shown: Value = metric.get_count()
             elif isinstance(metric, Meter):
                 shown = Marks(metric.get_count())
             elif isinstance(metric, Distribution):

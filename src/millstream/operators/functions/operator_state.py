@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import GenericAlias
 from typing import Any, ClassVar
 
+from millstream.common.aliases import Key, Value
 from millstream.common.immutability import detach
 from millstream.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor, renamed
 from millstream.state.handles import ListState, MapState
@@ -29,11 +30,11 @@ class ReadOnlyBroadcastState:
     def __init__(self, state: MapState) -> None:
         self._state = state
 
-    def get(self, key: Any) -> Any:
+    def get(self, key: Key) -> Any:
         """Return the value of a key, or None."""
         return self._state.get(key)
 
-    def contains(self, key: Any) -> bool:
+    def contains(self, key: Key) -> bool:
         """Return whether a key has a value."""
         return self._state.contains(key)
 
@@ -41,11 +42,11 @@ class ReadOnlyBroadcastState:
         """Return keys and values."""
         return self._state.items()
 
-    def keys(self) -> Iterable[Any]:
+    def keys(self) -> Iterable[Value]:
         """Return the keys."""
         return self._state.keys()
 
-    def values(self) -> Iterable[Any]:
+    def values(self) -> Iterable[Value]:
         """Return the values."""
         return self._state.values()
 
@@ -53,13 +54,13 @@ class ReadOnlyBroadcastState:
         """Return whether the state is empty."""
         return self._state.is_empty()
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Key) -> Any:
         return self._state.get(key)
 
-    def __contains__(self, key: Any) -> bool:
+    def __contains__(self, key: Key) -> bool:
         return self._state.contains(key)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Value]:
         return iter(self._state)
 
 
@@ -70,7 +71,7 @@ class BroadcastState(ReadOnlyBroadcastState):
         """Return the read-only view of the other side."""
         return ReadOnlyBroadcastState(self._state)
 
-    def put(self, key: Any, value: Any) -> None:
+    def put(self, key: Key, value: Value) -> None:
         """Set the value of a key."""
         self._state.put(key, value)
 
@@ -78,7 +79,7 @@ class BroadcastState(ReadOnlyBroadcastState):
         """Set the values of several keys."""
         self._state.put_all(dict_value)
 
-    def remove(self, key: Any) -> None:
+    def remove(self, key: Key) -> None:
         """Remove a key."""
         self._state.remove(key)
 
@@ -86,10 +87,10 @@ class BroadcastState(ReadOnlyBroadcastState):
         """Remove all keys."""
         self._state.clear()
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Key, value: Value) -> None:
         self._state.put(key, value)
 
-    def __delitem__(self, key: Any) -> None:
+    def __delitem__(self, key: Key) -> None:
         self._state.remove(key)
 
 
@@ -154,7 +155,7 @@ class FunctionSnapshotContext:
 
 
 def each_keyed_state(
-    state: KeyedState, descriptor: StateDescriptor, function: Callable[[Any, Any], None], thaw: Callable[[Any], Any]
+    state: KeyedState, descriptor: StateDescriptor, function: Callable[[Any, Any], None], thaw: Callable[[Value], Value]
 ) -> None:
     """Call a function with every key that has a state, and the state."""
     handle = state.handle(descriptor)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from millstream.common.aliases import Value
 from millstream.operators.functions.context import RuntimeContext
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., Value])
 
 
 def not_overridden(method: F) -> F:
@@ -26,7 +27,7 @@ class UserFunction:
         self.method = method
 
     @property
-    def call(self) -> Callable[..., Any]:
+    def call(self) -> Callable[..., Value]:
         """The callable that processes one record."""
         return self.function if self.method is None else getattr(self.function, self.method)  # type: ignore[no-any-return]
 
@@ -42,8 +43,8 @@ class UserFunction:
 
     def overrides(self, method: str) -> bool:
         """Return whether the function overrides a method."""
-        found = getattr(self.function, method, None)
-        return found is not None and not getattr(found, "is_default", False)
+        attribute = getattr(self.function, method, None)
+        return attribute is not None and not getattr(attribute, "is_default", False)
 
     def open(self, context: RuntimeContext) -> None:
         if self.is_rich and hasattr(self.function, "open"):

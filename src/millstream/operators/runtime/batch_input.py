@@ -7,6 +7,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+from millstream.common.aliases import Key
 from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.operators.runtime.blocks import Block
 from millstream.operators.runtime.record_writer import Edge
@@ -45,7 +46,7 @@ class BatchInput:
             rows.sort(key=lambda r: MIN_WATERMARK if r[0] is None else r[0])
             yield self._blocks(key, rows)
 
-    def _blocks(self, key: Any, rows: list[_Row]) -> Iterator[tuple[Edge, Block]]:
-        for number, found in groupby(rows, itemgetter(1)):
+    def _blocks(self, key: Key, rows: list[_Row]) -> Iterator[tuple[Edge, Block]]:
+        for number, records in groupby(rows, itemgetter(1)):
             edge = self._edges[number]
-            yield edge, edge.layout.block_of((key, value, time) for time, _, value in found)
+            yield edge, edge.layout.block_of((key, value, time) for time, _, value in records)

@@ -122,9 +122,9 @@ class Layout:
         items, controls, *pieces = pickle.loads(body)
         return Block(_layout(self.has_key, self.has_timestamp, *pieces) if pieces else self, items, controls)
 
-    def count(self, block: Block, at: int, end: int) -> int:
+    def count(self, block: Block, start: int, end: int) -> int:
         """Return the number of records between two offsets of a block, for metrics."""
-        return end - at
+        return end - start
 
     def full(self, blocks: list[Block], records: int) -> list[int]:
         """Return the indexes of blocks with at least this many records."""
@@ -187,8 +187,8 @@ _BLOCK_BYTES = 1 << 20
 class BatchLayout(Layout):
     """The layout of records that are batches of rows; it counts rows."""
 
-    def count(self, block: Block, at: int, end: int) -> int:
-        return sum(map(len, block._items[at * self._stride : end * self._stride : self._stride]))
+    def count(self, block: Block, start: int, end: int) -> int:
+        return sum(map(len, block._items[start * self._stride : end * self._stride : self._stride]))
 
     def full(self, blocks: list[Block], records: int) -> list[int]:
         return [i for i, block in enumerate(blocks) if block._items and self._is_full(block)]
@@ -252,8 +252,8 @@ class Block:
         """Return the values and timestamps of split records."""
         layout, items, stride, count = self.layout, self._items, self._stride, len(self)
         columns: list[list[Any]] = [[value] * count for value in pieces.constants]
-        for at, member in enumerate(pieces.sent, int(layout.has_key)):
-            columns[member] = items[at::stride]
+        for offset, member in enumerate(pieces.sent, int(layout.has_key)):
+            columns[member] = items[offset::stride]
         timestamps: list[Any] = [None] * count
         if layout.has_timestamp:
             timestamps = items[stride - 1 :: stride] if pieces.timestamp is None else columns[pieces.timestamp]
@@ -273,10 +273,10 @@ class Block:
         whole = start == 0 and end == len(self)
         return Block(self.layout, self._items if whole else self._items[start * self._stride : end * self._stride], [])
 
-    def rest(self, at: int, controls: int) -> Block:
+    def rest(self, start: int, controls: int) -> Block:
         """Return the block after a number of records and control elements."""
-        left = [(place - at, kind, value) for place, kind, value in self._controls[controls:]]
-        return Block(self.layout, self._items[at * self._stride :], left)
+        remaining = [(offset - start, kind, value) for offset, kind, value in self._controls[controls:]]
+        return Block(self.layout, self._items[start * self._stride :], remaining)
 
     def halves(self) -> tuple[Block, Block]:
         """Return the two halves of its records with their control elements."""

@@ -46,9 +46,9 @@ class Budget:
         Args:
             spill: spills rows to disk and updates the account.
         """
-        made = Account(self, spill)
-        self._accounts.append(made)
-        return made
+        account = Account(self, spill)
+        self._accounts.append(account)
+        return account
 
     def check(self) -> None:
         """Spill the largest accounts while the budget is exceeded."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.call_site import labelled
 from millstream.common.inferred_types import ANYTHING, within
 from millstream.common.typeinfo import TypeInformation
@@ -107,13 +107,13 @@ class ChainCompiler:
         for writer in self._writers.values():
             writer.settle()
 
-    def source_function(self) -> Callable[[Iterable[Any]], None]:
+    def source_function(self) -> Callable[[Iterable[Value]], None]:
         """Return the function over a batch of source records."""
         w = self._source_code()
         self._compile_pending()
         return w.build("batch")
 
-    def column_function(self, loop: Callable[[Iterable[Any]], None]) -> Callable[[Iterable[Any]], None]:
+    def column_function(self, loop: Callable[[Iterable[Value]], None]) -> Callable[[Iterable[Value]], None]:
         """Return a function over a batch of source records that is vectorized where possible, else uses a loop."""
         head = self._nodes[0]
         numbers = head.operator.numbers if isinstance(head.operator, SourceOperator) else None
@@ -136,8 +136,8 @@ class ChainCompiler:
         if len(node.outputs) != 1 or node.outputs[0].node is None or node.outputs[0].tag is not None:
             return None
         behind = self._nodes[node.outputs[0].node]
-        wanted = node.type_info.inferred_type() if node.type_info is not None else ANYTHING
-        fits = not is_encoded(node, [behind]) or (wanted is not None and within(value.inferred_type, wanted))
+        expected = node.type_info.inferred_type() if node.type_info is not None else ANYTHING
+        fits = not is_encoded(node, [behind]) or (expected is not None and within(value.inferred_type, expected))
         return behind if fits else None
 
     def _source_code(self) -> CodeWriter:
@@ -147,18 +147,18 @@ class ChainCompiler:
         return w
 
     def input_function(
-        self, edge: Edge, layout: Layout, many_new_keys: bool, place: int = 0
-    ) -> Callable[[Iterable[Any]], None]:
+        self, edge: Edge, layout: Layout, many_new_keys: bool, index: int = 0
+    ) -> Callable[[Iterable[Value]], None]:
         """Return the function over the content of a block of a layout that arrived over an edge.
 
         An edge leads to the first operator; a former edge may have led to another one.
         """
-        w = self._input_code(edge, layout, many_new_keys, place)
+        w = self._input_code(edge, layout, many_new_keys, index)
         self._compile_pending()
         return w.build("batch")
 
-    def _input_code(self, edge: Edge, layout: Layout, many_new_keys: bool, place: int = 0) -> CodeWriter:
-        head = self._nodes[place]
+    def _input_code(self, edge: Edge, layout: Layout, many_new_keys: bool, index: int = 0) -> CodeWriter:
+        head = self._nodes[index]
         w = CodeWriter(head.name, many_new_keys, self._inlining)
         with layout.loop(w) as (key, value):
             inferred_type = (edge.type_info.inferred_type() if edge.type_info is not None else None) or ANYTHING
@@ -169,7 +169,7 @@ class ChainCompiler:
             self._node(w, head, edge.input_index, value, _key(w, edge, head.operator, key, value))
         return w
 
-    def record_function(self, input_index: int, timestamped: bool, keyed: bool) -> Callable[[Iterable[Any]], None]:
+    def record_function(self, input_index: int, timestamped: bool, keyed: bool) -> Callable[[Iterable[Value]], None]:
         """Return the function over records for the first operator, each with its timestamp and key."""
         w = CodeWriter(self._nodes[0].name, inlining=self._inlining)
         with w.block("for x, t, k in batch:"):
@@ -257,12 +257,12 @@ def is_encoded(node: ChainNode, behind: list[ChainNode | None]) -> bool:
     return any(n is None or n.operator.encodes_input for n in behind)
 
 
-def _key(w: CodeWriter, edge: Edge, operator: Operator, carried: Key | None, value: Var) -> Key | None:
+def _key(w: CodeWriter, edge: Edge, operator: Operator, block_key: Key | None, value: Var) -> Key | None:
     """Return the key of a record that arrived over an edge, None if the operator needs none."""
     if not isinstance(edge.partitioner, KeyPartitioner) or not operator.uses_key:
         return None
-    if carried is not None:
-        return carried
+    if block_key is not None:
+        return block_key
     # The key is a member of the record.
     key = Key("k", hashable=False)
     edge.partitioner.key_code(

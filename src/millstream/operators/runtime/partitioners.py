@@ -7,6 +7,7 @@ from itertools import cycle
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from millstream.common.aliases import Key, Value
 from millstream.common.coercion import Converter
 from millstream.common.errors import MillstreamError, TypeMismatchError
 from millstream.common.inferred_types import ANYTHING, InferredType, within
@@ -57,9 +58,9 @@ class Partitioner:
         self,
         w: CodeWriter,
         value: str,
-        operator: Any,
+        operator: object,
         appends: list[Append],
-        place: PartitionerContext,
+        context: PartitionerContext,
         inferred_type: InferredType = ANYTHING,
     ) -> tuple[str, str | None]:
         """Write how the bucket is chosen; return the variable with its `append` and the variable with the key.
@@ -69,12 +70,12 @@ class Partitioner:
             value: the variable of the record.
             operator: the operator that emits the record.
             appends: the append function of each bucket.
-            place: the sender's subtask and targets.
+            context: the sender's subtask and targets.
             inferred_type: the inferred type of the record.
         """
         return w.bind(appends[0], "append"), None
 
-    def sender(self, appends: list[Append], place: PartitionerContext) -> Callable[[Any], None]:
+    def sender(self, appends: list[Append], context: PartitionerContext) -> Callable[[Any], None]:
         """Return a function that appends the rows of a batch to their buckets."""
         raise NotImplementedError(f"{type(self).__name__} does not split batches")
 
@@ -162,12 +163,12 @@ class RebalancePartitioner(Partitioner):
         self,
         w: CodeWriter,
         value: str,
-        operator: Any,
+        operator: object,
         appends: list[Append],
-        place: PartitionerContext,
+        context: PartitionerContext,
         inferred_type: InferredType = ANYTHING,
     ) -> tuple[str, str | None]:
-        start = place.subtask % len(appends)
+        start = context.subtask % len(appends)
         turn = cycle(appends[start:] + appends[:start]).__next__
         out = w.var("e")
         w.line(f"{out} = {w.bind(turn, 'turn')}()")
@@ -184,9 +185,9 @@ class RescalePartitioner(Partitioner):
         self,
         w: CodeWriter,
         value: str,
-        operator: Any,
+        operator: object,
         appends: list[Append],
-        place: PartitionerContext,
+        context: PartitionerContext,
         inferred_type: InferredType = ANYTHING,
     ) -> tuple[str, str | None]:
         out = w.var("e")
@@ -203,12 +204,12 @@ class ShufflePartitioner(Partitioner):
         self,
         w: CodeWriter,
         value: str,
-        operator: Any,
+        operator: object,
         appends: list[Append],
-        place: PartitionerContext,
+        context: PartitionerContext,
         inferred_type: InferredType = ANYTHING,
     ) -> tuple[str, str | None]:
-        choice = Random(place.subtask).choice
+        choice = Random(context.subtask).choice
         out = w.var("e")
         w.line(f"{out} = {w.bind(choice, 'choice')}({w.bind(appends, 'appends')})")
         return out, None
@@ -217,14 +218,14 @@ class ShufflePartitioner(Partitioner):
 class _Routes:
     """Caches the bucket of each key."""
 
-    def __init__(self, appends: list[Append], place: PartitionerContext) -> None:
-        groups, parallelism = place.next_max_parallelism, place.next_parallelism
+    def __init__(self, appends: list[Append], context: PartitionerContext) -> None:
+        groups, parallelism = context.next_max_parallelism, context.next_parallelism
         # A plain dict has the fastest lookups.
         self.known: dict[Any, Append] = {}
         self._groups = groups
         self._by_group = [appends[owner(g, parallelism, groups)] for g in range(groups)]
 
-    def find(self, key: Any) -> Append:
+    def find(self, key: Key) -> Append:
         if len(self.known) >= MAX_REMEMBERED_KEYS:
             self.known.clear()
         append = self.known[key] = self._by_group[key_group(key, self._groups)]
@@ -242,7 +243,7 @@ class KeyPartitioner(Partitioner):
         self.key_type = key_type
 
     @property
-    def select(self) -> Callable[[Any], Any]:
+    def select(self) -> Callable[[Value], Value]:
         """The function that returns the key of a record, coerced to its declared type."""
         call, fit = self.selector.call, _fit_of(self.key_type)
         return call if fit is None else lambda value: fit(call(value))
@@ -256,15 +257,15 @@ class KeyPartitioner(Partitioner):
         keys, values, _ = block.columns()
         return keys if block.layout.has_key else list(map(self.select, values))
 
-    def key_code(self, w: CodeWriter, value: str, key: str, operator: Any, inferred_type: InferredType) -> None:
+    def key_code(self, w: CodeWriter, value: str, key: str, operator: object, inferred_type: InferredType) -> None:
         """Write how the key of a record is extracted."""
         w.line(f"{key} = {w.call(self.selector.call, value)}", operator, value)
         fit = _fit_of(self.key_type)
         if fit is not None and self.key_type is not None:
-            wanted = self.key_type.inferred_type()
-            if wanted is not None and within(result_of(self.selector.call, [inferred_type]), wanted):
+            expected = self.key_type.inferred_type()
+            if expected is not None and within(result_of(self.selector.call, [inferred_type]), expected):
                 return
-            test = test_of(w, key, wanted) if wanted is not None else ""
+            test = test_of(w, key, expected) if expected is not None else ""
             fitted = f"{w.bind(fit, 'fit')}({key})"
             w.line(f"{key} = {key} if {test} else {fitted}" if test else f"{key} = {fitted}", operator, value)
 
@@ -272,13 +273,13 @@ class KeyPartitioner(Partitioner):
         self,
         w: CodeWriter,
         value: str,
-        operator: Any,
+        operator: object,
         appends: list[Append],
-        place: PartitionerContext,
+        context: PartitionerContext,
         inferred_type: InferredType = ANYTHING,
     ) -> tuple[str, str | None]:
         key, out = w.var("k"), w.var("e")
-        routes = _Routes(appends, place)
+        routes = _Routes(appends, context)
         known, find = w.bind(routes.known, "routes"), w.bind(routes.find, "find")
         self.key_code(w, value, key, operator, inferred_type)
         with w.block("try:"):
@@ -301,7 +302,7 @@ def _fit_of(key_type: TypeInformation | None) -> Converter | None:
     if convert is None:
         return None
 
-    def fit(key: Any) -> Any:
+    def fit(key: Key) -> Any:
         try:
             return convert(key)
         except TypeMismatchError as e:
@@ -323,14 +324,14 @@ class CustomPartitioner(Partitioner):
         self,
         w: CodeWriter,
         value: str,
-        operator: Any,
+        operator: object,
         appends: list[Append],
-        place: PartitionerContext,
+        context: PartitionerContext,
         inferred_type: InferredType = ANYTHING,
     ) -> tuple[str, str | None]:
         partition, count, described = self.partitioner.call, len(appends), str(self.partitioner)
 
-        def choose(key: Any) -> Append:
+        def choose(key: Key) -> Append:
             index = partition(key, count)
             if not isinstance(index, int) or not 0 <= index < count:
                 raise MillstreamError(

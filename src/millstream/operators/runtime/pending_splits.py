@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.operators.runtime.runtime_snapshot import PendingRange
 from millstream.operators.source import SourceReader, SplitRange
 
@@ -24,10 +25,10 @@ class OpenSplitRange:
         self.split_range = split_range
         self.read = read
         self.offset = 0
-        self._batches: Iterator[Any] | None = None
-        self._batch: Sequence[Any] = ()
+        self._batches: Iterator[Value] | None = None
+        self._batch: Sequence[Value] = ()
 
-    def batch(self) -> Sequence[Any] | None:
+    def batch(self) -> Sequence[Value] | None:
         """Return the current batch, or the next one when it has been read; None at the end of the range."""
         if self._batches is None:
             reader = self._reader

@@ -51,11 +51,11 @@ def _known(w: CodeWriter, value: Var) -> tuple[InferredType, int | None]:
 class EdgeWriter:
     """Collects the records that one subtask sends over one edge."""
 
-    def __init__(self, edge: Edge, targets: range, place: PartitionerContext) -> None:
+    def __init__(self, edge: Edge, targets: range, context: PartitionerContext) -> None:
         self.edge = edge
         self.records_out = 0
         self.bytes_out = 0
-        self._place = place
+        self._context = context
         # The targets of each bucket: one each, or all targets for the one bucket of a broadcast.
         self._targets = [list(targets)] if edge.partitioner.broadcasts else [[t] for t in targets]
         self._layout = edge.layout
@@ -85,11 +85,11 @@ class EdgeWriter:
         value = detached(w, value)
         appends = [b.append for b in self._buckets]
         if self.edge.partitioner.splits:
-            send = self.edge.partitioner.sender(appends, self._place)
+            send = self.edge.partitioner.sender(appends, self._context)
             w.line(f"{w.bind(send, 'send')}({value.name})", operator, value.name)
             return
         inferred_type = value.inferred_type if value.condition is None else ANYTHING
-        append, key = self.edge.partitioner.code(w, value.name, operator, appends, self._place, inferred_type)
+        append, key = self.edge.partitioner.code(w, value.name, operator, appends, self._context, inferred_type)
         self._layout.append_code(w, append, key, value)
 
     def _check(self, w: CodeWriter, value: Var) -> None:
@@ -154,5 +154,5 @@ def _written(block: Block) -> Iterator[bytes]:
         raise RecordTooLargeError(
             f"A record ({type(value).__name__}) takes {len(encoded) / 2**20:,.0f} MB, and {MAX_BLOCK_BYTES >> 20:,} "
             "MB is the most that can be sent from one subtask to another: send where it is (a path, a key) in its "
-            "place, or use it in the chain that makes it."
+            "context, or use it in the chain that makes it."
         )

@@ -69,10 +69,10 @@ class SlotRunner:
         self._vertices = by_id
         self._edges = {e.id: e for v in plan.vertices for e in v.out_edges}
         parallelisms = {v.id: (v.parallelism, v.max_parallelism) for v in plan.vertices}
-        kept = plan.settings.batch_memory if plan.settings.batch else None
-        budget = Budget(kept)
+        memory = plan.settings.batch_memory if plan.settings.batch else None
+        budget = Budget(memory)
         # Received blocks that exceed the memory limit.
-        self._most_waiting = None if kept is None else kept // _WAITING_SHARE
+        self._max_waiting = None if memory is None else memory // _WAITING_SHARE
         self._blocks = SpillFile()
         self._subtasks = {
             v.id: Subtask(v, slot - v.slot_offset, parallelisms, plan.settings, storage, services, budget)
@@ -132,24 +132,24 @@ class SlotRunner:
         if self.is_resident:
             self.location = None
         if last:
-            earlier = [r for f in frames.pop(ACK_EDGE, []) for r in pickle.loads(in_memory(f.body))]
-            yield self._slot, dump([*earlier, mine])
+            reports = [r for f in frames.pop(ACK_EDGE, []) for r in pickle.loads(in_memory(f.body))]
+            yield self._slot, dump([*reports, mine])
             return
         last_level = self._plan.levels - 1
         ack_slot = self._slot % self._plan.slots(last_level)
         yield from outbox.add(Frame(last_level, ack_slot, ACK_EDGE, self._slot, 0, dump([mine])))
         yield from outbox.drain()
 
-    def too_large(self, message: bytes, most: int, epoch: int) -> SubtaskFailed:
+    def too_large(self, message: bytes, max_bytes: int, epoch: int) -> SubtaskFailed:
         """Return the error for reports that are too large to send; it names the sink with the largest committable."""
         reports = [r for slot in pickle.loads(message) for r in slot.subtasks]
         sizes = [(len(dump(c)), i, r) for r in reports for i, c in r.committables.items()]
-        size, operator_id, report = max(sizes, key=lambda found: found[0])
+        size, operator_id, report = max(sizes, key=lambda s: s[0])
         vertex = self._vertices[report.vertex]
         node = next(n for n in vertex.nodes if n.id == operator_id)
         text = (
-            f"What this sink hands to the driver in one epoch takes {size / 2**20:,.0f} MB, and {most >> 20:,} MB is "
-            "the most that Spark is given to carry: collect less at a time, or write to files."
+            f"The committable of this sink for one epoch has {size / 2**20:,.0f} MB, more than the "
+            f"{max_bytes >> 20:,} MB that Spark transfers: collect less per epoch, or write to files."
         )
         failure = Failure(
             text, node.name, node.uid, node.id, report.subtask, vertex.parallelism, epoch, None, incurable=True
@@ -231,7 +231,7 @@ class SlotRunner:
         self._blocks.clear()
         for message in messages:
             size += len(message)
-            is_too_much = self._most_waiting is not None and size > self._most_waiting
+            is_too_much = self._max_waiting is not None and size > self._max_waiting
             for frame in split_frames(message):
                 if is_too_much and frame.edge != ACK_EDGE:
                     frame = replace(frame, body=OnDisk(self._blocks, in_memory(frame.body)))
@@ -247,17 +247,17 @@ class SlotRunner:
 class OnDisk:
     """A spilled block; implements `Stored`."""
 
-    __slots__ = ("_file", "_place")
+    __slots__ = ("_file", "_location")
 
     def __init__(self, file: SpillFile, body: bytes | memoryview) -> None:
         self._file = file
-        self._place = file.write(body)
+        self._location = file.write(body)
 
     def __len__(self) -> int:
-        return self._place[1]
+        return self._location[1]
 
     def __bytes__(self) -> bytes:
-        return self._file.read(self._place)
+        return self._file.read(self._location)
 
 
 class _Outbox:

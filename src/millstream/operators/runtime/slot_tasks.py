@@ -24,17 +24,17 @@ class SlotTaskSplitter:
         self._offsets = {v.id: v.slot_offset for v in plan.vertices}
         self._slots = max(plan.slots(level) for level in range(plan.levels))
 
-    def deal(self, tasks: list[LevelTask]) -> tuple[list[LevelTask], list[OwnLevels]]:
+    def split(self, tasks: list[LevelTask]) -> tuple[list[LevelTask], list[OwnLevels]]:
         """Return the common tasks, and the parts of each slot."""
         own: list[OwnLevels] = [{} for _ in range(self._slots)]
         for level, task in enumerate(tasks):
-            for vertex, shares in task.split_ranges.items():
-                for subtask, share in shares.items():
-                    self._own(own, level, (vertex, subtask))[0][vertex] = {subtask: share}
+            for vertex, ranges in task.split_ranges.items():
+                for subtask, subtask_ranges in ranges.items():
+                    self._own(own, level, (vertex, subtask))[0][vertex] = {subtask: subtask_ranges}
             for address, files in task.state_files.items():
                 self._own(own, level, address)[1][address] = files
-            for address, carried in task.runtime_snapshots.items():
-                self._own(own, level, address)[2][address] = carried
+            for address, snapshots in task.runtime_snapshots.items():
+                self._own(own, level, address)[2][address] = snapshots
         return [replace(task, split_ranges={}, state_files={}, runtime_snapshots={}) for task in tasks], own
 
     def _own(self, own: list[OwnLevels], level: int, address: Address) -> Own:
@@ -44,6 +44,6 @@ class SlotTaskSplitter:
 
 def with_own(tasks: list[LevelTask], own: OwnLevels) -> list[LevelTask]:
     """Return the tasks of one slot, put together from both parts."""
-    for level, (shares, files, carried) in own.items():
-        tasks[level] = replace(tasks[level], split_ranges=shares, state_files=files, runtime_snapshots=carried)
+    for level, (ranges, files, snapshots) in own.items():
+        tasks[level] = replace(tasks[level], split_ranges=ranges, state_files=files, runtime_snapshots=snapshots)
     return tasks

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Generic, TypeVar
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.time import Duration, Time, to_millis
 from millstream.common.watermark_strategy import MIN_WATERMARK
@@ -56,7 +57,7 @@ class WindowAssigner(ABC, Generic[T, W]):
 
     @abstractmethod
     def is_event_time(self) -> bool:
-        """Tell whether windows are of event time."""
+        """Return whether windows follow event time."""
 
     def get_window_serializer(self) -> Any:
         """Windows are pickled; Flink wants a serializer here and an assigner written for it has one."""
@@ -64,7 +65,7 @@ class WindowAssigner(ABC, Generic[T, W]):
 
 
 class MergeCallback(ABC, Generic[W]):
-    """Told which windows become which."""
+    """Receives the windows that a merging assigner merges."""
 
     @abstractmethod
     def merge(self, to_be_merged: Iterable[W], merge_result: W) -> None:
@@ -81,13 +82,13 @@ class MergingWindowAssigner(WindowAssigner[T, W]):
 
     @abstractmethod
     def merge_windows(self, windows: Iterable[W], callback: _Callback[W]) -> None:
-        """Say which of the windows merge."""
+        """Call the callback for each group of windows that merge."""
 
 
-def _length(length: Length, what: str, least: int = 1) -> int:
+def _length(length: Length, name: str, min_millis: int = 1) -> int:
     millis = to_millis(length)
-    if not isinstance(millis, int) or millis < least:
-        raise InvalidProgramError(f"{what} must be at least {least} ms, it is {millis!r}.")
+    if not isinstance(millis, int) or millis < min_millis:
+        raise InvalidProgramError(f"{name} must be at least {min_millis} ms, it is {millis!r}.")
     return millis
 
 
@@ -104,10 +105,10 @@ def _needs_timestamp(timestamp: int, assigner: object) -> None:
 
 
 class _TimeWindows(WindowAssigner[T, TimeWindow]):
-    """Windows that a time decides."""
+    """Windows that depend on a time alone."""
 
     @abstractmethod
-    def _at(self, element: T, time: int) -> list[TimeWindow]:
+    def _windows_at(self, element: T, time: int) -> list[TimeWindow]:
         """Return the windows of a record at that time."""
 
 
@@ -116,7 +117,7 @@ class _ByEventTime(_TimeWindows[T]):
 
     def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[TimeWindow]:
         _needs_timestamp(timestamp, self)
-        return self._at(element, timestamp)
+        return self._windows_at(element, timestamp)
 
     def get_default_trigger(self, env: Any = None) -> Trigger[T, TimeWindow]:
         return EventTimeTrigger()
@@ -129,7 +130,7 @@ class _ByProcessingTime(_TimeWindows[T]):
     """The time is the wall clock's."""
 
     def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[TimeWindow]:
-        return self._at(element, context.get_current_processing_time())
+        return self._windows_at(element, context.get_current_processing_time())
 
     def get_default_trigger(self, env: Any = None) -> Trigger[T, TimeWindow]:
         return ProcessingTimeTrigger()
@@ -147,7 +148,7 @@ class _Tumbling(_TimeWindows[T]):
                 f"The offset of {type(self).__name__} must be less than its size {self.size} ms, it is {offset} ms."
             )
 
-    def _at(self, element: T, time: int) -> list[TimeWindow]:
+    def _windows_at(self, element: T, time: int) -> list[TimeWindow]:
         start = time - (time - self.offset) % self.size
         return [TimeWindow(start, start + self.size)]
 
@@ -183,7 +184,7 @@ class _Sliding(_TimeWindows[T]):
                 f"The offset of {type(self).__name__} must be less than its slide {self.slide} ms, it is {offset} ms."
             )
 
-    def _at(self, element: T, time: int) -> list[TimeWindow]:
+    def _windows_at(self, element: T, time: int) -> list[TimeWindow]:
         last = time - (time - self.offset) % self.slide
         return [TimeWindow(start, start + self.size) for start in range(last, time - self.size, -self.slide)]
 
@@ -213,7 +214,7 @@ class SessionWindowTimeGapExtractor(ABC):
     """Reads off a record how long the gap after it may be."""
 
     @abstractmethod
-    def extract(self, element: Any) -> int:
+    def extract(self, element: Value) -> int:
         """Return the gap behind a record, in milliseconds."""
 
 
@@ -223,7 +224,7 @@ class _Sessions(_TimeWindows[T], MergingWindowAssigner[T, TimeWindow]):
     def __init__(self, gap: int | Callable[[Any], int]) -> None:
         self.gap = _length(gap, f"The gap of {type(self).__name__}") if isinstance(gap, int) else gap
 
-    def _at(self, element: T, time: int) -> list[TimeWindow]:
+    def _windows_at(self, element: T, time: int) -> list[TimeWindow]:
         gap = self.gap if isinstance(self.gap, int) else self.gap(element)
         if not isinstance(gap, int) or gap <= 0:
             raise InvalidProgramError(
@@ -315,7 +316,7 @@ class GlobalWindows(WindowAssigner[T, GlobalWindow]):
 
 
 class CountTumblingWindowAssigner(WindowAssigner[T, CountWindow]):
-    """So many records after one another."""
+    """Windows of a number of consecutive records."""
 
     def __init__(self, window_size: int) -> None:
         if window_size < 1:
@@ -325,7 +326,7 @@ class CountTumblingWindowAssigner(WindowAssigner[T, CountWindow]):
 
     @staticmethod
     def of(window_size: int) -> CountTumblingWindowAssigner[Any]:
-        """Return windows of so many records."""
+        """Return windows of a number of records."""
         return CountTumblingWindowAssigner(window_size)
 
     def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[CountWindow]:
@@ -335,7 +336,7 @@ class CountTumblingWindowAssigner(WindowAssigner[T, CountWindow]):
         return [CountWindow(seen // self.size)]
 
     def get_default_trigger(self, env: Any = None) -> Trigger[T, CountWindow]:
-        # A full window is over: nothing more can come into it.
+        # A full window has ended: no record can be added.
         return PurgingTrigger(CountTrigger(self.size))
 
     def is_event_time(self) -> bool:
@@ -346,7 +347,7 @@ class CountTumblingWindowAssigner(WindowAssigner[T, CountWindow]):
 
 
 class CountSlidingWindowAssigner(WindowAssigner[T, CountWindow]):
-    """So many records, beginning anew with every slide."""
+    """Windows of a number of records; a new one starts with every slide."""
 
     def __init__(self, window_size: int, window_slide: int) -> None:
         if window_size < 1 or window_slide < 1:
@@ -359,7 +360,7 @@ class CountSlidingWindowAssigner(WindowAssigner[T, CountWindow]):
 
     @staticmethod
     def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner[Any]:
-        """Return windows of so many records, a new one after every so many."""
+        """Return windows of `window_size` records; a new one starts every `window_slide` records."""
         return CountSlidingWindowAssigner(window_size, window_slide)
 
     def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[CountWindow]:

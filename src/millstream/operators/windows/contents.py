@@ -1,7 +1,7 @@
-"""What a window holds and what comes out when it fires.
+"""The contents of windows, and the results of firing windows.
 
-A `Contents` keeps a window's records, or what they were combined into, in a state table whose rows are (key, window).
-A `Result` turns that into output.
+A `Contents` retains a window's records, or the value they are combined into, in a state table whose rows are (key,
+window). A `Result` computes the output from it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
+from millstream.common.aliases import Key, Value
 from millstream.common.immutability import detach
 from millstream.operators.functions.user_function import UserFunction
+from millstream.operators.windows.windows import Window
 from millstream.state import kinds
 from millstream.state.kinds import StateKind
 from millstream.state.table import StateTable
@@ -20,7 +22,7 @@ Row = tuple[Any, Any]
 
 
 class Contents(ABC):
-    """How records are kept."""
+    """The form in which a window's records are retained."""
 
     kind: ClassVar[StateKind]
 
@@ -28,11 +30,11 @@ class Contents(ABC):
         self.table: StateTable
 
     @abstractmethod
-    def add(self, row: Row, value: Any, timestamp: int | None) -> None: ...
+    def add(self, row: Row, value: Value, timestamp: int | None) -> None: ...
 
     @abstractmethod
     def get(self, row: Row) -> Any:
-        """Return what the window function is given, None when the window is empty."""
+        """Return the input of the window function, None if the window is empty."""
 
     @abstractmethod
     def merge(self, target: Row, sources: list[Row]) -> None: ...
@@ -42,11 +44,11 @@ class Contents(ABC):
 
 
 class Listed(Contents):
-    """All records, in the order they came."""
+    """All records, in arrival order."""
 
     kind = kinds.LIST
 
-    def add(self, row: Row, value: Any, timestamp: int | None) -> None:
+    def add(self, row: Row, value: Value, timestamp: int | None) -> None:
         self.table.append(row, detach(value))
 
     def get(self, row: Row) -> Any:
@@ -62,10 +64,10 @@ class Listed(Contents):
 class Stamped(Listed):
     """All records with their timestamps, for evictors."""
 
-    def add(self, row: Row, value: Any, timestamp: int | None) -> None:
+    def add(self, row: Row, value: Value, timestamp: int | None) -> None:
         self.table.append(row, (detach(value), timestamp))
 
-    def replace(self, row: Row, elements: list[tuple[Any, int | None]]) -> None:
+    def replace(self, row: Row, elements: list[tuple[Value, int | None]]) -> None:
         if elements:
             self.table.put(row, elements)
         else:
@@ -77,11 +79,11 @@ class Reduced(Contents):
 
     kind = kinds.REDUCING
 
-    def __init__(self, reduce: Callable[[Any, Any], Any]) -> None:
+    def __init__(self, reduce: Callable[[Value, Value], Value]) -> None:
         super().__init__()
         self.reduce = reduce
 
-    def add(self, row: Row, value: Any, timestamp: int | None) -> None:
+    def add(self, row: Row, value: Value, timestamp: int | None) -> None:
         before = self.table.get(row)
         self.table.put(row, detach(value if before is None else self.reduce(detach(before), value)))
 
@@ -108,7 +110,7 @@ class Aggregated(Contents):
         super().__init__()
         self.function = function
 
-    def add(self, row: Row, value: Any, timestamp: int | None) -> None:
+    def add(self, row: Row, value: Value, timestamp: int | None) -> None:
         before = self.table.get(row)
         accumulator = self.function.create_accumulator() if before is None else detach(before)
         self.table.put(row, detach(self.function.add(value, accumulator)))
@@ -118,12 +120,12 @@ class Aggregated(Contents):
         return None if accumulator is None else self.function.get_result(detach(accumulator))
 
     def merge(self, target: Row, sources: list[Row]) -> None:
-        found = [a for r in (target, *sources) if (a := self.table.get(r)) is not None]
+        accumulators = [a for r in (target, *sources) if (a := self.table.get(r)) is not None]
         for source in sources:
             self.table.remove(source)
-        if found:
-            merged = detach(found[0])
-            for accumulator in found[1:]:
+        if accumulators:
+            merged = detach(accumulators[0])
+            for accumulator in accumulators[1:]:
                 merged = self.function.merge(merged, detach(accumulator))
             self.table.put(target, detach(merged))
 
@@ -137,12 +139,12 @@ class WindowFunctionKind:
         self.keyed = keyed
         self.one_value = one_value
 
-    def call(self, key: Any, context: Any, window: Any, contents: Any) -> Iterable[Any] | None:
+    def call(self, key: Key, context: Any, window: Window, contents: Value) -> Iterable[Value] | None:
         """Apply the function; `process` gets a context, `apply` the window itself."""
         elements = [contents] if self.one_value else contents
         about = context if self.method == "process" else window
         function = getattr(self.function.function, self.method, self.function.function)
-        result: Iterable[Any] | None = function(key, about, elements) if self.keyed else function(about, elements)
+        result: Iterable[Value] | None = function(key, about, elements) if self.keyed else function(about, elements)
         return result
 
 
@@ -151,19 +153,19 @@ class PassThrough:
 
     function = None
 
-    def call(self, key: Any, context: Any, window: Any, contents: Any) -> Iterable[Any] | None:
+    def call(self, key: Key, context: Any, window: Window, contents: Value) -> Iterable[Value] | None:
         return (contents,)
 
 
 class Combining:
-    """Behind an evictor: combines the records that are left, then goes on as without one."""
+    """After an evictor: combines the remaining records, and then calls the function."""
 
     def __init__(self, combine: Callable[[list[Any]], Any], then: WindowFunctionKind | PassThrough) -> None:
         self._combine = combine
         self._then = then
         self.function = then.function
 
-    def call(self, key: Any, context: Any, window: Any, contents: Any) -> Iterable[Any] | None:
+    def call(self, key: Key, context: Any, window: Window, contents: Value) -> Iterable[Value] | None:
         if not contents:
             return None
         return self._then.call(key, context, window, self._combine(contents))

@@ -6,9 +6,11 @@ from abc import ABC
 from collections.abc import Callable
 from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.time import Duration, Time, to_millis
 from millstream.common.watermark_strategy import MIN_WATERMARK
+from millstream.operators.windows.windows import Window
 
 
 class TimestampedValue:
@@ -16,7 +18,7 @@ class TimestampedValue:
 
     __slots__ = ("timestamp", "value")
 
-    def __init__(self, value: Any, timestamp: int | None) -> None:
+    def __init__(self, value: Value, timestamp: int | None) -> None:
         self.value = value
         self.timestamp = timestamp
 
@@ -29,7 +31,7 @@ class TimestampedValue:
         return MIN_WATERMARK if self.timestamp is None else self.timestamp
 
     def has_timestamp(self) -> bool:
-        """Tell whether it has one."""
+        """Return whether it has a timestamp."""
         return self.timestamp is not None
 
 
@@ -66,10 +68,10 @@ class Evictor(ABC):
 
     EvictorContext = EvictorContext
 
-    def evict_before(self, elements: list[TimestampedValue], size: int, window: Any, ctx: _Context) -> None:
+    def evict_before(self, elements: list[TimestampedValue], size: int, window: Window, ctx: _Context) -> None:
         """Remove what the window function shall not see."""
 
-    def evict_after(self, elements: list[TimestampedValue], size: int, window: Any, ctx: _Context) -> None:
+    def evict_after(self, elements: list[TimestampedValue], size: int, window: Window, ctx: _Context) -> None:
         """Remove what the next firing shall not see."""
 
 
@@ -77,11 +79,11 @@ class _BeforeOrAfter(Evictor):
     def __init__(self, do_evict_after: bool) -> None:
         self._after = do_evict_after
 
-    def evict_before(self, elements: list[TimestampedValue], size: int, window: Any, ctx: EvictorContext) -> None:
+    def evict_before(self, elements: list[TimestampedValue], size: int, window: Window, ctx: EvictorContext) -> None:
         if not self._after:
             self._evict(elements)
 
-    def evict_after(self, elements: list[TimestampedValue], size: int, window: Any, ctx: EvictorContext) -> None:
+    def evict_after(self, elements: list[TimestampedValue], size: int, window: Window, ctx: EvictorContext) -> None:
         if self._after:
             self._evict(elements)
 
@@ -90,7 +92,7 @@ class _BeforeOrAfter(Evictor):
 
 
 class CountEvictor(_BeforeOrAfter):
-    """Keeps the last so many records."""
+    """Retains the last `max_count` records."""
 
     def __init__(self, max_count: int, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
@@ -100,7 +102,7 @@ class CountEvictor(_BeforeOrAfter):
 
     @staticmethod
     def of(max_count: int, do_evict_after: bool = False) -> CountEvictor:
-        """Keep the last so many records of a window."""
+        """Retain the last `max_count` records of a window."""
         return CountEvictor(max_count, do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue]) -> None:
@@ -116,7 +118,7 @@ class TimeEvictor(_BeforeOrAfter):
 
     @staticmethod
     def of(window_size: Time | Duration | int, do_evict_after: bool = False) -> TimeEvictor:
-        """Keep the records of the last so many milliseconds."""
+        """Retain the records of the last `window_size` milliseconds."""
         return TimeEvictor(to_millis(window_size), do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue]) -> None:

@@ -1,14 +1,16 @@
-"""Windows that merge: which window of a key holds the state of which."""
+"""Merging windows: the mapping from a key's windows to the windows that hold their state."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from millstream.common.aliases import Key, Value
 from millstream.operators.windows.assigners import MergeCallback, MergingWindowAssigner
+from millstream.operators.windows.windows import Window
 from millstream.state.table import StateTable
 
-# Called with: the resulting window, the merged ones, the state window that stays, those whose state goes into it.
+# Called with: the resulting window, the merged windows, its state window, and the state windows merged into that.
 OnMerge = Callable[[Any, list[Any], Any, list[Any]], None]
 
 
@@ -19,7 +21,7 @@ class MergingWindows(MergeCallback[Any]):
     into it, and the state stays there.
     """
 
-    def __init__(self, assigner: MergingWindowAssigner[Any, Any], table: StateTable, key: Any) -> None:
+    def __init__(self, assigner: MergingWindowAssigner[Any, Any], table: StateTable, key: Key) -> None:
         self._assigner = assigner
         self._table = table
         self._key = key
@@ -28,7 +30,7 @@ class MergingWindows(MergeCallback[Any]):
         self._merges: list[tuple[list[Any], Any]] = []
 
     def save(self) -> None:
-        """Write the windows back where they have changed."""
+        """Write the windows to the state if they have changed."""
         if self.windows == self._before:
             return
         if self.windows:
@@ -36,19 +38,19 @@ class MergingWindows(MergeCallback[Any]):
         else:
             self._table.remove(self._key)
 
-    def state_window(self, window: Any) -> Any:
-        """Return where a window's state is, None when it is not in flight."""
+    def state_window(self, window: Window) -> Any:
+        """Return the state window of a window, None if it is not in flight."""
         return self.windows.get(window)
 
-    def retire(self, window: Any) -> None:
-        """The window is over."""
+    def retire(self, window: Window) -> None:
+        """Remove a window that has ended."""
         del self.windows[window]
 
-    def merge(self, to_be_merged: Iterable[Any], merge_result: Any) -> None:
+    def merge(self, to_be_merged: Iterable[Value], merge_result: Any) -> None:
         self._merges.append((list(to_be_merged), merge_result))
 
-    def add(self, window: Any, on_merge: OnMerge) -> Any:
-        """Add a window; return the window it is now a part of."""
+    def add(self, window: Window, on_merge: OnMerge) -> Any:
+        """Add a window; return the window that it was merged into, or itself."""
         self._merges = []
         self._assigner.merge_windows([*self.windows, window], self)
         result, merged = window, False

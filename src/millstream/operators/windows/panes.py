@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import Downstream, OperatorSetup
@@ -24,12 +25,12 @@ from millstream.operators.windows.windows import TimeWindow
 from millstream.state.kinds import PANES
 from millstream.state.table import BY_PANE, MISSING, about_len
 
-Pane = tuple[dict[Any, Any], Callable[..., Any]]
+Pane = tuple[dict[Any, Any], Callable[..., Value]]
 _NOTHING: dict[Any, Any] = {}
 
 
 def fits(operator: WindowOperator) -> bool:
-    """Tell whether an operator's windows can go the quick way."""
+    """Return whether an operator's windows can be kept in panes."""
     return (
         type(operator.assigner) in (TumblingEventTimeWindows, SlidingEventTimeWindows)
         and type(operator.trigger) is EventTimeTrigger
@@ -112,7 +113,7 @@ class PaneOperator(WindowOperator):
     # --- called from the loop
 
     def pane(self, start: int) -> Pane | tuple[None, None]:
-        """Return where a window's changes go and where its values of earlier epochs are; nothing when it is over."""
+        """Return the overlay of a window and the `get` of its values of earlier epochs; None if it has ended."""
         if start + self._size - 1 <= self.watermark:
             return None, None
         overlay = self._panes.overlay.get(start)
@@ -120,7 +121,7 @@ class PaneOperator(WindowOperator):
             overlay = self._panes.overlay[start] = {}
         return overlay, (self._panes.base.get(start) or _NOTHING).get
 
-    def late(self, value: Any, timestamp: int) -> None:
+    def late(self, value: Value, timestamp: int) -> None:
         if self.late_tag is not None:
             self.setup.emit(((self.late_tag, value),), timestamp)
         else:
@@ -179,16 +180,16 @@ class PaneOperator(WindowOperator):
             self._forget(key, window)
         self.firing = None
 
-    def _results(self, window: TimeWindow, values: dict[Any, Any]) -> Iterator[Any]:
-        """Yield the results of a window that nobody else makes anything of, key by key."""
+    def _results(self, window: TimeWindow, values: dict[Any, Any]) -> Iterator[Value]:
+        """Yield the results of a window without a window function, key by key."""
         assert isinstance(self.contents, Aggregated)
         result = self.contents.function.get_result
         for key, value in values.items():
             self.firing = "fire_pane", (window, key, value)
-            made = result(value)
-            # What is behind has it from here on.
+            output = result(value)
+            # From here on downstream operators process it.
             self.firing = None
-            yield made
+            yield output
 
     def fire_pane(self, pane: tuple[TimeWindow, Any, Any]) -> None:
         """Fire the window of one key."""

@@ -2,8 +2,8 @@
 
 With the assigner's own trigger, a fixed gap, no lateness and no evictor, a key's open sessions are all its state: one
 list [start, end, value], or a tuple of such lists while a key has several. A record that extends the only session is
-handled in the loop; everything else (a first record, a second session, a merge) in `place`. What comes out is the same
-as from WindowOperator.
+handled in the loop; everything else (a first record, a second session, a merge) in
+`add_to_session`. The output is the same as that of WindowOperator.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import Any
 
+from millstream.common.aliases import Key as UserKey
+from millstream.common.aliases import Value
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import Downstream, OperatorSetup, make_hashable
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
@@ -30,7 +32,7 @@ _sessions = SESSIONS.windows
 
 
 def fits(operator: WindowOperator) -> bool:
-    """Tell whether an operator's windows can go the quick way."""
+    """Return whether an operator's sessions can be kept as one state value per key."""
     return (
         type(operator.assigner) is EventTimeSessionWindows
         and isinstance(operator.assigner.gap, int)
@@ -72,7 +74,7 @@ class SessionOperator(PaneOperator):
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         assert key is not None
-        stamp, k, found = value.timestamp, key.name, w.var("s")
+        stamp, k, session = value.timestamp, key.name, w.var("s")
         if stamp is None:
             w.line(f"{w.bind(self.refuse, 'refuse')}()", self, value.name)
             return
@@ -80,34 +82,34 @@ class SessionOperator(PaneOperator):
         with w.block(f"if {stamp} is None:"):
             w.line(f"{w.bind(self.refuse, 'refuse')}()", self, value.name)
         with w.block("try:"):
-            w.line(f"{found} = {overlay}[{k}]")
+            w.line(f"{session} = {overlay}[{k}]")
         if key.hashable:
             with w.block("except KeyError:"):
-                self._from_base(w, found, overlay, base_get, k)
+                self._from_base(w, session, overlay, base_get, k)
         else:
-            # A list, or one with a NaN in it, which is never found as it is.
+            # A list, or a key that contains NaN, which never equals itself.
             with w.block("except (KeyError, TypeError):"):
                 make_hashable(w, key)
-                w.line(f"{found} = {overlay}.get({k})")
-                with w.block(f"if {found} is None and {k} not in {overlay}:"):
-                    self._from_base(w, found, overlay, base_get, k)
-        only = f"{found}.__class__ is {w.bind(list, 'list_class')}"
-        with w.block(f"if {only} and {found}[0] - {self._gap} <= {stamp} <= {found}[1]:"):
-            with w.block(f"if {stamp} + {self._gap} > {found}[1]:"):
-                w.line(f"{found}[1] = {stamp} + {self._gap}")
-            with w.block(f"if {stamp} < {found}[0]:"):
-                w.line(f"{found}[0] = {stamp}")
+                w.line(f"{session} = {overlay}.get({k})")
+                with w.block(f"if {session} is None and {k} not in {overlay}:"):
+                    self._from_base(w, session, overlay, base_get, k)
+        only = f"{session}.__class__ is {w.bind(list, 'list_class')}"
+        with w.block(f"if {only} and {session}[0] - {self._gap} <= {stamp} <= {session}[1]:"):
+            with w.block(f"if {stamp} + {self._gap} > {session}[1]:"):
+                w.line(f"{session}[1] = {stamp} + {self._gap}")
+            with w.block(f"if {stamp} < {session}[0]:"):
+                w.line(f"{session}[0] = {stamp}")
             held = w.var("a")
-            w.line(f"{held} = {found}[2]")
-            w.line(f"{found}[2] = {self._combined(w, held, value.name)}", self, value.name)
+            w.line(f"{held} = {session}[2]")
+            w.line(f"{session}[2] = {self._combined(w, held, value.name)}", self, value.name)
         with w.block("else:"):
-            w.line(f"{w.bind(self.place, 'place')}({k}, {value.name}, {stamp}, {found})", self, value.name)
+            w.line(f"{w.bind(self.add_to_session, 'place')}({k}, {value.name}, {stamp}, {session})", self, value.name)
 
-    def _from_base(self, w: CodeWriter, found: str, overlay: str, base_get: str, k: str) -> None:
-        w.line(f"{found} = {base_get}({k})")
-        with w.block(f"if {found} is not None:"):
-            # From here on the epoch's: if it fails, all state is read anew.
-            w.line(f"{overlay}[{k}] = {found}")
+    def _from_base(self, w: CodeWriter, session: str, overlay: str, base_get: str, k: str) -> None:
+        w.line(f"{session} = {base_get}({k})")
+        with w.block(f"if {session} is not None:"):
+            # From here on it belongs to the epoch: if that fails, all state is read again.
+            w.line(f"{overlay}[{k}] = {session}")
 
     def _combined(self, w: CodeWriter, held: str, value: str) -> str:
         if isinstance(self.contents, Reduced):
@@ -117,8 +119,8 @@ class SessionOperator(PaneOperator):
 
     # --- called from the loop
 
-    def place(self, key: Any, value: Any, timestamp: int, content: Any) -> None:
-        """Put a record where it makes a session, or joins several."""
+    def add_to_session(self, key: UserKey, value: Value, timestamp: int, content: Value) -> None:
+        """Add a record: create a session, or merge those that it touches."""
         start, end = timestamp, timestamp + self._gap
         sessions = _sessions(content)
         touching = [s for s in sessions if s[0] <= end and s[1] >= start]
@@ -133,19 +135,19 @@ class SessionOperator(PaneOperator):
         joined = [min(start, touching[0][0]), max(end, *(s[1] for s in touching)), self._joined(touching, value)]
         self._keep(key, [*_without(sessions, touching), joined])
 
-    def _keep(self, key: Any, sessions: list[Session]) -> None:
+    def _keep(self, key: UserKey, sessions: list[Session]) -> None:
         if sessions:
             self._open.put(key, SESSIONS.of_windows(sessions))
         else:
             self._open.remove(key)
 
-    def _first(self, value: Any) -> Any:
+    def _first(self, value: Value) -> Any:
         if isinstance(self.contents, Reduced):
             return value
         assert isinstance(self.contents, Aggregated)
         return self.contents.function.add(value, self.contents.function.create_accumulator())
 
-    def _joined(self, sessions: list[Session], value: Any) -> Any:
+    def _joined(self, sessions: list[Session], value: Value) -> Any:
         """Merge the sessions, the earliest first, and add the record that joined them."""
         held = sessions[0][2]
         if isinstance(self.contents, Reduced):

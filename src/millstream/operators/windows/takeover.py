@@ -23,13 +23,13 @@ def take_panes(state: KeyedState, size: int) -> list[tuple[Any, TimeWindow, Any]
     if not any(True for _ in state.rows(PANES)):
         return []
     table = state.table(PANES, kinds.PANES, BY_PANE)
-    found = [
+    windows = [
         (key, TimeWindow(start, start + size), contents)
         for start, pane in table.rows()
         for key, contents in pane.items()
     ]
     table.base.clear()
-    return found
+    return windows
 
 
 def take_sessions(state: KeyedState) -> list[tuple[Any, TimeWindow, Any]]:
@@ -37,13 +37,13 @@ def take_sessions(state: KeyedState) -> list[tuple[Any, TimeWindow, Any]]:
     if not any(True for _ in state.rows(SESSIONS)):
         return []
     table = state.table(SESSIONS, kinds.SESSIONS, BY_KEY)
-    found = [
+    windows = [
         (key, TimeWindow(start, end), contents)
         for key, sessions in table.rows()
         for start, end, contents in kinds.SESSIONS.windows(sessions)
     ]
     table.base.clear()
-    return found
+    return windows
 
 
 def take_windows(state: KeyedState, kind: StateKind) -> list[tuple[Any, TimeWindow, Any]]:
@@ -51,8 +51,10 @@ def take_windows(state: KeyedState, kind: StateKind) -> list[tuple[Any, TimeWind
     contents = state.table(CONTENTS, kind, BY_NAMESPACE)
     merging = state.table(MERGING, kinds.WINDOWS, BY_KEY)
     # A merged window has its contents under the window that came first.
-    actual = {(key, kept): window for key, windows in merging.rows() for window, kept in windows.items()}
-    found = [(key, actual.get((key, window), window), value) for (key, window), value in contents.rows()]
+    actual = {
+        (key, state_window): window for key, windows in merging.rows() for window, state_window in windows.items()
+    }
+    windows = [(key, actual.get((key, window), window), value) for (key, window), value in contents.rows()]
     for table in (contents, merging, state.table(TIMERS, kinds.TIMERS, BY_TIME)):
         table.base.clear()
-    return found
+    return windows

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.time import Duration, Time, to_millis
-from millstream.operators.windows.windows import TimeWindow
+from millstream.operators.windows.windows import TimeWindow, Window
 from millstream.state.descriptors import ReducingStateDescriptor, StateDescriptor, ValueStateDescriptor
 
 T = TypeVar("T")
@@ -25,11 +25,11 @@ class TriggerResult(Enum):
     PURGE = (False, True)
 
     def is_fire(self) -> bool:
-        """Tell whether the window's function is called."""
+        """Return whether the window function is called."""
         return self.value[0]
 
     def is_purge(self) -> bool:
-        """Tell whether the window is emptied."""
+        """Return whether the window is emptied."""
         return self.value[1]
 
 
@@ -109,7 +109,7 @@ class Trigger(ABC, Generic[T, W]):
         """An event-time timer is due."""
 
     def can_merge(self) -> bool:
-        """Tell whether the trigger can go with windows that merge."""
+        """Return whether the trigger supports merging windows."""
         return False
 
     def on_merge(self, window: W, ctx: _MergeContext) -> None:
@@ -187,7 +187,7 @@ def _interval(interval: Time | Duration | int, name: str) -> int:
     return millis
 
 
-def _least(a: int, b: int) -> int:
+def _min_time(a: int, b: int) -> int:
     return min(a, b)
 
 
@@ -196,7 +196,7 @@ class _ContinuousTrigger(Trigger[T, TimeWindow]):
 
     def __init__(self, interval: int) -> None:
         self.interval = _interval(interval, type(self).__name__)
-        self._fire_time = ReducingStateDescriptor("fire-time", _least)
+        self._fire_time = ReducingStateDescriptor("fire-time", _min_time)
 
     @abstractmethod
     def _register(self, ctx: TriggerContext, time: int) -> None: ...
@@ -297,7 +297,7 @@ def _add(a: int, b: int) -> int:
 
 
 class CountTrigger(Trigger[T, Any]):
-    """Fires whenever so many records have come since it last did."""
+    """Fires after every `max_count` records."""
 
     def __init__(self, window_size: int) -> None:
         self.count = window_size
@@ -305,10 +305,10 @@ class CountTrigger(Trigger[T, Any]):
 
     @staticmethod
     def of(window_size: int) -> CountTrigger[Any]:
-        """Fire at every so many records."""
+        """Fire after every `max_count` records."""
         return CountTrigger(window_size)
 
-    def on_element(self, element: T, timestamp: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+    def on_element(self, element: T, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         seen = ctx.get_partitioned_state(self._seen)
         seen.add(1)
         if seen.get() >= self.count:
@@ -316,19 +316,19 @@ class CountTrigger(Trigger[T, Any]):
             return FIRE
         return CONTINUE
 
-    def on_processing_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         return CONTINUE
 
-    def on_event_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         return CONTINUE
 
     def can_merge(self) -> bool:
         return True
 
-    def on_merge(self, window: Any, ctx: OnMergeContext) -> None:
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
         ctx.merge_partitioned_state(self._seen)
 
-    def clear(self, window: Any, ctx: TriggerContext) -> None:
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
         ctx.get_partitioned_state(self._seen).clear()
 
 
@@ -345,7 +345,7 @@ class DeltaTrigger(Trigger[T, Any]):
         """Fire when a record is far enough from the one of the last time, by a function."""
         return DeltaTrigger(threshold, delta_function)
 
-    def on_element(self, element: T, timestamp: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+    def on_element(self, element: T, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         last = ctx.get_partitioned_state(self._last)
         before = last.value()
         if before is None:
@@ -356,32 +356,32 @@ class DeltaTrigger(Trigger[T, Any]):
             return FIRE
         return CONTINUE
 
-    def on_processing_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         return CONTINUE
 
-    def on_event_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         return CONTINUE
 
-    def clear(self, window: Any, ctx: TriggerContext) -> None:
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
         ctx.get_partitioned_state(self._last).clear()
 
 
 class NeverTrigger(Trigger[T, Any]):
     """Never fires."""
 
-    def on_element(self, element: T, timestamp: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+    def on_element(self, element: T, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         return CONTINUE
 
-    def on_processing_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         return CONTINUE
 
-    def on_event_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         return CONTINUE
 
     def can_merge(self) -> bool:
         return True
 
-    def clear(self, window: Any, ctx: TriggerContext) -> None:
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
         pass
 
 
@@ -394,24 +394,24 @@ class _Nested(Trigger[T, Any]):
         self.nested = nested_trigger
 
     @abstractmethod
-    def _change(self, result: TriggerResult, window: Any, ctx: TriggerContext) -> TriggerResult: ...
+    def _change(self, result: TriggerResult, window: Window, ctx: TriggerContext) -> TriggerResult: ...
 
-    def on_element(self, element: T, timestamp: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+    def on_element(self, element: T, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         return self._change(self.nested.on_element(element, timestamp, window, ctx), window, ctx)
 
-    def on_processing_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         return self._change(self.nested.on_processing_time(time, window, ctx), window, ctx)
 
-    def on_event_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         return self._change(self.nested.on_event_time(time, window, ctx), window, ctx)
 
     def can_merge(self) -> bool:
         return self.nested.can_merge()
 
-    def on_merge(self, window: Any, ctx: OnMergeContext) -> None:
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
         self.nested.on_merge(window, ctx)
 
-    def clear(self, window: Any, ctx: TriggerContext) -> None:
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
         self.nested.clear(window, ctx)
 
 
@@ -423,7 +423,7 @@ class PurgingTrigger(_Nested[T]):
         """Empty the window whenever another trigger fires."""
         return PurgingTrigger(nested_trigger)
 
-    def _change(self, result: TriggerResult, window: Any, ctx: TriggerContext) -> TriggerResult:
+    def _change(self, result: TriggerResult, window: Window, ctx: TriggerContext) -> TriggerResult:
         return FIRE_AND_PURGE if result.is_fire() else result
 
 
@@ -439,11 +439,11 @@ class NoRepeatedTrigger(_Nested[T]):
         """Fire once, when another trigger does."""
         return NoRepeatedTrigger(nested_trigger)
 
-    def on_element(self, element: T, timestamp: int, window: Any, ctx: TriggerContext) -> TriggerResult:
+    def on_element(self, element: T, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         ctx.get_partitioned_state(self._fresh).update(True)
         return super().on_element(element, timestamp, window, ctx)
 
-    def _change(self, result: TriggerResult, window: Any, ctx: TriggerContext) -> TriggerResult:
+    def _change(self, result: TriggerResult, window: Window, ctx: TriggerContext) -> TriggerResult:
         if not result.is_fire():
             return result
         fresh = ctx.get_partitioned_state(self._fresh)
@@ -452,10 +452,10 @@ class NoRepeatedTrigger(_Nested[T]):
             return result
         return PURGE if result.is_purge() else CONTINUE
 
-    def on_merge(self, window: Any, ctx: OnMergeContext) -> None:
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
         super().on_merge(window, ctx)
         ctx.get_partitioned_state(self._fresh).update(True)
 
-    def clear(self, window: Any, ctx: TriggerContext) -> None:
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
         super().clear(window, ctx)
         ctx.get_partitioned_state(self._fresh).clear()

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from types import GenericAlias
 from typing import Any, ClassVar, Self
 
+from millstream.common.aliases import Key as UserKey
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import Downstream, OperatorSetup
@@ -22,6 +24,7 @@ from millstream.operators.windows.evictors import Evictor, EvictorContext, Times
 from millstream.operators.windows.merging import MergingWindows
 from millstream.operators.windows.takeover import take_panes, take_sessions
 from millstream.operators.windows.triggers import OnMergeContext, Trigger, TriggerResult
+from millstream.operators.windows.windows import Window
 from millstream.state.descriptors import (
     AggregatingStateDescriptor,
     ReducingStateDescriptor,
@@ -35,7 +38,7 @@ from millstream.state.table import BY_NAMESPACE, KeyCell, StateTable
 from millstream.state.timers import Timer
 
 LATE_DROPPED = "numLateRecordsDropped"
-# So many of them are kept to be shown.
+# The number of late records retained for diagnostics.
 LATE_SHOWN = 3
 
 
@@ -104,7 +107,7 @@ class WindowOperator(TimerOperator, FunctionsOperator):
         if self._merges:
             self._merging = setup.state.table("_merging_windows", WINDOWS)
         self._dropped = setup.context.get_metrics_group().counter(LATE_DROPPED)
-        self.late_records: deque[tuple[Any, int, int]] = deque(maxlen=LATE_SHOWN)
+        self.late_records: deque[tuple[Value, int, int]] = deque(maxlen=LATE_SHOWN)
         setup.state.when_taken_over(self._take_over)
         self._assigning = _AssignerContext(self)
         self._triggering = _TriggerContext(self)
@@ -119,7 +122,7 @@ class WindowOperator(TimerOperator, FunctionsOperator):
             downstream(Var(out, f"{out}t", detached=False))
 
     def _take_over(self) -> None:
-        """Bring what a quick operator has left into this one's form."""
+        """Convert the state of a pane or session operator."""
         assert self.timers is not None
         windows = take_panes(self._state, getattr(self.assigner, "size", 0)) + take_sessions(self._state)
         for key, window, contents in windows:
@@ -131,8 +134,8 @@ class WindowOperator(TimerOperator, FunctionsOperator):
 
     # --- records
 
-    def process_element(self, value: Any, timestamp: int | None) -> list[tuple[Any, int | None]] | None:
-        """Put a record into its windows; return what fires, as (value, timestamp)."""
+    def process_element(self, value: Value, timestamp: int | None) -> list[tuple[Value, int | None]] | None:
+        """Add a record to its windows; return the results of those that fire, as (value, timestamp)."""
         key = self._state.cell.key
         stamp = MIN_WATERMARK if timestamp is None else timestamp
         windows = self.assigner.assign_windows(value, stamp, self._assigning)
@@ -140,7 +143,7 @@ class WindowOperator(TimerOperator, FunctionsOperator):
             raise InvalidProgramError(
                 f"{self.assigner} returned None: it must return a list of windows, even if empty."
             )
-        fired: list[tuple[Any, int | None]] = []
+        fired: list[tuple[Value, int | None]] = []
         add = self._add_merging if self._merges else self._add
         skipped = True
         for window in windows:
@@ -153,22 +156,26 @@ class WindowOperator(TimerOperator, FunctionsOperator):
                 self.drop(value, stamp)
         return fired
 
-    def drop(self, value: Any, timestamp: int) -> None:
-        """A record comes too late: count it, and have something to show of it."""
+    def drop(self, value: Value, timestamp: int) -> None:
+        """Count a late record, and retain it for diagnostics."""
         self._dropped.inc()
         self.late_records.append((value, timestamp, self.watermark))
 
-    def _add(self, key: Any, window: Any, value: Any, timestamp: int | None, stamp: int, fired: list[Any]) -> bool:
+    def _add(
+        self, key: UserKey, window: Window, value: Value, timestamp: int | None, stamp: int, fired: list[Value]
+    ) -> bool:
         if self._is_late(window):
             return False
         row = (key, window)
         self.contents.add(row, value, timestamp)
-        self._decide(key, window, row, self.trigger.on_element(value, stamp, window, self._at(key, window)), fired)
+        self._decide(
+            key, window, row, self.trigger.on_element(value, stamp, window, self._trigger_context(key, window)), fired
+        )
         self._register_cleanup(key, window)
         return True
 
     def _add_merging(
-        self, key: Any, window: Any, value: Any, timestamp: int | None, stamp: int, fired: list[Any]
+        self, key: UserKey, window: Window, value: Value, timestamp: int | None, stamp: int, fired: list[Value]
     ) -> bool:
         merging = self._windows_of(key)
         actual = merging.add(window, lambda *merged: self._on_merge(key, *merged))
@@ -178,26 +185,28 @@ class WindowOperator(TimerOperator, FunctionsOperator):
             return False
         row = (key, merging.state_window(actual))
         self.contents.add(row, value, timestamp)
-        self._decide(key, actual, row, self.trigger.on_element(value, stamp, actual, self._at(key, actual)), fired)
+        self._decide(
+            key, actual, row, self.trigger.on_element(value, stamp, actual, self._trigger_context(key, actual)), fired
+        )
         self._register_cleanup(key, actual)
         merging.save()
         return True
 
-    def _windows_of(self, key: Any) -> MergingWindows:
+    def _windows_of(self, key: UserKey) -> MergingWindows:
         assert isinstance(self.assigner, MergingWindowAssigner)
         return MergingWindows(self.assigner, self._merging, key)
 
-    def _on_merge(self, key: Any, cover: Any, members: list[Any], stays: Any, absorbed: list[Any]) -> None:
+    def _on_merge(self, key: UserKey, cover: Any, members: list[Value], stays: Any, absorbed: list[Any]) -> None:
         late = cover.max_timestamp() + self.lateness <= self.watermark
         if self.assigner.is_event_time() and late:
             raise InvalidProgramError(
                 f"The end of the merged window {cover} is already behind the watermark {self.watermark}: "
-                "a merging assigner must not make windows that are over."
+                "a merging assigner must not create windows that have ended."
             )
         context = _MergeContext(self, key, cover, members)
         self.trigger.on_merge(cover, context)
         for member in members:
-            self.trigger.clear(member, self._at(key, member))
+            self.trigger.clear(member, self._trigger_context(key, member))
             self._delete_cleanup(key, member)
         self.contents.merge((key, stays), [(key, w) for w in absorbed])
 
@@ -212,13 +221,13 @@ class WindowOperator(TimerOperator, FunctionsOperator):
     def _on_timer(self, timer: Timer, on_time: Callable[..., TriggerResult], cleans_up: bool) -> None:
         time, key, window = timer
         self._state.cell.key = key
-        fired: list[tuple[Any, int | None]] = []
+        fired: list[tuple[Value, int | None]] = []
         merging = self._windows_of(key) if self._merges else None
-        place = window if merging is None else merging.state_window(window)
-        # A timer that was left behind by a window that is gone has nothing to do.
-        if place is not None:
-            row = (key, place)
-            self._decide(key, window, row, on_time(time, window, self._at(key, window)), fired)
+        state_window = window if merging is None else merging.state_window(window)
+        # A timer may remain after its window was removed.
+        if state_window is not None:
+            row = (key, state_window)
+            self._decide(key, window, row, on_time(time, window, self._trigger_context(key, window)), fired)
             if cleans_up and time == self._cleanup_time(window):
                 self._clear(key, window, row, merging)
         if merging is not None:
@@ -226,7 +235,7 @@ class WindowOperator(TimerOperator, FunctionsOperator):
         for value, timestamp in fired:
             self.setup.emit((value,), timestamp)
 
-    def _decide(self, key: Any, window: Any, row: Any, result: TriggerResult, fired: list[Any]) -> None:
+    def _decide(self, key: UserKey, window: Window, row: Any, result: TriggerResult, fired: list[Value]) -> None:
         if result is TriggerResult.CONTINUE:
             return
         if not isinstance(result, TriggerResult):
@@ -238,7 +247,7 @@ class WindowOperator(TimerOperator, FunctionsOperator):
         if result.is_purge():
             self.contents.clear(row)
 
-    def _fire(self, key: Any, window: Any, row: Any, fired: list[Any]) -> None:
+    def _fire(self, key: UserKey, window: Window, row: Any, fired: list[Value]) -> None:
         contents = self.contents.get(row)
         if contents is None:
             return
@@ -252,13 +261,13 @@ class WindowOperator(TimerOperator, FunctionsOperator):
         if after is not None:
             after()
 
-    def _call(self, key: Any, window: Any, contents: Any) -> Iterable[Any] | None:
+    def _call(self, key: UserKey, window: Window, contents: Value) -> Iterable[Value] | None:
         context = self._processing
         context._enter(key, window)
         return self.result.call(thaw(key), context, window, contents)
 
     def _evict(
-        self, evictor: Evictor, window: Any, row: Any, contents: list[tuple[Any, int | None]]
+        self, evictor: Evictor, window: Window, row: Any, contents: list[tuple[Value, int | None]]
     ) -> tuple[list[Any], Callable[[], None]]:
         elements = [TimestampedValue(*e) for e in contents]
         about = EvictorContext(self.watermark, self.setup.clock(), self.setup.context.get_metrics_group())
@@ -274,48 +283,48 @@ class WindowOperator(TimerOperator, FunctionsOperator):
 
     # --- ends
 
-    def _is_late(self, window: Any) -> bool:
+    def _is_late(self, window: Window) -> bool:
         return self.assigner.is_event_time() and self._cleanup_time(window) <= self.watermark
 
     def _is_late_record(self, stamp: int) -> bool:
         return self.assigner.is_event_time() and stamp + self.lateness <= self.watermark
 
-    def _cleanup_time(self, window: Any) -> int:
+    def _cleanup_time(self, window: Window) -> int:
         end: int = window.max_timestamp()
         if self.assigner.is_event_time():
             return min(end + self.lateness, MAX_WATERMARK)
         return end
 
-    def _register_cleanup(self, key: Any, window: Any) -> None:
+    def _register_cleanup(self, key: UserKey, window: Window) -> None:
         time = self._cleanup_time(window)
         assert self.timers is not None
         if time != MAX_WATERMARK:
             queue = self.timers.event if self.assigner.is_event_time() else self.timers.processing
             queue.register((time, key, window))
 
-    def _delete_cleanup(self, key: Any, window: Any) -> None:
+    def _delete_cleanup(self, key: UserKey, window: Window) -> None:
         time = self._cleanup_time(window)
         assert self.timers is not None
         if time != MAX_WATERMARK:
             queue = self.timers.event if self.assigner.is_event_time() else self.timers.processing
             queue.delete((time, key, window))
 
-    def _clear(self, key: Any, window: Any, row: Any, merging: MergingWindows | None) -> None:
+    def _clear(self, key: UserKey, window: Window, row: Any, merging: MergingWindows | None) -> None:
         self.contents.clear(row)
-        self.trigger.clear(window, self._at(key, window))
+        self.trigger.clear(window, self._trigger_context(key, window))
         self._forget(key, window)
         if merging is not None:
             merging.retire(window)
 
-    def _forget(self, key: Any, window: Any) -> None:
-        """Let the window function clear what it has kept for a window that is gone."""
+    def _forget(self, key: UserKey, window: Window) -> None:
+        """Let the window function clear its state of a removed window."""
         self._processing._enter(key, window)
         if self.result.function is not None:
             clear = getattr(self.result.function.function, "clear", None)
             if clear is not None:
                 clear(self._processing)
 
-    def _at(self, key: Any, window: Any) -> _TriggerContext:
+    def _trigger_context(self, key: UserKey, window: Window) -> _TriggerContext:
         self._triggering.enter(key, window)
         return self._triggering
 
@@ -344,7 +353,7 @@ class _TriggerContext(OnMergeContext):
         self._cell = KeyCell(BY_NAMESPACE)
         self._handles: dict[str, Any] = {}
 
-    def enter(self, key: Any, window: Any) -> None:
+    def enter(self, key: UserKey, window: Window) -> None:
         self._cell.key = (key, window)
 
     def get_current_processing_time(self) -> int:
@@ -391,7 +400,7 @@ class _TriggerContext(OnMergeContext):
 class _MergeContext(_TriggerContext):
     """The context while windows merge into one."""
 
-    def __init__(self, operator: WindowOperator, key: Any, cover: Any, members: list[Any]) -> None:
+    def __init__(self, operator: WindowOperator, key: UserKey, cover: Any, members: list[Value]) -> None:
         super().__init__(operator)
         self._key = key
         self._members = members
@@ -407,17 +416,17 @@ class _MergeContext(_TriggerContext):
                 f"State {state_descriptor.name!r} of a trigger cannot merge: use reducing, aggregating or list state."
             )
         table = self._operator._state.tables[_trigger_state(state_descriptor)]
-        found = []
+        contents = []
         for member in self._members:
             content = table.get((self._key, member))
             if content is not None and (self._key, member) != cover:
-                found.append(content)
+                contents.append(content)
                 table.remove((self._key, member))
-        for content in found:
+        for content in contents:
             _merge_into(state_descriptor, table, cover, content)
 
 
-def _merge_into(descriptor: StateDescriptor, table: StateTable, row: Any, content: Any) -> None:
+def _merge_into(descriptor: StateDescriptor, table: StateTable, row: Any, content: Value) -> None:
     before = table.get(row)
     if before is None:
         table.put(row, content)
@@ -431,9 +440,9 @@ def _merge_into(descriptor: StateDescriptor, table: StateTable, row: Any, conten
 
 
 class ProcessWindowContext:
-    """What a window function can ask about the window that fires."""
+    """The context of a window function."""
 
-    # Annotations may say what is inside, as in `Context[TimeWindow]`.
+    # Supports annotations such as `Context[TimeWindow]`.
     __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)
 
     def __init__(self, operator: WindowOperator) -> None:
@@ -441,7 +450,7 @@ class ProcessWindowContext:
         self._window: Any = None
         self._cell = KeyCell(BY_NAMESPACE)
 
-    def _enter(self, key: Any, window: Any) -> None:
+    def _enter(self, key: UserKey, window: Window) -> None:
         self._window = window
         self._cell.key = (key, window)
         self._operator._state.cell.key = key
@@ -455,7 +464,7 @@ class ProcessWindowContext:
         return self._operator.setup.clock()
 
     def current_watermark(self) -> int:
-        """Return how far event time has come, in milliseconds."""
+        """Return the watermark in milliseconds."""
         return self._operator.watermark
 
     def window_state(self) -> WindowStateStore:
@@ -470,7 +479,7 @@ class ProcessWindowContext:
 
 
 class WindowStateStore:
-    """Gives a window function its states."""
+    """The states of a window function."""
 
     def __init__(self, state: KeyedState, cell: KeyCell, prefix: str) -> None:
         self._state = state

@@ -43,7 +43,7 @@ class TimeWindow(_Interval, Window):
         return self.end - 1
 
     def intersects(self, other: TimeWindow) -> bool:
-        """Tell whether the windows overlap or touch."""
+        """Return whether the windows overlap or touch."""
         return self.start <= other.end and self.end >= other.start
 
     def cover(self, other: TimeWindow) -> TimeWindow:
