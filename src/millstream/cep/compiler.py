@@ -163,7 +163,7 @@ class _Place:
 
     def bans(self) -> list[Pattern]:
         """Return the not_followed_by patterns before this one, across optional patterns."""
-        found: list[Pattern] = []
+        banned_patterns: list[Pattern] = []
         previous = self.pattern.get_previous()
         while previous is not None:
             quantifier = previous.get_quantifier()
@@ -171,9 +171,9 @@ class _Place:
             if not banned and not quantifier.is_optional:
                 break
             if banned:
-                found.append(previous)
+                banned_patterns.append(previous)
             previous = previous.get_previous()
-        return found
+        return banned_patterns
 
     @property
     def lifts_bans(self) -> bool:

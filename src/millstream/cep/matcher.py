@@ -18,34 +18,34 @@ from millstream.cep.automaton import Automaton, Runs
 from millstream.common.aliases import Key, Value
 
 # (timestamp, key, event)
-Waiting = tuple[int, Any, Any]
+Waiting = tuple[int, Key, Value]
 by_time = itemgetter(0)
 
 
 class _Sorted:
     """Events sorted by time; those before an index are taken."""
 
-    __slots__ = ("at", "events")
+    __slots__ = ("events", "offset")
 
     def __init__(self, events: list[Waiting]) -> None:
         self.events = events
-        self.at = 0
+        self.offset = 0
 
     def __len__(self) -> int:
-        return len(self.events) - self.at
+        return len(self.events) - self.offset
 
     def take(self, until: int) -> list[Waiting]:
-        to = bisect_right(self.events, until, self.at, key=by_time)
-        due = self.events[self.at : to]
-        self.at = to
+        to = bisect_right(self.events, until, self.offset, key=by_time)
+        due = self.events[self.offset : to]
+        self.offset = to
         if to > len(self.events) >> 1:
             # Half of the list is taken, so moving the rest costs no more than taking did.
             del self.events[:to]
-            self.at = 0
+            self.offset = 0
         return due
 
     def rest(self) -> list[Waiting]:
-        return self.events[self.at :]
+        return self.events[self.offset :]
 
 
 class WaitingEvents:
@@ -171,7 +171,7 @@ class Matcher:
         return None
 
     def _fire(
-        self, runs: Runs, events: Iterable[tuple[int, Any]], last: int | None, now: int, found: list[Found]
+        self, runs: Runs, events: Iterable[tuple[int, Any]], last: int | None, now: int, results: list[Found]
     ) -> None:
         """Process events after a timestamp, advance to a time, and add the matches."""
         take, start, begin = self._take, self._start, self._begin
@@ -179,7 +179,7 @@ class Matcher:
         for timestamp, event in events:
             queue = runs.queue
             if queue is not None and timestamp != last and (guarded or timestamp - queue[0][0][0] >= window > 0):
-                self._advance(runs, timestamp, found)
+                self._advance(runs, timestamp, results)
                 queue = runs.queue
             last = timestamp
             if queue is None and begin is not None:
@@ -192,9 +192,9 @@ class Matcher:
             if runs.began and window > 0 and self._needs_all_timers(runs):
                 runs.set_timer(timestamp + window)
             for cell in matches:
-                found.append((cell, timestamp, False))
+                results.append((cell, timestamp, False))
         if guarded or window > 0:
-            self._advance(runs, now, found)
+            self._advance(runs, now, results)
             self._keep_timers(runs, now)
         runs.began = False
 
@@ -223,12 +223,12 @@ class Matcher:
         else:
             runs.keep_timers([runs.queue[0][0][0] + self._window])
 
-    def _advance(self, runs: Runs, timestamp: int, found: list[Found]) -> None:
+    def _advance(self, runs: Runs, timestamp: int, results: list[Found]) -> None:
         matches, timed_out = self.automaton.advance(runs, timestamp)
         for cell in matches:
-            found.append((cell, timestamp, False))
+            results.append((cell, timestamp, False))
         for cell, due in timed_out:
-            found.append((cell, due, True))
+            results.append((cell, due, True))
 
     def _sorted(self, events: Iterable[tuple[int, Any]]) -> Iterable[tuple[int, Any]]:
         order = self._order

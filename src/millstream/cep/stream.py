@@ -270,10 +270,10 @@ def _checked_tag(tag: Any, method: str) -> OutputTag[Any]:
 def _compare(comparator: Any) -> Callable[[Any, Any], int] | None:
     if comparator is None:
         return None
-    found = getattr(comparator, "compare", comparator)
-    if not callable(found):
+    function = getattr(comparator, "compare", comparator)
+    if not callable(function):
         raise InvalidProgramError(
             f"A comparator is a function of two events, or an object with compare(a, b), not {comparator!r}."
         )
-    compare: Callable[[Any, Any], int] = found
+    compare: Callable[[Value, Value], int] = function
     return compare

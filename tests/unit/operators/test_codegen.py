@@ -56,7 +56,7 @@ def test_codegen_frees_the_source_of_dropped_chains() -> None:
     with pytest.raises(TypeError) as raised:
         run([1, "a"])
     found = locate(raised.value)
-    assert (found.operator, found.record) == (kept.operator, "'a'")
+    assert (found.operator, found.shown_record) == (kept.operator, "'a'")
 
 
 def test_codegen_file_names_are_unique() -> None:

@@ -109,7 +109,7 @@ class Replay:
         )
         # A timer is fired by the watermark that fired it.
         fires = "firing" in captured and bool(self._before)
-        self._last: int | None = self._before.pop() if fires else None
+        self._last = self._before.pop() if fires else None
         # The record may bring the classes of values in the state.
         adopt_main_classes()
         operator, now = node.operator, captured["clock"]
