@@ -1,1 +1,1 @@
-"""What stands behind the Table API and SQL: language, types, functions, plans, and operators on columns."""
+"""The engine of the Table API and SQL: language, types, functions, plans, and operators on columns."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from millstream.common.aliases import Key
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.operators.sink import Sink
 from millstream.operators.source import Source
@@ -70,11 +71,11 @@ class LookupSource(ABC):
     """Looks up rows by key. Created on the driver, used and closed in a subtask."""
 
     @abstractmethod
-    def find(self, keys: Sequence[tuple[Any, ...]]) -> Found:
+    def find(self, keys: Sequence[tuple[Key, ...]]) -> Found:
         """Return the rows of keys, which are distinct and not null."""
 
     @abstractmethod
-    def all_rows(self) -> tuple[list[tuple[Any, ...]], Batch]:
+    def all_rows(self) -> tuple[list[tuple[Key, ...]], Batch]:
         """Return all rows and the key of each."""
 
     def close(self) -> None:
@@ -95,7 +96,7 @@ class TableSource(ABC):
     @abstractmethod
     def source(
         self, columns: Sequence[str], filters: Sequence[Expression] = (), limit: int | None = None
-    ) -> Source[Any]:
+    ) -> Source[Batch]:
         """Return a source whose records are batches.
 
         Args:
@@ -171,7 +172,7 @@ class Connector(ABC):
     required: ClassVar[frozenset[str]] = frozenset()
     optional: ClassVar[frozenset[str]] = frozenset()
 
-    def options(self, given: Mapping[str, str]) -> frozenset[str]:
+    def options(self, declared: Mapping[str, str]) -> frozenset[str]:
         """Return the valid options of a table declared with these options, without those of formats it does not use."""
         return self.required | self.optional
 

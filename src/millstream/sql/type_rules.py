@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from millstream.sql.types import (
-    MOST_LENGTH,
-    MOST_PRECISION,
+    MAX_LENGTH,
+    MAX_PRECISION,
     ArrayType,
     BigIntType,
     BinaryType,
@@ -43,7 +43,7 @@ from millstream.sql.types import (
 # Maximum digits of integer types.
 _DIGITS: dict[type[DataType], int] = {TinyIntType: 3, SmallIntType: 5, IntType: 10, BigIntType: 19}
 # Minimum scale that is kept when a decimal result exceeds the maximum precision.
-_LEAST_SCALE = 6
+_MIN_SCALE = 6
 
 # Intervals are all milliseconds or all months.
 MILLISECONDS = DataTypes.INTERVAL(DataTypes.SECOND(3))
@@ -151,7 +151,7 @@ def _of_decimals(operator: str, a: DecimalType, b: DecimalType) -> DataType:
     if operator == "*":
         return fitted(a.precision + b.precision + 1, a.scale + b.scale)
     if operator == "/":
-        scale = max(_LEAST_SCALE, a.scale + b.precision + 1)
+        scale = max(_MIN_SCALE, a.scale + b.precision + 1)
         return fitted(before[0] + b.scale + scale, scale)
     scale = max(a.scale, b.scale)
     return fitted(min(before) + scale, scale)
@@ -159,9 +159,9 @@ def _of_decimals(operator: str, a: DecimalType, b: DecimalType) -> DataType:
 
 def fitted(precision: int, scale: int) -> DecimalType:
     """Return a decimal type, with a reduced scale if the precision is too large."""
-    if precision > MOST_PRECISION:
-        scale = max(MOST_PRECISION - (precision - scale), min(scale, _LEAST_SCALE))
-        precision = MOST_PRECISION
+    if precision > MAX_PRECISION:
+        scale = max(MAX_PRECISION - (precision - scale), min(scale, _MIN_SCALE))
+        precision = MAX_PRECISION
     return DecimalType(precision, scale)
 
 
@@ -343,7 +343,7 @@ def concatenated(left: DataType, right: DataType) -> DataType | None:
         return None if result is None else result.with_nullability(nullable)
     for fixed, varying in ((CharType, VarCharType), (BinaryType, VarBinaryType)):
         if isinstance(left, (fixed, varying)) and isinstance(right, (fixed, varying)):
-            length = min(left.length + right.length, MOST_LENGTH)
+            length = min(left.length + right.length, MAX_LENGTH)
             both = isinstance(left, fixed) and isinstance(right, fixed)
             return (fixed if both else varying)(length, nullable)
     return None

@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from millstream.common.aliases import Value
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.catalog import memory, tables
-from millstream.sql.catalog.memory import Notes, PartitionKey
+from millstream.sql.catalog.memory import PartitionKey, TableMetadata
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.errors import (
     PartitionAlreadyExistsException,
@@ -313,13 +313,15 @@ class PartitionsAndStatistics:
         """Return all partitions, or those that match a partial specification."""
         self._partitioned(table_path)
         required = set((partition_spec or CatalogPartitionSpec({})).get_partition_spec().items())
-        return [CatalogPartitionSpec(dict(key)) for key in self._notes(table_path).partitions if required <= set(key)]
+        return [
+            CatalogPartitionSpec(dict(key)) for key in self._metadata(table_path).partitions if required <= set(key)
+        ]
 
     def get_partition(self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec) -> CatalogPartition:
         """Return a partition."""
         if not self.partition_exists(table_path, partition_spec):
             raise self._no_partition(table_path, partition_spec)
-        partition: CatalogPartition = self._notes(table_path).partitions[self._key(table_path, partition_spec)]
+        partition: CatalogPartition = self._metadata(table_path).partitions[self._key(table_path, partition_spec)]
         return partition
 
     def partition_exists(self, table_path: ObjectPath, partition_spec: CatalogPartitionSpec) -> bool:
@@ -327,7 +329,7 @@ class PartitionsAndStatistics:
         table = self._table(table_path)
         if table is None or set(table.partition) != partition_spec.get_partition_spec().keys():
             return False
-        return self._key(table_path, partition_spec) in self._notes(table_path).partitions
+        return self._key(table_path, partition_spec) in self._metadata(table_path).partitions
 
     def create_partition(
         self,
@@ -338,8 +340,8 @@ class PartitionsAndStatistics:
     ) -> None:
         """Add a partition."""
         key = self._key(table_path, partition_spec)
-        if key not in self._notes(table_path).partitions:
-            self._notes(table_path).partitions[key] = partition
+        if key not in self._metadata(table_path).partitions:
+            self._metadata(table_path).partitions[key] = partition
         elif not ignore_if_exists:
             name = f"{partition_spec} of table {table_path}"
             raise PartitionAlreadyExistsException.of(name, self._store.name)
@@ -349,7 +351,7 @@ class PartitionsAndStatistics:
     ) -> None:
         """Drop a partition; its files remain."""
         if self._has(table_path, partition_spec, ignore_if_not_exists):
-            key, notes = self._key(table_path, partition_spec), self._notes(table_path)
+            key, notes = self._key(table_path, partition_spec), self._metadata(table_path)
             for known in (notes.partitions, notes.statistics, notes.column_statistics):
                 known.pop(key, None)
 
@@ -362,18 +364,18 @@ class PartitionsAndStatistics:
     ) -> None:
         """Replace a partition's properties and comment."""
         if self._has(table_path, partition_spec, ignore_if_not_exists):
-            self._notes(table_path).partitions[self._key(table_path, partition_spec)] = new_partition
+            self._metadata(table_path).partitions[self._key(table_path, partition_spec)] = new_partition
 
     # --- statistics
 
     def get_table_statistics(self, table_path: ObjectPath) -> CatalogTableStatistics:
         """Return the statistics of a table, as far as known."""
-        statistics: CatalogTableStatistics = self._notes(table_path).statistics.get(_WHOLE, _UNKNOWN)
+        statistics: CatalogTableStatistics = self._metadata(table_path).statistics.get(_WHOLE, _UNKNOWN)
         return statistics
 
     def get_table_column_statistics(self, table_path: ObjectPath) -> CatalogColumnStatistics:
         """Return the column statistics of a table."""
-        statistics: CatalogColumnStatistics = self._notes(table_path).column_statistics.get(_WHOLE, _UNKNOWN_COLUMNS)
+        statistics: CatalogColumnStatistics = self._metadata(table_path).column_statistics.get(_WHOLE, _UNKNOWN_COLUMNS)
         return statistics
 
     def get_partition_statistics(
@@ -386,7 +388,7 @@ class PartitionsAndStatistics:
         self, table_path: ObjectPath, partition_specs: Sequence[CatalogPartitionSpec]
     ) -> list[CatalogTableStatistics]:
         """Return the statistics of several partitions."""
-        known = self._notes(table_path).statistics
+        known = self._metadata(table_path).statistics
         return [known.get(key, _UNKNOWN) for key in self._existing_keys(table_path, partition_specs)]
 
     def get_partition_column_statistics(
@@ -399,7 +401,7 @@ class PartitionsAndStatistics:
         self, table_path: ObjectPath, partition_specs: Sequence[CatalogPartitionSpec]
     ) -> list[CatalogColumnStatistics]:
         """Return the column statistics of several partitions."""
-        known = self._notes(table_path).column_statistics
+        known = self._metadata(table_path).column_statistics
         return [known.get(key, _UNKNOWN_COLUMNS) for key in self._existing_keys(table_path, partition_specs)]
 
     def alter_table_statistics(
@@ -407,14 +409,14 @@ class PartitionsAndStatistics:
     ) -> None:
         """Set the statistics of a table."""
         if self._has_table(table_path, ignore_if_not_exists):
-            self._notes(table_path).statistics[_WHOLE] = table_statistics
+            self._metadata(table_path).statistics[_WHOLE] = table_statistics
 
     def alter_table_column_statistics(
         self, table_path: ObjectPath, column_statistics: CatalogColumnStatistics, ignore_if_not_exists: bool
     ) -> None:
         """Set the column statistics of a table."""
         if self._has_table(table_path, ignore_if_not_exists):
-            self._notes(table_path).column_statistics[_WHOLE] = column_statistics
+            self._metadata(table_path).column_statistics[_WHOLE] = column_statistics
 
     def alter_partition_statistics(
         self,
@@ -425,7 +427,7 @@ class PartitionsAndStatistics:
     ) -> None:
         """Set the statistics of a partition."""
         if self._has(table_path, partition_spec, ignore_if_not_exists):
-            self._notes(table_path).statistics[self._key(table_path, partition_spec)] = partition_statistics
+            self._metadata(table_path).statistics[self._key(table_path, partition_spec)] = partition_statistics
 
     def alter_partition_column_statistics(
         self,
@@ -436,14 +438,14 @@ class PartitionsAndStatistics:
     ) -> None:
         """Set the column statistics of a partition."""
         if self._has(table_path, partition_spec, ignore_if_not_exists):
-            self._notes(table_path).column_statistics[self._key(table_path, partition_spec)] = column_statistics
+            self._metadata(table_path).column_statistics[self._key(table_path, partition_spec)] = column_statistics
 
     # --- lookups
 
-    def _notes(self, path: ObjectPath) -> Notes:
+    def _metadata(self, path: ObjectPath) -> TableMetadata:
         if self._table(path) is None:
             raise TableNotExistException.of(path, self._store.name)
-        return self._store.notes(path.get_database_name(), path.get_object_name())
+        return self._store.table_metadata(path.get_database_name(), path.get_object_name())
 
     def _partitioned(self, path: ObjectPath) -> CatalogTable:
         table = self._table(path)

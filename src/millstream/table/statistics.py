@@ -34,7 +34,7 @@ def analyze(
     fixed = [(k, v) for k, v in statement.partition if v is not None]
     where = f" WHERE {' AND '.join(f'{name_as_sql(k)} = {quoted(v)}' for k, v in fixed)}" if fixed else ""
     rows, *values = run_query(f"SELECT {', '.join(aggregates)} FROM {'.'.join(map(name_as_sql, path))}{where}")
-    notes = catalogs.catalog(path[0]).notes(path[1], path[2])
+    notes = catalogs.catalog(path[0]).table_metadata(path[1], path[2])
     # Statistics of the whole table have an empty key.
     key = tuple(fixed)
     notes.statistics[key] = CatalogTableStatistics(rows, -1, -1, -1)

@@ -183,7 +183,7 @@ class TableEnvironment(CatalogMethods):
         full_path = self._catalogs.full_path(parts)
         table = self._catalogs.find(full_path)
         if table is None:
-            hint = self._catalogs.alike(full_path) or "."
+            hint = self._catalogs.suggestion(full_path) or "."
             raise ValidationException(f"Table `{'`.`'.join(parts)}` was not found{hint}")
         declared = table.declared if isinstance(table, InlineView) else None if table.is_view else table
         return Table(self._planner.binder().query(syntax.TableQuery(syntax.TableName(parts))), self._planner, declared)

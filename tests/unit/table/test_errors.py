@@ -356,13 +356,19 @@ _COUNTS = "SELECT k, COUNT(*) AS n FROM endless GROUP BY k"
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        (_COUNTS, "GroupAggregate(groupBy=[k], select=[k, COUNT(*) AS n]) keeps a row for every value of k for ever"),
+        (
+            _COUNTS,
+            "GroupAggregate(groupBy=[k], select=[k, COUNT(*) AS n]) keeps a row for every value of k without bound",
+        ),
         ("SELECT e.n FROM endless AS e JOIN t ON e.n = t.a", "Join(joinType=[InnerJoin], "),
-        ("SELECT e.n FROM endless AS e JOIN t ON e.n = t.a", " keeps every row of both inputs by n and a for ever"),
-        ("SELECT k FROM endless INTERSECT SELECT s FROM t", " keeps every row by k for ever"),
+        (
+            "SELECT e.n FROM endless AS e JOIN t ON e.n = t.a",
+            " keeps every row of both inputs by n and a without bound",
+        ),
+        ("SELECT k FROM endless INTERSECT SELECT s FROM t", " keeps every row by k without bound"),
         (
             "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY n) AS r FROM endless) WHERE r < 3",
-            " of k for ever",
+            " of k without bound",
         ),
     ],
 )
@@ -372,7 +378,7 @@ def test_unbounded_state_warning_names_operator_and_key(
     t_env.execute_sql("CREATE TABLE endless (k STRING, n INT, p AS PROCTIME()) WITH ('connector' = 'datagen')")
     with caplog.at_level(logging.WARNING, "millstream"), t_env.execute_sql(query).collect():
         pass
-    (reported,) = (r.getMessage() for r in caplog.records if "for ever" in r.getMessage())
+    (reported,) = (r.getMessage() for r in caplog.records if "without bound" in r.getMessage())
     assert words in reported
     assert "Set 'table.exec.state.ttl'" in reported
 
@@ -397,4 +403,4 @@ def test_bounded_state_does_not_warn(
     t_env.execute_sql("CREATE TABLE endless (k STRING, n INT, p AS PROCTIME()) WITH ('connector' = 'datagen')")
     with caplog.at_level(logging.WARNING, "millstream"), t_env.execute_sql(query).collect():
         pass
-    assert not [r for r in caplog.records if "for ever" in r.getMessage()]
+    assert not [r for r in caplog.records if "without bound" in r.getMessage()]

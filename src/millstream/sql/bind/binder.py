@@ -163,7 +163,7 @@ class Binder(TableSteps):
         path = self.catalogs.full_path(name.parts)
         result = self.catalogs.find(path)
         if result is None:
-            raise BindError(f"Object '{name.parts[-1]}' not found{self.catalogs.alike(path)}", name.position)
+            raise BindError(f"Object '{name.parts[-1]}' not found{self.catalogs.suggestion(path)}", name.position)
         if isinstance(result, InlineView):
             return result.node, path
         if result.is_view:
@@ -179,7 +179,7 @@ class Binder(TableSteps):
         named, self._named = self._named, {}
         self._views.append(path)
         try:
-            with locating_errors(text), self.catalogs.at(path[:2]):
+            with locating_errors(text), self.catalogs.using_database(path[:2]):
                 return relation_builder.renamed(self._query(statement.query, None), names)
         finally:
             self._named = named

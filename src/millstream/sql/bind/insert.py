@@ -66,7 +66,7 @@ def written(
         raise BindError(
             f"Cannot find table '`{'`.`'.join(path)}`' in any of the catalogs "
             f"[{', '.join(sorted(binder.catalogs.catalog_names()))}], nor as a temporary table"
-            f"{binder.catalogs.alike(path) or '.'}",
+            f"{binder.catalogs.suggestion(path) or '.'}",
             position,
         )
     if isinstance(table, InlineView) or table.is_view:

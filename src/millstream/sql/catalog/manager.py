@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from millstream.common.display_text import closest
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.catalog.memory import Catalog, CatalogFunction, Database, GenericInMemoryCatalog
 from millstream.sql.catalog.tables import CatalogTable, Models
 from millstream.sql.errors import CatalogException, ValidationException
+from millstream.sql.expressions import UserFunction
 from millstream.sql.plan.nodes import Node
 
 Path = tuple[str, str, str]
@@ -37,7 +37,7 @@ class InlineView:
         return True
 
 
-Found = CatalogTable | InlineView
+Relation = CatalogTable | InlineView
 
 
 @dataclass
@@ -53,7 +53,7 @@ class CatalogManager:
     builtin_catalog: str = "default_catalog"
     builtin_database: str = "default_database"
     catalogs: dict[str, Catalog] = field(default_factory=dict)
-    load_function: Callable[[CatalogFunction], Any] | None = None
+    load_function: Callable[[CatalogFunction], UserFunction] | None = None
 
     def __post_init__(self) -> None:
         if not self.catalogs:
@@ -61,11 +61,11 @@ class CatalogManager:
             self.catalogs = {self.builtin_catalog: catalog}
         self.current_catalog = self.builtin_catalog
         self.current_database = self.builtin_database
-        self._temporary: dict[Path, Found] = {}
-        self._temporary_functions: dict[Path, Any] = {}
+        self._temporary: dict[Path, Relation] = {}
+        self._temporary_functions: dict[Path, UserFunction] = {}
         self.models = Models(self)
-        self._system_functions: dict[str, Any] = {}
-        self._loaded: dict[CatalogFunction, Any] = {}
+        self._system_functions: dict[str, UserFunction] = {}
+        self._loaded: dict[CatalogFunction, UserFunction] = {}
         self.modules: dict[str, dict[str, str]] = {"core": {}}
         self.used_modules: list[str] = ["core"]
         # Options and comments of catalogs.
@@ -122,7 +122,7 @@ class CatalogManager:
         return (self.current_catalog, path[0]) if len(path) == 1 else (path[0], path[1])
 
     @contextmanager
-    def at(self, path: Sequence[str]) -> Iterator[None]:
+    def using_database(self, path: Sequence[str]) -> Iterator[None]:
         """Use another current database temporarily."""
         before = self.current_catalog, self.current_database
         if path[0] in self.catalogs:
@@ -142,7 +142,7 @@ class CatalogManager:
         full = (*before[: 3 - len(parts)], *parts)
         return full[0], full[1], full[2]
 
-    def find(self, path: Path) -> Found | None:
+    def find(self, path: Path) -> Relation | None:
         """Return a table or view, temporary ones first, or None."""
         result = self._temporary.get(path)
         return result if result is not None else self.permanent(path)
@@ -154,7 +154,7 @@ class CatalogManager:
             return None
         return catalog.tables(path[1]).get(path[2])
 
-    def temporary(self, path: Path) -> Found | None:
+    def temporary(self, path: Path) -> Relation | None:
         """Return a temporary table or view, or None."""
         return self._temporary.get(path)
 
@@ -166,10 +166,10 @@ class CatalogManager:
         catalog = self.catalogs.get(path[0])
         if catalog is None:
             raise ValidationException(f"Catalog {path[0]} does not exist.")
-        what = "View" if table.is_view else "Table"
+        kind = "View" if table.is_view else "Table"
         if path[1] not in catalog.databases():
             raise ValidationException(
-                f"Could not execute Create{what} in path `{path[0]}`.`{path[1]}`.`{path[2]}`: "
+                f"Could not execute Create{kind} in path `{path[0]}`.`{path[1]}`.`{path[2]}`: "
                 f"Database {path[1]} does not exist in Catalog {path[0]}."
             )
         if path[2] in catalog.tables(path[1]):
@@ -181,14 +181,14 @@ class CatalogManager:
             )
         catalog.put_table(path[1], path[2], table)
 
-    def create_temporary(self, path: Path, found: Found, if_not_exists: bool = False) -> None:
+    def create_temporary(self, path: Path, relation: Relation, if_not_exists: bool = False) -> None:
         """Add a temporary table or view."""
         if path in self._temporary:
             if if_not_exists:
                 return
             name = "`.`".join(path)
             raise ValidationException(f"Temporary table '`{name}`' already exists")
-        self._temporary[path] = found
+        self._temporary[path] = relation
 
     def replace(self, path: Path, table: CatalogTable) -> None:
         """Replace a table."""
@@ -199,24 +199,24 @@ class CatalogManager:
 
     def drop(self, path: Path, view: bool, temporary: bool, if_exists: bool) -> bool:
         """Drop a table or view; return whether it existed."""
-        what = "View" if view else "Table"
+        label = "View" if view else "Table"
         name = "`.`".join(path)
         result = self._temporary.get(path)
         if result is not None and result.is_view == view:
             if not temporary:
                 raise ValidationException(
-                    f"Temporary {what.lower()} with identifier '`{name}`' exists. Drop it first before removing the "
-                    f"permanent {what.lower()}."
+                    f"Temporary {label.lower()} with identifier '`{name}`' exists. Drop it first before removing the "
+                    f"permanent {label.lower()}."
                 )
             del self._temporary[path]
             return True
         if not temporary:
-            kept = self.permanent(path)
-            if kept is not None and kept.is_view == view:
+            permanent = self.permanent(path)
+            if permanent is not None and permanent.is_view == view:
                 self.catalogs[path[0]].drop_table(path[1], path[2])
                 return True
         if not if_exists:
-            kind = "Temporary table or view" if temporary else what
+            kind = "Temporary table or view" if temporary else label
             raise ValidationException(f"{kind} with identifier '{'.'.join(path)}' does not exist.")
         return False
 
@@ -226,7 +226,7 @@ class CatalogManager:
 
     def names(self, catalog: str, database: str, *, views: bool | None = None) -> list[str]:
         """Return the names of a database's tables and views, or of one of the two."""
-        result: dict[str, Found] = dict(self.catalog(catalog).tables(database))
+        result: dict[str, Relation] = dict(self.catalog(catalog).tables(database))
         result |= {p[2]: t for p, t in self._temporary.items() if p[:2] == (catalog, database)}
         return sorted(n for n, t in result.items() if views is None or t.is_view == views)
 
@@ -234,7 +234,7 @@ class CatalogManager:
         """Return the paths of all temporary tables and views."""
         return sorted(self._temporary)
 
-    def alike(self, path: Path) -> str:
+    def suggestion(self, path: Path) -> str:
         """Return a suggestion for an unknown name, as the end of a sentence."""
         catalog = self.catalogs.get(path[0])
         if catalog is None or path[1] not in catalog.databases():
@@ -248,7 +248,7 @@ class CatalogManager:
 
     # --- functions
 
-    def find_function(self, parts: tuple[str, ...]) -> Any:
+    def find_function(self, parts: tuple[str, ...]) -> UserFunction:
         """Return a user function, or None."""
         system = self.find_system_function(parts[0]) if len(parts) == 1 else None
         if system is not None:
@@ -261,14 +261,14 @@ class CatalogManager:
         catalog = self.catalogs.get(path[0])
         if catalog is None or path[1] not in catalog.databases():
             return None
-        kept = catalog.functions(path[1]).get(path[2])
-        return None if kept is None else self._load(kept)
+        function = catalog.functions(path[1]).get(path[2])
+        return None if function is None else self._load(function)
 
-    def find_system_function(self, name: str) -> Any:
+    def find_system_function(self, name: str) -> UserFunction:
         """Return the temporary system function of a name, or None."""
         return self._system_functions.get(name.lower())
 
-    def function_path(self, function: Any) -> tuple[str, ...] | None:
+    def function_path(self, function: UserFunction) -> tuple[str, ...] | None:
         """Return the path of a user function; None for an inline one."""
         for name, known in self._system_functions.items():
             if known is function:
@@ -278,12 +278,12 @@ class CatalogManager:
                 return path
         for catalog_name, catalog in self.catalogs.items():
             for database in catalog.databases():
-                for name, kept in catalog.functions(database).items():
-                    if self._loaded.get(kept) is function:
+                for name, registered in catalog.functions(database).items():
+                    if self._loaded.get(registered) is function:
                         return catalog_name, database, name
         return None
 
-    def _load(self, function: CatalogFunction) -> Any:
+    def _load(self, function: CatalogFunction) -> UserFunction:
         if function not in self._loaded:
             if self.load_function is None:
                 raise ValidationException(f"The function {function.implementation} cannot be loaded here.")
@@ -294,7 +294,7 @@ class CatalogManager:
         catalog, database, name = self.full_path(parts)
         return catalog, database, name.lower()
 
-    def create_system_function(self, name: str, function: Any, if_not_exists: bool = False) -> None:
+    def create_system_function(self, name: str, function: UserFunction, if_not_exists: bool = False) -> None:
         """Add a temporary system function."""
         if name.lower() in self._system_functions:
             if if_not_exists:
@@ -304,7 +304,9 @@ class CatalogManager:
             )
         self._system_functions[name.lower()] = function
 
-    def create_temporary_function(self, parts: Sequence[str], function: Any, if_not_exists: bool = False) -> None:
+    def create_temporary_function(
+        self, parts: Sequence[str], function: UserFunction, if_not_exists: bool = False
+    ) -> None:
         """Add a temporary catalog function."""
         path = self._function_path(parts)
         if path in self._temporary_functions:
@@ -342,19 +344,19 @@ class CatalogManager:
         if system:
             if self._system_functions.pop(parts[-1].lower(), None) is not None:
                 return True
-            said = f"Could not drop temporary system function. A function named '{parts[-1]}' doesn't exist."
+            message = f"Could not drop temporary system function. A function named '{parts[-1]}' doesn't exist."
         elif temporary:
             if self._temporary_functions.pop(path, None) is not None:
                 return True
-            said = f"Temporary catalog function {'.'.join(f'`{p}`' for p in path)} doesn't exist"
+            message = f"Temporary catalog function {'.'.join(f'`{p}`' for p in path)} doesn't exist"
         else:
             catalog = self.catalogs.get(path[0])
             if catalog is not None and path[1] in catalog.databases() and path[2] in catalog.functions(path[1]):
                 catalog.drop_function(path[1], path[2])
                 return True
-            said = f"Function {path[1]}.{path[2]} does not exist in Catalog {path[0]}."
+            message = f"Function {path[1]}.{path[2]} does not exist in Catalog {path[0]}."
         if not if_exists:
-            raise ValidationException(said)
+            raise ValidationException(message)
         return False
 
     def user_functions(self) -> list[str]:

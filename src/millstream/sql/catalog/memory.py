@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.catalog.tables import CatalogModel, CatalogTable
@@ -32,13 +32,15 @@ class CatalogFunction:
     language: str = "JAVA"
 
 
+# A partition or statistics object of `millstream.table`, the layer above, which alone reads it.
+TableApiObject: TypeAlias = Any
 # A partition spec: columns and values.
 PartitionKey = tuple[tuple[str, str], ...]
 
 
 @dataclass
-class Notes:
-    """Partitions and statistics of a table. The planner does not use them.
+class TableMetadata:
+    """Partitions and statistics of a table, as objects of the Table API. The planner does not use them.
 
     Attributes:
         partitions: the declared partitions with their properties.
@@ -46,9 +48,9 @@ class Notes:
         column_statistics: the same by column.
     """
 
-    partitions: dict[PartitionKey, Any] = field(default_factory=dict)
-    statistics: dict[PartitionKey, Any] = field(default_factory=dict)
-    column_statistics: dict[PartitionKey, Any] = field(default_factory=dict)
+    partitions: dict[PartitionKey, TableApiObject] = field(default_factory=dict)
+    statistics: dict[PartitionKey, TableApiObject] = field(default_factory=dict)
+    column_statistics: dict[PartitionKey, TableApiObject] = field(default_factory=dict)
 
 
 class Catalog(ABC):
@@ -104,15 +106,15 @@ class Catalog(ABC):
 
     def models(self, database: str) -> dict[str, CatalogModel]:
         """Return the mutable models of a database by name."""
-        raise CatalogException(f"{type(self).__name__} keeps no models.")
+        raise CatalogException(f"{type(self).__name__} does not store models.")
 
     def options(self) -> dict[str, str]:
         """Return the options of the catalog."""
         return {}
 
-    def notes(self, database: str, table: str) -> Notes:
+    def table_metadata(self, database: str, table: str) -> TableMetadata:
         """Return the mutable partitions and statistics of a table."""
-        raise CatalogException(f"{type(self).__name__} keeps no partitions and no statistics.")
+        raise CatalogException(f"{type(self).__name__} does not store partitions and statistics.")
 
 
 class GenericInMemoryCatalog(Catalog):
@@ -124,7 +126,7 @@ class GenericInMemoryCatalog(Catalog):
         self._databases: dict[str, Database] = {default_database: Database()}
         self._tables: dict[str, dict[str, CatalogTable]] = {default_database: {}}
         self._functions: dict[str, dict[str, CatalogFunction]] = {default_database: {}}
-        self._notes: dict[tuple[str, str], Notes] = {}
+        self._metadata: dict[tuple[str, str], TableMetadata] = {}
         self._models: dict[str, dict[str, CatalogModel]] = {}
 
     def databases(self) -> dict[str, Database]:
@@ -137,7 +139,7 @@ class GenericInMemoryCatalog(Catalog):
 
     def drop_database(self, name: str) -> None:
         del self._databases[name], self._tables[name], self._functions[name]
-        self._notes = {key: notes for key, notes in self._notes.items() if key[0] != name}
+        self._metadata = {key: notes for key, notes in self._metadata.items() if key[0] != name}
         self._models.pop(name, None)
 
     def tables(self, database: str) -> dict[str, CatalogTable]:
@@ -150,16 +152,16 @@ class GenericInMemoryCatalog(Catalog):
 
     def drop_table(self, database: str, name: str) -> None:
         del self._tables[database][name]
-        self._notes.pop((database, name), None)
+        self._metadata.pop((database, name), None)
 
     def rename_table(self, database: str, name: str, new_name: str) -> None:
-        notes = self._notes.get((database, name))
+        notes = self._metadata.get((database, name))
         super().rename_table(database, name, new_name)
         if notes is not None:
-            self._notes[database, new_name] = notes
+            self._metadata[database, new_name] = notes
 
-    def notes(self, database: str, table: str) -> Notes:
-        return self._notes.setdefault((database, table), Notes())
+    def table_metadata(self, database: str, table: str) -> TableMetadata:
+        return self._metadata.setdefault((database, table), TableMetadata())
 
     def models(self, database: str) -> dict[str, CatalogModel]:
         self._need(database)

@@ -138,8 +138,8 @@ class Models:
 
     def create(self, path: Path, model: CatalogModel, temporary: bool, if_not_exists: bool) -> None:
         """Add a model."""
-        kept = self._temporary if temporary else None
-        if path in kept if kept is not None else path[2] in self._permanent(path):
+        temporary_models = self._temporary if temporary else None
+        if path in temporary_models if temporary_models is not None else path[2] in self._permanent(path):
             if if_not_exists:
                 return
             if temporary:
@@ -148,19 +148,19 @@ class Models:
                 f"Could not execute CreateModel in path {_quoted(path)}. Model {path[1]}.{path[2]} already exists in "
                 f"Catalog {path[0]}."
             )
-        if kept is not None:
-            kept[path] = model
+        if temporary_models is not None:
+            temporary_models[path] = model
         else:
             self._catalogs.catalog(path[0]).models(path[1])[path[2]] = model
 
     def drop(self, path: Path, temporary: bool, if_exists: bool) -> bool:
         """Drop a model; return whether it existed."""
         if temporary or path not in self._temporary:
-            kept = self._temporary.pop(path, None) if temporary else self._permanent(path).pop(path[2], None)
-            if kept is None and not if_exists:
-                what = "Temporary model" if temporary else "Model"
-                raise ValidationException(f"{what} with identifier '{'.'.join(path)}' does not exist.")
-            return kept is not None
+            dropped = self._temporary.pop(path, None) if temporary else self._permanent(path).pop(path[2], None)
+            if dropped is None and not if_exists:
+                kind = "Temporary model" if temporary else "Model"
+                raise ValidationException(f"{kind} with identifier '{'.'.join(path)}' does not exist.")
+            return dropped is not None
         raise ValidationException(
             f"Temporary model with identifier '{_quoted(path)}' exists. Drop it first before removing the permanent "
             "model."
@@ -169,8 +169,8 @@ class Models:
     def alter(self, a: s.AlterModel) -> None:
         """Change the options of a model, or its name."""
         path = self._catalogs.full_path(a.name)
-        kept = self._permanent(path)
-        result = kept.get(path[2])
+        models = self._permanent(path)
+        result = models.get(path[2])
         if result is None:
             if a.if_exists:
                 return
@@ -182,11 +182,11 @@ class Models:
                     f"Could not execute ALTER MODEL {'.'.join(path)} RENAME TO {'.'.join(new)}. Model "
                     f"{new[1]}.{new[2]} already exists in Catalog {new[0]}."
                 )
-            del kept[path[2]]
+            del models[path[2]]
             self._permanent(new)[new[2]] = result
             return
         options = {**result.options, **dict(a.set or ())}
-        kept[path[2]] = replace(result, options={k: v for k, v in options.items() if k not in (a.reset or ())})
+        models[path[2]] = replace(result, options={k: v for k, v in options.items() if k not in (a.reset or ())})
 
 
 def declared(c: s.CreateModel) -> CatalogModel:
@@ -194,8 +194,8 @@ def declared(c: s.CreateModel) -> CatalogModel:
     return CatalogModel(_columns(c.inputs), _columns(c.outputs), dict(c.options), c.comment)
 
 
-def _columns(given: tuple[s.Column, ...]) -> tuple[TableColumn, ...]:
-    return tuple(TableColumn(one.name, one.type, comment=one.comment) for one in given if one.type is not None)
+def _columns(columns: tuple[s.Column, ...]) -> tuple[TableColumn, ...]:
+    return tuple(TableColumn(one.name, one.type, comment=one.comment) for one in columns if one.type is not None)
 
 
 def _quoted(path: Path) -> str:

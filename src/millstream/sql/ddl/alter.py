@@ -23,9 +23,9 @@ def quoted(path: Sequence[str]) -> str:
     return ".".join(f"`{p}`" for p in path)
 
 
-def failed(path: Sequence[str], why: str) -> ValidationException:
+def failed(path: Sequence[str], reason: str) -> ValidationException:
     """Return an ALTER TABLE error."""
-    return ValidationException(f"Failed to execute ALTER TABLE statement.\n{why}")
+    return ValidationException(f"Failed to execute ALTER TABLE statement.\n{reason}")
 
 
 def altered(binder: Binder, path: Sequence[str], table: CatalogTable, a: s.AlterTable) -> CatalogTable:
@@ -85,14 +85,14 @@ def _modified(path: Sequence[str], table: CatalogTable, placed: s.Placed) -> Cat
         if part.name not in _names(table):
             raise failed(path, f"Column `{part.name}` does not exist in the table.")
         columns = list(table.columns)
-        place = _names(table).index(part.name)
+        index = _names(table).index(part.name)
         result = column_of(part)
         if result.comment is None:
-            result = replace(result, comment=columns[place].comment)
+            result = replace(result, comment=columns[index].comment)
         if not placed.first and placed.after is None:
-            columns[place] = result
+            columns[index] = result
             return replace(table, columns=tuple(columns))
-        del columns[place]
+        del columns[index]
         return replace(table, columns=_placed(path, columns, result, placed))
     if isinstance(part, s.Watermark):
         if table.watermark is None:
@@ -122,8 +122,8 @@ def _placed(
         return (*columns, column)
     if placed.after not in names:
         raise failed(path, f"Referenced column `{placed.after}` by 'AFTER' does not exist in the table.")
-    place = names.index(placed.after) + 1
-    return (*columns[:place], column, *columns[place:])
+    index = names.index(placed.after) + 1
+    return (*columns[:index], column, *columns[index:])
 
 
 # --- RENAME and DROP
@@ -179,12 +179,12 @@ def _without_columns(path: Sequence[str], table: CatalogTable, dropped: Sequence
         if column not in _names(table):
             raise failed(path, f"The column `{column}` does not exist in the base table.")
     if len(set(dropped)) != len(dropped):
-        twice = next(c for c in dropped if dropped.count(c) > 1)
-        raise failed(path, f"Duplicate column `{twice}`.")
-    kept = replace(table, columns=tuple(c for c in table.columns if c.name not in dropped))
+        duplicate = next(c for c in dropped if dropped.count(c) > 1)
+        raise failed(path, f"Duplicate column `{duplicate}`.")
+    remaining = replace(table, columns=tuple(c for c in table.columns if c.name not in dropped))
     for column in dropped:
-        _refuse_used(path, kept, column, "drop")
-    return kept
+        _refuse_used(path, remaining, column, "drop")
+    return remaining
 
 
 def _without(path: Sequence[str], table: CatalogTable, a: s.AlterTable) -> CatalogTable:

@@ -1,4 +1,4 @@
-"""Declarations of tables: CREATE TABLE and its LIKE become what a catalog keeps, checked."""
+"""Declarations of tables: converts CREATE TABLE and LIKE to a checked catalog table."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _ORDINARY = (ColumnKind.PHYSICAL, ColumnKind.METADATA)
 def declared(binder: Binder, statement: statements.CreateTable, base: CatalogTable | None) -> CatalogTable:
     """Return the table that CREATE TABLE declares, merged with its LIKE."""
     rules = _rules(statement.like)
-    taken = _taken_columns(base, rules)
-    columns = _with_own(taken, statement.columns, rules)
+    inherited = _taken_columns(base, rules)
+    columns = _with_own(inherited, statement.columns, rules)
     if len(statement.watermarks) > 1:
         raise ValidationException("Multiple WATERMARK declarations are not supported yet.")
     watermark = _watermark(statement, base, rules)
@@ -64,18 +64,18 @@ def _rules(like: statements.Like | None) -> dict[str, str]:
 
 
 def _taken_columns(base: CatalogTable | None, rules: dict[str, str]) -> list[TableColumn]:
-    kept = {
+    is_included = {
         ColumnKind.PHYSICAL: True,
         ColumnKind.COMPUTED: rules["GENERATED"] != "EXCLUDING",
         ColumnKind.METADATA: rules["METADATA"] != "EXCLUDING",
     }
-    return [c for c in base.columns if kept[c.kind]] if base else []
+    return [c for c in base.columns if is_included[c.kind]] if base else []
 
 
 def _with_own(
-    taken: Sequence[TableColumn], own: Sequence[statements.Column], rules: dict[str, str]
+    inherited: Sequence[TableColumn], own: Sequence[statements.Column], rules: dict[str, str]
 ) -> list[TableColumn]:
-    columns = {c.name: c for c in taken}
+    columns = {c.name: c for c in inherited}
     seen: set[str] = set()
     for column in own:
         if column.name in seen:
@@ -110,14 +110,14 @@ def _check_overwriting(before: TableColumn, now: TableColumn, rules: dict[str, s
 def _watermark(
     statement: statements.CreateTable, base: CatalogTable | None, rules: dict[str, str]
 ) -> tuple[str, str] | None:
-    taken = base.watermark if base and rules["WATERMARKS"] != "EXCLUDING" else None
+    inherited = base.watermark if base and rules["WATERMARKS"] != "EXCLUDING" else None
     if not statement.watermarks:
-        return taken
+        return inherited
     own = statement.watermarks[0]
-    if taken is not None and rules["WATERMARKS"] != "OVERWRITING":
+    if inherited is not None and rules["WATERMARKS"] != "OVERWRITING":
         raise ValidationException(
-            "There already exists a watermark spec for column "
-            f"'{taken[0]}' in the base table. You might want to specify EXCLUDING WATERMARKS or OVERWRITING WATERMARKS."
+            f"There already exists a watermark spec for column '{inherited[0]}' in the base table. You might want to "
+            "specify EXCLUDING WATERMARKS or OVERWRITING WATERMARKS."
         )
     return ".".join(own.column), to_sql(own.strategy.value)
 
@@ -144,11 +144,11 @@ def _options(statement: statements.CreateTable, base: CatalogTable | None, rules
     own = dict(statement.options)
     if base is None or rules["OPTIONS"] == "EXCLUDING":
         return own
-    twice = sorted(set(own) & set(base.options))
-    if twice and rules["OPTIONS"] == "INCLUDING":
+    duplicates = sorted(set(own) & set(base.options))
+    if duplicates and rules["OPTIONS"] == "INCLUDING":
         raise ValidationException(
-            f"There already exists an option ['{twice[0]}' -> '{base.options[twice[0]]}']  in the base table. You "
-            "might want to specify EXCLUDING OPTIONS or OVERWRITING OPTIONS."
+            f"There already exists an option ['{duplicates[0]}' -> '{base.options[duplicates[0]]}']  in the base "
+            "table. You might want to specify EXCLUDING OPTIONS or OVERWRITING OPTIONS."
         )
     return {**base.options, **own}
 
@@ -247,12 +247,12 @@ def _check_key(table: CatalogTable, names: list[str]) -> CatalogTable:
     for name in table.primary_key:
         if name not in names:
             raise ValidationException(f"Primary key column '{name}' is not defined in the schema.")
-        place = names.index(name)
-        if columns[place].kind is not ColumnKind.PHYSICAL:
+        index = names.index(name)
+        if columns[index].kind is not ColumnKind.PHYSICAL:
             raise ValidationException(
                 f"Could not create a PRIMARY KEY with column '{name}'.\nA PRIMARY KEY constraint must be declared on "
                 "physical columns."
             )
         # Primary key columns are NOT NULL.
-        columns[place] = replace(columns[place], type=columns[place].type.not_null())
+        columns[index] = replace(columns[index], type=columns[index].type.not_null())
     return replace(table, columns=tuple(columns))

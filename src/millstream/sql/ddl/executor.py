@@ -6,6 +6,7 @@ from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.bind.binder import Binder, locating_errors
 from millstream.sql.bind.view_expansion import qualified
@@ -16,7 +17,9 @@ from millstream.sql.catalog.tables import declared as declared_model
 from millstream.sql.ddl import alter, show
 from millstream.sql.ddl.declarations import declared
 from millstream.sql.errors import CatalogException, ValidationException
+from millstream.sql.expressions import UserFunction
 from millstream.sql.language import statements as s
+from millstream.sql.language import syntax
 from millstream.sql.language.unparser import query_to_sql
 from millstream.sql.plan.nodes import Node
 from millstream.sql.schema import Field, Fields
@@ -35,7 +38,7 @@ class Result:
     """
 
     fields: Fields
-    rows: tuple[tuple[Any, ...], ...]
+    rows: tuple[tuple[Value, ...], ...]
     insert: s.Insert | None = None
     is_content: bool = True
 
@@ -53,7 +56,7 @@ class Ddl:
     Attributes:
         binder: binds queries of views and expressions of columns.
         settings: the configuration that SET changes.
-        catalog_kinds: catalog factories by `type`.
+        catalog_factories: catalog factories by `type`.
         load_function: loads the function that a CREATE TEMPORARY FUNCTION names.
     """
 
@@ -61,12 +64,12 @@ class Ddl:
         self,
         binder: Binder,
         settings: MutableMapping[str, str],
-        catalog_kinds: dict[str, Callable[[str, dict[str, str]], Catalog]] | None = None,
-        load_function: Callable[[CatalogFunction], Any] | None = None,
+        catalog_factories: dict[str, Callable[[str, dict[str, str]], Catalog]] | None = None,
+        load_function: Callable[[CatalogFunction], UserFunction] | None = None,
     ) -> None:
         self._binder = binder
         self._settings = settings
-        self._kinds = {"generic_in_memory": _in_memory, **(catalog_kinds or {})}
+        self._catalog_factories = {"generic_in_memory": _in_memory, **(catalog_factories or {})}
         self._load = load_function
 
     @property
@@ -117,15 +120,15 @@ class Ddl:
             raise ValidationException("CREATE TABLE AS SELECT cannot be LIKE another table")
         node = self._binder.query(c.query)
         own = {column.name for column in c.columns}
-        given = [s.Column(f.name, f.type) for f in node.fields.fields if f.name not in own]
+        selected = [s.Column(f.name, f.type) for f in node.fields.fields if f.name not in own]
         names = c.names
         if names:
             unknown = [name for name in names if name not in node.fields.names]
             if unknown:
                 raise ValidationException(f"Column '{unknown[0]}' not found in the source schema.")
-            by_name = {column.name: column for column in given}
-            given = [by_name[name] for name in names]
-        table = declared(self._binder, replace(c, columns=(*c.columns, *given), names=()), None)
+            by_name = {column.name: column for column in selected}
+            selected = [by_name[name] for name in names]
+        table = declared(self._binder, replace(c, columns=(*c.columns, *selected), names=()), None)
         result = self._catalogs.find(path)
         if c.replace and result is not None:
             self._catalogs.replace(path, table)
@@ -159,7 +162,7 @@ class Ddl:
             self._catalogs.create_temporary(new, result)
             return
         if path[:2] != new[:2]:
-            raise ValidationException("Only a name in the same database can be given by RENAME TO")
+            raise ValidationException("RENAME TO must name a table in the same database")
         if self._catalogs.permanent(new) is not None:
             raise ValidationException(
                 f"Could not execute ALTER TABLE {'.'.join(path)} RENAME TO {'.'.join(new)}. Table (or view) "
@@ -192,14 +195,16 @@ class Ddl:
             self._catalogs.create(path, view, v.temporary, v.if_not_exists)
         return OK
 
-    def _view(self, node: Node, query: Any, text: str, names: Sequence[str], comment: str | None) -> CatalogTable:
+    def _view(
+        self, node: Node, query: syntax.Query, text: str, names: Sequence[str], comment: str | None
+    ) -> CatalogTable:
         if names and len(names) != len(node.fields):
             raise ValidationException(
                 f"VIEW definition and input fields not match:\n\tDef fields: [{', '.join(names)}].\n\tInput fields: "
                 f"[{', '.join(node.fields.names)}]."
             )
-        called = names or node.fields.names
-        columns = tuple(TableColumn(n, f.type) for n, f in zip(called, node.fields.fields, strict=True))
+        column_names = names or node.fields.names
+        columns = tuple(TableColumn(n, f.type) for n, f in zip(column_names, node.fields.fields, strict=True))
         full = query_to_sql(qualified(self._binder, query), self._catalogs.full_path)
         return CatalogTable(columns, comment=comment, query=full, original_query=text)
 
@@ -230,7 +235,7 @@ class Ddl:
             self._catalogs.create_temporary_function(f.name, loaded, f.if_not_exists)
         return OK
 
-    def _loaded(self, function: CatalogFunction) -> Any:
+    def _loaded(self, function: CatalogFunction) -> UserFunction:
         load = self._load or self._catalogs.load_function
         if load is None:
             raise ValidationException(f"The function {function.implementation} cannot be loaded here.")
@@ -263,15 +268,15 @@ class Ddl:
                 f"Unable to create catalog '{c.name}'. Catalog options do not contain an option key 'type' for "
                 "discovering a catalog."
             )
-        if kind not in self._kinds:
-            known = "\n".join(sorted(self._kinds))
+        if kind not in self._catalog_factories:
+            known = "\n".join(sorted(self._catalog_factories))
             raise ValidationException(
                 f"Unable to create catalog '{c.name}'. Could not find any factory for identifier '{kind}'. Available "
                 f"factory identifiers are:\n\n{known}"
             )
         if c.name in self._catalogs.catalogs:
             raise CatalogException(f"Catalog {c.name} already exists.")
-        result = self._kinds[kind](c.name, options)
+        result = self._catalog_factories[kind](c.name, options)
         self._catalogs.register_catalog(c.name, result)
         self._catalogs.catalog_options[c.name] = (options, c.comment)
         return OK
@@ -283,11 +288,11 @@ class Ddl:
     def _alter_options(self, a: s.AlterOptions) -> Result:
         if a.kind == "DATABASE":
             catalog, name = self._catalogs.database_path(a.name)
-            kept = self._catalogs.catalog(catalog).databases().get(name)
-            if kept is None:
+            previous = self._catalogs.catalog(catalog).databases().get(name)
+            if previous is None:
                 raise ValidationException(f"Database {name} does not exist in Catalog {catalog}.")
-            options = {**kept.options, **dict(a.set or ())}
-            self._catalogs.catalog(catalog).put_database(name, replace(kept, options=options))
+            options = {**previous.options, **dict(a.set or ())}
+            self._catalogs.catalog(catalog).put_database(name, replace(previous, options=options))
             return OK
         name = a.name[-1]
         self._catalogs.catalog(name)
@@ -310,9 +315,9 @@ class Ddl:
                     f"Could not execute USE MODULES: {self._listed(u.names)}. No module with name '{name}' exists"
                 )
         if len(set(u.names)) != len(u.names):
-            twice = next(name for name in u.names if u.names.count(name) > 1)
+            duplicate = next(name for name in u.names if u.names.count(name) > 1)
             raise ValidationException(
-                f"Could not execute USE MODULES: {self._listed(u.names)}. Module '{twice}' appears more than once"
+                f"Could not execute USE MODULES: {self._listed(u.names)}. Module '{duplicate}' appears more than once"
             )
         self._catalogs.used_modules = list(u.names)
         return OK
@@ -376,7 +381,8 @@ def _in_memory(name: str, options: dict[str, str]) -> Catalog:
     return GenericInMemoryCatalog(name, options.get("default-database", "default"))
 
 
-_EXECUTE: dict[type, Callable[[Ddl, Any], Result]] = {
+# Each method takes the class of its key.
+_EXECUTE: dict[type[s.Statement], Callable[[Ddl, Any], Result]] = {
     s.CreateTable: Ddl._create_table,
     s.AlterTable: Ddl._alter_table,
     s.Drop: Ddl._drop,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from millstream.sql.catalog.manager import CatalogManager, Found, InlineView, Path
+from millstream.common.aliases import Value
+from millstream.sql.catalog.manager import CatalogManager, InlineView, Path, Relation
 from millstream.sql.catalog.tables import CatalogModel, CatalogTable, ColumnKind, TableColumn
 from millstream.sql.errors import ValidationException
 from millstream.sql.language import statements as s
@@ -17,7 +18,7 @@ from millstream.sql.types import DataType, DataTypes
 if TYPE_CHECKING:
     from millstream.sql.bind.binder import Binder
 
-Rows = list[tuple[Any, ...]]
+Rows = list[tuple[Value, ...]]
 MODULES = Fields((Field("module name", DataTypes.STRING()), Field("used", DataTypes.BOOLEAN())))
 COLUMNS = Fields(
     (
@@ -56,9 +57,9 @@ def shown(binder: Binder, w: s.Show) -> tuple[Fields, Rows]:
     """Return the rows of a SHOW, and their columns."""
     catalogs = binder.catalogs
     if w.kind == "COLUMNS":
-        kept = matching(w)
+        matches = matching(w)
         fields, rows = _described_table(binder, w.within, "SHOW COLUMNS")
-        return fields, [r for r in rows if kept(r[0])]
+        return fields, [r for r in rows if matches(r[0])]
     if w.kind == "FULL MODULES":
         unused = [m for m in catalogs.modules if m not in catalogs.used_modules]
         return MODULES, [*((m, True) for m in catalogs.used_modules), *((m, False) for m in unused)]
@@ -70,24 +71,24 @@ def shown(binder: Binder, w: s.Show) -> tuple[Fields, Rows]:
 
 def _listed(binder: Binder, w: s.Show) -> Iterable[str]:
     catalogs = binder.catalogs
-    kept = matching(w)
+    matches = matching(w)
     if w.kind in ("TABLES", "VIEWS"):
         catalog, database = catalogs.database_path(w.within)
         if catalog not in catalogs.catalogs or database not in catalogs.catalogs[catalog].databases():
             raise ValidationException(f"Database '{catalog}'.'{database}' doesn't exist.")
-        return filter(kept, catalogs.names(catalog, database, views=True if w.kind == "VIEWS" else None))
+        return filter(matches, catalogs.names(catalog, database, views=True if w.kind == "VIEWS" else None))
     if w.kind == "MODELS":
-        return filter(kept, catalogs.models.names(*catalogs.database_path(w.within)))
+        return filter(matches, catalogs.models.names(*catalogs.database_path(w.within)))
     if w.kind == "DATABASES":
         return filter(
-            kept, sorted(catalogs.catalog(w.within[-1] if w.within else catalogs.current_catalog).databases())
+            matches, sorted(catalogs.catalog(w.within[-1] if w.within else catalogs.current_catalog).databases())
         )
     if w.kind == "CATALOGS":
-        return filter(kept, catalogs.catalog_names())
+        return filter(matches, catalogs.catalog_names())
     if w.kind in ("FUNCTIONS", "USER FUNCTIONS"):
         users = catalogs.user_functions()
         own = [] if w.kind == "USER FUNCTIONS" else [f.lower() for f in binder.functions.names()]
-        return filter(kept, sorted({*users, *own}))
+        return filter(matches, sorted({*users, *own}))
     if w.kind == "MODULES":
         return catalogs.used_modules
     if w.kind == "CURRENT CATALOG":
@@ -109,7 +110,7 @@ def _partitions(binder: Binder, w: s.Show) -> list[str]:
     if not isinstance(table, CatalogTable) or not table.partition:
         raise ValidationException(f"Table {'.'.join(path[1:])} in catalog {path[0]} is not partitioned.")
     catalog = binder.catalogs.catalogs.get(path[0])
-    known = catalog.notes(*path[1:]).partitions if catalog is not None else {}
+    known = catalog.table_metadata(*path[1:]).partitions if catalog is not None else {}
     required = set(w.partition)
     return ["/".join(f"{k}={v}" for k, v in key) for key in known if required <= set(key)]
 
@@ -136,12 +137,12 @@ def _create(catalogs: CatalogManager, w: s.Show) -> str:
     result = catalogs.find(full)
     view = w.kind == "CREATE VIEW"
     if result is None:
-        what = "View" if view else "Table"
+        kind = "View" if view else "Table"
         raise ValidationException(
-            f"Could not execute SHOW {w.kind}. {what} with identifier {path(full)} does not exist."
+            f"Could not execute SHOW {w.kind}. {kind} with identifier {path(full)} does not exist."
         )
     if isinstance(result, InlineView):
-        raise ValidationException(f"SHOW {w.kind} is not supported for views that a program has made: {path(full)}")
+        raise ValidationException(f"SHOW {w.kind} is not supported for views that the program created: {path(full)}")
     if result.is_view and not view:
         raise ValidationException(
             f"SHOW CREATE TABLE is only supported for tables, but {path(full)} is a view. Please use SHOW CREATE VIEW "
@@ -156,11 +157,11 @@ def _create(catalogs: CatalogManager, w: s.Show) -> str:
     return _view(full, result, temporary) if view else _table(full, result, temporary)
 
 
-def _create_catalog(catalogs: CatalogManager, called: str) -> str:
-    result = catalogs.catalog(called)
-    options, comment = catalogs.catalog_options.get(called, (result.options(), None))
-    said = f"COMMENT {string(comment)}\n" if comment else ""
-    return f"CREATE CATALOG {name(called)}\n{said}{_with(options)}"
+def _create_catalog(catalogs: CatalogManager, catalog_name: str) -> str:
+    result = catalogs.catalog(catalog_name)
+    options, comment = catalogs.catalog_options.get(catalog_name, (result.options(), None))
+    comment_clause = f"COMMENT {string(comment)}\n" if comment else ""
+    return f"CREATE CATALOG {name(catalog_name)}\n{comment_clause}{_with(options)}"
 
 
 def _model(catalogs: CatalogManager, full: Path) -> CatalogModel:
@@ -243,13 +244,13 @@ def described(binder: Binder, d: s.Describe) -> tuple[Fields, Rows]:
             rows += [(f"option:{k}", options[k]) for k in sorted(options) if k != "type"]
         return INFO, rows
     if d.kind == "DATABASE":
-        catalog, called = catalogs.database_path(d.name)
-        kept = catalogs.catalog(catalog).databases().get(called)
-        if kept is None:
-            raise ValidationException(f"Database {called} does not exist in Catalog {catalog}.")
-        rows = [("name", called), ("comment", kept.comment)]
+        catalog, database = catalogs.database_path(d.name)
+        properties = catalogs.catalog(catalog).databases().get(database)
+        if properties is None:
+            raise ValidationException(f"Database {database} does not exist in Catalog {catalog}.")
+        rows = [("name", database), ("comment", properties.comment)]
         if d.extended:
-            rows += [(f"option:{k}", kept.options[k]) for k in sorted(kept.options)]
+            rows += [(f"option:{k}", properties.options[k]) for k in sorted(properties.options)]
         return INFO, rows
     if d.kind == "MODEL":
         return _described_model(_model(catalogs, catalogs.full_path(d.name)))
@@ -275,13 +276,13 @@ def _described_table(binder: Binder, parts: Sequence[str], verb: str) -> tuple[F
     return described_rows(fields_of(binder, result), result)
 
 
-def fields_of(binder: Binder, found: Found) -> Fields:
+def fields_of(binder: Binder, relation: Relation) -> Fields:
     """Return the columns of a table or view, with their time attributes."""
-    if isinstance(found, InlineView):
-        return found.node.fields
-    watermark = found.watermark[0] if found.watermark else None
+    if isinstance(relation, InlineView):
+        return relation.node.fields
+    watermark = relation.watermark[0] if relation.watermark else None
     fields = []
-    for column in found.columns:
+    for column in relation.columns:
         time = TimeAttribute.ROWTIME if column.name == watermark else None
         if column.kind is ColumnKind.COMPUTED and (column.expression or "").upper() == "PROCTIME()":
             time = TimeAttribute.PROCTIME
@@ -289,16 +290,16 @@ def fields_of(binder: Binder, found: Found) -> Fields:
     return Fields(tuple(fields))
 
 
-def described_rows(fields: Fields, found: Found) -> tuple[Fields, Rows]:
+def described_rows(fields: Fields, relation: Relation) -> tuple[Fields, Rows]:
     """Return the rows of DESCRIBE for a table or view."""
-    table = None if isinstance(found, InlineView) else found
+    table = None if isinstance(relation, InlineView) else relation
     comments = table is not None and any(c.comment is not None for c in table.columns)
     rows: Rows = []
-    for place, field in enumerate(fields.fields):
+    for index, field in enumerate(fields.fields):
         kind = str(field.type.nullable()) + (f" *{field.time.value}*" if field.time else "")
         key = extras = watermark = comment = None
         if table is not None:
-            column = table.columns[place]
+            column = table.columns[index]
             comment = column.comment
             extras = _extras(column)
             if field.name in table.primary_key:

@@ -75,7 +75,7 @@ def _to_string(column: pa.Array, cast: Cast) -> pa.Array:
     assert isinstance(target, (t.CharType, t.VarCharType))
     text = to_text(column, cast.source, cast.context.time_zone)
     fits = isinstance(cast.source, t.VarCharType | t.CharType) and cast.source.length <= target.length
-    if target.length != t.MOST_LENGTH and not fits:
+    if target.length != t.MAX_LENGTH and not fits:
         text = pc.utf8_slice_codeunits(text, 0, target.length)
     if isinstance(target, t.CharType) and not (
         isinstance(cast.source, t.CharType) and fits and cast.source.length == target.length
@@ -355,7 +355,7 @@ def _binary_to_binary(column: pa.Array, cast: Cast) -> pa.Array:
 
 def _sized(column: pa.Array, target: t.DataType) -> pa.Array:
     assert isinstance(target, (t.BinaryType, t.VarBinaryType))
-    if target.length == t.MOST_LENGTH:
+    if target.length == t.MAX_LENGTH:
         return column
     column = pc.binary_slice(column, 0, target.length)
     if not isinstance(target, t.BinaryType) or pc.min(pc.binary_length(column)).as_py() in (None, target.length):

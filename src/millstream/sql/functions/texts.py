@@ -111,7 +111,7 @@ def _overlay(value: str, by: str, start: int, length: int | None = None) -> str:
 
 def _overlaid(arguments: Arguments) -> t.DataType:
     lengths = [varying(kind).length for kind in arguments.types[:2]]  # type: ignore[attr-defined]
-    return t.VarCharType(1).with_length(min(sum(lengths), t.MOST_LENGTH))
+    return t.VarCharType(1).with_length(min(sum(lengths), t.MAX_LENGTH))
 
 
 def _translate(value: str | None, source: str | None, target: str | None) -> str | None:

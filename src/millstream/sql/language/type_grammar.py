@@ -7,7 +7,7 @@ from collections.abc import Callable
 from millstream.sql.language.lexer import Kind
 from millstream.sql.language.reader import Reader
 from millstream.sql.types import (
-    MOST_LENGTH,
+    MAX_LENGTH,
     ArrayType,
     BigIntType,
     BinaryType,
@@ -116,8 +116,8 @@ def _sized(r: Reader, word: str) -> DataType:
         r.need(")")
     elif word.startswith("VAR"):
         # As in Flink, no length means unbounded.
-        length = MOST_LENGTH
-    return make(min(length, MOST_LENGTH))
+        length = MAX_LENGTH
+    return make(min(length, MAX_LENGTH))
 
 
 def _decimal(r: Reader) -> DataType:

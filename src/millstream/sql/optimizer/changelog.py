@@ -35,7 +35,7 @@ class Updates(Enum):
     AFTER = "after"
 
 
-def gives(node: n.Node, inputs: Sequence[Kinds], forgets: bool = False) -> Kinds:
+def changelog_of(node: n.Node, inputs: Sequence[Kinds], forgets: bool = False) -> Kinds:
     """Return the row kinds that a node emits, with both halves of updates.
 
     Args:
@@ -88,7 +88,7 @@ def gives(node: n.Node, inputs: Sequence[Kinds], forgets: bool = False) -> Kinds
     return inputs[0]
 
 
-def takes_inserts_alone(node: n.Node) -> bool:
+def requires_inserts(node: n.Node) -> bool:
     """Return whether a node accepts only inserts."""
     if isinstance(node, n.Over):
         return is_over_time(node)
@@ -130,7 +130,9 @@ def _of_sort(node: n.Sort, below: Kinds) -> Kinds:
     return ALL_CHANGES
 
 
-def asks(node: n.Node, wanted: Updates, inputs: Sequence[Kinds], keys: Sequence[Keys]) -> list[Updates] | None:
+def required_updates(
+    node: n.Node, required: Updates, inputs: Sequence[Kinds], keys: Sequence[Keys]
+) -> list[Updates] | None:
     """Return the update kind that a node requires of its inputs to emit the required one; None if impossible.
 
     Args:
@@ -142,23 +144,23 @@ def asks(node: n.Node, wanted: Updates, inputs: Sequence[Kinds], keys: Sequence[
     if isinstance(node, n.ChangelogNormalize):
         return [Updates.AFTER]
     if isinstance(node, (n.Calc, n.Filter)):
-        if wanted is Updates.AFTER and node.condition is not None and not _filters_by_key(node, keys[0]):
+        if required is Updates.AFTER and node.condition is not None and not _filters_by_key(node, keys[0]):
             return None
-        return [wanted]
+        return [required]
     if isinstance(node, n.FromChangelog):
         # It converts both halves of an update to rows.
-        return [wanted] if wanted is Updates.PAIRS else None
+        return [required] if required is Updates.PAIRS else None
     if isinstance(node, n.WindowTable) and node.is_session:
         # A retraction before the session ends is not emitted.
         return [Updates.PAIRS]
-    if isinstance(node, n.LookupJoin) and wanted is Updates.AFTER and not _keeps_rows(node):
+    if isinstance(node, n.LookupJoin) and required is Updates.AFTER and not _keeps_rows(node):
         return None
     if isinstance(node, (*_ROW_BY_ROW, n.Union)):
-        return [wanted] * len(inputs)
+        return [required] * len(inputs)
     if isinstance(node, n.TemporalJoin):
-        return [wanted, Updates.AFTER]
+        return [required, Updates.AFTER]
     if isinstance(node, n.Join) and not isinstance(node, (n.IntervalJoin, n.WindowJoin)):
-        return [wanted] * 2 if wanted is Updates.PAIRS or _joins_by_key(node, inputs, keys) else None
+        return [required] * 2 if required is Updates.PAIRS or _joins_by_key(node, inputs, keys) else None
     if isinstance(node, (n.Rank, n.Sort)) and node.strategy == UPDATE_FAST:
         return [Updates.AFTER]
     return [Updates.PAIRS] * len(inputs)
@@ -183,9 +185,9 @@ def _filters_by_key(node: n.Calc | n.Filter, keys: Keys) -> bool:
     return any(used <= key for key in keys)
 
 
-def as_wanted(kinds: Kinds, wanted: Updates) -> Kinds:
+def emitted_kinds(kinds: Kinds, required: Updates) -> Kinds:
     """Return the row kinds of a node for an update kind."""
-    return kinds - {Changes.UPDATE_BEFORE} if wanted is Updates.AFTER else kinds
+    return kinds - {Changes.UPDATE_BEFORE} if required is Updates.AFTER else kinds
 
 
 class Goes(Enum):

@@ -83,8 +83,8 @@ class Costs:
                 io=size if isinstance(planned.node, n.Scan) else 0.0,
                 memory=size if isinstance(planned.node, _KEEPS) else 0.0,
             )
-            for input_, keys, (given, cost) in zip(planned.inputs, exchanges(planned), below, strict=True):
-                own = own.plus(cost if keys is None else cost.plus(_exchange(input_, given)))
+            for input_, keys, (input_rows, cost) in zip(planned.inputs, exchanges(planned), below, strict=True):
+                own = own.plus(cost if keys is None else cost.plus(_exchange(input_, input_rows)))
             # Holding the operator keeps its id() unique.
             result = self._known[id(planned)] = (planned, rows, own)
         return result[1], result[2]

@@ -87,10 +87,10 @@ class Determinism:
     def _source(self, node: n.Scan | n.StreamScan | n.Values, required: Columns) -> n.Node:
         if isinstance(node, n.Scan) and node.source.changes != INSERTS:
             metadata = {c.metadata_key or c.name for c in node.table.columns if c.kind is ColumnKind.METADATA}
-            asked = [node.fields.names[i] for i in sorted(required) if node.columns[i] in metadata]
-            if asked:
+            columns = [node.fields.names[i] for i in sorted(required) if node.columns[i] in metadata]
+            if columns:
                 raise TableException(
-                    f"The metadata column(s): '{', '.join(asked)}' in cdc source may cause wrong result or error on "
+                    f"The metadata column(s): '{', '.join(columns)}' in cdc source may cause wrong result or error on "
                     "downstream operators, please consider removing these columns or use a non-cdc source that only "
                     f"has insert messages.\nsource node:\n{self._text(node)}"
                 )
@@ -176,7 +176,7 @@ class Determinism:
             self._check_condition(node, node.condition)
         width = len(node.left.fields)
         own = required & _all(node.left), frozenset(i - width for i in required if i >= width)
-        return _over(node, [self._side(i, asked) for i, asked in zip(node.inputs, own, strict=True)])
+        return _over(node, [self._side(i, side_required) for i, side_required in zip(node.inputs, own, strict=True)])
 
     def _side(self, below: n.Node, required: Columns) -> n.Node:
         kinds, keys = self._known(below)
@@ -189,9 +189,9 @@ class Determinism:
 
     def _check_calls(self, node: n.Node, required: Columns, calls: Sequence[AggregateCall], first: int) -> None:
         result = {first + i: c for i, c in enumerate(calls) if not getattr(c.user, "deterministic", True)}
-        asked = {i: c.user.name for i, c in result.items() if i in required}
-        if asked:
-            self._refuse(node, asked)
+        functions = {i: c.user.name for i, c in result.items() if i in required}
+        if functions:
+            self._refuse(node, functions)
 
     def _check_condition(self, node: n.Node, condition: Expression | None) -> None:
         for test in conjuncts(condition):
@@ -204,11 +204,11 @@ class Determinism:
                     f"related rel plan:\n{self._text(node)}"
                 )
 
-    def _check_columns(self, node: n.Node, required: Columns, made: dict[int, Expression]) -> None:
-        result = {i: non_deterministic(e) for i, e in made.items() if i in required}
-        asked = {i: function for i, function in result.items() if function is not None}
-        if asked:
-            self._refuse(node, asked)
+    def _check_columns(self, node: n.Node, required: Columns, expressions: dict[int, Expression]) -> None:
+        result = {i: non_deterministic(e) for i, e in expressions.items() if i in required}
+        functions = {i: function for i, function in result.items() if function is not None}
+        if functions:
+            self._refuse(node, functions)
 
     def _refuse(self, node: n.Node, functions: dict[int, str]) -> None:
         columns = "".join(
@@ -233,12 +233,12 @@ class Determinism:
             yield from self._lines(below, depth + 1)
 
 
-def _is_looked_up_key(node: n.LookupJoin, made: Expression) -> bool:
+def _is_looked_up_key(node: n.LookupJoin, expression: Expression) -> bool:
     """Return whether a column belongs to the lookup table's primary key, so that its value is the input's."""
     columns, key = node.scan.columns, set(node.scan.table.primary_key)
     if not key <= {columns[k] for k in node.lookup_keys}:
         return False
-    return isinstance(made, Column) and columns[made.index] in key
+    return isinstance(expression, Column) and columns[expression.index] in key
 
 
 def _all(node: n.Node) -> Columns:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from millstream.common.fast_dataclass import fast_dataclass
-from millstream.sql.expressions import AggregateCall, Expression
+from millstream.sql.expressions import AggregateCall, Call, Expression
 from millstream.sql.optimizer.costs import Costs
 from millstream.sql.optimizer.names import changelog_call, frame_text, name_of, record_type
 from millstream.sql.optimizer.planner import plan
@@ -201,8 +201,8 @@ def _physical(one: _Shown, changelog: bool, advice: Advice | None, costs: Costs 
     if not changelog:
         return shown + cost
     end = isinstance(one, n.Planned) and isinstance(one.node, (n.Sink, n.Collected, n.ToStream))
-    said = "NONE" if end else ",".join(word for kind, word in _KINDS if kind in kinds)
-    return f"{shown[:-1]}, changelogMode=[{said}]){cost}"
+    kinds_text = "NONE" if end else ",".join(word for kind, word in _KINDS if kind in kinds)
+    return f"{shown[:-1]}, changelogMode=[{kinds_text}]){cost}"
 
 
 # --- abstract syntax tree
@@ -230,9 +230,9 @@ def _indented(node: n.Node, depth: int = 0) -> str:
     return "\n".join(["  " * depth + _logical_name(node), *(_indented(i, depth + 1) for i in below)])
 
 
-def _said(e: Expression, over: n.Node | None = None) -> str:
+def _expression_text(e: Expression, over: n.Node | None = None) -> str:
     if isinstance(e, Subquery):
-        inside = "".join(f"{_said(v)}, " for v in e.values)
+        inside = "".join(f"{_expression_text(v)}, " for v in e.values)
         word = {"SCALAR": "$SCALAR_QUERY"}.get(e.kind.value, e.kind.value)
         return f"{word}({inside}{{\n{_indented(e.node)}\n}})"
     names = by_place if not isinstance(over, n.Over) else _over_names(over)
@@ -240,10 +240,10 @@ def _said(e: Expression, over: n.Node | None = None) -> str:
 
 
 def _with_subqueries(e: Expression, names: Callable[[int], str]) -> str:
-    from millstream.sql.expressions import Call
-
     if isinstance(e, Call) and any(isinstance(a, (Subquery, Call)) for a in e.arguments) and _has_subquery(e):
-        inside = ", ".join(_said(a) if isinstance(a, Subquery) else _with_subqueries(a, names) for a in e.arguments)
+        inside = ", ".join(
+            _expression_text(a) if isinstance(a, Subquery) else _with_subqueries(a, names) for a in e.arguments
+        )
         return f"{e.function}({inside})"
     return text(e, names, Style.PREFIX)
 
@@ -285,7 +285,10 @@ def _logical_name(node: n.Node) -> str:
 
 
 def _project(node: n.Project) -> str:
-    shown = [f"{f.name}=[{_said(e, node.input)}]" for f, e in zip(node.fields.fields, node.expressions, strict=True)]
+    shown = [
+        f"{f.name}=[{_expression_text(e, node.input)}]"
+        for f, e in zip(node.fields.fields, node.expressions, strict=True)
+    ]
     return f"LogicalProject({', '.join(shown)})"
 
 
@@ -301,7 +304,7 @@ def _values(node: n.Values) -> str:
     return f"LogicalValues(tuples=[[{rows}]])"
 
 
-def _grouped(node: Any) -> str:
+def _grouped(node: n.Aggregate | n.WindowAggregate) -> str:
     keys = ", ".join(map(str, node.keys))
     first = len(node.keys)
     calls = "".join(f", {node.fields[first + i].name}=[{_aggregate(c)}]" for i, c in enumerate(node.calls))
@@ -319,8 +322,8 @@ def _window_grouped(node: n.WindowAggregate) -> str:
     return f"{_grouped(node)[:-1]}, window=[{size}], properties=[{', '.join(node.properties)}])"
 
 
-def _joined(node: Any) -> str:
-    condition = "true" if node.condition is None else _said(node.condition)
+def _joined(node: n.Join | n.Apply) -> str:
+    condition = "true" if node.condition is None else _expression_text(node.condition)
     kind = {"SEMI": "semi", "ANTI": "anti"}.get(node.kind.name, node.kind.name.lower())
     return f"LogicalJoin(condition=[{condition}], joinType=[{kind}])"
 
@@ -359,27 +362,28 @@ def _set_operation(node: n.SetOperation) -> str:
 
 def _correlated(node: n.Correlate) -> str:
     kind = node.kind.name.lower()
-    given = ", ".join(_said(a) for a in node.arguments)
+    arguments = ", ".join(_expression_text(a) for a in node.arguments)
     called = node.function if isinstance(node.function, str) else getattr(node.function, "name", "f")
-    return f"LogicalCorrelate(function=[{called}({given})], joinType=[{kind}])"
+    return f"LogicalCorrelate(function=[{called}({arguments})], joinType=[{kind}])"
 
 
 def _watermark(node: n.Watermark) -> str:
     name = node.input.fields[node.column].name
-    return f"LogicalWatermarkAssigner(rowtime=[{name}], watermark=[{_said(node.strategy)}])"
+    return f"LogicalWatermarkAssigner(rowtime=[{name}], watermark=[{_expression_text(node.strategy)}])"
 
 
 def _changelog(node: n.ToChangelog | n.FromChangelog) -> str:
     return f"LogicalTableFunctionScan(invocation=[{changelog_call(node)}], rowType=[{record_type(node)}])"
 
 
-def _sink(node: Any) -> str:
+def _sink(node: n.Node) -> str:
     return name_of(node, ()).replace("Sink(", "LogicalSink(", 1)
 
 
-_LOGICAL: dict[type, Callable[[Any], str]] = {
+# Each function takes the class of its key.
+_LOGICAL: dict[type[n.Node], Callable[[Any], str]] = {
     n.Project: _project,
-    n.Filter: lambda node: f"LogicalFilter(condition=[{_said(node.condition, node.input)}])",
+    n.Filter: lambda node: f"LogicalFilter(condition=[{_expression_text(node.condition, node.input)}])",
     n.Scan: _scan,
     n.StreamScan: lambda node: "LogicalTableScan(table=[[*anonymous_datastream_source*]])",
     n.Values: _values,

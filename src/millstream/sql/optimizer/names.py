@@ -10,7 +10,7 @@ from millstream.sql.expressions import Column, Expression, conjuncts
 from millstream.sql.optimizer.rules.two_phase_aggregate import Accumulated
 from millstream.sql.optimizer.text import Style, aggregate_text, by_name, constant_text, function_text, text, type_text
 from millstream.sql.plan import nodes as n
-from millstream.sql.schema import INSERTS
+from millstream.sql.schema import INSERTS, Fields
 
 Order = Sequence[tuple[int, bool, bool]]
 
@@ -30,11 +30,11 @@ def _join(parts: Sequence[str]) -> str:
     return ", ".join(parts)
 
 
-def _columns(fields: Any, places: Sequence[int]) -> str:
+def _columns(fields: Fields, places: Sequence[int]) -> str:
     return _join([fields[i].name for i in places])
 
 
-def _select(node: Any, style: Style) -> str:
+def _select(node: n.Calc | n.Project, style: Style) -> str:
     names = by_name(node.input.fields.names)
     shown = []
     for e, field in zip(node.expressions, node.fields.fields, strict=True):
@@ -43,22 +43,22 @@ def _select(node: Any, style: Style) -> str:
     return _join(shown)
 
 
-def _calc(node: n.Calc, inputs: Any, style: Style) -> str:
+def _calc(node: n.Calc, inputs: Sequence[n.Traits], style: Style) -> str:
     where = ""
     if node.condition is not None:
         where = f", where=[{text(node.condition, by_name(node.input.fields.names), style)}]"
     return f"Calc(select=[{_select(node, style)}]{where})"
 
 
-def _project(node: n.Project, inputs: Any, style: Style) -> str:
+def _project(node: n.Project, inputs: Sequence[n.Traits], style: Style) -> str:
     return f"Project(select=[{_select(node, style)}])"
 
 
-def _filter(node: n.Filter, inputs: Any, style: Style) -> str:
+def _filter(node: n.Filter, inputs: Sequence[n.Traits], style: Style) -> str:
     return f"Filter(where=[{text(node.condition, by_name(node.fields.names), style)}])"
 
 
-def _scan(node: n.Scan, inputs: Any, style: Style) -> str:
+def _scan(node: n.Scan, inputs: Sequence[n.Traits], style: Style) -> str:
     table = _join(node.name)
     more = ""
     if node.filters:
@@ -72,11 +72,11 @@ def _scan(node: n.Scan, inputs: Any, style: Style) -> str:
     return f"TableSourceScan(table=[[{table}{more}]], fields=[{_join(node.fields.names)}]{hints})"
 
 
-def _stream(node: n.StreamScan, inputs: Any, style: Style) -> str:
+def _stream(node: n.StreamScan, inputs: Sequence[n.Traits], style: Style) -> str:
     return f"DataStreamScan(table=[[*anonymous_datastream_source*]], fields=[{_join(node.fields.names)}])"
 
 
-def _values(node: n.Values, inputs: Any, style: Style) -> str:
+def _values(node: n.Values, inputs: Sequence[n.Traits], style: Style) -> str:
     rows = _join([f"{{ {_join([constant_text(c, Style.PREFIX) for c in row])} }}" for row in node.rows])
     if style is Style.INFIX:
         return f"Values(tuples=[[{rows}]])"
@@ -84,27 +84,27 @@ def _values(node: n.Values, inputs: Any, style: Style) -> str:
     return f"Values(type=[RecordType({kinds})], tuples=[[{rows}]])"
 
 
-def _watermark(node: n.Watermark, inputs: Any, style: Style) -> str:
+def _watermark(node: n.Watermark, inputs: Sequence[n.Traits], style: Style) -> str:
     names = node.input.fields.names
     strategy = text(node.strategy, by_name(names), style)
     return f"WatermarkAssigner(rowtime=[{names[node.column]}], watermark=[{strategy}])"
 
 
-def _correlate(node: n.Correlate, inputs: Any, style: Style) -> str:
+def _correlate(node: n.Correlate, inputs: Sequence[n.Traits], style: Style) -> str:
     function = "$UNNEST_ROWS$1" if node.function == "UNNEST" else getattr(node.function, "name", "f")
-    given = _join([text(a, by_name(node.input.fields.names), style) for a in node.arguments])
+    arguments = _join([text(a, by_name(node.input.fields.names), style) for a in node.arguments])
     kinds = _join([f"{type_text(f.type)} {f.name}" for f in node.fields.fields])
     condition = ""
     if node.condition is not None:
         condition = f", condition=[{text(node.condition, by_name(node.fields.names), style)}]"
     return (
-        f"Correlate(invocation=[{function}({given})], correlate=[table({function}({given}))], "
+        f"Correlate(invocation=[{function}({arguments})], correlate=[table({function}({arguments}))], "
         f"select=[{','.join(node.fields.names)}], rowType=[RecordType({kinds})], joinType=[{node.kind.name}]"
         f"{condition})"
     )
 
 
-def _expand(node: n.Expand, inputs: Any, style: Style) -> str:
+def _expand(node: n.Expand, inputs: Sequence[n.Traits], style: Style) -> str:
     names = by_name(node.input.fields.names)
     rows = []
     for row in node.sets:
@@ -120,13 +120,15 @@ def _is_null(e: Expression) -> bool:
     return getattr(e, "value", 0) is None
 
 
-def _calls(node: Any, names: Sequence[str], inputs: Sequence[n.Traits], first: int) -> list[str]:
+def _calls(
+    node: n.Aggregate | n.WindowAggregate, names: Sequence[str], inputs: Sequence[n.Traits], first: int
+) -> list[str]:
     retracting = bool(inputs) and inputs[0].changes != INSERTS
     below = by_name(node.input.fields.names)
     return [f"{aggregate_text(c, below, retracting)} AS {names[first + i]}" for i, c in enumerate(node.calls)]
 
 
-def _aggregate(node: n.Aggregate, inputs: Any, style: Style) -> str:
+def _aggregate(node: n.Aggregate, inputs: Sequence[n.Traits], style: Style) -> str:
     keys = _columns(node.input.fields, node.keys)
     group = f"groupBy=[{keys}], " if node.keys else ""
     calls = _calls(node, node.fields.names, inputs, len(node.keys))
@@ -138,7 +140,7 @@ def _part(node: n.Aggregate | n.LocalAggregate) -> str:
     return "" if node.part is None else f"partialFinalType=[{node.part}], "
 
 
-def _table_aggregate(node: n.TableAggregate, inputs: Any, style: Style) -> str:
+def _table_aggregate(node: n.TableAggregate, inputs: Sequence[n.Traits], style: Style) -> str:
     keys = _columns(node.input.fields, node.keys)
     group = f"groupBy=[{keys}], " if node.keys else ""
     call = aggregate_text(node.call, by_name(node.input.fields.names))
@@ -146,26 +148,28 @@ def _table_aggregate(node: n.TableAggregate, inputs: Any, style: Style) -> str:
     return f"GroupTableAggregate({group}select=[{_join([*([keys] if node.keys else []), f'{call} AS ({result})'])}])"
 
 
-def _mini_batch(node: n.MiniBatch, inputs: Any, style: Style) -> str:
+def _mini_batch(node: n.MiniBatch, inputs: Sequence[n.Traits], style: Style) -> str:
     mode = "RowTime" if node.by_event_time else "ProcTime"
     return f"MiniBatchAssigner(interval=[{node.interval}ms], mode=[{mode}])"
 
 
 def _local_calls(node: n.LocalAggregate | n.LocalWindowAggregate) -> list[str]:
-    kept, below = Accumulated(node.calls, node.retracts), by_name(node.input.fields.names)
+    accumulators, below = Accumulated(node.calls, node.retracts), by_name(node.input.fields.names)
     shown = []
-    for call, names, distinct in zip(node.calls, kept.names, kept.distinct, strict=True):
+    for call, names, distinct in zip(node.calls, accumulators.names, accumulators.distinct, strict=True):
         written = aggregate_text(call, below, node.retracts)
         shown.append(f"{written.replace('DISTINCT', distinct or '')} AS {_together(names)}")
-    shown += [] if kept.rows is None else [f"COUNT_RETRACT(*) AS {kept.rows}"]
-    tables = kept.tables.items()
+    shown += [] if accumulators.rows is None else [f"COUNT_RETRACT(*) AS {accumulators.rows}"]
+    tables = accumulators.tables.items()
     return [*shown, *(f"DISTINCT({_join([below(a) for a in c.arguments])}) AS {name}" for name, c in tables)]
 
 
 def _global_calls(node: n.GlobalAggregate | n.GlobalWindowAggregate) -> list[str]:
-    kept = Accumulated(node.calls, node.retracts)
+    accumulators = Accumulated(node.calls, node.retracts)
     shown = []
-    for i, (call, names, distinct) in enumerate(zip(node.calls, kept.names, kept.distinct, strict=True)):
+    for i, (call, names, distinct) in enumerate(
+        zip(node.calls, accumulators.names, accumulators.distinct, strict=True)
+    ):
         inside = f"{distinct} {_together(names)}" if distinct else _together(names)
         shown.append(f"{function_text(call, node.retracts)}({inside}) AS {node.fields[len(node.keys) + i].name}")
     return shown
@@ -175,11 +179,11 @@ def _together(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"({_join(names)})"
 
 
-def _local_aggregate(node: n.LocalAggregate, inputs: Any, style: Style) -> str:
+def _local_aggregate(node: n.LocalAggregate, inputs: Sequence[n.Traits], style: Style) -> str:
     return _phase("LocalGroupAggregate", node, _local_calls(node))
 
 
-def _global_aggregate(node: n.GlobalAggregate, inputs: Any, style: Style) -> str:
+def _global_aggregate(node: n.GlobalAggregate, inputs: Sequence[n.Traits], style: Style) -> str:
     return _phase("GlobalGroupAggregate", node, _global_calls(node))
 
 
@@ -189,13 +193,13 @@ def _phase(name: str, node: n.LocalAggregate | n.GlobalAggregate, calls: Sequenc
     return f"{name}({group}{_part(node)}select=[{_join([*keys, *calls])}])"
 
 
-def _local_window_aggregate(node: n.LocalWindowAggregate, inputs: Any, style: Style) -> str:
+def _local_window_aggregate(node: n.LocalWindowAggregate, inputs: Sequence[n.Traits], style: Style) -> str:
     end = f"slice_end('w$) AS {node.fields[len(node.fields) - 1].name}"
     window = window_text(node.window, node.input.fields.names, node.has_window)
     return _window_phase("LocalWindowAggregate", node, window, [*_local_calls(node), end])
 
 
-def _global_window_aggregate(node: n.GlobalWindowAggregate, inputs: Any, style: Style) -> str:
+def _global_window_aggregate(node: n.GlobalWindowAggregate, inputs: Sequence[n.Traits], style: Style) -> str:
     names, first = node.fields.names, len(node.keys) + len(node.calls)
     properties = [f"{p}('w$) AS {names[first + i]}" for i, p in enumerate(node.properties)]
     end = node.local.fields[len(node.local.fields) - 1].name
@@ -204,7 +208,9 @@ def _global_window_aggregate(node: n.GlobalWindowAggregate, inputs: Any, style: 
     return _window_phase("GlobalWindowAggregate", node, window, [*_global_calls(node), *properties])
 
 
-def _window_phase(name: str, node: Any, window: str, shown: Sequence[str]) -> str:
+def _window_phase(
+    name: str, node: n.LocalWindowAggregate | n.GlobalWindowAggregate, window: str, shown: Sequence[str]
+) -> str:
     keys = [node.input.fields[k].name for k in node.keys]
     group = f"groupBy=[{_join(keys)}], " if keys else ""
     return f"{name}({group}window=[{window}], select=[{_join([*keys, *shown])}])"
@@ -238,11 +244,11 @@ def _window_text(window: n.WindowSpec, column: str) -> str:
     return f"{kind.value}({column}, {size}{steps}{offset})"
 
 
-def _window_table(node: n.WindowTable, inputs: Any, style: Style) -> str:
+def _window_table(node: n.WindowTable, inputs: Sequence[n.Traits], style: Style) -> str:
     return f"WindowTableFunction(window=[{window_text(node.window, node.input.fields.names)}])"
 
 
-def _window_aggregate(node: n.WindowAggregate, inputs: Any, style: Style) -> str:
+def _window_aggregate(node: n.WindowAggregate, inputs: Sequence[n.Traits], style: Style) -> str:
     names, below = node.fields.names, node.input.fields.names
     keys = [below[k] for k in node.keys]
     calls = _calls(node, names, inputs, len(node.keys))
@@ -270,9 +276,9 @@ def _fires_text(fires: n.PeriodicFires) -> str:
 def order_text(order: Order, names: Sequence[str]) -> str:
     """Return an order as text; null order is omitted where nulls are low."""
     parts = []
-    for place, descending, nulls_first in order:
+    for column, descending, nulls_first in order:
         nulls = "" if nulls_first != descending else (" NULLS FIRST" if nulls_first else " NULLS LAST")
-        parts.append(f"{names[place]} {'DESC' if descending else 'ASC'}{nulls}")
+        parts.append(f"{names[column]} {'DESC' if descending else 'ASC'}{nulls}")
     return _join(parts)
 
 
@@ -290,7 +296,7 @@ def frame_text(over: n.OverSpec) -> str:
     return f" {unit} BETWEEN {bound(over.start, 'PRECEDING')} AND {bound(over.end, 'FOLLOWING')}"
 
 
-def _over(node: n.Over, inputs: Any, style: Style) -> str:
+def _over(node: n.Over, inputs: Sequence[n.Traits], style: Style) -> str:
     over, below = node.over, node.input.fields.names
     partition = f"partitionBy=[{_join([below[p] for p in over.partition])}], " if over.partition else ""
     order = f"orderBy=[{order_text(over.order, below)}], " if over.order else ""
@@ -299,7 +305,7 @@ def _over(node: n.Over, inputs: Any, style: Style) -> str:
     return f"OverAggregate({partition}{order}window=[{frame_text(over)}], select=[{_join([*below, *calls])}])"
 
 
-def _rank(node: n.Rank, inputs: Any, style: Style) -> str:
+def _rank(node: n.Rank, inputs: Sequence[n.Traits], style: Style) -> str:
     below = node.input.fields.names
     partition = _join([below[p] for p in node.partition])
     return (
@@ -309,7 +315,7 @@ def _rank(node: n.Rank, inputs: Any, style: Style) -> str:
     )
 
 
-def _window_rank(node: n.WindowRank, inputs: Any, style: Style) -> str:
+def _window_rank(node: n.WindowRank, inputs: Sequence[n.Traits], style: Style) -> str:
     below = node.input.fields.names
     window = window_text(node.window, below, node.has_window)
     partition = _join([below[p] for p in node.partition if p not in node.has_window])
@@ -328,7 +334,7 @@ def _window_rank(node: n.WindowRank, inputs: Any, style: Style) -> str:
     )
 
 
-def _deduplicate(node: n.Deduplicate, inputs: Any, style: Style) -> str:
+def _deduplicate(node: n.Deduplicate, inputs: Sequence[n.Traits], style: Style) -> str:
     keep = "LastRow" if node.keeps_last else "FirstRow"
     time = "ROWTIME" if node.is_event_time else "PROCTIME"
     append = not node.keeps_last and inputs and inputs[0].changes == INSERTS
@@ -336,7 +342,7 @@ def _deduplicate(node: n.Deduplicate, inputs: Any, style: Style) -> str:
     return f"Deduplicate(keep=[{keep}], key=[{keys}], order=[{time}], outputInsertOnly=[{str(bool(append)).lower()}])"
 
 
-def _match(node: n.Match, inputs: Any, style: Style) -> str:
+def _match(node: n.Match, inputs: Sequence[n.Traits], style: Style) -> str:
     below = node.input.fields.names
     partition = f"partitionBy=[{_columns(node.input.fields, node.partition)}], " if node.partition else ""
     within = "" if node.within is None else f", within=[{_duration(node.within)}]"
@@ -379,7 +385,7 @@ def _joined_names(node: n.Join) -> str:
     return _join([*node.left.fields.names, *_renamed(node)])
 
 
-def _join_node(node: n.Join, inputs: Any, style: Style) -> str:
+def _join_node(node: n.Join, inputs: Sequence[n.Traits], style: Style) -> str:
     shown = f"joinType=[{node.kind.value}], where=[{_conditions(node, style)}], select=[{_joined_names(node)}]"
     if node.join_strategy is not None:
         return f"{node.join_strategy.value}({shown})"
@@ -395,16 +401,16 @@ def _spec(inputs: Sequence[n.Traits], side: int, keys: Sequence[int]) -> str:
     return "JoinKeyContainsUniqueKey" if any(k <= frozenset(keys) for k in unique) else "HasUniqueKey"
 
 
-def _window_join(node: n.WindowJoin, inputs: Any, style: Style) -> str:
+def _window_join(node: n.WindowJoin, inputs: Sequence[n.Traits], style: Style) -> str:
     left = window_text(node.window, node.left.fields.names, node.left_window)
     right = window_text(node.window, node.right.fields.names, node.right_window)
     windows = {(node.left_window[i], node.right_window[i]) for i in (0, 1)}
-    kept = [i for i, p in enumerate(zip(node.left_keys, node.right_keys, strict=True)) if p not in windows]
+    indexes = [i for i, p in enumerate(zip(node.left_keys, node.right_keys, strict=True)) if p not in windows]
     without = replace(
         node,
-        left_keys=tuple(node.left_keys[i] for i in kept),
-        right_keys=tuple(node.right_keys[i] for i in kept),
-        null_safe=tuple(node.null_safe[i] for i in kept),
+        left_keys=tuple(node.left_keys[i] for i in indexes),
+        right_keys=tuple(node.right_keys[i] for i in indexes),
+        null_safe=tuple(node.null_safe[i] for i in indexes),
     )
     return (
         f"WindowJoin(leftWindow=[{left}], rightWindow=[{right}], joinType=[{node.kind.value}], "
@@ -412,7 +418,7 @@ def _window_join(node: n.WindowJoin, inputs: Any, style: Style) -> str:
     )
 
 
-def _interval_join(node: n.IntervalJoin, inputs: Any, style: Style) -> str:
+def _interval_join(node: n.IntervalJoin, inputs: Sequence[n.Traits], style: Style) -> str:
     bounds = (
         f"isRowTime={str(node.is_event_time).lower()}, leftLowerBound={-node.upper}, leftUpperBound={-node.lower}, "
         f"leftTimeIndex={node.left_time}, rightTimeIndex={node.right_time}"
@@ -423,7 +429,7 @@ def _interval_join(node: n.IntervalJoin, inputs: Any, style: Style) -> str:
     )
 
 
-def _temporal_join(node: n.TemporalJoin, inputs: Any, style: Style) -> str:
+def _temporal_join(node: n.TemporalJoin, inputs: Sequence[n.Traits], style: Style) -> str:
     time = node.left.fields[node.left_time].name
     return (
         f"TemporalJoin(joinType=[{node.kind.value}], where=[{_conditions(node, style)}], asOf=[{time}], "
@@ -431,7 +437,7 @@ def _temporal_join(node: n.TemporalJoin, inputs: Any, style: Style) -> str:
     )
 
 
-def _lookup_join(node: n.LookupJoin, inputs: Any, style: Style) -> str:
+def _lookup_join(node: n.LookupJoin, inputs: Sequence[n.Traits], style: Style) -> str:
     left, result = node.input.fields.names, node.scan.columns
     pairs = [f"{result[k]}={left[i]}" for k, i in zip(node.lookup_keys, node.left_keys, strict=True)]
     parts = [
@@ -456,16 +462,16 @@ def _lookup_join(node: n.LookupJoin, inputs: Any, style: Style) -> str:
     return f"LookupJoin({', '.join(parts)})"
 
 
-def _union(node: n.Union, inputs: Any, style: Style) -> str:
+def _union(node: n.Union, inputs: Sequence[n.Traits], style: Style) -> str:
     return f"Union(all=[true], union=[{_join(node.fields.names)}])"
 
 
-def _set_operation(node: n.SetOperation, inputs: Any, style: Style) -> str:
+def _set_operation(node: n.SetOperation, inputs: Sequence[n.Traits], style: Style) -> str:
     name = {"INTERSECT": "Intersect", "EXCEPT": "Minus"}[node.operator]
     return f"{name}(all=[{str(node.all).lower()}], select=[{_join(node.fields.names)}])"
 
 
-def _sort(node: n.Sort, inputs: Any, style: Style) -> str:
+def _sort(node: n.Sort, inputs: Sequence[n.Traits], style: Style) -> str:
     names = node.fields.names
     if not node.order:
         fetch = "unlimited" if node.limit is None else node.limit
@@ -478,28 +484,28 @@ def _sort(node: n.Sort, inputs: Any, style: Style) -> str:
     return f"SortLimit(orderBy=[{order}], offset=[{node.offset}], fetch=[{fetch}], strategy=[{node.strategy}])"
 
 
-def _normalize(node: n.ChangelogNormalize, inputs: Any, style: Style) -> str:
+def _normalize(node: n.ChangelogNormalize, inputs: Sequence[n.Traits], style: Style) -> str:
     where = ""
     if node.condition is not None:
         where = f", condition=[{text(node.condition, by_name(node.fields.names), style)}]"
     return f"ChangelogNormalize(key=[{_columns(node.fields, node.keys)}]{where})"
 
 
-def _sink(node: n.Sink, inputs: Any, style: Style) -> str:
+def _sink(node: n.Sink, inputs: Sequence[n.Traits], style: Style) -> str:
     upsert = ", upsertMaterialize=[true]" if node.materialize is not None else ""
     upsert += f", conflictStrategy=[{node.conflict}]" if node.conflict is not None else ""
     return f"Sink(table=[{'.'.join(node.name)}], fields=[{_join(node.input.fields.names)}]{upsert})"
 
 
-def _collected(node: n.Collected, inputs: Any, style: Style) -> str:
+def _collected(node: n.Collected, inputs: Sequence[n.Traits], style: Style) -> str:
     return f"Sink(table=[*anonymous_collect$1*], fields=[{_join(node.fields.names)}])"
 
 
-def _to_stream(node: n.ToStream, inputs: Any, style: Style) -> str:
+def _to_stream(node: n.ToStream, inputs: Sequence[n.Traits], style: Style) -> str:
     return f"Sink(table=[*anonymous_datastream_sink*], fields=[{_join(node.fields.names)}])"
 
 
-def _process_table_function(node: n.ToChangelog | n.FromChangelog, inputs: Any, style: Style) -> str:
+def _process_table_function(node: n.ToChangelog | n.FromChangelog, inputs: Sequence[n.Traits], style: Style) -> str:
     function = changelog_function(node)
     columns, kinds = ",".join(node.fields.names), record_type(node)
     call = f"invocation=[{changelog_call(node)}], uid=[{function}]"
@@ -526,7 +532,8 @@ def record_type(node: n.Node) -> str:
     return f"RecordType({_join([f'{type_text(f.type)} {f.name}' for f in node.fields.fields])})"
 
 
-_NAMES: dict[type, Callable[[Any, Any, Style], str]] = {
+# Each function takes the class of its key.
+_NAMES: dict[type[n.Node], Callable[[Any, Sequence[n.Traits], Style], str]] = {
     n.Calc: _calc,
     n.Project: _project,
     n.Filter: _filter,

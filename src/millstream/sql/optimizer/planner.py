@@ -19,12 +19,12 @@ from millstream.sql.optimizer.changelog import (
     UPDATE_FAST,
     Kinds,
     Updates,
-    as_wanted,
-    asks,
-    gives,
+    changelog_of,
+    emitted_kinds,
     is_ordered_by,
     monotonic,
-    takes_inserts_alone,
+    required_updates,
+    requires_inserts,
 )
 from millstream.sql.optimizer.determinism import STRATEGY, Determinism
 from millstream.sql.optimizer.names import name_of
@@ -174,7 +174,7 @@ class Planner:
             kinds, keys = self._known_of(end.input)
         self._refuse(end, kinds)
         # Where UPDATE_AFTER alone does not suffice the sink gets both halves, and UPDATE_BEFORE means DELETE.
-        after = takes_new_halves(end, keys) and self._can(end.input, Updates.AFTER)
+        after = takes_new_halves(end, keys) and self._can_emit(end.input, Updates.AFTER)
         return self._end(end, self._plan(end.input, Updates.AFTER if after else Updates.PAIRS))
 
     # --- properties of nodes, inputs first
@@ -183,7 +183,7 @@ class Planner:
         result = self._known.get(id(node))
         if result is None:
             below = [self._known_of(i) for i in node.inputs]
-            kinds = INSERTS if self._batch else gives(node, [k for k, _ in below], self._state_ttl(node) > 0)
+            kinds = INSERTS if self._batch else changelog_of(node, [k for k, _ in below], self._state_ttl(node) > 0)
             if not self._batch:
                 self._refuse_updates(node)
                 _check_versions(node, below)
@@ -210,7 +210,7 @@ class Planner:
             return APPEND_FAST
         partition = frozenset(node.partition) if isinstance(node, n.Rank) else frozenset()
         unique = [key for key in keys if partition <= key]
-        if Changes.DELETE in kinds or not unique or not self._can(node.input, Updates.AFTER):
+        if Changes.DELETE in kinds or not unique or not self._can_emit(node.input, Updates.AFTER):
             return RETRACT
         goes = monotonic(node.input, lambda below: self._known_of(below)[0])
         if is_ordered_by(node.order, goes, node.input.fields):
@@ -219,41 +219,47 @@ class Planner:
 
     # --- update kinds
 
-    def _can(self, node: n.Node, wanted: Updates) -> bool:
-        asked = self._asked(node, wanted)
-        return asked is not None and all(self._can(i, a) for i, a in zip(node.inputs, asked, strict=True))
+    def _can_emit(self, node: n.Node, updates: Updates) -> bool:
+        input_updates = self._input_updates(node, updates)
+        return input_updates is not None and all(
+            self._can_emit(i, a) for i, a in zip(node.inputs, input_updates, strict=True)
+        )
 
-    def _asked(self, node: n.Node, wanted: Updates) -> list[Updates] | None:
+    def _input_updates(self, node: n.Node, updates: Updates) -> list[Updates] | None:
         """Return the update kind required of a node's inputs; None if it cannot emit the required one."""
         below = [self._known_of(i) for i in node.inputs]
         if not _has_updates(self._known_of(node)[0]):
             # Without updates any requirement is met.
-            wanted = Updates.PAIRS
-        asked = asks(node, wanted, [k for k, _ in below], [u for _, u in below])
-        if asked is not None and isinstance(node, n.TemporalJoin) and not self._can(node.right, Updates.AFTER):
+            updates = Updates.PAIRS
+        input_updates = required_updates(node, updates, [k for k, _ in below], [u for _, u in below])
+        if (
+            input_updates is not None
+            and isinstance(node, n.TemporalJoin)
+            and not self._can_emit(node.right, Updates.AFTER)
+        ):
             # The versioned side needs only UPDATE_AFTER and ignores UPDATE_BEFORE.
-            return [asked[0], Updates.PAIRS]
-        return asked
+            return [input_updates[0], Updates.PAIRS]
+        return input_updates
 
-    def _plan(self, node: n.Node, wanted: Updates) -> n.Planned:
+    def _plan(self, node: n.Node, updates: Updates) -> n.Planned:
         kinds, keys = self._known_of(node)
         if not _has_updates(kinds):
-            wanted = Updates.PAIRS
-        asked = self._asked(node, wanted)
-        assert asked is not None
-        inputs = tuple(self._plan(i, a) for i, a in zip(node.inputs, asked, strict=True))
+            updates = Updates.PAIRS
+        input_updates = self._input_updates(node, updates)
+        assert input_updates is not None
+        inputs = tuple(self._plan(i, a) for i, a in zip(node.inputs, input_updates, strict=True))
         if isinstance(node, n.Scan):
-            wanted = Updates.PAIRS if Changes.UPDATE_BEFORE in node.source.changes else Updates.AFTER
-        traits = n.Traits(as_wanted(kinds, wanted), keys, self._state_ttl(node))
+            updates = Updates.PAIRS if Changes.UPDATE_BEFORE in node.source.changes else Updates.AFTER
+        traits = n.Traits(emitted_kinds(kinds, updates), keys, self._state_ttl(node))
         name = name_of(node, [i.traits for i in inputs])
         uid = _uid(node, inputs)
-        alike = self._planned.setdefault(uid, [])
-        for known in alike:
+        same_uid = self._planned.setdefault(uid, [])
+        for known in same_uid:
             same = known.traits == traits and all(a is b for a, b in zip(known.inputs, inputs, strict=True))
             if same and _is_same(known.node, node):
                 return known
-        result = n.Planned(node, inputs, traits, name, f"{uid}-{len(alike)}" if alike else uid)
-        alike.append(result)
+        result = n.Planned(node, inputs, traits, name, f"{uid}-{len(same_uid)}" if same_uid else uid)
+        same_uid.append(result)
         return result
 
     def _end(self, end: n.Single, below: n.Planned) -> n.Planned:
@@ -276,9 +282,9 @@ class Planner:
         if not isinstance(end, (n.Sink, n.ToStream)):
             return
         _refuse_two_times(end)
-        taken = end.sink.changes if isinstance(end, n.Sink) else _stream_takes(end)
+        accepted = end.sink.changes if isinstance(end, n.Sink) else _stream_takes(end)
         for kind, word in ((Changes.UPDATE_AFTER, "update"), (Changes.DELETE, "delete")):
-            if kind in kinds and kind not in taken:
+            if kind in kinds and kind not in accepted:
                 raise TableException(
                     f"Table sink '{_called(end)}' doesn't support consuming {word} changes which is produced by node "
                     f"{self._producer(end.input, kind)}{_remedy(end)}"
@@ -286,7 +292,7 @@ class Planner:
 
     def _refuse_updates(self, node: n.Node) -> None:
         """Reject a node that supports only inserts on an input with updates."""
-        if not takes_inserts_alone(node):
+        if not requires_inserts(node):
             return
         for below in node.inputs:
             kinds = self._known_of(below)[0]

@@ -139,10 +139,10 @@ def _primary_key(names: Sequence[str], columns: Sequence[str]) -> Keys:
 
 def _projected(expressions: Sequence[Expression], keys: Keys) -> Keys:
     places: dict[int, list[int]] = {}
-    for place, e in enumerate(expressions):
+    for index, e in enumerate(expressions):
         column = _same_value(e)
         if column is not None:
-            places.setdefault(column, []).append(place)
+            places.setdefault(column, []).append(index)
     result = {frozenset(places[k][0] for k in key) for key in keys if all(k in places for k in key)}
     return frozenset(result)
 

@@ -1,1 +1,1 @@
-"""Plans: relational nodes, the rules that change them, what kinds of changes flow between them, how they are shown."""
+"""Plans: relational nodes, their parameters, and their form as JSON."""

@@ -12,11 +12,13 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import Protocol
 
+from millstream.common.aliases import Json, Value
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.connectors import TableSink, TableSource
 from millstream.sql.errors import TableException
+from millstream.sql.expressions import UserFunction
 from millstream.sql.language.reader import Reader
 from millstream.sql.language.type_grammar import read_type
 from millstream.sql.plan import nodes as n
@@ -30,10 +32,10 @@ _FORMAT = 3
 class Surroundings(Protocol):
     """Resolves names in a plan."""
 
-    def function_path(self, function: Any) -> tuple[str, ...]:
+    def function_path(self, function: UserFunction) -> tuple[str, ...]:
         """Return the path under which a user function is registered, or raise TableException."""
 
-    def function(self, path: tuple[str, ...]) -> Any:
+    def function(self, path: tuple[str, ...]) -> UserFunction:
         """Return the user function of a path, or raise TableException."""
 
     def table(self, name: tuple[str, ...], planned: CatalogTable) -> CatalogTable:
@@ -48,10 +50,10 @@ class Surroundings(Protocol):
 
 def as_json(plans: Sequence[n.Planned], surroundings: Surroundings, batch: bool) -> str:
     """Return plans as JSON text."""
-    written = _Writer(surroundings)
-    ends = [written.place(p) for p in plans]
+    writer = _Writer(surroundings)
+    ends = [writer.index_of(p) for p in plans]
     content = {"flinkVersion": VERSION, "millstreamFormat": _FORMAT, "batch": batch}
-    content |= {"nodes": written.nodes, "ends": ends}
+    content |= {"nodes": writer.nodes, "ends": ends}
     return json.dumps(content, indent=2)
 
 
@@ -78,13 +80,13 @@ class _Writer:
         self._encoder = RecordEncoder(
             lambda function: list(surroundings.function_path(function)), INPUTS | {"source", "sink"}, _type_text
         )
-        self._places: dict[int, int] = {}
-        self.nodes: list[dict[str, Any]] = []
+        self._indexes: dict[int, int] = {}
+        self.nodes: list[dict[str, Json]] = []
 
-    def place(self, planned: n.Planned) -> int:
+    def index_of(self, planned: n.Planned) -> int:
         """Return an operator's index in the list, after adding it and its inputs."""
-        if id(planned) not in self._places:
-            inputs = [self.place(p) for p in planned.inputs]
+        if id(planned) not in self._indexes:
+            inputs = [self.index_of(p) for p in planned.inputs]
             _check(planned)
             self.nodes.append(
                 {
@@ -96,8 +98,8 @@ class _Writer:
                     "node": self._encoder.value(planned.node),
                 }
             )
-            self._places[id(planned)] = len(self.nodes)
-        return self._places[id(planned)]
+            self._indexes[id(planned)] = len(self.nodes)
+        return self._indexes[id(planned)]
 
 
 def _check(planned: n.Planned) -> None:
@@ -124,7 +126,7 @@ class _Reader:
         self._read: dict[int, n.Planned] = {}
         self._types: dict[str, DataType] = {}
 
-    def plans(self, content: dict[str, Any]) -> list[n.Planned]:
+    def plans(self, content: dict[str, Json]) -> list[n.Planned]:
         """Return the root operators of a plan."""
         for one in content["nodes"]:
             inputs = tuple(self._read[i] for i in one["inputs"])
@@ -132,8 +134,8 @@ class _Reader:
             self._read[one["id"]] = n.Planned(node, inputs, self._value(one["traits"]), one["description"], one["uid"])
         return [self._read[i] for i in content["ends"]]
 
-    def _node(self, written: dict[str, Any], inputs: Sequence[n.Node]) -> n.Node:
-        kind, values = self._record(written)
+    def _node(self, encoded: dict[str, Json], inputs: Sequence[n.Node]) -> n.Node:
+        kind, values = self._record(encoded)
         if kind is n.Union:
             return n.Union(**values, parts=tuple(inputs))
         values |= zip(("left", "right") if issubclass(kind, n.Double) else ("input",), inputs, strict=False)
@@ -148,32 +150,34 @@ class _Reader:
         node: n.Node = kind(**values)
         return node
 
-    def _record(self, written: dict[str, Any]) -> tuple[type, dict[str, Any]]:
-        tag = written["$record"]
-        return RECORDS[tag], {k: self._value(v) for k, v in arguments_of(tag, written).items()}
+    def _record(self, encoded: dict[str, Json]) -> tuple[type, dict[str, Value]]:
+        tag = encoded["$record"]
+        return RECORDS[tag], {k: self._value(v) for k, v in arguments_of(tag, encoded).items()}
 
-    def _value(self, written: Any) -> Any:
-        if isinstance(written, list):
-            return tuple(self._value(v) for v in written)
-        if not isinstance(written, dict):
-            return written
-        if "$record" in written:
-            kind = RECORDS[written["$record"]]
-            return self._node(written, ()) if issubclass(kind, n.Node) else kind(**self._record(written)[1])
-        ((tag, content),) = written.items()
-        return self._made[tag](self, content)
+    def _value(self, encoded: Json) -> Value:
+        if isinstance(encoded, list):
+            return tuple(self._value(v) for v in encoded)
+        if not isinstance(encoded, dict):
+            return encoded
+        if "$record" in encoded:
+            kind = RECORDS[encoded["$record"]]
+            return self._node(encoded, ()) if issubclass(kind, n.Node) else kind(**self._record(encoded)[1])
+        ((tag, content),) = encoded.items()
+        return _DECODE[tag](self, content)
 
     def _type(self, text: str) -> DataType:
         if text not in self._types:
             self._types[text] = read_type(Reader(text), intervals=True)
         return self._types[text]
 
-    _made: dict[str, Callable[[Any, Any], Any]] = {
-        "$type": lambda self, text: self._type(text),
-        "$enum": lambda _, named: ENUMS[named[0]][named[1]],
-        "$set": lambda self, members: frozenset(self._value(m) for m in members),
-        "$map": lambda self, pairs: {k: self._value(v) for k, v in pairs},
-        "$decimal": lambda _, text: Decimal(text),
-        "$bytes": lambda _, text: base64.b64decode(text),
-        "$function": lambda self, path: self._surroundings.function(tuple(path)),
-    }
+
+# Decodes the JSON values that RecordEncoder writes under each tag.
+_DECODE: dict[str, Callable[[_Reader, Json], Value]] = {
+    "$type": lambda reader, text: reader._type(text),
+    "$enum": lambda _, named: ENUMS[named[0]][named[1]],
+    "$set": lambda reader, members: frozenset(reader._value(m) for m in members),
+    "$map": lambda reader, pairs: {k: reader._value(v) for k, v in pairs},
+    "$decimal": lambda _, text: Decimal(text),
+    "$bytes": lambda _, text: base64.b64decode(text),
+    "$function": lambda reader, path: reader._surroundings.function(tuple(path)),
+}

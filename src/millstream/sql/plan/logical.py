@@ -12,7 +12,7 @@ from typing import Any
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.connectors import TableSink, TableSource
-from millstream.sql.expressions import AggregateCall, Constant, Expression
+from millstream.sql.expressions import AggregateCall, Constant, Expression, UserFunction
 from millstream.sql.plan.specs import (
     Definition,
     Fires,
@@ -170,7 +170,7 @@ class Correlate(Single):
         ordinality: whether the last column numbers the rows from 1.
     """
 
-    function: Any
+    function: UserFunction
     arguments: tuple[Expression, ...]
     kind: JoinKind = JoinKind.INNER
     condition: Expression | None = None

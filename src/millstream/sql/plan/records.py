@@ -13,13 +13,19 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import MISSING, fields
 from decimal import Decimal
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING
+from typing import cast as typed
 
+from millstream.common.aliases import Json
 from millstream.sql import expressions as e
 from millstream.sql.catalog import tables
+from millstream.sql.expressions import UserFunction
 from millstream.sql.plan import nodes as n
 from millstream.sql.schema import Changes, Field, Fields, TimeAttribute
 from millstream.sql.types import DataType
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 # Inputs are separate operators.
 INPUTS = frozenset(["input", "left", "right", "parts"])
@@ -97,7 +103,7 @@ _TAGS = {cls: tag for tag, cls in RECORDS.items()}
 _ENUM_TAGS = {cls: tag for tag, cls in ENUMS.items()}
 
 
-def tag_of(record: Any) -> str:
+def tag_of(record: object) -> str:
     """Return the tag of a record."""
     return _TAGS[type(record)]
 
@@ -112,13 +118,16 @@ class RecordEncoder:
     """
 
     def __init__(
-        self, function: Callable[[Any], Any], skipped: Collection[str], type_text: Callable[[DataType], str] = str
+        self,
+        function: Callable[[UserFunction], Json],
+        skipped: Collection[str],
+        type_text: Callable[[DataType], str] = str,
     ) -> None:
         self._function = function
         self._type_text = type_text
         self._skipped = skipped
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: object) -> Json:
         """Return the JSON value of a value in a plan."""
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
@@ -127,10 +136,10 @@ class RecordEncoder:
         if isinstance(value, DataType):
             return {"$type": self._type_text(value)}
         if type(value) in _TAGS:
-            return {"$record": tag_of(value)} | dict(self._fields(value))
+            return {"$record": tag_of(value)} | dict(self._fields(typed("DataclassInstance", value)))
         return self._other(value)
 
-    def _fields(self, record: Any) -> Iterator[tuple[str, Any]]:
+    def _fields(self, record: DataclassInstance) -> Iterator[tuple[str, Json]]:
         tag = tag_of(record)
         for field in fields(record):
             name, value = FIELD_NAMES.get((tag, field.name), field.name), getattr(record, field.name)
@@ -139,7 +148,7 @@ class RecordEncoder:
             if field.default is MISSING or value != field.default:
                 yield name, self.value(value)
 
-    def _other(self, value: Any) -> Any:
+    def _other(self, value: object) -> Json:
         if isinstance(value, Enum):
             return {"$enum": [_ENUM_TAGS[type(value)], value.name]}
         if isinstance(value, frozenset):
@@ -153,7 +162,7 @@ class RecordEncoder:
         return {"$function": self._function(value)}
 
 
-def arguments_of(tag: str, written: dict[str, Any]) -> dict[str, Any]:
+def arguments_of(tag: str, encoded: dict[str, Json]) -> dict[str, Json]:
     """Return the fields of a record by their Python names."""
     names = {FIELD_NAMES.get((tag, f.name), f.name): f.name for f in fields(RECORDS[tag])}
-    return {names[name]: value for name, value in written.items() if name != "$record"}
+    return {names[name]: value for name, value in encoded.items() if name != "$record"}

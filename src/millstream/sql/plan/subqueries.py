@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.expressions import Column, Expression, replaced
 from millstream.sql.plan.nodes import Node
@@ -69,7 +69,7 @@ def with_outer(node: Node, change: Callable[[int], Expression], level: int = 1) 
             return replace(e, node=with_outer(e.node, change, level + 1), values=values)
         return None
 
-    def changed(value: Any) -> Any:
+    def changed(value: Value) -> Value:
         if isinstance(value, Expression):
             return replaced(value, outer)
         if isinstance(value, Node):

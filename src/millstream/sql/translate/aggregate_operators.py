@@ -92,8 +92,8 @@ def table_aggregate(to: Translator, planned: Planned) -> list[UpstreamEdge]:
 def local_aggregate(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     node, (before,) = planned.node, planned.inputs
     assert isinstance(node, nodes.LocalAggregate)
-    most = to.session.whole(MINI_BATCH_SIZE, MAX_ROWS)
-    operator = LocalGroupAggregateOperator(node.keys, node.calls, arrow_types(before), node.retracts, most)
+    max_rows = to.session.whole(MINI_BATCH_SIZE, MAX_ROWS)
+    operator = LocalGroupAggregateOperator(node.keys, node.calls, arrow_types(before), node.retracts, max_rows)
     return to.add_forward(planned, operator)
 
 

@@ -110,13 +110,13 @@ def lookup_join(to: Translator, planned: Planned) -> list[UpstreamEdge]:
     types = before.node.fields.types
     keys = [(k, types[k]) for k in node.left_keys]
     is_outer = node.kind is nodes.JoinKind.LEFT
-    found = node.expressions, node.filter, node.condition
+    projection = node.expressions, node.filter, node.condition
     if not isinstance(node, nodes.MaterializedLookupJoin):
-        return to.add_forward(planned, LookupJoinOperator(lookup, keys, *found, is_outer, to.session))
+        return to.add_forward(planned, LookupJoinOperator(lookup, keys, *projection, is_outer, to.session))
     operator = MaterializedLookupJoinOperator(
         lookup,
         keys,
-        *found,
+        *projection,
         is_outer,
         to.session,
         kinds=arrow_types(before),

@@ -2,8 +2,8 @@
 
 from millstream.sql.types.atomic import (
     INSIDE,
-    MOST_LENGTH,
-    MOST_PRECISION,
+    MAX_LENGTH,
+    MAX_PRECISION,
     MOST_SECOND_DIGITS,
     AtomicType,
     BigIntType,
@@ -48,8 +48,8 @@ from millstream.sql.types.nested import (
 
 __all__ = [
     "INSIDE",
-    "MOST_LENGTH",
-    "MOST_PRECISION",
+    "MAX_LENGTH",
+    "MAX_PRECISION",
     "MOST_SECOND_DIGITS",
     "ArrayType",
     "AtomicType",

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable
 from copy import copy
 from enum import Enum
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 from millstream.common.errors import InvalidProgramError
 from millstream.common.typeinfo import TypeInformation, Types
@@ -15,8 +15,8 @@ from millstream.common.unsupported import missing_function
 _Type = TypeVar("_Type", bound="DataType")
 INSIDE = "it is a part of PyFlink's inside"
 # The length of STRING and BYTES.
-MOST_LENGTH = 2147483647
-MOST_PRECISION = 38
+MAX_LENGTH = 2147483647
+MAX_PRECISION = 38
 MOST_SECOND_DIGITS = 9
 
 
@@ -72,7 +72,7 @@ class DataType:
         """The SQL text without nullability."""
         return self.root
 
-    def parameters(self) -> tuple[Any, ...]:
+    def parameters(self) -> tuple[object, ...]:
         """Return the parameters that distinguish types of one class."""
         return ()
 
@@ -140,8 +140,8 @@ class _Sized(AtomicType):
 
     def __init__(self, length: int = 1, nullable: bool = True) -> None:
         super().__init__(nullable)
-        if not 1 <= length <= MOST_LENGTH:
-            raise ValueError(f"{self.root} length must be between 1 and {MOST_LENGTH} (both inclusive).")
+        if not 1 <= length <= MAX_LENGTH:
+            raise ValueError(f"{self.root} length must be between 1 and {MAX_LENGTH} (both inclusive).")
         self.length = length
 
     def with_length(self: _Type, length: int) -> _Type:
@@ -150,7 +150,7 @@ class _Sized(AtomicType):
         changed.length = length  # type: ignore[attr-defined]
         return changed
 
-    def parameters(self) -> tuple[Any, ...]:
+    def parameters(self) -> tuple[object, ...]:
         return (self.length,)
 
     @property
@@ -173,7 +173,7 @@ class VarCharType(_Sized):
 
     @property
     def text(self) -> str:
-        return "STRING" if self.length == MOST_LENGTH else super().text
+        return "STRING" if self.length == MAX_LENGTH else super().text
 
 
 class BinaryType(_Sized):
@@ -191,7 +191,7 @@ class VarBinaryType(_Sized):
 
     @property
     def text(self) -> str:
-        return "BYTES" if self.length == MOST_LENGTH else super().text
+        return "BYTES" if self.length == MAX_LENGTH else super().text
 
 
 class BooleanType(AtomicType):
@@ -252,14 +252,14 @@ class DecimalType(FractionalType):
 
     def __init__(self, precision: int = 10, scale: int = 0, nullable: bool = True) -> None:
         super().__init__(nullable)
-        if not 1 <= precision <= MOST_PRECISION:
-            raise ValueError(f"Decimal precision must be between 1 and {MOST_PRECISION} (both inclusive).")
+        if not 1 <= precision <= MAX_PRECISION:
+            raise ValueError(f"Decimal precision must be between 1 and {MAX_PRECISION} (both inclusive).")
         if not 0 <= scale <= precision:
             raise ValueError(f"Decimal scale must be between 0 and the precision {precision} (both inclusive).")
         self.precision = precision
         self.scale = scale
 
-    def parameters(self) -> tuple[Any, ...]:
+    def parameters(self) -> tuple[object, ...]:
         return self.precision, self.scale
 
     @property
@@ -285,7 +285,7 @@ class _Precise(AtomicType):
             raise ValueError(f"{self.root} precision must be between 0 and {MOST_SECOND_DIGITS} (both inclusive).")
         self.precision = precision
 
-    def parameters(self) -> tuple[Any, ...]:
+    def parameters(self) -> tuple[object, ...]:
         return (self.precision,)
 
     @property
@@ -395,7 +395,7 @@ class YearMonthIntervalType(AtomicType):
         """The precision of years."""
         return self._precision
 
-    def parameters(self) -> tuple[Any, ...]:
+    def parameters(self) -> tuple[object, ...]:
         return self._resolution, self._precision
 
     @property
@@ -456,7 +456,7 @@ class DayTimeIntervalType(AtomicType):
         """The precision of fractional seconds."""
         return self._fractional_precision
 
-    def parameters(self) -> tuple[Any, ...]:
+    def parameters(self) -> tuple[object, ...]:
         return self._resolution, self._day_precision, self._fractional_precision
 
     @property

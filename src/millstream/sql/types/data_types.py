@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.sql.types.atomic import (
-    MOST_LENGTH,
+    MAX_LENGTH,
     BigIntType,
     BinaryType,
     BooleanType,
@@ -55,7 +55,7 @@ class DataTypes:
     @staticmethod
     def STRING(nullable: bool = True) -> VarCharType:
         """Unbounded text."""
-        return VarCharType(MOST_LENGTH, nullable)
+        return VarCharType(MAX_LENGTH, nullable)
 
     @staticmethod
     def BOOLEAN(nullable: bool = True) -> BooleanType:
@@ -75,7 +75,7 @@ class DataTypes:
     @staticmethod
     def BYTES(nullable: bool = True) -> VarBinaryType:
         """Unbounded bytes."""
-        return VarBinaryType(MOST_LENGTH, nullable)
+        return VarBinaryType(MAX_LENGTH, nullable)
 
     @staticmethod
     def DECIMAL(precision: int, scale: int, nullable: bool = True) -> DecimalType:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, overload
+from typing import overload
 
+from millstream.common.aliases import Value
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.common.unsupported import JAVA, missing_function
 from millstream.sql.types.atomic import INSIDE, DataType
@@ -19,7 +20,7 @@ class _OfElements(DataType):
             raise TypeError(f"The element type of {self.root} should be a DataType, not {element_type!r}.")
         self.element_type = element_type
 
-    def parameters(self) -> tuple[Any, ...]:
+    def parameters(self) -> tuple[object, ...]:
         return (self.element_type,)
 
     @property
@@ -56,13 +57,13 @@ class _OfPairs(DataType):
 
     def __init__(self, key_type: DataType, value_type: DataType, nullable: bool = True) -> None:
         super().__init__(nullable)
-        for what, kind in (("key", key_type), ("value", value_type)):
+        for label, kind in (("key", key_type), ("value", value_type)):
             if not isinstance(kind, DataType):
-                raise TypeError(f"The {what} type of {self.root} should be a DataType, not {kind!r}.")
+                raise TypeError(f"The {label} type of {self.root} should be a DataType, not {kind!r}.")
         self.key_type = key_type
         self.value_type = value_type
 
-    def parameters(self) -> tuple[Any, ...]:
+    def parameters(self) -> tuple[object, ...]:
         return self.key_type, self.value_type
 
     @property
@@ -117,7 +118,7 @@ class RowField:
     def __hash__(self) -> int:
         return hash(self._parts())
 
-    def _parts(self) -> tuple[Any, ...]:
+    def _parts(self) -> tuple[object, ...]:
         return self.name, self.data_type, self.description
 
 
@@ -161,7 +162,7 @@ class RowType(DataType):
         """Return the types of its fields."""
         return [f.data_type for f in self.fields]
 
-    def parameters(self) -> tuple[Any, ...]:
+    def parameters(self) -> tuple[object, ...]:
         return tuple(self.fields)
 
     def type_information(self) -> TypeInformation:
@@ -225,11 +226,11 @@ class UserDefinedType(DataType):
 
     java_udt = missing_function("java_udt", JAVA)
 
-    def serialize(self, obj: Any) -> Any:
+    def serialize(self, obj: Value) -> Value:
         """Convert an object to a value of the underlying type."""
         raise NotImplementedError("UDT must implement serialize().")
 
-    def deserialize(self, datum: Any) -> Any:
+    def deserialize(self, datum: Value) -> Value:
         """Convert a value of the underlying type to an object."""
         raise NotImplementedError("UDT must implement deserialize().")
 

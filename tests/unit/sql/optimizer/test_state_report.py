@@ -78,7 +78,7 @@ NOTHING = "nothing: it grows for as long as new keys come"
         (TOP.format("a", 3), "the first 3 rows for every value of k", "k", NOTHING),
         (
             TOP.format("(SELECT k, COUNT(*) AS id FROM a GROUP BY k, id)", 2),
-            "all rows for every value of k, since any of the first ones may be taken back",
+            "all rows for every value of k, since any of the first ones may be retracted",
             "k",
             NOTHING,
         ),
@@ -119,7 +119,7 @@ NOTHING = "nothing: it grows for as long as new keys come"
         ("SELECT k, COUNT(*) FROM a GROUP BY k LIMIT 5", "the first 5 rows", ONE, "its size: 5 rows"),
         (
             "SELECT k, MIN(id) AS m FROM a GROUP BY k ORDER BY m DESC LIMIT 5",
-            "all rows, since any of the first ones may be taken back",
+            "all rows, since any of the first ones may be retracted",
             ONE,
             NOTHING,
         ),

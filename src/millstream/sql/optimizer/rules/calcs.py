@@ -44,20 +44,20 @@ def _can_merge(above: Calc, below: Calc) -> bool:
         for part in walk(e):
             if isinstance(part, Column):
                 uses[part.index] = uses.get(part.index, 0) + 1
-    for place, e in enumerate(below.expressions):
-        count = uses.get(place, 0)
-        if count > 1 and any(_costs(p) for p in walk(e)) and not (makes_json(e) and _is_in_json(above, place)):
+    for index, e in enumerate(below.expressions):
+        count = uses.get(index, 0)
+        if count > 1 and any(_costs(p) for p in walk(e)) and not (makes_json(e) and _is_in_json(above, index)):
             return False
         if (count > 1 or above.condition is not None) and any(differs(p) for p in walk(e)):
             return False
     return True
 
 
-def _is_in_json(calc: Calc, place: int) -> bool:
+def _is_in_json(calc: Calc, index: int) -> bool:
     """Return whether a column of a Calc's input is an argument of a JSON function, which must see that it is JSON."""
     parts = [p for e in [*calc.expressions, *conjuncts(calc.condition)] for p in walk(e) if isinstance(p, Call)]
     written = [a for p in parts if p.function in ("JSON_OBJECT", "JSON_ARRAY", "JSON_STRING") for a in p.arguments]
-    return any(isinstance(a, Column) and a.index == place for a in written)
+    return any(isinstance(a, Column) and a.index == index for a in written)
 
 
 def differs(e: Expression) -> bool:

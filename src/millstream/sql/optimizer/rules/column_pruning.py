@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from millstream.sql.expressions import Column, Expression, columns_of
+from millstream.sql.expressions import AggregateCall, Column, Expression, columns_of
 from millstream.sql.optimizer.rewrite import moved
 from millstream.sql.plan import nodes as n
 from millstream.sql.schema import Fields
@@ -47,54 +47,54 @@ def pruned(node: n.Node, needed: set[int]) -> Pruned:
 def narrowed(node: n.Node, needed: set[int]) -> Pruned:
     """Return a node with exactly the needed columns, for stateful nodes."""
     result, places = pruned(node, needed)
-    kept = sorted(needed) or [0]
-    if len(result.fields) == len(kept) or not needed:
+    indexes = sorted(needed) or [0]
+    if len(result.fields) == len(indexes) or not needed:
         return result, places
-    columns = tuple(Column(result.fields[places[i]].type, places[i]) for i in kept)
-    fields = Fields(tuple(result.fields[places[i]] for i in kept))
-    return n.Project(fields, result, columns), _places(kept)
+    columns = tuple(Column(result.fields[places[i]].type, places[i]) for i in indexes)
+    fields = Fields(tuple(result.fields[places[i]] for i in indexes))
+    return n.Project(fields, result, columns), _places(indexes)
 
 
-def _picked(fields: Fields, kept: list[int]) -> Fields:
-    return Fields(tuple(fields[i] for i in kept))
+def _picked(fields: Fields, indexes: list[int]) -> Fields:
+    return Fields(tuple(fields[i] for i in indexes))
 
 
-def _places(kept: list[int]) -> Places:
-    return {old: new for new, old in enumerate(kept)}
+def _places(indexes: list[int]) -> Places:
+    return {old: new for new, old in enumerate(indexes)}
 
 
-def _used(expressions: Any) -> set[int]:
+def _used(expressions: Iterable[Expression]) -> set[int]:
     return {c for e in expressions for c in columns_of(e)}
 
 
 def _scan(node: n.Scan, needed: set[int]) -> Pruned:
     used = needed | _used(node.filters)
-    kept = sorted(used) or [0]
-    places = _places(kept)
+    indexes = sorted(used) or [0]
+    places = _places(indexes)
     result = replace(
         node,
-        fields=_picked(node.fields, kept),
-        columns=tuple(node.columns[i] for i in kept),
+        fields=_picked(node.fields, indexes),
+        columns=tuple(node.columns[i] for i in indexes),
         filters=tuple(moved(f, places) for f in node.filters),
     )
     return result, places
 
 
 def _values(node: n.Values, needed: set[int]) -> Pruned:
-    kept = sorted(needed) or [0]
-    rows = tuple(tuple(row[i] for i in kept) for row in node.rows)
-    return n.Values(_picked(node.fields, kept), rows), _places(kept)
+    indexes = sorted(needed) or [0]
+    rows = tuple(tuple(row[i] for i in indexes) for row in node.rows)
+    return n.Values(_picked(node.fields, indexes), rows), _places(indexes)
 
 
 def _project(node: n.Project, needed: set[int]) -> Pruned:
-    kept = sorted(needed)
-    if not kept:
+    indexes = sorted(needed)
+    if not indexes:
         # A row needs at least one column.
-        kept = [min(range(len(node.expressions)), key=lambda i: len(columns_of(node.expressions[i])))]
-    expressions: list[Expression] = [node.expressions[i] for i in kept]
+        indexes = [min(range(len(node.expressions)), key=lambda i: len(columns_of(node.expressions[i])))]
+    expressions: list[Expression] = [node.expressions[i] for i in indexes]
     below, places = pruned(node.input, _used(expressions))
     result = tuple(moved(e, places) for e in expressions)
-    return n.Project(_picked(node.fields, kept), below, result), _places(kept)
+    return n.Project(_picked(node.fields, indexes), below, result), _places(indexes)
 
 
 def _filter(node: n.Filter, needed: set[int]) -> Pruned:
@@ -104,15 +104,15 @@ def _filter(node: n.Filter, needed: set[int]) -> Pruned:
 
 
 def _calc(node: n.Calc, needed: set[int]) -> Pruned:
-    kept = sorted(needed)
-    if not kept:
-        kept = [min(range(len(node.expressions)), key=lambda i: len(columns_of(node.expressions[i])))]
-    expressions = [node.expressions[i] for i in kept]
+    indexes = sorted(needed)
+    if not indexes:
+        indexes = [min(range(len(node.expressions)), key=lambda i: len(columns_of(node.expressions[i])))]
+    expressions = [node.expressions[i] for i in indexes]
     condition = [] if node.condition is None else [node.condition]
     below, places = pruned(node.input, _used([*expressions, *condition]))
     result = tuple(moved(e, places) for e in expressions)
     tested = None if node.condition is None else moved(node.condition, places)
-    return n.Calc(_picked(node.fields, kept), below, result, tested), _places(kept)
+    return n.Calc(_picked(node.fields, indexes), below, result, tested), _places(indexes)
 
 
 def _normalize(node: n.ChangelogNormalize, needed: set[int]) -> Pruned:
@@ -150,9 +150,9 @@ def _aggregate(node: n.Aggregate, needed: set[int]) -> Pruned:
         used |= {*c.arguments, *(p for p, _, _ in c.order)} | ({c.condition} if c.condition is not None else set())
     below, places = pruned(node.input, used)
     result = tuple(_moved_call(c, places) for c in chosen)
-    kept = [*range(width), *(width + i for i in calls)]
+    indexes = [*range(width), *(width + i for i in calls)]
     keys = tuple(places[k] for k in node.keys)
-    return replace(node, fields=_picked(node.fields, kept), input=below, keys=keys, calls=result), _places(kept)
+    return replace(node, fields=_picked(node.fields, indexes), input=below, keys=keys, calls=result), _places(indexes)
 
 
 def _table_aggregate(node: n.TableAggregate, needed: set[int]) -> Pruned:
@@ -162,7 +162,7 @@ def _table_aggregate(node: n.TableAggregate, needed: set[int]) -> Pruned:
     return result, {i: i for i in range(len(node.fields))}
 
 
-def _moved_call(call: Any, places: Places) -> Any:
+def _moved_call(call: AggregateCall, places: Places) -> AggregateCall:
     return replace(
         call,
         arguments=tuple(places[a] for a in call.arguments),
@@ -314,18 +314,19 @@ def _sort(node: n.Sort, needed: set[int]) -> Pruned:
 
 
 def _union(node: n.Union, needed: set[int]) -> Pruned:
-    kept = sorted(needed) or [0]
+    indexes = sorted(needed) or [0]
     parts = []
     for part in node.parts:
-        below, places = pruned(part, set(kept))
-        columns = tuple(Column(part.fields[i].type, places[i]) for i in kept)
-        fields = _picked(part.fields, kept)
-        same = len(below.fields) == len(kept) and all(places[i] == new for new, i in enumerate(kept))
+        below, places = pruned(part, set(indexes))
+        columns = tuple(Column(part.fields[i].type, places[i]) for i in indexes)
+        fields = _picked(part.fields, indexes)
+        same = len(below.fields) == len(indexes) and all(places[i] == new for new, i in enumerate(indexes))
         parts.append(below if same else n.Project(fields, below, columns))
-    return n.Union(_picked(node.fields, kept), tuple(parts)), _places(kept)
+    return n.Union(_picked(node.fields, indexes), tuple(parts)), _places(indexes)
 
 
-_PRUNE: dict[type, Callable[[Any, set[int]], Pruned]] = {
+# Each function takes the class of its key.
+_PRUNE: dict[type[n.Node], Callable[[Any, set[int]], Pruned]] = {
     n.Scan: _scan,
     n.Values: _values,
     n.Project: _project,

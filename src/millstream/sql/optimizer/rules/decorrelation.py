@@ -85,9 +85,9 @@ def _filter(node: n.Filter, around: n.Node | None) -> Pulled:
     below = pulled(node.input, around)
     places = dict(enumerate(below.places))
     tests = [moved(t, places) for t in conjuncts(node.condition)]
-    kept = [t for t in tests if not looks_out(t)]
+    inner_tests = [t for t in tests if not looks_out(t)]
     out = [t for t in tests if looks_out(t)]
-    result = n.Filter(below.node.fields, below.node, conjunction(kept)) if kept else below.node
+    result = n.Filter(below.node.fields, below.node, conjunction(inner_tests)) if inner_tests else below.node
     return Pulled(result, (*below.conditions, *out), below.places)
 
 
@@ -152,11 +152,11 @@ class ByOuter:
         return tuple(result)
 
 
-def by_outer(below: Pulled, what: str, around: n.Node | None) -> ByOuter:
+def by_outer(below: Pulled, construct: str, around: n.Node | None) -> ByOuter:
     """Return a query with the columns that relate its rows to outer rows."""
     sides = [_equal_sides(t) for t in below.conditions]
     if any(s is None for s in sides):
-        return _joined_around(below, what, around)
+        return _joined_around(below, construct, around)
     columns: list[Expression] = [Column(f.type, i) for i, f in enumerate(below.node.fields.fields)]
     fields = list(below.node.fields.fields)
     keys, outers = [], []
@@ -174,30 +174,30 @@ def by_outer(below: Pulled, what: str, around: n.Node | None) -> ByOuter:
     return ByOuter(node, tuple(keys), tuple(outers))
 
 
-def _joined_around(below: Pulled, what: str, around: n.Node | None, more: Sequence[Expression] = ()) -> ByOuter:
+def _joined_around(below: Pulled, construct: str, around: n.Node | None, more: Sequence[Expression] = ()) -> ByOuter:
     """Join a query with the distinct outer values that it uses, for conditions that are not equalities.
 
     `more` are conditions to be added above, whose outer values are included.
     """
     outer = [p for t in (*below.conditions, *more) for p in walk(t) if isinstance(p, Outer)]
-    asked = sorted({p.index for p in outer})
+    outer_columns = sorted({p.index for p in outer})
     if around is None or any(p.level > 1 for p in outer):
-        raise ValidationException(f"A correlated condition below {what} must be an equality with a column around.")
-    fields = Fields(tuple(replace(around.fields[i], time=None) for i in asked))
-    columns = tuple(Column(around.fields[i].type, i) for i in asked)
-    distinct = n.Aggregate(fields, n.Project(fields, around, columns), tuple(range(len(asked))), ())
-    width = len(asked)
+        raise ValidationException(f"A correlated condition below {construct} must be an equality with a column around.")
+    fields = Fields(tuple(replace(around.fields[i], time=None) for i in outer_columns))
+    columns = tuple(Column(around.fields[i].type, i) for i in outer_columns)
+    distinct = n.Aggregate(fields, n.Project(fields, around, columns), tuple(range(len(outer_columns))), ())
+    width = len(outer_columns)
 
-    def place(part: Expression) -> Expression | None:
+    def relocated(part: Expression) -> Expression | None:
         if isinstance(part, Outer):
-            return Column(part.type, asked.index(part.index))
+            return Column(part.type, outer_columns.index(part.index))
         return Column(part.type, part.index + width) if isinstance(part, Column) else None
 
-    tests = [replaced(t, place) for t in below.conditions]
+    tests = [replaced(t, relocated) for t in below.conditions]
     condition = conjunction(tests) if tests else None
     together = joined_fields(n.JoinKind.INNER, fields, below.node.fields)
     joined = n.Join(together, distinct, below.node, n.JoinKind.INNER, condition=condition)
-    outers = tuple(Outer(around.fields[i].type, i) for i in asked)
+    outers = tuple(Outer(around.fields[i].type, i) for i in outer_columns)
     return ByOuter(joined, tuple(range(width)), outers, "IS NOT DISTINCT FROM", width)
 
 
@@ -253,7 +253,7 @@ def _join(node: n.Join, around: n.Node | None) -> Pulled:
     places |= {old + i: width + p for i, p in enumerate(right.places)}
     tests = [moved(t, places) for t in conjuncts(node.condition)]
     out = [t for t in tests if looks_out(t)]
-    kept = [t for t in tests if t not in out]
+    inner_tests = [t for t in tests if t not in out]
     fields = joined_fields(node.kind, left.node.fields, right.node.fields)
     joined = replace(
         node,
@@ -262,7 +262,7 @@ def _join(node: n.Join, around: n.Node | None) -> Pulled:
         right=right.node,
         left_keys=tuple(left.places[k] for k in node.left_keys),
         right_keys=tuple(right.places[k] for k in node.right_keys),
-        condition=conjunction(kept) if kept else None,
+        condition=conjunction(inner_tests) if inner_tests else None,
     )
     conditions = (*left.conditions, *(shifted(t, width) for t in right.conditions), *out)
     own = tuple(places[i] for i in range(len(node.fields)))
@@ -271,17 +271,17 @@ def _join(node: n.Join, around: n.Node | None) -> Pulled:
 
 def _join_around(node: n.Join, left: Pulled, right: Pulled, around: n.Node | None) -> Pulled:
     """Decorrelate an outer, semi or anti join by the outer values it uses."""
-    what = f"a {node.kind.name} JOIN, EXISTS or IN within a correlated subquery"
+    construct = f"a {node.kind.name} JOIN, EXISTS or IN within a correlated subquery"
     if node.kind in (n.JoinKind.RIGHT, n.JoinKind.FULL):
-        raise ValidationException(f"A correlated condition below {what} is not supported: join with it instead.")
+        raise ValidationException(f"A correlated condition below {construct} is not supported: join with it instead.")
     own = conjuncts(node.condition)
-    rows = _joined_around(left, what, around, (*right.conditions, *own))
-    asked = [o.index for o in rows.outers if isinstance(o, Outer)]
+    rows = _joined_around(left, construct, around, (*right.conditions, *own))
+    outer_columns = [o.index for o in rows.outers if isinstance(o, Outer)]
     old, width = len(node.left.fields), len(rows.node.fields)
 
-    def place(part: Expression, above: bool) -> Expression | None:
+    def relocated(part: Expression, above: bool) -> Expression | None:
         if isinstance(part, Outer):
-            return Column(part.type, asked.index(part.index))
+            return Column(part.type, outer_columns.index(part.index))
         if not isinstance(part, Column):
             return None
         if not above:
@@ -290,8 +290,8 @@ def _join_around(node: n.Join, left: Pulled, right: Pulled, around: n.Node | Non
         where = left.places[part.index] + rows.shift if side else right.places[part.index - old] + width
         return Column(part.type, where)
 
-    tests = [replaced(t, lambda p: place(p, False)) for t in right.conditions]
-    tests += [replaced(t, lambda p: place(p, True)) for t in own]
+    tests = [replaced(t, lambda p: relocated(p, False)) for t in right.conditions]
+    tests += [replaced(t, lambda p: relocated(p, True)) for t in own]
     keys = [
         (left.places[a] + rows.shift, right.places[b]) for a, b in zip(node.left_keys, node.right_keys, strict=True)
     ]
@@ -328,6 +328,7 @@ def _correlate(node: n.Correlate, around: n.Node | None) -> Pulled:
     return Pulled(result, below.conditions, tuple(places[i] for i in range(len(node.fields))))
 
 
+# Each function takes the class of its key.
 _PULL: dict[type[n.Node], Callable[[Any, n.Node | None], Pulled]] = {
     n.Filter: _filter,
     n.Project: _project,

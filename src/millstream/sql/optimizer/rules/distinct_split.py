@@ -1,7 +1,7 @@
 """Splits distinct aggregates in two, so that the values of one group are spread over subtasks.
 
 Flink's SplitAggregateRule: a partial aggregate by the group and by buckets of the distinct values, then a final one by
-the group. Where calls are over different columns, an Expand makes a row for each set of buckets, and each call counts
+the group. Where calls aggregate different columns, an Expand makes a row for each set of buckets, and each call counts
 the rows of its own set.
 """
 
@@ -114,7 +114,7 @@ def _with_buckets(node: n.Aggregate, buckets: int) -> tuple[n.Node, dict[int, in
     first = len(fields)
     named = [Field(f"$f{first + i}", e.type) for i, e in enumerate(result)]
     below = n.Project(Fields((*fields, *named)), node.input, (*columns, *result))
-    return below, {place: first + i for i, place in enumerate(hashed)}
+    return below, {column: first + i for i, column in enumerate(hashed)}
 
 
 def _expanded(below: n.Node, sets: _Sets, calls: tuple[AggregateCall, ...]) -> tuple[n.Node, list[int | None]]:
@@ -131,20 +131,20 @@ def _expanded(below: n.Node, sets: _Sets, calls: tuple[AggregateCall, ...]) -> t
         rows.append((*row, Constant(_COUNT, sets.number(columns))))
     identity = Column(_COUNT, len(fields))
     expand = n.Expand(Fields((*fields, Field("$e", _COUNT))), below, tuple(rows))
-    kept: list[Expression] = [Column(f.type, i) for i, f in enumerate(fields)]
+    expressions: list[Expression] = [Column(f.type, i) for i, f in enumerate(fields)]
     places: dict[tuple[int, int | None], int] = {}
     for columns, call in zip(sets.of_calls, calls, strict=True):
         number = sets.number(columns)
         if (number, call.condition) in places:
             continue
-        places[number, call.condition] = len(kept)
+        places[number, call.condition] = len(expressions)
         own: Expression = Call(BooleanType(False), "=", (identity, Constant(_COUNT, number)))
         if call.condition is not None:
-            own = conjunction([own, kept[call.condition]])
-        kept.append(own)
+            own = conjunction([own, expressions[call.condition]])
+        expressions.append(own)
         fields.append(Field(f"$g_{number}", own.type))
     conditions = [places[sets.number(c), call.condition] for c, call in zip(sets.of_calls, calls, strict=True)]
-    return n.Project(Fields(tuple(fields)), expand, tuple(kept)), list(conditions)
+    return n.Project(Fields(tuple(fields)), expand, tuple(expressions)), list(conditions)
 
 
 def _partial(node: n.Aggregate, below: n.Node, sets: _Sets, conditions: list[int | None]) -> n.Node:
@@ -184,16 +184,16 @@ def _final(node: n.Aggregate, partial: n.Node, sets: _Sets) -> n.Node:
     fields = [replace(partial.fields[k], time=node.fields[i].time) for i, k in enumerate(keys)]
     calls: list[AggregateCall] = []
     results: list[Expression] = [Column(f.type, i) for i, f in enumerate(fields)]
-    place = len(sets.every)
+    column = len(sets.every)
     for call in node.calls:
         result = []
         for function, kind in _partial_functions(call, node.input.fields):
             sums = "$SUM0" if function == "COUNT" else function
             kind = kind if sums == "$SUM0" else call.type
-            calls.append(AggregateCall(sums, (place,), kind))
+            calls.append(AggregateCall(sums, (column,), kind))
             result.append(Column(kind, len(fields)))
             fields.append(Field(f"$f{len(fields)}", kind))
-            place += 1
+            column += 1
         results.append(result[0] if len(result) == 1 else _mean(result[0], result[1], call.type))
     final = n.Aggregate(Fields(tuple(fields)), partial, keys, tuple(calls), node.state_ttl, "FINAL")
     return n.Project(node.fields, final, tuple(results))

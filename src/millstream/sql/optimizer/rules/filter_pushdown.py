@@ -105,24 +105,24 @@ def push_join_condition(node: n.Node) -> n.Node:
         return node
     width = len(node.left.fields)
     kind = node.kind
-    left, right, kept = [], [], []
+    left, right, remaining = [], [], []
     for test in conjuncts(node.condition):
         used = columns_of(test)
         if not used or not is_stable(test):
-            kept.append(test)
+            remaining.append(test)
         elif max(used) < width and kind in (n.JoinKind.INNER, n.JoinKind.RIGHT, n.JoinKind.SEMI):
             left.append(test)
         elif min(used) >= width and kind is not n.JoinKind.RIGHT and kind is not n.JoinKind.FULL:
             right.append(shifted(test, -width))
         else:
-            kept.append(test)
+            remaining.append(test)
     if not left and not right:
         return node
     return replace(
         node,
         left=_filtered(node.left, left),
         right=_filtered(node.right, right),
-        condition=conjunction(kept) if kept else None,
+        condition=conjunction(remaining) if remaining else None,
     )
 
 

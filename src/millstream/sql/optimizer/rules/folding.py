@@ -117,16 +117,16 @@ def _logic(e: Call) -> Expression:
         tests = conjuncts(e)
         if any(isinstance(t, Constant) and t.value is False for t in tests):
             return Constant(BooleanType(False), False)
-        kept = list(dict.fromkeys(t for t in tests if not (isinstance(t, Constant) and t.value is True)))
-        return conjunction(kept)
+        remaining = list(dict.fromkeys(t for t in tests if not (isinstance(t, Constant) and t.value is True)))
+        return conjunction(remaining)
     if e.function == "OR":
         sides = list(e.arguments)
         if any(isinstance(s, Constant) and s.value is True for s in sides):
             return Constant(BooleanType(False), True)
-        kept = [s for s in sides if not (isinstance(s, Constant) and s.value is False)]
-        if not kept:
+        remaining = [s for s in sides if not (isinstance(s, Constant) and s.value is False)]
+        if not remaining:
             return Constant(BooleanType(False), False)
-        return kept[0] if len(kept) == 1 else Call(e.type, "OR", tuple(kept), e.options)
+        return remaining[0] if len(remaining) == 1 else Call(e.type, "OR", tuple(remaining), e.options)
     return e
 
 

@@ -107,24 +107,24 @@ class _Estimates:
     def cost(self, order: Sequence[int]) -> float:
         """Return the total number of intermediate rows of an order."""
         rows, total = self._tables[order[0]].rows, 0.0
-        for place in range(1, len(order)):
-            rows = self._joined(rows, set(order[:place]), order[place])
+        for position in range(1, len(order)):
+            rows = self._joined(rows, set(order[:position]), order[position])
             total += rows
         return total
 
     def greedy(self, first: int) -> list[int]:
         """Return the order that minimizes rows greedily; ties take the smallest table first."""
-        order, waiting = [first], [i for i in range(len(self._tables)) if i != first]
+        order, remaining = [first], [i for i in range(len(self._tables)) if i != first]
         rows = self._tables[first].rows
-        while waiting:
+        while remaining:
             done = set(order)
             # A table without an equality pairs with every row and goes last, however small.
-            connected = [i for i in waiting if self._divisors(done, i)] or waiting
+            connected = [i for i in remaining if self._divisors(done, i)] or remaining
             sizes = {i: self._joined(rows, done, i) for i in connected}
             table = min(connected, key=lambda i: (sizes[i], self._tables[i].rows))
             rows = sizes[table]
             order.append(table)
-            waiting.remove(table)
+            remaining.remove(table)
         return order
 
 
@@ -192,12 +192,12 @@ def _tables_of(test: Expression, spans: list[range]) -> set[int]:
 
 
 def _order(spans: list[range], equalities: list[set[int]]) -> list[int]:
-    order, waiting = [0], list(range(1, len(spans)))
-    while waiting:
+    order, remaining = [0], list(range(1, len(spans)))
+    while remaining:
         done = set(order)
-        connected = (i for i in waiting if any(i in e and len(e) > 1 and e <= done | {i} for e in equalities))
-        result = next(connected, waiting[0])
-        waiting.remove(result)
+        connected = (i for i in remaining if any(i in e and len(e) > 1 and e <= done | {i} for e in equalities))
+        result = next(connected, remaining[0])
+        remaining.remove(result)
         order.append(result)
     return order
 
@@ -210,7 +210,7 @@ def _joined(
     tests: list[Expression],
     hints: list[tuple[str, ...]],
 ) -> n.Node:
-    places = {column: place for place, column in enumerate(c for i in order for c in spans[i])}
+    places = {column: position for position, column in enumerate(c for i in order for c in spans[i])}
     result, width, left = tables[order[0]], len(spans[order[0]]), list(tests)
     for i in order[1:]:
         width += len(spans[i])

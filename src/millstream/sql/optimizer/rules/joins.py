@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from millstream.sql.bind.tables import retry_of
 from millstream.sql.errors import TableException, ValidationException
-from millstream.sql.expressions import Call, Column, Constant, Expression, columns_of, conjunction, conjuncts
+from millstream.sql.expressions import Call, Column, Constant, Expression, columns_of, conjunction, conjuncts, replaced
 from millstream.sql.optimizer.rewrite import inlined, moved, shifted
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.nodes import Calc, Join, JoinKind, Node
@@ -33,8 +33,8 @@ def find_equal_keys(node: Node) -> Node:
                 rest.append(test)
             continue
         left, right, null_safe = pair
-        a = _place(left, extra_left, width)
-        b = _place(shifted(right, -width), extra_right, len(node.right.fields))
+        a = _key_index(left, extra_left, width)
+        b = _key_index(shifted(right, -width), extra_right, len(node.right.fields))
         if (a, b, null_safe) not in keys:
             keys.append((a, b, null_safe))
     condition = conjunction(rest) if rest else None
@@ -65,7 +65,7 @@ def _sides(test: Expression, width: int) -> tuple[Expression, Expression, bool] 
     return None
 
 
-def _place(e: Expression, extra: list[Expression], width: int) -> int:
+def _key_index(e: Expression, extra: list[Expression], width: int) -> int:
     if isinstance(e, Column):
         return e.index
     if e not in extra:
@@ -79,15 +79,13 @@ def _with_computed_keys(node: Join, left: list[Expression], right: list[Expressi
     new_left, new_right = _extended(node.left, left), _extended(node.right, right)
     by = len(left)
 
-    def place(e: Expression) -> Expression:
-        from millstream.sql.expressions import replaced
-
+    def shift_right(e: Expression) -> Expression:
         return replaced(
             e,
             lambda c: Column(c.type, c.index + by) if isinstance(c, Column) and c.index >= old_width else None,
         )
 
-    condition = None if node.condition is None else place(node.condition)
+    condition = None if node.condition is None else shift_right(node.condition)
     semi = node.kind in (JoinKind.SEMI, JoinKind.ANTI)
     if semi:
         fields = new_left.fields
@@ -102,10 +100,10 @@ def _with_computed_keys(node: Join, left: list[Expression], right: list[Expressi
             )
         )
     joined = replace(node, fields=fields, left=new_left, right=new_right, condition=condition)
-    kept = list(range(old_width))
+    indexes = list(range(old_width))
     if not semi:
-        kept += [old_width + by + i for i in range(right_width)]
-    columns = tuple(Column(node.fields[i].type, k) for i, k in enumerate(kept))
+        indexes += [old_width + by + i for i in range(right_width)]
+    columns = tuple(Column(node.fields[i].type, k) for i, k in enumerate(indexes))
     return Calc(node.fields, joined, columns)
 
 
@@ -139,11 +137,11 @@ def find_interval_join(node: n.Node) -> n.Node:
             rest.append(test)
             continue
         times = result[0]
-        least, most = result[1], result[2]
-        if least is not None:
-            lower = least if lower is None else max(lower, least)
-        if most is not None:
-            upper = most if upper is None else min(upper, most)
+        min_bound, max_bound = result[1], result[2]
+        if min_bound is not None:
+            lower = min_bound if lower is None else max(lower, min_bound)
+        if max_bound is not None:
+            upper = max_bound if upper is None else min(upper, max_bound)
     if times is None or lower is None or upper is None:
         return whole
     return n.IntervalJoin(
@@ -169,12 +167,12 @@ def _without_times(node: n.Join) -> tuple[n.Join, list[_Bound]]:
         time = node.left.fields[left].time
         if time is None or node.right.fields[right].time is not time:
             continue
-        kept = [k for k in range(len(node.left_keys)) if k != i]
+        key_indexes = [k for k in range(len(node.left_keys)) if k != i]
         result = replace(
             node,
-            left_keys=tuple(node.left_keys[k] for k in kept),
-            right_keys=tuple(node.right_keys[k] for k in kept),
-            null_safe=tuple(node.null_safe[k] for k in kept),
+            left_keys=tuple(node.left_keys[k] for k in key_indexes),
+            right_keys=tuple(node.right_keys[k] for k in key_indexes),
+            null_safe=tuple(node.null_safe[k] for k in key_indexes),
         )
         return result, [((left, right), 0, 0)]
     return node, []
@@ -354,12 +352,12 @@ def _narrowed(
     """Return a scan of only the used columns, with everything over it renumbered."""
     used = {c for e in expressions for c in columns_of(e)} | set(keys)
     used |= set() if condition is None else columns_of(condition)
-    kept = sorted(used)
-    places = {old: new for new, old in enumerate(kept)}
+    columns_used = sorted(used)
+    places = {old: new for new, old in enumerate(columns_used)}
     result = replace(
         scan,
-        fields=Fields(tuple(scan.fields[i] for i in kept)),
-        columns=tuple(scan.columns[i] for i in kept),
+        fields=Fields(tuple(scan.fields[i] for i in columns_used)),
+        columns=tuple(scan.columns[i] for i in columns_used),
         filters=(),
         limit=None,
     )

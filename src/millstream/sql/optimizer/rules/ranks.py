@@ -8,7 +8,7 @@ from millstream.sql.plan import nodes as n
 from millstream.sql.schema import Fields, TimeAttribute
 
 _RANKS = frozenset(["ROW_NUMBER", "RANK", "DENSE_RANK"])
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 def find_rank(node: n.Node, batch: bool = False) -> n.Node:
@@ -18,8 +18,8 @@ def find_rank(node: n.Node, batch: bool = False) -> n.Node:
     over = node.input.over
     if len(over.calls) != 1 or over.calls[0].function not in _RANKS or not over.order:
         return node
-    place = len(node.input.input.fields)
-    first, last, rest = _bounds(conjuncts(node.condition), place)
+    rank_column = len(node.input.input.fields)
+    first, last, rest = _bounds(conjuncts(node.condition), rank_column)
     if last is None:
         return node
     function = over.calls[0].function
@@ -34,21 +34,21 @@ def find_rank(node: n.Node, batch: bool = False) -> n.Node:
     result: n.Node = n.Rank(fields, below, over.partition, over.order, function, first, last, shows)
     expressions, condition = list(node.expressions), rest
     if not shows:
-        number = Constant(node.input.fields[place].type.not_null(), first)
-        expressions = [_with_constant(e, place, number) for e in expressions]
-        condition = [_with_constant(e, place, number) for e in condition]
+        number = Constant(node.input.fields[rank_column].type.not_null(), first)
+        expressions = [_with_constant(e, rank_column, number) for e in expressions]
+        condition = [_with_constant(e, rank_column, number) for e in condition]
     return n.Calc(node.fields, result, tuple(expressions), conjunction(condition) if condition else None)
 
 
-def _with_constant(e: Expression, place: int, constant: Constant) -> Expression:
-    return replaced(e, lambda c: constant if isinstance(c, Column) and c.index == place else None)
+def _with_constant(e: Expression, rank_column: int, constant: Constant) -> Expression:
+    return replaced(e, lambda c: constant if isinstance(c, Column) and c.index == rank_column else None)
 
 
-def _bounds(tests: list[Expression], place: int) -> tuple[int, int | None, list[Expression]]:
+def _bounds(tests: list[Expression], rank_column: int) -> tuple[int, int | None, list[Expression]]:
     first, last = 1, None
     rest: list[Expression] = []
     for test in tests:
-        result = _compared(test, place)
+        result = _compared(test, rank_column)
         if result is None:
             rest.append(test)
             continue
@@ -56,19 +56,19 @@ def _bounds(tests: list[Expression], place: int) -> tuple[int, int | None, list[
         if operator in (">", ">=", "="):
             first = max(first, number + 1 if operator == ">" else number)
         if operator in ("<", "<=", "="):
-            most = number - 1 if operator == "<" else number
-            last = most if last is None else min(last, most)
+            upper = number - 1 if operator == "<" else number
+            last = upper if last is None else min(last, upper)
     return first, last, rest
 
 
-def _compared(test: Expression, place: int) -> tuple[str, int] | None:
-    if not isinstance(test, Call) or test.function not in _TURNED or columns_of(test) != {place}:
+def _compared(test: Expression, rank_column: int) -> tuple[str, int] | None:
+    if not isinstance(test, Call) or test.function not in _MIRRORED or columns_of(test) != {rank_column}:
         return None
     a, b = test.arguments
     if isinstance(a, Column) and isinstance(b, Constant) and isinstance(b.value, int):
         return test.function, b.value
     if isinstance(b, Column) and isinstance(a, Constant) and isinstance(a.value, int):
-        return _TURNED[test.function], a.value
+        return _MIRRORED[test.function], a.value
     return None
 
 

@@ -77,9 +77,9 @@ def _filter(node: n.Filter) -> n.Node:
     if not _has_subquery(rest):
         return n.Filter(result.fields, result, conjunction(rest)) if rest else result
     below, rest = _replaced_by_columns(result, rest)
-    kept = n.Filter(below.fields, below, conjunction(rest))
+    filtered = n.Filter(below.fields, below, conjunction(rest))
     columns = tuple(Column(f.type, i) for i, f in enumerate(node.fields.fields))
-    return n.Project(node.fields, kept, columns)
+    return n.Project(node.fields, filtered, columns)
 
 
 def _as_semi_join(left: n.Node, test: Expression) -> n.Node | None:
@@ -96,8 +96,8 @@ def _as_semi_join(left: n.Node, test: Expression) -> n.Node | None:
     result, late = _with_late(node, left)
     width = len(left.fields)
     tests = [turned_in(t, width) for t in result.conditions]
-    for place, value in enumerate(inner.values):
-        right = _value(result, late, place, width)
+    for index, value in enumerate(inner.values):
+        right = _value(result, late, index, width)
         equal = Call(BooleanType(value.type.is_nullable or right.type.is_nullable), "=", (value, right))
         # A null among the rows makes membership unknown: NOT IN is then not true.
         tests.append(Call(_BOOLEAN, "IS NOT FALSE", (equal,)) if negated and equal.type.is_nullable else equal)
@@ -130,11 +130,11 @@ def _with_late(node: n.Node, around: n.Node) -> tuple[Pulled, tuple[Expression, 
     return pulled(node, around), None
 
 
-def _value(found: Pulled, late: tuple[Expression, ...] | None, place: int, width: int) -> Expression:
+def _value(query: Pulled, late: tuple[Expression, ...] | None, index: int, width: int) -> Expression:
     if late is not None:
-        return turned_in(late[place], width)
-    at = found.places[place]
-    return Column(found.node.fields[at].type, at + width)
+        return turned_in(late[index], width)
+    column = query.places[index]
+    return Column(query.node.fields[column].type, column + width)
 
 
 # --- values
@@ -225,24 +225,24 @@ def _all_keys(node: n.Node) -> Keys:
     return keys_of(node, [_all_keys(i) for i in node.inputs])
 
 
-def _is_single(found: Pulled) -> bool:
+def _is_single(query: Pulled) -> bool:
     """Return whether a query has at most one row per outer row."""
-    node = found.node
+    node = query.node
     if isinstance(node, n.Sort) and node.limit == 1:
         return True
     equal: set[int] = set()
-    for test in found.conditions:
+    for test in query.conditions:
         if isinstance(test, Call) and test.function in ("=", "IS NOT DISTINCT FROM"):
             equal |= {a.index for a in test.arguments if isinstance(a, Column)}
     return any(key <= equal for key in _all_keys(node))
 
 
-def _single(found: Pulled, around: n.Node) -> tuple[n.Node, Pulled]:
+def _single(query: Pulled, around: n.Node) -> tuple[n.Node, Pulled]:
     """Return the query limited to one row per outer row, failing at run time for more."""
-    rows = by_outer(found, "a scalar subquery of several rows", around)
+    rows = by_outer(query, "a scalar subquery of several rows", around)
     keys = tuple(dict.fromkeys(rows.keys))
-    value = rows.node.fields[found.places[0] + rows.shift]
-    call = AggregateCall("SINGLE_VALUE", (found.places[0] + rows.shift,), value.type.nullable())
+    value = rows.node.fields[query.places[0] + rows.shift]
+    call = AggregateCall("SINGLE_VALUE", (query.places[0] + rows.shift,), value.type.nullable())
     own = [replace(rows.node.fields[k], time=None) for k in keys]
     fields = Fields((*own, Field(value.name, value.type.nullable())))
     grouped = n.Aggregate(fields, rows.node, keys, (call,))
@@ -276,8 +276,8 @@ def _marked(left: n.Node, node: n.Node, values: tuple[Expression, ...]) -> tuple
     return joined, Call(_BOOLEAN, "IS NOT NULL", (there,))
 
 
-def _equal(value: Expression, right: n.Node, place: int, width: int) -> Expression:
-    column = Column(right.fields[place].type, place + width)
+def _equal(value: Expression, right: n.Node, index: int, width: int) -> Expression:
+    column = Column(right.fields[index].type, index + width)
     return Call(BooleanType(value.type.is_nullable or column.type.is_nullable), "=", (value, column))
 
 
@@ -305,19 +305,19 @@ def _three_valued(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]
     return joined, value
 
 
-def _three_valued_around(left: n.Node, found: Pulled, subquery: Subquery) -> tuple[n.Node, Expression]:
+def _three_valued_around(left: n.Node, query: Pulled, subquery: Subquery) -> tuple[n.Node, Expression]:
     """Return a correlated IN as a value, from counts of equal and of unknown rows per outer row."""
     width = len(left.fields)
     columns = relation_builder.columns(left.fields)
     fields = Fields(tuple(replace(f, time=None) for f in left.fields.fields))
     distinct = n.Aggregate(fields, left, tuple(range(width)), ())
-    tests = [turned_in(t, width) for t in found.conditions]
-    together = joined_fields(n.JoinKind.INNER, fields, found.node.fields)
-    both = n.Join(together, distinct, found.node, n.JoinKind.INNER, condition=conjunction(tests))
-    equal = [_equal(v, found.node, found.places[i], width) for i, v in enumerate(subquery.values)]
+    tests = [turned_in(t, width) for t in query.conditions]
+    together = joined_fields(n.JoinKind.INNER, fields, query.node.fields)
+    both = n.Join(together, distinct, query.node, n.JoinKind.INNER, condition=conjunction(tests))
+    equal = [_equal(v, query.node, query.places[i], width) for i, v in enumerate(subquery.values)]
     same = conjunction(equal)
-    asked = [*columns, Call(_BOOLEAN, "IS TRUE", (same,)), Call(_BOOLEAN, "IS NULL", (same,))]
-    tested = relation_builder.project(both, asked, [*fields.names, "$same", "$open"])
+    expressions = [*columns, Call(_BOOLEAN, "IS TRUE", (same,)), Call(_BOOLEAN, "IS NULL", (same,))]
+    tested = relation_builder.project(both, expressions, [*fields.names, "$same", "$open"])
     big = BigIntType(False)
     calls = (AggregateCall("COUNT", (), big, condition=width), AggregateCall("COUNT", (), big, condition=width + 1))
     named = Fields((*fields.fields, Field("$same", big), Field("$open", big)))
@@ -357,8 +357,7 @@ def _apply(node: n.Apply) -> n.Node:
             )
         )
     joined = n.Join(fields, node.left, result.node, node.kind, condition=conjunction(tests) if tests else None)
-    kept = [*relation_builder.columns(node.left.fields), *values]
-    return n.Project(node.fields, joined, tuple(kept))
+    return n.Project(node.fields, joined, (*relation_builder.columns(node.left.fields), *values))
 
 
 def _join(node: n.Join) -> n.Node:

@@ -81,11 +81,11 @@ def _of_groups(node: n.Aggregate) -> list[TimeAttribute | None]:
 
 def _behind(node: n.Over | n.Rank | n.WindowTable | n.Correlate) -> n.Node:
     width = len(node.input.fields)
-    kept = [replace(f, time=b.time) for f, b in zip(node.fields.fields, node.input.fields.fields, strict=False)]
+    fields = [replace(f, time=b.time) for f, b in zip(node.fields.fields, node.input.fields.fields, strict=False)]
     more = list(node.fields.fields[width:])
     if isinstance(node, n.WindowTable):
         more[2] = replace(more[2], time=node.input.fields[node.window.time].time)
-    return replace(node, fields=Fields((*kept, *more)))
+    return replace(node, fields=Fields((*fields, *more)))
 
 
 def check_times(node: n.Node) -> n.Node:
@@ -98,8 +98,8 @@ def check_times(node: n.Node) -> n.Node:
                 f"'{field.name}' has lost it, by a join without time bounds, an aggregate, or an expression."
             )
     if isinstance(node, n.Sort) and node.order and node.limit is None and not node.offset:
-        place, descending, _ = node.order[0]
-        if node.input.fields[place].time is None or descending:
+        column, descending, _ = node.order[0]
+        if node.input.fields[column].time is None or descending:
             raise TableException("Sort on a non-time-attribute field is not supported.")
     if isinstance(node, n.Over):
         _check_over(node)
@@ -121,6 +121,6 @@ def _check_over(node: n.Over) -> None:
         return
     if (over.end or 0) > 0 or (over.end is None):
         raise TableException("OVER RANGE FOLLOWING windows are not supported yet.")
-    place, descending, _ = over.order[0]
-    if descending and node.input.fields[place].time is not None and not ranks:
+    column, descending, _ = over.order[0]
+    if descending and node.input.fields[column].time is not None and not ranks:
         raise TableException("The window can only be ordered in ASCENDING mode.")

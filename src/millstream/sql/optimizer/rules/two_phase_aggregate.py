@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from millstream.common.configuration import parse_duration_ms
 from millstream.sql.expressions import AggregateCall
@@ -41,12 +40,12 @@ class Accumulated:
         self.names: list[tuple[str, ...]] = []
         self.distinct: list[str | None] = []
         self.tables: dict[str, AggregateCall] = {}
-        known: dict[Any, str] = {}
+        known: dict[tuple[int, ...], str] = {}
         number = 0
         for call in calls:
-            kept = _kept(call, retracts)
-            self.names.append(tuple(f"{name}${number + i}" for i, name in enumerate(kept)))
-            number += len(kept)
+            accumulators = _accumulator_names(call, retracts)
+            self.names.append(tuple(f"{name}${number + i}" for i, name in enumerate(accumulators)))
+            number += len(accumulators)
             if call.distinct and call.arguments not in known:
                 known[call.arguments] = f"distinct${len(known)}"
                 self.tables[known[call.arguments]] = call
@@ -55,7 +54,7 @@ class Accumulated:
         self.rows = f"count1${number}" if retracts and not counts_rows else None
 
 
-def _kept(call: AggregateCall, retracts: bool) -> tuple[str, ...]:
+def _accumulator_names(call: AggregateCall, retracts: bool) -> tuple[str, ...]:
     function = call.function
     if function == "COUNT":
         return ("count",) if call.arguments else ("count1",)
@@ -86,7 +85,7 @@ def split_aggregate(node: n.Node, retracts: bool, settings: Mapping[str, str]) -
         return node
     if lies_so(node.input, node.keys) or not _can_be_split(node, retracts):
         return node
-    fields = _kept_fields(node, retracts)
+    fields = _accumulator_fields(node, retracts)
     local = n.LocalAggregate(Fields(fields), node.input, node.keys, node.calls, retracts, node.part)
     keys = tuple(range(len(node.keys)))
     return n.GlobalAggregate(node.fields, local, keys, node.calls, node.state_ttl, node.part, retracts)
@@ -103,7 +102,7 @@ def _has_slices(node: n.WindowAggregate) -> bool:
 
 def _window_phases(node: n.WindowAggregate, retracts: bool) -> n.Node:
     end = Field("$slice_end" if node.has_window is None else "$window_end", BigIntType(False))
-    fields = Fields((*_kept_fields(node, retracts), end))
+    fields = Fields((*_accumulator_fields(node, retracts), end))
     local = n.LocalWindowAggregate(fields, node.input, node.window, node.keys, node.calls, retracts, node.has_window)
     keys = tuple(range(len(node.keys)))
     return n.GlobalWindowAggregate(
@@ -119,13 +118,13 @@ def _window_phases(node: n.WindowAggregate, retracts: bool) -> n.Node:
     )
 
 
-def _kept_fields(node: n.Aggregate | n.WindowAggregate, retracts: bool) -> tuple[Field, ...]:
-    kept, big = Accumulated(node.calls, retracts), BigIntType(False)
+def _accumulator_fields(node: n.Aggregate | n.WindowAggregate, retracts: bool) -> tuple[Field, ...]:
+    accumulators, big = Accumulated(node.calls, retracts), BigIntType(False)
     fields = [node.input.fields[k] for k in node.keys]
-    for names, call in zip(kept.names, node.calls, strict=True):
+    for names, call in zip(accumulators.names, node.calls, strict=True):
         fields += [Field(name, call.type) for name in names]
-    fields += [] if kept.rows is None else [Field(kept.rows, big)]
-    return (*fields, *(Field(name, call.type) for name, call in kept.tables.items()))
+    fields += [] if accumulators.rows is None else [Field(accumulators.rows, big)]
+    return (*fields, *(Field(name, call.type) for name, call in accumulators.tables.items()))
 
 
 LATENCY = "table.exec.mini-batch.allow-latency"

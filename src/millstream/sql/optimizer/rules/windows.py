@@ -75,14 +75,14 @@ def _through_expand(node: n.Expand) -> Windowed | None:
     below = windowed(node.input)
     if below is None:
         return None
-    kept = [i for i in (below.start, below.end, below.time) if i is not None and _is_kept(node, i)]
-    if below.start not in kept or below.end not in kept:
+    window_columns = [i for i in (below.start, below.end, below.time) if i is not None and _is_kept(node, i)]
+    if below.start not in window_columns or below.end not in window_columns:
         return None
-    return replace(below, time=below.time if below.time in kept else None)
+    return replace(below, time=below.time if below.time in window_columns else None)
 
 
-def _is_kept(node: n.Expand, place: int) -> bool:
-    return all(isinstance(row[place], Column) for row in node.sets)
+def _is_kept(node: n.Expand, column: int) -> bool:
+    return all(isinstance(row[column], Column) for row in node.sets)
 
 
 def find_window_aggregate(node: n.Node) -> n.Node:
@@ -133,15 +133,15 @@ def _property_field(node: n.Aggregate, special: dict[int, str], part: str) -> Fi
 
 
 def _reordered(
-    node: n.Aggregate, found: n.WindowAggregate, keys: list[int], special: dict[int, str], properties: list[str]
+    node: n.Aggregate, aggregate: n.WindowAggregate, keys: list[int], special: dict[int, str], properties: list[str]
 ) -> n.Node:
     """Restore the Aggregate's order of keys and window columns."""
     first = len(keys) + len(node.calls)
     places = [keys.index(k) if k in keys else first + properties.index(special[k]) for k in node.keys]
     places += [len(keys) + i for i in range(len(node.calls))]
-    columns = tuple(Column(found.fields[p].type, p) for p in places)
-    fields = tuple(replace(node.fields[i], time=found.fields[p].time) for i, p in enumerate(places))
-    return n.Calc(Fields(fields), found, columns)
+    columns = tuple(Column(aggregate.fields[p].type, p) for p in places)
+    fields = tuple(replace(node.fields[i], time=aggregate.fields[p].time) for i, p in enumerate(places))
+    return n.Calc(Fields(fields), aggregate, columns)
 
 
 def _fused(
@@ -159,13 +159,13 @@ def _fused(
             return None
         return _checked_session(table.input, tuple(keys), node.calls, table.window)
     looked = {c for t in conjuncts(calc.condition) for c in columns_of(t)}
-    kept = sorted({*keys, *used})
-    for place in kept:
-        looked |= columns_of(calc.expressions[place])
+    used_columns = sorted({*keys, *used})
+    for used_column in used_columns:
+        looked |= columns_of(calc.expressions[used_column])
     if any(c >= width for c in looked):
         return None
-    expressions = [calc.expressions[p] for p in kept]
-    fields = [calc.fields[p] for p in kept]
+    expressions = [calc.expressions[p] for p in used_columns]
+    fields = [calc.fields[p] for p in used_columns]
     spec = table.window
     extra = [spec.time, *spec.partition]
     for column in extra:
@@ -181,7 +181,7 @@ def _fused(
         for f, e in zip(fields, expressions, strict=True)
     ]
     below = n.Calc(Fields(tuple(fields)), table.input, tuple(expressions), calc.condition)
-    places = {p: i for i, p in enumerate(kept)}
+    places = {p: i for i, p in enumerate(used_columns)}
     calls = tuple(
         replace(
             c,
@@ -228,7 +228,8 @@ def fired(node: n.Node, settings: Mapping[str, str]) -> n.Node:
         )
     if node.counts is not None or node.window.kind is n.WindowKind.SESSION or not node.window.is_event_time:
         raise TableException(
-            f"{_EARLY} and {_LATE} are for TUMBLE and HOP windows of event time: other windows are told at their end."
+            f"{_EARLY} and {_LATE} apply only to event-time TUMBLE and HOP windows: other windows fire only at their "
+            "end."
         )
     early_delay, late_delay = _delay(settings, _EARLY, early), _delay(settings, _LATE, late)
     lateness = _lateness(settings, late_delay) if late else 0
@@ -242,7 +243,7 @@ def _delay(settings: Mapping[str, str], option: str, is_on: bool) -> int:
         return 0
     if f"{option}.delay" not in settings:
         raise TableException(
-            f"{option}.delay is not set: 0 s tells windows with every row, more tells them so often by the clock."
+            f"{option}.delay is not set: set 0 s to fire with every row, or the period of processing-time fires."
         )
     return parse_duration_ms(str(settings[f"{option}.delay"]))
 
