@@ -33,8 +33,8 @@ def column_rows(changes: Iterable[RowChange], names: Mapping[str, str]) -> Itera
     """
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for change in changes:
-        if change.gone is not None:
-            for address in _addresses(change.gone, removed=True):
+        if change.removed is not None:
+            for address in _addresses(change.removed, removed=True):
                 rows.pop(address, None)
         visible = [n for n in change.rows.schema.names if n not in _INNER]
         columns = {name: _values(name, change.rows.column(name)) for name in visible}

@@ -1,4 +1,4 @@
-"""Where the arrays are that columns of state are in: in memory, or in files that are mapped into it."""
+"""Storage of the arrays that hold columns of state: in memory, or in memory-mapped files."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-# Smaller arrays are in memory, wherever the others are.
+# Smaller arrays are always in memory.
 _LARGE = 1 << 20
 
 
 class Arrays(Protocol):
-    """Makes arrays."""
+    """Creates arrays."""
 
     def make(self, count: int, dtype: DTypeLike) -> NDArray[Any]:
-        """Return an array of so many values, whatever they are."""
+        """Return an uninitialized array; the caller knows its type."""
 
 
 class InMemory:
@@ -31,9 +31,9 @@ IN_MEMORY = InMemory()
 
 
 class InFiles:
-    """Arrays in files: they take memory only as long as nobody else needs it, so that they may be larger than that.
+    """Arrays in files: the page cache holds them, so that they may be larger than memory.
 
-    The files have no names, so that they are gone with the process, however it ends. Objects are in memory.
+    The files have no names, so the system deletes them with the process, however it ends. Objects are in memory.
     """
 
     def __init__(self, directory: str) -> None:
@@ -45,7 +45,7 @@ class InFiles:
         if size < _LARGE or dtype.hasobject:
             return np.empty(count, dtype)
         with tempfile.TemporaryFile(prefix="millstream-state-", dir=self._directory) as file:
-            # It takes no room on the disk where nothing was written.
+            # A sparse file: parts that were never written take no space on the disk.
             file.truncate(size)
             mapped = mmap.mmap(file.fileno(), size)
         return np.frombuffer(mapped, dtype, count)

@@ -1,4 +1,4 @@
-"""Which state backend a job has: one setting, by Flink's keys and Flink's names for it."""
+"""The state backend of a job, under Flink's option keys and Flink's names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TYPE = TextSetting("state.backend.type", None, ("state.backend",))
 
 
 class Backend(Enum):
-    """Where keyed state is while a job runs."""
+    """The location of keyed state while a job runs."""
 
     # In the memory of the slot's process.
     HASHMAP = "hashmap"
@@ -30,7 +30,7 @@ _BY_NAME = {
 
 
 def backend_of(config: Configuration) -> Backend:
-    """Return the backend that a job's settings name; without one, memory.
+    """Return the configured backend of a job, by default memory.
 
     Example:
         >>> backend_of(Configuration()), backend_of(Configuration.from_dict({"state.backend": "RocksDB"}))
@@ -41,10 +41,8 @@ def backend_of(config: Configuration) -> Backend:
 
 
 def backend_named(name: str) -> Backend:
-    """Return the backend of a name: Flink's are understood, in any case, and its on-disk one is served by LMDB."""
+    """Return the backend of a name in any case; Flink's rocksdb is LMDB."""
     backend = _BY_NAME.get(name.lower())
     if backend is None:
-        raise InvalidProgramError(
-            f"{TYPE.key} is {name!r}: it must be 'hashmap', or 'lmdb' ('rocksdb' is taken for it)."
-        )
+        raise InvalidProgramError(f"{TYPE.key} is {name!r}: it must be 'hashmap' or 'lmdb' (also named 'rocksdb').")
     return backend

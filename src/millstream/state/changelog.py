@@ -1,15 +1,15 @@
 """The changelog: immutable files of state changes, and the pure logic of chaining them.
 
-A file holds what one operator's subtask changed in one epoch (a delta), or all it holds (a base). Its name
-says who wrote it; its footer says the same, and which files come before it with the checksums of their footers, so a
-handle is one name, and no file can take the place of another:
+A file holds the changes of one operator's subtask in one epoch (a delta), or its complete state (a base). The name
+identifies the writer. The footer repeats it, and lists the files before it with the checksums of their footers. So a
+handle is one name, and no file can be mistaken for another:
 
     MSCL | version u16 | sections | footer (JSON) | its length u32 | its checksum u32 | MSCL
 
-A section is a pickled dict of rows of one state table; a large table has several, so that neither writing nor reading
-needs more memory than one. Of a table of columns it is streams of Arrow one behind the other, which the footer tells
-apart: they are written from where they are, without a copy. A retry or a twin writes under a name of its own, and only
-the name that the driver acknowledged counts.
+A section is a pickled dict of rows of one state table. A large table has several, so that neither writing nor reading
+needs more memory than one. A section of a table of columns is a sequence of Arrow streams, whose lengths are in the
+footer: they are written without a copy. A retry or a speculative copy of a task writes under its own name, and only the
+name that the driver acknowledged counts.
 """
 
 from __future__ import annotations
@@ -20,29 +20,32 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 from zlib import compress, decompress
 
+from millstream.common.aliases import Json, Key, Value
 from millstream.common.checksums import Checksum, Summing, checksum_of, crc32, is_digest, matches
 from millstream.common.errors import DamagedStateError, InvalidProgramError
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.pickles import dump
 from millstream.state.kinds import COLUMNS, StateKind, kind_named
 
+# Rows of a table by their addresses.
+Rows = dict[Key, Value]
+
 _MAGIC = b"MSCL"
 _VERSION = 3
 _HEAD = struct.Struct(">4sH")
 _TAIL = struct.Struct(">II4s")
 
-# Makes objects of pickled bytes.
-Loads = Callable[[Any], Any]
+# Unpickles bytes.
+Loads = Callable[["bytes | memoryview"], Value]
 
-# So many rows go into one section.
+# Maximum rows of a section.
 SECTION_ROWS = 2_000
 
-# A chain is folded into a new base when it gets this long, or when its deltas outweigh the base this much. If the state
-# is known to be large, a chain is as long as its files would have so many bytes each, and is not folded as long as it
-# has hardly more than the state: then there is nothing to be folded, rows have only come.
+# A chain is folded into a new base when it has MAX_CHAIN files, or when its deltas are MAX_DELTA_WEIGHT times as large
+# as the base. If the state is known to be large, a chain may have one file per MIN_FILE bytes of state, and it is not
+# folded below MAX_WASTE times the size of the state: rows were only added, so folding would save nothing.
 MAX_CHAIN = 64
 MAX_DELTA_WEIGHT = 2
 MIN_FILE = 16 << 20
@@ -51,7 +54,7 @@ MAX_WASTE = 2
 
 @fast_dataclass
 class FileRef:
-    """A file of a chain: its name, its size, whether it is a base, and the checksum of its footer, if that is known."""
+    """A file of a chain; `checksum` is that of its footer, if known."""
 
     name: str
     size: int
@@ -61,15 +64,15 @@ class FileRef:
 
 @dataclass
 class Chain:
-    """The files that together are a subtask's state: a base and the deltas after it."""
+    """The files of a subtask's state: a base and the deltas after it."""
 
     files: list[FileRef] = field(default_factory=list)
 
     def wants_rebase(self, live: int = 0) -> bool:
-        """Tell whether the next file should be a base.
+        """Return whether the next file should be a base.
 
         Args:
-            live: how many bytes the state is known to have; it may have more.
+            live: a lower bound of the size of the state in bytes.
         """
         if len(self.files) >= max(MAX_CHAIN, live // MIN_FILE):
             return True
@@ -89,11 +92,11 @@ class Section:
     table: str
     kind: StateKind
     address: str
-    rows: dict[Any, Any]
+    rows: Rows
 
 
-def sections(table: str, kind: StateKind, address: str, rows: Iterable[tuple[Any, Any]]) -> Iterator[Section]:
-    """Cut the rows of a table into sections."""
+def sections(table: str, kind: StateKind, address: str, rows: Iterable[tuple[Key, Value]]) -> Iterator[Section]:
+    """Split the rows of a table into sections."""
     left = iter(rows)
     while part := dict(islice(left, SECTION_ROWS)):
         yield Section(table, kind, address, part)
@@ -101,7 +104,7 @@ def sections(table: str, kind: StateKind, address: str, rows: Iterable[tuple[Any
 
 @fast_dataclass
 class FileHeader:
-    """Who wrote a file, and what comes before it."""
+    """The writer of a file, and the files before it."""
 
     operator: str
     subtask: int
@@ -116,7 +119,7 @@ def _pickled(section: Section) -> bytes:
         return dump(section.rows)
     except Exception as e:
         raise InvalidProgramError(
-            f"State {section.table!r} holds something that cannot be pickled: {e}. Keep plain data in state."
+            f"State {section.table!r} holds an object that cannot be pickled ({e}): store plain data."
         ) from None
 
 
@@ -127,17 +130,17 @@ def encode(
     on_end: Callable[[Checksum], None] = lambda checksum: None,
     digest: bool = False,
 ) -> Iterator[bytes]:
-    """Yield a file's bytes, one section after the other; `on_end` is given the checksum of its footer.
+    """Yield a file's bytes, one section after the other; `on_end` gets the checksum of the footer.
 
-    The footer has the checksums of all sections, so that its own stands for the whole file. With `digest` they are
-    such that nobody can make another file for them.
+    The footer has the checksums of all sections, so that its checksum covers the whole file. With `digest`, checksums
+    are cryptographic, so that no other file can be made to match them.
     """
     yield _HEAD.pack(_MAGIC, _VERSION)
-    index: list[dict[str, Any]] = []
+    index: list[dict[str, Json]] = []
     for section in content:
         about = {"name": section.table, "kind": section.kind.name, "address": section.address, "zlib": compressed}
         if section.kind is COLUMNS:
-            # Arrow is not loaded by jobs that have no columns.
+            # Lazy: jobs without columns do not load Arrow.
             from millstream.state.column_files import streams_of
 
             body, about["streams"] = streams_of(section.rows)
@@ -169,24 +172,24 @@ def encode(
 
 @fast_dataclass
 class ChangelogFile:
-    """A file whose footer has been read; its sections are read one by one."""
+    """A file with its footer read; sections are read one by one."""
 
     name: str
     size: int
     header: FileHeader
     checksum: Checksum
-    _index: list[dict[str, Any]]
+    _index: list[dict[str, Json]]
     _data: bytes | memoryview
 
     def sections(
         self, only_check: bool = False, loads: Loads = pickle.loads, only: str | None = None
     ) -> Iterator[Section]:
-        """Yield the sections; a damaged one is an error that names the file.
+        """Yield the sections; raise an error that names the file if one is damaged.
 
         Args:
-            only_check: whether to leave their rows out.
+            only_check: whether to verify checksums only, and leave out the rows.
             loads: reads pickles.
-            only: the one table that is wanted; without it, all are.
+            only: the table to read; None for all.
         """
         start = _HEAD.size
         for entry in self._index:
@@ -202,16 +205,16 @@ class ChangelogFile:
             start += entry["length"]
 
     def index(self) -> Iterator[tuple[Section, int]]:
-        """Yield the sections without their rows, and how many bytes each takes."""
+        """Yield the sections without their rows, each with its size in bytes."""
         for entry in self._index:
             yield self._section(entry, {}), entry["length"]
 
-    def _section(self, entry: dict[str, Any], rows: dict[Any, Any]) -> Section:
+    def _section(self, entry: dict[str, Json], rows: Rows) -> Section:
         kind = kind_named(entry["kind"], f"Table {entry['name']!r} of state file {self.name}")
         return Section(entry["name"], kind, entry["address"], rows)
 
 
-def _rows(entry: dict[str, Any], body: bytes | memoryview, loads: Loads) -> dict[Any, Any]:
+def _rows(entry: dict[str, Json], body: bytes | memoryview, loads: Loads) -> Rows:
     if entry["zlib"]:
         body = decompress(body)
     if "streams" in entry:
@@ -222,12 +225,15 @@ def _rows(entry: dict[str, Any], body: bytes | memoryview, loads: Loads) -> dict
 
 
 def decode(name: str, data: bytes | memoryview, expected: Checksum | None = None) -> ChangelogFile:
-    """Read a file's footer; a damaged file is an error that names it, and so is one in the place of another.
+    """Read a file's footer.
 
     Args:
         name: the file's name.
         data: its contents.
-        expected: the checksum of its footer, where whoever names the file knows it.
+        expected: the checksum of its footer, if known.
+
+    Raises:
+        DamagedStateError: the file is damaged, or is another file under this name.
     """
     try:
         magic, version = _HEAD.unpack_from(data)
@@ -254,15 +260,15 @@ def decode(name: str, data: bytes | memoryview, expected: Checksum | None = None
             [FileRef(*p) for p in footer["parents"]],
             footer["name"],
         )
-        found = ChangelogFile(name, len(data), header, checksum, footer["sections"], data)
+        file = ChangelogFile(name, len(data), header, checksum, footer["sections"], data)
     except (struct.error, ValueError, KeyError, TypeError) as e:
         raise DamagedStateError(f"State file {name} is damaged: its footer cannot be read ({e}).") from e
     if header.name not in (None, name.rpartition("/")[2]) or expected not in (None, checksum):
         raise DamagedStateError(
-            f"State file {name} is not the one that was written for this checkpoint: another file, written as "
-            f"{header.name}, is in its place."
+            f"State file {name} is not the one that was written for this checkpoint: it was replaced by another file, "
+            f"written as {header.name}."
         )
-    return found
+    return file
 
 
 def replay(

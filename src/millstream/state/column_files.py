@@ -1,68 +1,67 @@
-"""Changes of columns as streams of Arrow, one behind the other in a file of state.
+"""Changes of columns as a sequence of Arrow streams in a state file.
 
-What Arrow writes of a large column is the memory that the column is in: here it goes from there into the file.
+Arrow writes a large column as a view of its memory; the views are written to the file without a copy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pyarrow as pa
 
 from millstream.state.column_table import RowChange, from_ipc
 
 
-class _Pieces:
-    """A file in which Arrow writes; keeps what it is given, which are buffers of Arrow's where they are large."""
+class _Sink:
+    """A file object for Arrow that collects the buffers that Arrow writes."""
 
     closed = False
 
     def __init__(self) -> None:
-        self.pieces: list[Any] = []
+        self.buffers: list[pa.Buffer] = []
 
-    def write(self, piece: Any) -> int:
-        self.pieces.append(piece)
-        return len(piece)
+    def write(self, buffer: pa.Buffer) -> int:
+        self.buffers.append(buffer)
+        return len(buffer)
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Do nothing: writes are not buffered."""
 
     def close(self) -> None:
-        """Whoever made it reads on."""
+        """Do nothing: the buffers are still needed."""
 
 
-def streams_of(rows: Mapping[Any, Sequence[RowChange]]) -> tuple[list[Any], list[list[int]]]:
-    """Return rows of a table as pieces of a file, and what tells their streams apart.
+def streams_of(rows: Mapping[int, Sequence[RowChange]]) -> tuple[list[pa.Buffer], list[list[int]]]:
+    """Return rows of a table as buffers to write, and the lengths of their streams.
 
-    Of each change that is the row it belongs to, and how many bytes there are of what it sets and of what it removes.
+    The lengths of a change are its row, the bytes of the keys that it sets, and the bytes of those that it removes.
     """
-    pieces: list[Any] = []
-    about: list[list[int]] = []
+    buffers: list[pa.Buffer] = []
+    lengths: list[list[int]] = []
     for row, changes in rows.items():
         for change in changes:
-            parts = [_stream(change.rows), [] if change.gone is None else _stream(change.gone)]
-            about.append([row, *(sum(map(len, part)) for part in parts)])
-            pieces += [piece for part in parts for piece in part]
-    return pieces, about
+            streams = [_stream(change.rows), [] if change.removed is None else _stream(change.removed)]
+            lengths.append([row, *(sum(map(len, stream)) for stream in streams)])
+            buffers += [buffer for stream in streams for buffer in stream]
+    return buffers, lengths
 
 
-def _stream(batch: pa.RecordBatch) -> list[Any]:
-    file = _Pieces()
+def _stream(batch: pa.RecordBatch) -> list[pa.Buffer]:
+    file = _Sink()
     with pa.ipc.new_stream(pa.PythonFile(file, mode="w"), batch.schema) as writer:
         writer.write_batch(batch)
-    return file.pieces
+    return file.buffers
 
 
-def changes_of(body: bytes | memoryview, about: Sequence[Sequence[int]]) -> dict[int, tuple[RowChange, ...]]:
+def changes_of(body: bytes | memoryview, lengths: Sequence[Sequence[int]]) -> dict[int, tuple[RowChange, ...]]:
     """Return the rows of a table that `streams_of` wrote."""
-    found: dict[int, tuple[RowChange, ...]] = {}
-    at = 0
-    for row, set_bytes, gone_bytes in about:
-        # Copied: Arrow works on memory that is aligned, and the file may go while a job runs.
-        rows = from_ipc(bytes(body[at : at + set_bytes]))
-        at += set_bytes
-        gone = from_ipc(bytes(body[at : at + gone_bytes])) if gone_bytes else None
-        at += gone_bytes
-        found[row] = (*found.get(row, ()), RowChange(rows, gone))
-    return found
+    changes: dict[int, tuple[RowChange, ...]] = {}
+    offset = 0
+    for row, set_bytes, removed_bytes in lengths:
+        # Copied: Arrow needs aligned memory, and the file may be deleted while a job runs.
+        rows = from_ipc(bytes(body[offset : offset + set_bytes]))
+        offset += set_bytes
+        removed = from_ipc(bytes(body[offset : offset + removed_bytes])) if removed_bytes else None
+        offset += removed_bytes
+        changes[row] = (*changes.get(row, ()), RowChange(rows, removed))
+    return changes

@@ -1,20 +1,21 @@
-"""A table of state whose rows an operator has as columns in memory.
+"""A state table whose rows an operator holds as columns in memory.
 
-The operator keeps them in the form that it works with (`LiveColumns`); here is only what they look like in files: for
-each key group what was set and removed, as Arrow. With every key goes its hash, so that they can be parted by vectors
-for any parallelism.
+The operator holds them in the form that it works with (`LiveColumns`). This module defines their form in files: the
+keys that were set and removed in each key group, as Arrow. Each key is stored with its hash, so that keys are assigned
+to subtasks by vectorized code, for any parallelism.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.tags import tagged
 from millstream.state.array_storage import Arrays
@@ -24,7 +25,7 @@ from millstream.state.vector_key_groups import groups_of
 
 # The column with the hashes of keys.
 HASH = "hash"
-# So many rows are in a piece of a table at most: the texts of one have room for two gigabytes.
+# Maximum rows of a piece of a table: the strings of a column of one may take two gigabytes.
 PIECE_ROWS = 1 << 18
 
 
@@ -43,11 +44,11 @@ def from_ipc(body: bytes) -> pa.RecordBatch:
 
 
 def _written(change: RowChange) -> tuple[bytes, bytes | None]:
-    return to_ipc(change.rows), None if change.gone is None else to_ipc(change.gone)
+    return to_ipc(change.rows), None if change.removed is None else to_ipc(change.removed)
 
 
-def _read(rows: bytes, gone: bytes | None) -> RowChange:
-    return RowChange(from_ipc(rows), None if gone is None else from_ipc(gone))
+def _read(rows: bytes, removed: bytes | None) -> RowChange:
+    return RowChange(from_ipc(rows), None if removed is None else from_ipc(removed))
 
 
 @tagged("changed-rows", write=_written, read=_read)
@@ -55,80 +56,80 @@ class RowChange:
     """Keys that are removed, then keys that are set.
 
     Attributes:
-        rows: a column of hashes, the columns of the key, and those of what it has.
-        gone: the hashes and keys that are removed; None for none.
+        rows: the keys that are set: a column of hashes, the columns of the key, and the columns of its state.
+        removed: the hashes and keys that are removed; None for none.
     """
 
-    __slots__ = ("gone", "rows")
+    __slots__ = ("removed", "rows")
 
-    def __init__(self, rows: pa.RecordBatch, gone: pa.RecordBatch | None = None) -> None:
+    def __init__(self, rows: pa.RecordBatch, removed: pa.RecordBatch | None = None) -> None:
         self.rows = rows
-        self.gone = gone
+        self.removed = removed
 
     def __len__(self) -> int:
-        """Return how many keys it says something of."""
-        return int(self.rows.num_rows) + (0 if self.gone is None else int(self.gone.num_rows))
+        """Return the number of keys that are set or removed."""
+        return int(self.rows.num_rows) + (0 if self.removed is None else int(self.removed.num_rows))
 
     def part(self, groups: range, max_parallelism: int) -> RowChange:
-        """Return what it says of keys in some key groups."""
-        gone = None if self.gone is None else _part(self.gone, groups, max_parallelism)
-        return RowChange(_part(self.rows, groups, max_parallelism), gone)
+        """Return the changes of keys in some key groups."""
+        removed = None if self.removed is None else _part(self.removed, groups, max_parallelism)
+        return RowChange(_part(self.rows, groups, max_parallelism), removed)
 
     def __repr__(self) -> str:
-        gone = 0 if self.gone is None else self.gone.num_rows
-        return f"<{self.rows.num_rows} keys with {', '.join(self.rows.schema.names[1:])}; {gone} removed>"
+        removed = 0 if self.removed is None else self.removed.num_rows
+        return f"<{self.rows.num_rows} keys with {', '.join(self.rows.schema.names[1:])}; {removed} removed>"
 
 
 def _part(batch: pa.RecordBatch, groups: range, max_parallelism: int) -> pa.RecordBatch:
-    found = groups_of(batch.column(0).to_numpy(), max_parallelism)
-    mine = (found >= groups.start) & (found < groups.stop)
+    groups_of_rows = groups_of(batch.column(0).to_numpy(), max_parallelism)
+    mine = (groups_of_rows >= groups.start) & (groups_of_rows < groups.stop)
     return batch if mine.all() else batch.filter(pa.array(mine))
 
 
-def check_columns(change: RowChange, wanted: Sequence[tuple[str, pa.DataType | None]]) -> None:
-    """Refuse what a file says where the operator has other columns now; None is any type."""
-    found = list(zip(change.rows.schema.names, change.rows.schema.types, strict=True))[1:]
-    fits = len(found) == len(wanted) and all(
+def check_columns(change: RowChange, expected: Sequence[tuple[str, pa.DataType | None]]) -> None:
+    """Raise an error if the columns of a file are not the operator's; None is any type."""
+    stored = list(zip(change.rows.schema.names, change.rows.schema.types, strict=True))[1:]
+    fits = len(stored) == len(expected) and all(
         name == other and (kind is None or kind == other_kind)
-        for (name, kind), (other, other_kind) in zip(wanted, found, strict=True)
+        for (name, kind), (other, other_kind) in zip(expected, stored, strict=True)
     )
     if not fits:
-        had, has = (", ".join(f"{n} {t or ''}".rstrip() for n, t in columns) for columns in (found, wanted))
+        had, has = (", ".join(f"{n} {t or ''}".rstrip() for n, t in columns) for columns in (stored, expected))
         raise InvalidProgramError(
-            f"The query has changed: this operator's state was kept as ({had}), and is ({has}) now. Start it without "
-            "that state, or give the query another name for its operators."
+            f"The query has changed: this operator's state has the columns ({had}), and the query needs ({has}). Start "
+            "it without that state, or give the query another name for its operators."
         )
 
 
 class LiveColumns(Protocol):
-    """What an operator keeps as columns."""
+    """The columns of an operator."""
 
     def live_in(self, arrays: Arrays) -> None:
-        """Have arrays made there from now on; nothing is kept yet."""
+        """Create arrays there from now on; called before there are any."""
 
     @property
     def file_bytes(self) -> int:
-        """About how many bytes its rows take in a file, where that is known; it may be fewer."""
+        """A lower estimate of the bytes that the rows take in a file; 0 if unknown."""
         ...
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all rows."""
 
     def load(self, change: RowChange) -> None:
-        """Take what a file says of some keys; it is no change."""
+        """Apply keys of a file, without recording them as changes."""
 
     def everything(self) -> list[RowChange]:
-        """Return all keys, in pieces of which each has other keys."""
+        """Return all keys in disjoint pieces."""
 
     def changes(self) -> list[RowChange]:
-        """Return what has changed since this was last asked: what is removed first, then what is set, in pieces."""
+        """Return the changes since the last call in pieces, removed keys first."""
 
 
 class ColumnTable(StateTable):
-    """The rows of a table that is kept as columns, which are not held here.
+    """A table whose rows an operator holds as columns.
 
-    Rows are addressed by key group: in files of savepoints, and in all files of versions before. In others a row has
-    keys of all groups, as they have come, since to put them in the order of their groups costs more than to write them.
+    In savepoints, and in all files of earlier versions, a row holds the keys of a key group. In other files a row holds
+    keys of all groups, in the order of their arrival, because sorting them by group costs more than writing them.
     """
 
     __slots__ = ("_live",)
@@ -138,15 +139,15 @@ class ColumnTable(StateTable):
         self._live = live
 
     def collect(self) -> None:
-        if found := self._live.changes():
-            # One after the other: a key may be in several of them.
-            self.overlay[0] = (*self.overlay.get(0, ()), *found)
+        if changes := self._live.changes():
+            # In order: a key may be in several of them.
+            self.overlay[0] = (*self.overlay.get(0, ()), *changes)
 
-    def rows(self) -> Iterator[tuple[Any, Any]]:
+    def rows(self) -> Iterator[tuple[int, Value]]:
         yield from enumerate((change,) for change in self._live.everything())
 
-    def apply(self, delta: dict[Any, Any]) -> None:
-        # Key groups know nothing of each other: what is first in each is loaded at once, then what is second.
+    def apply(self, delta: dict[int, Value]) -> None:
+        # Key groups are independent: the first changes of all are loaded together, then the second.
         for changes in zip_longest(*delta.values()):
             for change in _together([c for c in changes if c is not None]):
                 self._live.load(change)
@@ -160,43 +161,43 @@ class ColumnTable(StateTable):
         self._live.clear()
 
     def advance(self) -> None:
-        # What it says is in the columns already.
+        # The columns have the changes already.
         self.overlay.clear()
 
 
 def in_pieces(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Cut numbers of rows so that no piece is too large to be put together."""
+    """Split row numbers so that no piece is too large for one Arrow array."""
     for start in range(0, len(rows), PIECE_ROWS):
         yield rows[start : start + PIECE_ROWS]
 
 
 def by_group(changes: Sequence[RowChange], max_parallelism: int) -> dict[int, tuple[RowChange, ...]]:
-    """Return what changes set, by key group."""
-    found: dict[int, tuple[RowChange, ...]] = {}
+    """Return the keys that changes set, by key group."""
+    changes_by_group: dict[int, tuple[RowChange, ...]] = {}
     for rows in _joined([change.rows for change in changes]):
         groups = groups_of(rows.column(0).to_numpy(), max_parallelism)
         order = np.argsort(groups, kind="stable")
         rows, groups = rows.take(pa.array(order)), groups[order]
         for group in np.flatnonzero(np.bincount(groups)).tolist():
-            found[group] = (*found.get(group, ()), RowChange(_of_group(rows, groups, group)))
-    return found
+            changes_by_group[group] = (*changes_by_group.get(group, ()), RowChange(_of_group(rows, groups, group)))
+    return changes_by_group
 
 
 def _together(changes: list[RowChange]) -> list[RowChange]:
-    """Return what changes of different key groups say as few changes."""
+    """Merge changes of different key groups into few."""
     first = changes[0].rows.schema
     if len(changes) < 2 or any(c.rows.schema != first for c in changes):
         return changes
-    gone = [c.gone for c in changes if c.gone is not None and c.gone.num_rows]
-    if any(g.schema != gone[0].schema for g in gone):
+    removed = [c.removed for c in changes if c.removed is not None and c.removed.num_rows]
+    if any(g.schema != removed[0].schema for g in removed):
         return changes
-    found = [RowChange(rows) for rows in _joined([c.rows for c in changes])]
-    # What is removed comes before what is set.
-    return [RowChange(changes[0].rows.slice(0, 0), g) for g in _joined(gone)] + found
+    joined = [RowChange(rows) for rows in _joined([c.rows for c in changes])]
+    # Removed keys come before those that are set.
+    return [RowChange(changes[0].rows.slice(0, 0), g) for g in _joined(removed)] + joined
 
 
 def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Return rows in as few batches as have room for their texts."""
+    """Return rows in as few batches as their strings fit into."""
     return pa.Table.from_batches(batches).combine_chunks().to_batches() if batches else []
 
 

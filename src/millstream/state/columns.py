@@ -1,4 +1,4 @@
-"""Values of the user's as columns with types: what is plain becomes a proper type, everything else text.
+"""Converts user values to typed columns: plain data gets a proper type, everything else becomes text.
 
 bool, int, float, str, bytes, dates and times    themselves; int and float together are floats
 tuples, rows, named tuples, dataclasses          structs, where all have the same fields
@@ -13,11 +13,11 @@ import base64
 import dataclasses
 import datetime
 import json
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sized
 
 import pyarrow as pa
 
+from millstream.common.aliases import Json, Value
 from millstream.common.types import Row, field_names
 
 _TEXT = pa.field("text", pa.string(), metadata={"text": "yes"})
@@ -32,7 +32,7 @@ _PLAIN: dict[type, pa.Field] = {
 }
 
 
-def column(values: Iterable[Any]) -> pa.Array:
+def column(values: Iterable[Value]) -> pa.Array:
     """Return values as a column of the type that fits them all.
 
     Example:
@@ -42,22 +42,22 @@ def column(values: Iterable[Any]) -> pa.Array:
     rows = list(values)
     kind = _NULL
     for value in rows:
-        found = _kind_of(value)
-        if found is not kind:
-            kind = _both(kind, found)
+        value_kind = _kind_of(value)
+        if value_kind is not kind:
+            kind = _both(kind, value_kind)
     return pa.array([_fitted(v, kind) for v in rows], _type(kind))
 
 
-# A kind is an Arrow field: a type, and whether it is text that stands for something else.
+# A kind is an Arrow field: a type, and whether it is the text of other values.
 
 
 def _type(kind: pa.Field) -> pa.DataType:
-    # A column of which nothing is known is one of texts.
+    # A column without values is one of strings.
     return pa.string() if pa.types.is_null(kind.type) else _known(kind.type)
 
 
 def _known(kind: pa.DataType) -> pa.DataType:
-    """Return a type in which lists and maps that were always empty hold texts."""
+    """Return a type in which lists and maps that are always empty hold strings."""
     if pa.types.is_null(kind):
         return pa.string()
     if pa.types.is_list(kind):
@@ -73,7 +73,7 @@ def _is_text(kind: pa.Field) -> bool:
     return kind.metadata is not None
 
 
-def _kind_of(value: Any) -> pa.Field:
+def _kind_of(value: Value) -> pa.Field:
     if value is None:
         return _NULL
     plain = _PLAIN.get(type(value))
@@ -94,14 +94,14 @@ def _kind_of(value: Any) -> pa.Field:
     return _TEXT
 
 
-def _fits_a_column(value: Any) -> bool:
+def _fits_a_column(value: Value) -> bool:
     if type(value) is int:
         return -(1 << 63) <= value < 1 << 63
     # Half a surrogate pair is a character in Python and nowhere else.
     return type(value) is not str or _writable(value) == value
 
 
-def _kind_of_dict(value: dict[Any, Any]) -> pa.Field:
+def _kind_of_dict(value: dict[Value, Value]) -> pa.Field:
     key = item = _NULL
     for k, v in value.items():
         key, item = _both(key, _kind_of(k)), _both(item, _kind_of(v))
@@ -110,8 +110,8 @@ def _kind_of_dict(value: dict[Any, Any]) -> pa.Field:
     return pa.field("value", pa.map_(key.with_name("key").with_nullable(False), item.with_name("value")))
 
 
-def fields_of(value: Any) -> dict[str, Any]:
-    """Return the fields of a tuple, row or dataclass by name; nothing of what has none."""
+def fields_of(value: Value) -> dict[str, Value]:
+    """Return the fields of a tuple, row or dataclass by name; of other values, an empty dict."""
     if isinstance(value, Row):
         return dict(zip(field_names(value) or _numbered(value), value, strict=True))
     if isinstance(value, tuple):
@@ -121,14 +121,14 @@ def fields_of(value: Any) -> dict[str, Any]:
     return {}
 
 
-def _numbered(values: Any) -> list[str]:
+def _numbered(values: Sized) -> list[str]:
     return [f"_{i}" for i in range(1, len(values) + 1)]
 
 
 def _both(one: pa.Field, other: pa.Field) -> pa.Field:
     """Return the kind that both fit."""
     if one.type.equals(other.type) and _is_text(one) == _is_text(other):
-        # Inside, text may stand for something else on one side only.
+        # Inside, a string may be the text of another value on one side only.
         if not pa.types.is_nested(one.type):
             return one
     elif pa.types.is_null(one.type):
@@ -150,8 +150,8 @@ def _both(one: pa.Field, other: pa.Field) -> pa.Field:
     return _TEXT
 
 
-def _fitted(value: Any, kind: pa.Field) -> Any:
-    """Return a value in the form its column takes."""
+def _fitted(value: Value, kind: pa.Field) -> Value:
+    """Return a value in the form of its column."""
     if value is None:
         return None
     if _is_text(kind):
@@ -166,22 +166,22 @@ def _fitted(value: Any, kind: pa.Field) -> Any:
     return float(value) if pa.types.is_floating(t) else value
 
 
-def text_of(value: Any) -> str:
-    """Return a value as JSON where it is plain data, else as Python shows it; always something that can be written."""
+def text_of(value: Value) -> str:
+    """Return a value as JSON if it is plain data, else its repr; always encodable as UTF-8."""
     for write in (_json, repr, _about):
         try:
             return _writable(write(value))
         except Exception:
-            # Also what a __repr__ of the user's raises.
+            # Includes any exception of a user's __repr__.
             continue
     raise AssertionError("every value has a type")
 
 
-def _json(value: Any) -> str:
+def _json(value: Value) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _about(value: Any) -> str:
+def _about(value: Value) -> str:
     return f"<{type(value).__module__}.{type(value).__qualname__}>"
 
 
@@ -189,7 +189,7 @@ def _writable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-def jsonable(value: Any) -> Any:
+def jsonable(value: Value) -> Json:
     """Return a value in a form that JSON can write: rows as objects, times as text, bytes in base64, others as text.
 
     Example:
@@ -201,7 +201,7 @@ def jsonable(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
-        # JSON has no word for these.
+        # JSON has no infinities and no NaN.
         return value if value - value == 0 else repr(value)
     if isinstance(value, (list, set, frozenset)) or (isinstance(value, tuple) and not hasattr(value, "_fields")):
         return [jsonable(v) for v in value]
@@ -215,8 +215,8 @@ def jsonable(value: Any) -> Any:
     return _other(value)
 
 
-def _other(value: Any) -> str:
-    writers: dict[type, Callable[[Any], str]] = {
+def _other(value: Value) -> str:
+    writers: dict[type, Callable[[Value], str]] = {
         bytes: lambda v: base64.b64encode(v).decode(),
         datetime.datetime: datetime.datetime.isoformat,
         datetime.date: datetime.date.isoformat,

@@ -1,9 +1,11 @@
-"""State descriptors: the name and type a user gives a piece of state, and how long it lives."""
+"""State descriptors: name, type and time to live of a state."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import ClassVar, Protocol
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError, WrongTypeError
 from millstream.common.scalar_types import check_type
 from millstream.common.setting import in_words
@@ -14,7 +16,7 @@ from millstream.state.ttl_config import StateTtlConfig
 
 
 class StateDescriptor:
-    """The name of a state and the type of what it holds."""
+    """The name and type of a state."""
 
     kind: ClassVar[StateKind]
 
@@ -24,7 +26,7 @@ class StateDescriptor:
         check_type(type_info, f"The type of state {name!r}")
         self.name = name
         self.type_info = type_info
-        # The type of what is put in.
+        # The type of added values.
         self.element_type = type_info
         self.ttl: StateTtlConfig | None = None
 
@@ -33,15 +35,15 @@ class StateDescriptor:
         return self.name
 
     def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
-        """Let what is stored expire."""
+        """Let values expire."""
         self.ttl = ttl_config
 
     def type_text(self) -> str:
-        """Return the declared type in words, nothing when none was declared."""
+        """Format the declared type; an empty string if there is none."""
         return "" if self.element_type is None else str(self.element_type.named())
 
     def life_text(self) -> str:
-        """Return how long what is stored lives, nothing when for ever."""
+        """Format the time to live; an empty string if values do not expire."""
         return "" if self.ttl is None or not self.ttl.is_enabled() else in_words(self.ttl.ttl_ms)
 
 
@@ -54,7 +56,7 @@ def renamed(descriptor: StateDescriptor, name: str) -> StateDescriptor:
 
 
 class ValueStateDescriptor(StateDescriptor):
-    """Describes state that holds one value a key."""
+    """Describes state with one value per key."""
 
     kind = kinds.VALUE
 
@@ -63,7 +65,7 @@ class ValueStateDescriptor(StateDescriptor):
 
 
 class ListStateDescriptor(StateDescriptor):
-    """Describes state that holds a list a key."""
+    """Describes state with a list per key."""
 
     kind = kinds.LIST
 
@@ -74,7 +76,7 @@ class ListStateDescriptor(StateDescriptor):
 
 
 class MapStateDescriptor(StateDescriptor):
-    """Describes state that holds a map a key."""
+    """Describes state with a map per key."""
 
     kind = kinds.MAP
 
@@ -97,28 +99,56 @@ class MapStateDescriptor(StateDescriptor):
         return f"{key} -> {value}"
 
 
+class Reducer(Protocol):
+    """A ReduceFunction, which the DataStream API above this package defines."""
+
+    def reduce(self, value1: Value, value2: Value) -> Value: ...
+
+
+class Aggregator(Protocol):
+    """An AggregateFunction, which the DataStream API above this package defines."""
+
+    def create_accumulator(self) -> Value: ...
+
+    def add(self, value: Value, accumulator: Value) -> Value: ...
+
+    def get_result(self, accumulator: Value) -> Value: ...
+
+    def merge(self, acc_a: Value, acc_b: Value) -> Value: ...
+
+
 class ReducingStateDescriptor(StateDescriptor):
-    """Describes state that combines what is added with a reduce function."""
+    """Describes state that combines added values with a reduce function."""
 
     kind = kinds.REDUCING
 
-    def __init__(self, name: str, reduce_function: Any, type_info: TypeInformation | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        reduce_function: Reducer | Callable[[Value, Value], Value],
+        type_info: TypeInformation | None = None,
+    ) -> None:
         super().__init__(name, type_info)
         self.reduce_function = reduce_function
         if not callable(getattr(reduce_function, "reduce", reduce_function)):
             raise WrongTypeError(f"State {name!r} needs a reduce function, not {reduce_function!r}.")
 
-    def get_reduce_function(self) -> Any:
-        """Return the function that combines."""
+    def reducer(self) -> Callable[[Value, Value], Value]:
+        """Return the reduce function as a callable."""
+        function = self.reduce_function
+        return function.reduce if hasattr(function, "reduce") else function
+
+    def get_reduce_function(self) -> Reducer | Callable[[Value, Value], Value]:
+        """Return the reduce function."""
         return self.reduce_function
 
 
 class AggregatingStateDescriptor(StateDescriptor):
-    """Describes state that combines what is added with an AggregateFunction."""
+    """Describes state that combines added values with an AggregateFunction."""
 
     kind = kinds.AGGREGATING
 
-    def __init__(self, name: str, agg_function: Any, state_type_info: TypeInformation | None = None) -> None:
+    def __init__(self, name: str, agg_function: Aggregator, state_type_info: TypeInformation | None = None) -> None:
         super().__init__(name, state_type_info)
         self.agg_function = agg_function
         missing = [m for m in ("create_accumulator", "add", "get_result") if not hasattr(agg_function, m)]
@@ -127,6 +157,6 @@ class AggregatingStateDescriptor(StateDescriptor):
                 f"State {name!r} needs an AggregateFunction; {agg_function!r} lacks {', '.join(missing)}."
             )
 
-    def get_agg_function(self) -> Any:
-        """Return the function that aggregates."""
+    def get_agg_function(self) -> Aggregator:
+        """Return the AggregateFunction."""
         return self.agg_function

@@ -1,28 +1,29 @@
-"""The state objects that user code reads and writes, each bound to a table and to the cell with the current key.
+"""The state objects of user code, each bound to a table and to the cell with the current key.
 
-State holds values, not references: what is stored and what is returned is a copy where it could change, so that
-nothing a function does to an object it has in hand reaches the state except through these methods.
+State holds values, not references: mutable objects are copied when they are stored and when they are returned, so that
+a function changes state only through these methods.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from types import GenericAlias
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from millstream.common.aliases import Value
 from millstream.common.coercion import QUICK, Converter, fitter, plain_class
 from millstream.common.immutability import ATOMS, detach
-from millstream.state.descriptors import MapStateDescriptor, StateDescriptor
+from millstream.state.descriptors import Aggregator, MapStateDescriptor, StateDescriptor
 from millstream.state.table import MISSING, REMOVED, KeyCell, Patch, StateTable
 
 
 class State:
-    """A piece of state of the current key."""
+    """State of the current key."""
 
     __slots__ = ("_base", "_cell", "_fit", "_overlay", "_table")
 
-    # Annotations may say what is inside, as in `ValueState[int]`.
-    __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)
+    # Annotations may have the type of the values, as in `ValueState[int]`.
+    __class_getitem__: ClassVar[object] = classmethod(GenericAlias)
 
     def __init__(self, table: StateTable, cell: KeyCell) -> None:
         self._table = table
@@ -32,23 +33,23 @@ class State:
         self._fit: Converter | None = None
 
     def declared(self, descriptor: StateDescriptor) -> None:
-        """Have everything that is put in made to fit what the user has declared."""
+        """Coerce added values to the declared type."""
         self._fit = fitter(descriptor.element_type, f"State {descriptor.name!r}")
 
-    def _fitted(self, value: Any) -> Any:
+    def _fitted(self, value: Value) -> Value:
         return value if self._fit is None else self._fit(value)
 
-    def get_internal_state(self) -> Any:
-        """Return the state itself: there is none behind it."""
+    def get_internal_state(self) -> State:
+        """Return the state itself: it has no internal form."""
         return self
 
     def clear(self) -> None:
-        """Forget what the current key has."""
+        """Clear the state of the current key."""
         self._table.remove(self._cell.key)
 
 
 class ValueState(State):
-    """One value a key."""
+    """One value per key."""
 
     __slots__ = ("_plain",)
 
@@ -60,15 +61,15 @@ class ValueState(State):
         super().declared(descriptor)
         self._plain = plain_class(descriptor.element_type)
 
-    def value(self) -> Any:
-        """Return the value of the current key, None when it has none."""
+    def value(self) -> Value:
+        """Return the value of the current key, None if it has none."""
         key = self._cell.key
         value = self._overlay.get(key, MISSING)
         if value is MISSING:
             value = self._base.get(key)
         return value if value.__class__ in ATOMS else detach(value)
 
-    def update(self, value: Any) -> None:
+    def update(self, value: Value) -> None:
         """Set the value of the current key; None clears it."""
         kind = value.__class__
         if kind is self._plain and (kind is not int or -QUICK <= value <= QUICK):
@@ -86,41 +87,41 @@ class AppendingState(State):
 
     __slots__ = ()
 
-    def get(self) -> Any:
-        """Return what is there, None when nothing is."""
-        raise NotImplementedError(f"{type(self).__name__} must say what it holds")
+    def get(self) -> Value:
+        """Return the contents, None if there are none."""
+        raise NotImplementedError(f"{type(self).__name__} must implement get()")
 
-    def add(self, value: Any) -> None:
+    def add(self, value: Value) -> None:
         """Add a value."""
-        raise NotImplementedError(f"{type(self).__name__} must take what is added")
+        raise NotImplementedError(f"{type(self).__name__} must implement add()")
 
 
 class MergingState(AppendingState):
-    """State that can be merged with its like, as when windows merge."""
+    """State that is merged when windows merge."""
 
     __slots__ = ()
 
 
 class ListState(MergingState):
-    """A list a key."""
+    """A list per key."""
 
     __slots__ = ()
 
-    def add(self, value: Any) -> None:
+    def add(self, value: Value) -> None:
         """Append a value."""
         self._table.append(self._cell.key, detach(self._fitted(value)))
 
-    def add_all(self, values: Iterable[Any]) -> None:
+    def add_all(self, values: Iterable[Value]) -> None:
         """Append several values."""
         for value in values:
             self.add(value)
 
-    def get(self) -> list[Any]:
-        """Return the elements of the current key in the order they were added; an empty list when there are none."""
-        found: list[Any] = detach(self._table.get(self._cell.key)) or []
-        return found
+    def get(self) -> list[Value]:
+        """Return the elements of the current key in the order of their addition; an empty list if there are none."""
+        elements: list[Value] = detach(self._table.get(self._cell.key)) or []
+        return elements
 
-    def update(self, values: Iterable[Any]) -> None:
+    def update(self, values: Iterable[Value]) -> None:
         """Replace the list."""
         content = [detach(self._fitted(v)) for v in values]
         if content:
@@ -128,12 +129,12 @@ class ListState(MergingState):
         else:
             self.clear()
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Value]:
         return iter(self.get())
 
 
 class MapState(State):
-    """A map a key."""
+    """A map per key."""
 
     __slots__ = ("_fit_key",)
 
@@ -146,16 +147,16 @@ class MapState(State):
         assert isinstance(descriptor, MapStateDescriptor)
         self._fit_key = fitter(descriptor.key_type_info, f"A key of state {descriptor.name!r}")
 
-    def get(self, key: Any) -> Any:
-        """Return the value of an entry, None when there is none."""
+    def get(self, key: Value) -> Value:
+        """Return the value of an entry, None if there is none."""
         value = self._find(key)
         return None if value is MISSING else detach(value)
 
-    def put(self, key: Any, value: Any) -> None:
+    def put(self, key: Value, value: Value) -> None:
         """Set the value of a key."""
         self._put(key, detach(self._fitted(value)))
 
-    def _put(self, key: Any, content: Any) -> None:
+    def _put(self, key: Value, content: Value) -> None:
         if self._fit_key is not None:
             key = self._fit_key(key)
         row = self._cell.key
@@ -164,12 +165,12 @@ class MapState(State):
             change = self._overlay[row] = {} if row in self._overlay else Patch()
         change[key] = content
 
-    def put_all(self, dict_value: dict[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
+    def put_all(self, dict_value: dict[Value, Value] | Iterable[tuple[Value, Value]]) -> None:
         """Set the values of several keys."""
         for key, value in dict_value.items() if isinstance(dict_value, dict) else dict_value:
             self.put(key, value)
 
-    def remove(self, key: Any) -> None:
+    def remove(self, key: Value) -> None:
         """Remove a key."""
         row = self._cell.key
         change = self._overlay.get(row, MISSING)
@@ -183,12 +184,12 @@ class MapState(State):
         else:
             change.pop(key, None)
 
-    def contains(self, key: Any) -> bool:
-        """Tell whether there is a value other than None; one of None is in `keys()` all the same, as in PyFlink."""
+    def contains(self, key: Value) -> bool:
+        """Return whether there is a value other than None; `keys()` includes entries of None, as in PyFlink."""
         value = self._find(key)
         return value is not MISSING and value is not None
 
-    def _find(self, key: Any) -> Any:
+    def _find(self, key: Value) -> Value:
         row = self._cell.key
         change = self._overlay.get(row, MISSING)
         if change is not MISSING:
@@ -201,80 +202,80 @@ class MapState(State):
         content = self._base.get(row)
         return MISSING if content is None else content.get(key, MISSING)
 
-    def _entries(self) -> dict[Any, Any]:
-        found: dict[Any, Any] = detach(self._table.get(self._cell.key)) or {}
-        return found
+    def _entries(self) -> dict[Value, Value]:
+        entries: dict[Value, Value] = detach(self._table.get(self._cell.key)) or {}
+        return entries
 
-    def items(self) -> Iterable[tuple[Any, Any]]:
+    def items(self) -> Iterable[tuple[Value, Value]]:
         """Return keys and values."""
         return self._entries().items()
 
-    def keys(self) -> Iterable[Any]:
+    def keys(self) -> Iterable[Value]:
         """Return the keys."""
         return self._entries().keys()
 
-    def values(self) -> Iterable[Any]:
+    def values(self) -> Iterable[Value]:
         """Return the values."""
         return self._entries().values()
 
     def is_empty(self) -> bool:
-        """Tell whether there is nothing in it."""
+        """Return whether there are no entries."""
         return not self._table.get(self._cell.key)
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Value) -> Value:
         return self.get(key)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Value, value: Value) -> None:
         self.put(key, value)
 
-    def __delitem__(self, key: Any) -> None:
+    def __delitem__(self, key: Value) -> None:
         self.remove(key)
 
-    def __contains__(self, key: Any) -> bool:
+    def __contains__(self, key: Value) -> bool:
         return self.contains(key)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Value]:
         return iter(self._entries())
 
 
 class ReducingState(MergingState):
-    """One value a key, into which everything added is reduced."""
+    """One value per key, to which added values are reduced."""
 
     __slots__ = ("_reduce",)
 
-    def __init__(self, table: StateTable, cell: KeyCell, reduce: Callable[[Any, Any], Any]) -> None:
+    def __init__(self, table: StateTable, cell: KeyCell, reduce: Callable[[Value, Value], Value]) -> None:
         super().__init__(table, cell)
         self._reduce = reduce
 
-    def add(self, value: Any) -> None:
-        """Combine a value with what is there."""
+    def add(self, value: Value) -> None:
+        """Combine a value with the state."""
         row = self._cell.key
         before = self._table.get(row)
         combined = value if before is None else self._reduce(detach(before), value)
         self._overlay[row] = detach(self._fitted(combined))
 
-    def get(self) -> Any:
-        """Return the reduced value, None when nothing was added."""
+    def get(self) -> Value:
+        """Return the reduced value, None if nothing was added."""
         return detach(self._table.get(self._cell.key))
 
 
 class AggregatingState(MergingState):
-    """An accumulator a key, into which everything added is aggregated."""
+    """One accumulator per key, to which values are added."""
 
     __slots__ = ("_function",)
 
-    def __init__(self, table: StateTable, cell: KeyCell, function: Any) -> None:
+    def __init__(self, table: StateTable, cell: KeyCell, function: Aggregator) -> None:
         super().__init__(table, cell)
         self._function = function
 
-    def add(self, value: Any) -> None:
-        """Add a value to what is aggregated."""
+    def add(self, value: Value) -> None:
+        """Add a value to the accumulator."""
         row = self._cell.key
         before = self._table.get(row)
         accumulator = self._function.create_accumulator() if before is None else detach(before)
         self._overlay[row] = detach(self._fitted(self._function.add(value, accumulator)))
 
-    def get(self) -> Any:
-        """Return the function's result over what was added, None when nothing was."""
+    def get(self) -> Value:
+        """Return the function's result over the added values, None if there are none."""
         accumulator = self._table.get(self._cell.key)
         return None if accumulator is None else self._function.get_result(detach(accumulator))

@@ -1,7 +1,7 @@
-"""Which subtask owns a key: a hash that is the same in every process, and the key groups over it.
+"""Key groups, which assign keys to subtasks, and the hash under them, which is the same in every process.
 
-Keys that are equal in Python hash alike (1, 1.0 and True; a tuple of equal members), and nothing here
-depends on PYTHONHASHSEED, the process, or the machine.
+Keys that are equal in Python hash alike (1, 1.0 and True; a tuple of equal members). Hashes do not depend on
+PYTHONHASHSEED, the process, or the machine.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import datetime
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Number, Real
-from typing import Any
 from weakref import WeakKeyDictionary
 from zlib import crc32
 
+from millstream.common.aliases import Key
 from millstream.common.errors import MillstreamError
 from millstream.common.tags import tagged
 from millstream.common.time import Instant
@@ -34,13 +34,13 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 def default_max_parallelism(parallelism: int) -> int:
-    """Return the number of key groups for a parallelism that came without one: Flink's rule."""
-    wanted = parallelism + parallelism // 2
-    power = 1 << max(wanted - 1, 1).bit_length()
+    """Return Flink's default number of key groups for a parallelism."""
+    target = parallelism + parallelism // 2
+    power = 1 << max(target - 1, 1).bit_length()
     return min(max(power, DEFAULT_MAX_PARALLELISM), UPPER_BOUND_MAX_PARALLELISM)
 
 
-def key_group(key: Any, max_parallelism: int) -> int:
+def key_group(key: Key, max_parallelism: int) -> int:
     """Return the key group of a key."""
     h = hash(key) if key.__class__ is int else stable_hash(key)
     # Fibonacci hashing: the high bits of the product are spread, so that neighbours do not share a group.
@@ -59,7 +59,7 @@ def owned_groups(subtask: int, parallelism: int, max_parallelism: int) -> range:
     return range(start, end)
 
 
-def stable_hash(key: Any) -> int:
+def stable_hash(key: Key) -> int:
     """Return 32 bits that are equal for equal keys, in every process.
 
     Example:
@@ -81,7 +81,7 @@ def _mix(h: int) -> int:
     return h ^ h >> 16
 
 
-def _number(key: Any) -> int:
+def _number(key: Key) -> int:
     # Python defines the hash of numbers by their value alone; only NaN has none of its own.
     if key != key:
         return _NAN
@@ -93,14 +93,14 @@ def _text(key: str) -> int:
     return crc32(str.encode(key, "utf-8", "surrogatepass"))
 
 
-def _sequence(key: Any) -> int:
+def _sequence(key: Key) -> int:
     h = 1
     for member in key:
         h = (h * 31 + stable_hash(member)) & _MASK
     return h
 
 
-def _unordered(members: Any) -> int:
+def _unordered(members: Iterable[Key]) -> int:
     h = 0
     for member in members:
         h = (h + _mix(stable_hash(member))) & _MASK
@@ -108,7 +108,7 @@ def _unordered(members: Any) -> int:
 
 
 def _datetime(key: datetime.datetime) -> int:
-    # As Python compares them: whatever the fold is.
+    # Python compares them without regard to fold.
     key = key.replace(fold=0)
     if key.utcoffset() is None:
         return _text(key.isoformat())
@@ -125,8 +125,8 @@ def _time(key: datetime.time) -> int:
 
 
 @tagged("frozen-list", write=lambda key: (tuple(key),))
-class FrozenList(tuple[Any, ...]):
-    """A list that was used as a key: equal to no tuple, as a list is."""
+class FrozenList(tuple[Key, ...]):
+    """A list used as a key: like a list, it equals no tuple."""
 
     __slots__ = ()
 
@@ -140,8 +140,8 @@ class FrozenList(tuple[Any, ...]):
 
 
 @tagged("frozen-dict", write=lambda key: (tuple(key),))
-class FrozenDict(tuple[Any, ...]):
-    """A dict that was used as a key: its items, in an order that makes no difference."""
+class FrozenDict(tuple[Key, ...]):
+    """A dict used as a key: its items, whose order is irrelevant."""
 
     __slots__ = ()
 
@@ -155,7 +155,7 @@ class FrozenDict(tuple[Any, ...]):
         return hash(frozenset(self))
 
 
-_HASHERS: dict[type, Callable[[Any], int]] = {
+_HASHERS: dict[type, Callable[[Key], int]] = {
     int: _number,
     bool: _number,
     float: _number,
@@ -185,27 +185,28 @@ _HASHERS: dict[type, Callable[[Any], int]] = {
 }
 
 
-_found: WeakKeyDictionary[type, Callable[[Any], int]] = WeakKeyDictionary()
+# Hash functions of other classes, found at their first key.
+_hashers_of_classes: WeakKeyDictionary[type, Callable[[Key], int]] = WeakKeyDictionary()
 
 
-def _other(key: Any) -> int:
+def _other(key: Key) -> int:
     if isinstance(key, FrozenNaN):
         return _NAN
     cls = key.__class__
-    hasher = _found.get(cls)
+    hasher = _hashers_of_classes.get(cls)
     if hasher is None:
         kind = inherited_from(cls, _HASHERS)
-        hasher = _found[cls] = _by_identity(identity_of(key)) if kind is None else _HASHERS[kind]
+        hasher = _hashers_of_classes[cls] = _by_identity(identity_of(key)) if kind is None else _HASHERS[kind]
     return hasher(key)
 
 
-def _by_identity(identity: Identity) -> Callable[[Any], int]:
+def _by_identity(identity: Identity) -> Callable[[Key], int]:
     return lambda key: stable_hash(identity(key))
 
 
 @tagged("frozen-nan", write=lambda key: (key._kind,))
 class FrozenNaN:
-    """Not a number, used as a key: equal to itself, unlike the number, so that all of them are one key, as in Java."""
+    """NaN used as a key: it equals itself, so that all of them are one key, as in Java."""
 
     __slots__ = ("_kind",)
 
@@ -221,18 +222,18 @@ class FrozenNaN:
     def __repr__(self) -> str:
         return "nan"
 
-    def thaw(self) -> Any:
-        """Return the number."""
+    def thaw(self) -> Key:
+        """Return the NaN."""
         return self._kind("nan")
 
 
-# Classes whose values are keys as they are: a dict takes them, and finds them again.
+# Classes whose values are keys unchanged: they are hashable and equal to themselves.
 PLAIN_KEYS = frozenset({int, str, bool, type(None), bytes})
 _NUMBERS = (float, Decimal, complex)
 
 
-def hashable(key: Any) -> Any:
-    """Return the key itself where a dict takes it and finds it again, else its frozen form."""
+def hashable(key: Key) -> Key:
+    """Return the key itself if a dict can find it again, else its frozen form."""
     try:
         hash(key)
     except TypeError:
@@ -240,7 +241,7 @@ def hashable(key: Any) -> Any:
     return freeze(key) if _has_nan(key) else key
 
 
-def _has_nan(key: Any) -> bool:
+def _has_nan(key: Key) -> bool:
     if isinstance(key, _NUMBERS):
         return bool(key != key)
     if isinstance(key, (tuple, frozenset, Row)):
@@ -256,8 +257,8 @@ def _has_nan(key: Any) -> bool:
     return False
 
 
-def freeze(key: Any) -> Any:
-    """Return the key in a form that a dict takes and finds again; `thaw` gives the user's form back."""
+def freeze(key: Key) -> Key:
+    """Return the key in a form that a dict can find again; `thaw` restores the user's form."""
     if isinstance(key, list):
         return FrozenList(map(freeze, key))
     if isinstance(key, tuple) and not isinstance(key, (FrozenList, FrozenDict)):
@@ -286,8 +287,8 @@ def freeze(key: Any) -> Any:
     return key
 
 
-def thaw(key: Any) -> Any:
-    """Return the key as the user's selector gave it."""
+def thaw(key: Key) -> Key:
+    """Return the key in the form that the user's selector returned."""
     kind = key.__class__
     if kind in PLAIN_KEYS:
         return key

@@ -1,11 +1,12 @@
-"""The keyed state of one operator's subtask: its tables, its handles, and how it follows the changelog."""
+"""The keyed state of an operator's subtask: its tables and handles, synchronized with the changelog."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from millstream.common.aliases import Key, Value
 from millstream.common.checksums import Checksum
 from millstream.common.errors import InvalidProgramError, MillstreamError, StateLostError
 from millstream.common.pickles import TooLargeError, dump
@@ -20,7 +21,7 @@ from millstream.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from millstream.state.handles import AggregatingState, ListState, MapState, ReducingState, ValueState
+from millstream.state.handles import AggregatingState, ListState, MapState, ReducingState, State, ValueState
 from millstream.state.kinds import StateKind
 from millstream.state.restored import Restored, StoredState, key_of
 from millstream.state.table import (
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class StateStorage(Protocol):
-    """Where state files are kept."""
+    """The storage of state files."""
 
     def read(self, name: str) -> bytes | memoryview: ...
 
@@ -61,7 +62,7 @@ class StateStorage(Protocol):
         ...
 
     def forget(self, names: list[str]) -> None:
-        """Drop what is kept of these files on this host only: they will not be read again."""
+        """Drop this host's copies of files that will not be read again."""
         ...
 
     def scratch(self, name: str) -> str:
@@ -69,24 +70,23 @@ class StateStorage(Protocol):
         ...
 
 
-# What the state of a subtask is read from: the last file of a chain (a StoredState where it must have a checksum), what
-# another run has left, or nothing.
+# The source of a subtask's state: the last file of a chain (a StoredState if its checksum must be verified), the state
+# of another run, or None.
 Version = str | StoredState | Restored | None
 
-# With a base on disk, no more changes than this stay in memory: so many rows, or what came of so many bytes of input.
+# With a base on disk, the maximum of changes in memory: rows, or bytes of the input that caused them.
 HELD_ROWS = 1 << 16
 HELD_BYTES = 1 << 24
-# So many rows are looked at, at most, to find those of one key.
+# Maximum rows that are searched for those of one key.
 SEARCHED_ROWS = 1_000_000
-# So many rows say how large the others are.
-_FEW_ROWS = 16
+# Sampled rows, to estimate the size of all.
+_SAMPLE_SIZE = 16
 
 
-def _make_handle(descriptor: StateDescriptor, table: StateTable, cell: KeyCell, life: Lifetime | None) -> Any:
-    """Return the object through which user code reads and writes a state."""
+def _make_handle(descriptor: StateDescriptor, table: StateTable, cell: KeyCell, life: Lifetime | None) -> State:
+    """Return the state object for user code."""
     if isinstance(descriptor, ReducingStateDescriptor):
-        function = descriptor.reduce_function
-        reduce: Callable[[Any, Any], Any] = getattr(function, "reduce", function)
+        reduce = descriptor.reducer()
         return ReducingState(table, cell, reduce) if life is None else TtlReducingState(table, cell, reduce, life)
     if isinstance(descriptor, AggregatingStateDescriptor):
         aggregate = descriptor.agg_function
@@ -97,7 +97,9 @@ def _make_handle(descriptor: StateDescriptor, table: StateTable, cell: KeyCell, 
     return plain(table, cell) if life is None else expiring(table, cell, life)
 
 
-_HANDLES: dict[type, tuple[Any, Any]] = {
+_Handle = Callable[[StateTable, KeyCell], State]
+_TtlHandle = Callable[[StateTable, KeyCell, Lifetime], State]
+_HANDLES: dict[type, tuple[_Handle, _TtlHandle]] = {
     ValueStateDescriptor: (ValueState, TtlValueState),
     ListStateDescriptor: (ListState, TtlListState),
     MapStateDescriptor: (MapState, TtlMapState),
@@ -107,9 +109,9 @@ _HANDLES: dict[type, tuple[Any, Any]] = {
 class KeyedState:
     """All keyed state of one operator in one subtask.
 
-    Local memory is a cache of the changelog: `prepare` brings it to the version the driver names, by the
-    cheapest way that is right, and `write_delta` says what has changed since the last file. After an epoch whose
-    changes need no file, `hold` keeps them in memory; then it is more than a cache, and only this process has it.
+    Local memory is a cache of the changelog: `prepare` brings it to the version that the driver names, at the lowest
+    cost, and `write_delta` writes the changes since the last file. After an epoch whose changes need no file, `hold`
+    retains them in memory; then only this process has the current state.
     """
 
     def __init__(
@@ -130,9 +132,9 @@ class KeyedState:
         self._compressed = compressed
         self._digests = digests
         self._tables: dict[str, StateTable] = {}
-        self._handles: dict[tuple[str, KeyCell], tuple[StateDescriptor, Any]] = {}
+        self._handles: dict[tuple[str, KeyCell], tuple[StateDescriptor, State]] = {}
         self._lives: dict[str, Lifetime] = {}
-        self._sweeping: dict[str, Iterator[Any]] = {}
+        self._sweeping: dict[str, Iterator[Key]] = {}
         self._when_loaded: list[Callable[[], None]] = []
         self._when_taken_over: list[Callable[[], None]] = []
         self._store: LmdbStore | None = None
@@ -141,39 +143,39 @@ class KeyedState:
 
             self._store = LmdbStore(storage.scratch(f"{operator}-{subtask}"))
         self._chain = Chain()
-        # What is loaded now.
+        # The version that is loaded.
         self._version: str | Restored | None = None
-        # The file that holds what is in the overlays now, None before one was written.
+        # The file with the changes in the overlays, None before it is written.
         self._pending: FileRef | None = None
         self._dirty = False
-        # The epoch that ended here last, and whether there are changes that no file has.
+        # The last epoch that ended here, and whether there are changes that are in no file.
         self._epoch: int | None = None
         self._holds = False
-        # Whether such changes are in the bases already: then only a file with everything has them.
+        # Whether such changes are in the bases already: then the next file must be complete.
         self._is_ahead = False
-        # The bytes of input that came since the last file, and the rows that were changed before this epoch.
+        # The bytes of input since the last file, and the rows that were changed before this epoch.
         self._bytes_in = 0
         self._rows_before = 0
         self._written = 0
-        # Whether this epoch found its state here, or had to read files; None when there was none to find.
-        self.was_here: bool | None = None
+        # Whether the state was in memory when this epoch started, or files were read; None if there was no state.
+        self.was_local: bool | None = None
 
     def table(self, name: str, kind: StateKind, address: str = BY_KEY) -> StateTable:
-        """Return the table of that name, making it when it is new."""
+        """Return the table of a name; create it if there is none."""
         table = self._tables.get(name)
         if table is None:
             base: Base = {} if self._store is None else self._store.table()
             table = self._tables[name] = StateTable(name, kind, address, base)
         elif table.kind is not kind:
             raise InvalidProgramError(
-                f"State {name!r} was registered as {table.kind.name} state and is now asked for as {kind.name} state: "
-                "use another name."
+                f"State {name!r} is registered as {table.kind.name} state and is requested as {kind.name} state: use "
+                "another name."
             )
         return table
 
     def columns(self, name: str, live: LiveColumns) -> None:
-        """Make a table of what an operator has as columns."""
-        # Here, since programs without SQL need neither numpy nor Arrow.
+        """Create a table for the columns of an operator."""
+        # Lazy: programs without SQL need neither numpy nor Arrow.
         from millstream.state.column_table import ColumnTable
 
         if self._store is not None:
@@ -189,19 +191,19 @@ class KeyedState:
         return queue
 
     def when_loaded(self, action: Callable[[], None]) -> None:
-        """Have something done whenever the state was read anew."""
+        """Add an action to run after every reload of the state."""
         self._when_loaded.append(action)
 
     def when_taken_over(self, action: Callable[[], None]) -> None:
-        """Have something done, before that, when the state comes from another run, whose operator may have differed."""
+        """Add an action to run first if the state is from another run, whose operator may have differed."""
         self._when_taken_over.append(action)
 
-    def handle(self, descriptor: StateDescriptor, cell: KeyCell | None = None) -> Any:
-        """Return the object through which user code reads and writes a state.
+    def handle(self, descriptor: StateDescriptor, cell: KeyCell | None = None) -> Value:
+        """Return the state object for user code; the descriptor determines its class.
 
         Args:
-            descriptor: what the user asks for.
-            cell: where the address of the current row stands; without one, the current key.
+            descriptor: the state's descriptor.
+            cell: the cell with the address of the current row; by default that of the current key.
         """
         cell = cell or self.cell
         known = self._handles.get((descriptor.name, cell))
@@ -218,23 +220,24 @@ class KeyedState:
         self._handles[descriptor.name, cell] = descriptor, handle
         return handle
 
-    def _check_life(self, asked: StateDescriptor) -> None:
-        """What expires is stored with the time it was written, so that one kind cannot be read as the other."""
-        expires = asked.ttl is not None and asked.ttl.is_enabled()
+    def _check_life(self, descriptor: StateDescriptor) -> None:
+        """Raise an error if only one of the descriptor and the restored rows, which have stamps then, has a TTL."""
+        expires = descriptor.ttl is not None and descriptor.ttl.is_enabled()
         before = self._version.expiring if isinstance(self._version, Restored) else None
-        if before is None or not self._tables[asked.name].base:
+        if before is None or not self._tables[descriptor.name].base:
             return
-        if expires != (asked.name in before):
+        if expires != (descriptor.name in before):
             raise InvalidProgramError(
-                f"State {asked.name!r} {'has a time to live now and had none' if expires else 'had a time to live'} in "
-                "what the job starts from: leave that as it was, or use another name."
+                f"State {descriptor.name!r} has {'a' if expires else 'no'} time to live now, and had "
+                f"{'none' if expires else 'one'} in the snapshot that the job is restored from: do not change that, or "
+                "use another name."
             )
 
-    def _check_same(self, known: StateDescriptor, asked: StateDescriptor) -> None:
-        if known.type_info != asked.type_info:
+    def _check_same(self, known: StateDescriptor, descriptor: StateDescriptor) -> None:
+        if known.type_info != descriptor.type_info:
             raise InvalidProgramError(
-                f"State {asked.name!r} was registered with type {known.type_info} and is now asked for with "
-                f"{asked.type_info}: use another name."
+                f"State {descriptor.name!r} is registered with type {known.type_info} and is requested with "
+                f"{descriptor.type_info}: use another name."
             )
 
     def has_rows(self) -> bool:
@@ -242,22 +245,22 @@ class KeyedState:
 
     @property
     def tables(self) -> Mapping[str, StateTable]:
-        """The tables there are, by name."""
+        """The tables by name."""
         return self._tables
 
     def life_of(self, name: str) -> Lifetime | None:
-        """Return how long the contents of a table live; None for ever."""
+        """Return the time to live of a table's contents; None if they do not expire."""
         return self._lives.get(name)
 
     def descriptor_of(self, name: str) -> StateDescriptor | None:
-        """Return what user code has asked for a state with; None when it has not."""
+        """Return the descriptor of a state, None if user code has not requested it."""
         return next((d for (known, _), (d, _) in self._handles.items() if known == name), None)
 
     def about_size(self) -> tuple[int, int]:
-        """Return how many rows there are, and how many bytes they take, pickled: both about, and at no cost."""
+        """Estimate the number of rows and their pickled size in bytes, at low cost."""
         sizes = [about_size(table) for table in self._tables.values() if table.address != BY_GROUP]
         columns = any(table.address == BY_GROUP for table in self._tables.values())
-        # Of columns nobody knows before they are written.
+        # The size of columns is unknown before they are written.
         written = sum(file.size for file in self._chain.files) if columns else 0
         return sum(rows for rows, _ in sizes), sum(size for _, size in sizes) + written
 
@@ -266,50 +269,50 @@ class KeyedState:
         """Whether nothing has changed since the bases were last brought up to date."""
         return not any(table.overlay for table in self._tables.values())
 
-    def of_key(self, key: Any, most: int, only_base: bool = False) -> bytes:
-        """Return a state file that has the rows of one key, and those that are of no key.
+    def of_key(self, key: Key, max_size: int, only_base: bool = False) -> bytes:
+        """Return a state file with the rows of one key, and the rows without a key.
 
         Args:
             key: the key.
-            most: how many bytes it may have.
-            only_base: whether to leave out what has changed since the bases were brought up to date.
+            max_size: the maximum size of the file in bytes.
+            only_base: whether to leave out the changes since the last update of the bases.
 
         Raises:
-            TooLargeError: it would have more than so many bytes.
-            MillstreamError: it cannot be made.
+            TooLargeError: the file would be larger.
+            MillstreamError: a table cannot be searched for a key.
         """
         header = FileHeader(self._operator, self._subtask, 0, True, [])
-        found = (
+        row_sections = (
             Section(name, table.kind, table.address, rows)
             for name, table in self._tables.items()
             if (rows := dict(rows_of_key(table.before() if only_base else table, key)))
         )
         parts: list[bytes] = []
         size = 0
-        for part in encode(header, found):
+        for part in encode(header, row_sections):
             parts.append(part)
             size += len(part)
-            if size > most:
-                raise TooLargeError(f"more than {most} bytes")
+            if size > max_size:
+                raise TooLargeError(f"more than {max_size} bytes")
         return b"".join(parts)
 
-    def rows(self, name: str) -> Iterator[tuple[Any, Any]]:
-        """Yield the rows of a table, for those who look from outside."""
+    def rows(self, name: str) -> Iterator[tuple[Key, Value]]:
+        """Yield the rows of a table, for inspection."""
         if name in self._tables:
             yield from self._tables[name].rows()
 
     def prepare(self, version: Version, held: int | None = None) -> None:
-        """Bring the tables to the state that `version` (the last acknowledged file) names.
+        """Bring the tables to the state of a version.
 
         Args:
-            version: the file.
-            held: the epoch whose changes this process holds on top of that; None when the file has all.
+            version: the last acknowledged file.
+            held: the epoch whose changes this process holds in addition; None if the file has all.
         """
         expected = None
         if isinstance(version, StoredState):
             expected, version = version.checksum, version.file
         pending = self._pending
-        self.was_here = None if version is None and held is None else True
+        self.was_local = None if version is None and held is None else True
         if pending is not None and version == pending.name:
             self._advance()
             if pending.is_base:
@@ -323,59 +326,59 @@ class KeyedState:
                     f"The state of operator {self._operator} after epoch {held} is not in this process."
                 )
         elif self._dirty or self._holds or version != self._version:
-            self.was_here = None if version is None else False
+            self.was_local = None if version is None else False
             self._reload(version, expected)
 
     def begin(self) -> None:
-        """An epoch starts: from here on the tables are ahead of the changelog."""
+        """Start an epoch: from now on the tables are ahead of the changelog."""
         self._dirty = True
-        self._rows_before = self._most_changed()
+        self._rows_before = self._max_changed()
 
     def new_keys(self) -> int:
-        """Return how many keys this epoch has changed that had not been changed since the last file."""
-        return self._most_changed() - self._rows_before
+        """Return how many keys this epoch is the first to change since the last file."""
+        return self._max_changed() - self._rows_before
 
-    def _most_changed(self) -> int:
+    def _max_changed(self) -> int:
         return max((len(t.overlay) for t in self._tables.values()), default=0)
 
-    def took(self, bytes_in: int) -> None:
-        """So many bytes of input have come."""
+    def add_input(self, bytes_in: int) -> None:
+        """Count bytes of input."""
         self._bytes_in += bytes_in
 
     @property
     def can_hold(self) -> bool:
-        """Whether what has changed may stay in memory for now."""
+        """Whether changes may be held in memory for now."""
         if isinstance(self._version, Restored):
-            # What was taken over from another run is made this one's own.
+            # State of another run is written as this run's own first.
             return False
         if self._store is None or not self._chain.files:
-            # Changes of a base in memory take no more than it does. Without a file before, the base takes them.
+            # Changes of a base in memory take no more than it does. Before the first file, they move into the base.
             return True
-        # Changes of columns are where the columns are.
+        # Changes of columns are in the columns, not in overlays.
         held = sum(len(t.overlay) for t in self._tables.values())
         return not held or (self._bytes_in < HELD_BYTES and held < HELD_ROWS)
 
     def hold(self, epoch: int) -> Version:
-        """Keep in memory what has changed since the last file; return that file."""
+        """Retain the changes since the last file in memory; return that file."""
         self._epoch, self._holds, self._dirty = epoch, True, False
         if not self._chain.files:
-            # The next file has everything anyway: nobody has to know what has changed.
+            # The next file is complete, so changes need not be tracked.
             self._sweep()
             self._is_ahead = self._is_ahead or any(t.overlay for t in self._tables.values())
             self._advance()
         return self._version
 
     def write_delta(self, epoch: int, attempt: str, whole: bool = False) -> str | None:
-        """Write what has changed since the last file; return the file that is now the last, None without state.
+        """Write the changes since the last file; return the new last file, None without state.
 
         Args:
             epoch: the epoch.
-            attempt: what tells this run of the epoch from every other.
+            attempt: identifies this attempt of the epoch.
             whole: whether the file must not depend on others.
         """
         for table in self._tables.values():
             table.collect()
-        # What was taken over from another run is made this one's own.
+        # State of another run is written as this run's own.
         taken_over = isinstance(self._version, Restored)
         changed = self._is_ahead or any(t.overlay for t in self._tables.values())
         whole = taken_over or self._is_ahead or (whole and len(self._chain.files) + changed > 1)
@@ -407,12 +410,12 @@ class KeyedState:
 
     @property
     def checksum(self) -> Checksum | None:
-        """The checksum of the last file, if that is known."""
+        """The checksum of the last file, if known."""
         last = self._pending or (self._chain.files[-1] if self._chain.files else None)
         return None if last is None else last.checksum
 
     def take_written(self) -> int:
-        """Return how many bytes were written since this was last asked."""
+        """Return the number of bytes written since the last call."""
         written, self._written = self._written, 0
         return written
 
@@ -424,7 +427,8 @@ class KeyedState:
                 yield Section(name, table.kind, table.address, table.overlay)
 
     def export(self, directory: str, max_parallelism: int, attempt: str) -> StoredState | None:
-        """Write everything as a part of a savepoint; return where it is, None when there is nothing."""
+        """Write the state as a part of a savepoint; return its location, None without state."""
+        # Lazy: only savepoints need Parquet.
         from millstream.state.savepoint_part import write_part
 
         if not self.has_rows():
@@ -433,31 +437,32 @@ class KeyedState:
         return write_part(name, self._sections(True), max_parallelism, self._storage.write, self._digests)
 
     def describe(self) -> dict[str, dict[str, str]]:
-        """Return what tables there are: their kind, how rows are addressed, the declared type, and how long rows live.
+        """Return the kind, address, declared type and time to live of each table.
 
-        The last two are left out of tables that no function has asked for: what an earlier run knew of them holds.
+        Tables that no function has requested lack the last two: those that an earlier run recorded remain valid.
         """
-        asked = {name: {"type": d.type_text(), "ttl": d.life_text()} for (name, _), (d, _) in self._handles.items()}
+        declared = {name: {"type": d.type_text(), "ttl": d.life_text()} for (name, _), (d, _) in self._handles.items()}
         return {
-            name: {"kind": t.kind.name, "address": t.address, **asked.get(name, {})} for name, t in self._tables.items()
+            name: {"kind": t.kind.name, "address": t.address, **declared.get(name, {})}
+            for name, t in self._tables.items()
         }
 
     def _drop_expired(self) -> None:
         for name, life in self._lives.items():
             table = self._tables[name]
-            # Row by row: with a base on disk, not all of them fit into memory.
-            for row in chain(list(table.overlay), _in_turn(table.base)):
+            # Row by row: a base on disk may not fit into memory.
+            for row in chain(list(table.overlay), _addresses(table.base)):
                 _expire(table, row, life)
 
     def _sweep(self) -> None:
-        """Look at some rows that nobody has asked for: as many for each changed one as the cleanup says."""
+        """Check some rows for expiry: for each changed row as many as the cleanup strategy defines."""
         for name, life in self._lives.items():
             table = self._tables[name]
-            for _ in range(life.config.cleanup.rows_to_look_at * len(table.overlay)):
+            for _ in range(life.config.cleanup.rows_to_check * len(table.overlay)):
                 row = next(self._sweeping.get(name, iter(())), MISSING)
                 if row is MISSING:
-                    # All have been seen: begin anew with the next epoch.
-                    self._sweeping[name] = _in_turn(table.base)
+                    # All rows are checked: restart in the next epoch.
+                    self._sweeping[name] = _addresses(table.base)
                     break
                 _expire(table, row, life)
 
@@ -482,29 +487,29 @@ class KeyedState:
 
 
 def about_size(table: StateTable) -> tuple[int, int]:
-    """Return about how many rows a table has, and how many bytes they take, pickled: as many as a few of them."""
+    """Estimate the number of rows of a table and their pickled size, from a sample."""
     parts = table.panes() if table.address == BY_PANE else [(table.base, table.overlay)]
     count = size = 0
     for base, overlay in parts:
         rows = about_len(base, overlay)
-        few = [*islice(base.items(), _FEW_ROWS), *islice(overlay.items(), _FEW_ROWS)]
+        sample = [*islice(base.items(), _SAMPLE_SIZE), *islice(overlay.items(), _SAMPLE_SIZE)]
         count += rows
-        size += len(dump(few)) * rows // len(few) if few else 0
+        size += len(dump(sample)) * rows // len(sample) if sample else 0
     return count, size
 
 
-def rows_of_key(table: StateTable, key: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the rows of a table that are of one key, or of no key at all."""
+def rows_of_key(table: StateTable, key: Key) -> Iterator[tuple[Key, Value]]:
+    """Yield the rows of a table that belong to one key, or to no key."""
     address = table.address
     if address == BY_GROUP:
-        raise MillstreamError(f"the state {table.name!r} has the keys of a group together, as columns")
+        raise MillstreamError(f"the state {table.name!r} stores the keys of a group together, as columns")
     if address == BY_KEY:
         if (content := table.get(key)) is not None:
             yield key, content
         return
     for number, (row, content) in enumerate(table.rows()):
         if number == SEARCHED_ROWS:
-            raise MillstreamError(f"the state {table.name!r} has too many rows to look for those of one key")
+            raise MillstreamError(f"the state {table.name!r} has too many rows to search for those of one key")
         if address == BY_PANE:
             if key in content:
                 yield row, {key: content[key]}
@@ -512,17 +517,17 @@ def rows_of_key(table: StateTable, key: Any) -> Iterator[tuple[Any, Any]]:
             yield row, content
 
 
-def _in_turn(base: Base) -> Iterator[Any]:
-    """Yield which rows there are, whatever happens to them meanwhile."""
-    return iter(list(base)) if isinstance(base, dict) else base.in_turn()
+def _addresses(base: Base) -> Iterator[Key]:
+    """Yield the addresses of all rows; rows may change meanwhile."""
+    return iter(list(base)) if isinstance(base, dict) else base.addresses()
 
 
-def _expire(table: StateTable, row: Any, life: Lifetime) -> None:
-    """Remove from a row what has expired."""
+def _expire(table: StateTable, row: Key, life: Lifetime) -> None:
+    """Remove expired content of a row."""
     content = table.get(row)
     if content is None:
         return
-    rest = table.kind.living(content, life.is_over)
+    rest = table.kind.living(content, life.has_expired)
     if rest is None:
         table.remove(row)
     elif len(rest) < len(content):

@@ -1,43 +1,43 @@
-"""Kinds of state: what a change of a row means, what of a row expires, and how its content is shown.
+"""Kinds of state: the meaning of a row's changes, the expiry of its contents, and its form for users.
 
-A table has one kind as long as it lives. What differs between kinds is here, and nowhere else; in files and manifests
-a kind is written by its name.
+A table has one kind for life. All differences between kinds are in this module; files and manifests contain the names
+of kinds.
 
-    kind         a row holds                                   a change, besides None for a row that is gone
+    kind         a row holds                                   a change, besides None for a removed row
     value        one value                                     the new value
-    list         elements in the order they were added         Extra: elements to append; or the new list
+    list         elements in the order of their addition       Extra: elements to append; or the new list
     map          entries                                       Patch: entries to set or remove; or the new map
-    reducing     what records were reduced to                  the new value
+    reducing     the result of a reduce function               the new value
     aggregating  an accumulator                                the new accumulator
     timers       True                                          True
-    panes        what each key of a window has come to         the keys that are new or have changed
+    panes        the result of each key of a window            the keys that are new or have changed
     sessions     the open sessions of a key                    all of them
-    windows      which window of a key holds whose state       all of it
-    columns      what the keys of a group have, as columns     a tuple of RowChange: keys to set and to remove
+    windows      the state window of each window of a key      all of them
+    columns      the state of the keys of a group, as columns  a tuple of RowChange: keys to set and to remove
 
-Where state expires, every value, element and entry is stored as (content, stamp), the time of its last use.
+If state has a time to live, every value, element and entry is stored as (content, stamp), the time of its last use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from millstream.common.aliases import Key, Value
 from millstream.common.errors import DamagedStateError, InvalidProgramError
 from millstream.state.table import MISSING, Base, Extra, Patch, patched, tombstones
 
-# Returns what a row holds, None when there is none.
-ReadRow = Callable[[Any], Any]
+# Returns the content of a row, None if there is none.
+ReadRow = Callable[[Key], Value]
 
-# Tells whether what was last used at a time has expired.
-IsOver = Callable[[int], bool]
+# Returns whether content with a stamp has expired.
+HasExpired = Callable[[int], bool]
 
 # A window within a row: [start, end, contents].
-WindowPart = list[Any]
+WindowPart = list[Value]
 
 
 class StateKind:
-    """A kind whose rows are one content each, which a change replaces."""
+    """A kind whose rows have one content each, which a change replaces."""
 
     # Whether rows are made of entries. As operator state, such a kind is the same in every subtask: broadcast state.
     has_entries = False
@@ -45,11 +45,11 @@ class StateKind:
     has_windows = False
 
     def __init__(self, name: str, combines: bool = False) -> None:
-        """Make a kind.
+        """Create a kind.
 
         Args:
-            name: what it is called in files, and by people.
-            combines: whether a row is what several records were combined into.
+            name: its name in files and texts.
+            combines: whether a row combines several records.
         """
         self.name = name
         self.combines = combines
@@ -58,172 +58,172 @@ class StateKind:
         return f"<{self.name} state>"
 
     def __reduce__(self) -> str:
-        # Kinds are told apart by identity, so a copy is the kind itself: the constant below.
+        # Kinds are compared by identity, so a copy is the kind itself: the constant below.
         return self.name.upper()
 
     # --- apply
 
-    def reader(self, base: Base, overlay: dict[Any, Any]) -> ReadRow:
-        """Return what reads rows of a base that an overlay has changed.
+    def reader(self, base: Base, overlay: dict[Key, Value]) -> ReadRow:
+        """Return a function that reads rows of a base with the changes of an overlay.
 
-        It is asked for every record: the two are at hand in it, and it decides nothing that a table's kind has decided.
+        It runs for every record, so it holds base and overlay as locals and has no branches on the kind.
         """
-        changed, kept = overlay.get, base.get
+        changed, base_get = overlay.get, base.get
 
-        def read(row: Any) -> Any:
+        def read(row: Key) -> Value:
             change = changed(row, MISSING)
-            return kept(row) if change is MISSING else change
+            return base_get(row) if change is MISSING else change
 
         return read
 
-    def apply(self, base: Base, delta: dict[Any, Any]) -> None:
+    def apply(self, base: Base, delta: dict[Key, Value]) -> None:
         """Move the changes of an epoch into a base."""
         base.update(delta)
-        # A store removes what is set to None by itself.
+        # Stores remove rows that are set to None.
         if base.__class__ is dict:
             for row in tombstones(delta):
                 del base[row]
 
     # --- expire
 
-    def living(self, content: Any, is_over: IsOver) -> Any:
-        """Return what is left of a row, None when all of it has expired."""
-        return None if is_over(content[1]) else content
+    def living(self, content: Value, has_expired: HasExpired) -> Value:
+        """Return the part of a row that has not expired, None if there is none."""
+        return None if has_expired(content[1]) else content
 
     # --- show
 
-    def nothing(self) -> Any:
-        """Return what a function sees in the state of a key that has none."""
+    def nothing(self) -> Value:
+        """Return the empty state, as a function reads it."""
         return None
 
-    def stored(self, value: Any) -> Any:
-        """Return a value that is put in from outside in the form of a row, None when that would be an empty one."""
+    def stored(self, value: Value) -> Value:
+        """Return the row of a value from a savepoint editor, None if it would be empty."""
         return value
 
-    def without_stamps(self, content: Any) -> Any:
-        """Return what a row holds that expires, as a function sees it."""
+    def without_stamps(self, content: Value) -> Value:
+        """Return the value of a row with stamps, as a function reads it."""
         return content[0]
 
-    def with_stamps(self, value: Any, before: Any, now: int) -> Any:
-        """Return a row that expires.
+    def with_stamps(self, value: Value, before: Value, now: int) -> Value:
+        """Return a row with stamps.
 
         Args:
-            value: what it shall hold.
-            before: what it held until now, whose stamps go on; None when they are made anew.
-            now: the stamp of what is new.
+            value: the new value.
+            before: the previous row, whose stamps are retained; None for new stamps only.
+            now: the stamp of new content.
         """
         return value, now if before is None else before[1]
 
-    def windows(self, content: Any) -> list[WindowPart]:
+    def windows(self, content: Value) -> list[WindowPart]:
         """Return the windows that a row holds."""
         raise NotImplementedError(f"rows of {self.name} state hold no windows")
 
-    def of_windows(self, windows: list[WindowPart]) -> Any:
-        """Return the row that holds these windows."""
+    def of_windows(self, windows: list[WindowPart]) -> Value:
+        """Return the row of these windows."""
         raise NotImplementedError(f"rows of {self.name} state hold no windows")
 
-    def _check(self, value: Any, wanted: type) -> None:
-        if not isinstance(value, wanted):
-            raise InvalidProgramError(f"The value of {self.name} state must be a {wanted.__name__}, not {value!r}.")
+    def _check(self, value: Value, expected: type) -> None:
+        if not isinstance(value, expected):
+            raise InvalidProgramError(f"The value of {self.name} state must be a {expected.__name__}, not {value!r}.")
 
 
 class _ListKind(StateKind):
     """Elements, to which more are appended."""
 
-    def reader(self, base: Base, overlay: dict[Any, Any]) -> ReadRow:
-        changed, kept = overlay.get, base.get
+    def reader(self, base: Base, overlay: dict[Key, Value]) -> ReadRow:
+        changed, base_get = overlay.get, base.get
 
-        def read(row: Any) -> Any:
+        def read(row: Key) -> Value:
             change = changed(row, MISSING)
             if change is MISSING:
-                return kept(row)
-            return [*(kept(row) or ()), *change] if change.__class__ is Extra else change
+                return base_get(row)
+            return [*(base_get(row) or ()), *change] if change.__class__ is Extra else change
 
         return read
 
-    def apply(self, base: Base, delta: dict[Any, Any]) -> None:
+    def apply(self, base: Base, delta: dict[Key, Value]) -> None:
         get = base.get
         whole = {r: [*(get(r) or ()), *c] if c.__class__ is Extra else c for r, c in delta.items()}
         super().apply(base, whole)
 
-    def living(self, content: Any, is_over: IsOver) -> Any:
-        return [e for e in content if not is_over(e[1])] or None
+    def living(self, content: Value, has_expired: HasExpired) -> Value:
+        return [e for e in content if not has_expired(e[1])] or None
 
-    def nothing(self) -> Any:
+    def nothing(self) -> Value:
         return []
 
-    def stored(self, value: Any) -> Any:
+    def stored(self, value: Value) -> Value:
         self._check(value, list)
         return list(value) or None
 
-    def without_stamps(self, content: Any) -> Any:
+    def without_stamps(self, content: Value) -> Value:
         return [value for value, _ in content]
 
-    def with_stamps(self, value: Any, before: Any, now: int) -> Any:
+    def with_stamps(self, value: Value, before: Value, now: int) -> Value:
         stamps = [stamp for _, stamp in before or ()]
         return [(v, stamps[i] if i < len(stamps) else now) for i, v in enumerate(value)]
 
 
 class _MapKind(StateKind):
-    """Entries, which are set and removed one by one."""
+    """Entries, which are set and removed individually."""
 
     has_entries = True
 
-    def reader(self, base: Base, overlay: dict[Any, Any]) -> ReadRow:
-        changed, kept = overlay.get, base.get
+    def reader(self, base: Base, overlay: dict[Key, Value]) -> ReadRow:
+        changed, base_get = overlay.get, base.get
 
-        def read(row: Any) -> Any:
+        def read(row: Key) -> Value:
             change = changed(row, MISSING)
             if change is MISSING:
-                return kept(row)
-            return patched(kept(row), change) or None if change.__class__ is Patch else change
+                return base_get(row)
+            return patched(base_get(row), change) or None if change.__class__ is Patch else change
 
         return read
 
-    def apply(self, base: Base, delta: dict[Any, Any]) -> None:
+    def apply(self, base: Base, delta: dict[Key, Value]) -> None:
         get = base.get
         whole = {r: patched(get(r), c) or None if c.__class__ is Patch else c for r, c in delta.items()}
         super().apply(base, whole)
 
-    def living(self, content: Any, is_over: IsOver) -> Any:
-        return {k: e for k, e in content.items() if not is_over(e[1])} or None
+    def living(self, content: Value, has_expired: HasExpired) -> Value:
+        return {k: e for k, e in content.items() if not has_expired(e[1])} or None
 
-    def nothing(self) -> Any:
+    def nothing(self) -> Value:
         return {}
 
-    def stored(self, value: Any) -> Any:
+    def stored(self, value: Value) -> Value:
         self._check(value, dict)
         return dict(value) or None
 
-    def without_stamps(self, content: Any) -> Any:
+    def without_stamps(self, content: Value) -> Value:
         return {key: value for key, (value, _) in content.items()}
 
-    def with_stamps(self, value: Any, before: Any, now: int) -> Any:
+    def with_stamps(self, value: Value, before: Value, now: int) -> Value:
         return {k: (v, before[k][1] if before and k in before else now) for k, v in value.items()}
 
 
 class _TimersKind(StateKind):
-    """Timers: all that is to know is in the row's address."""
+    """Timers, whose address is their content."""
 
-    def stored(self, value: Any) -> Any:
+    def stored(self, value: Value) -> Value:
         return True
 
 
 class _PanesKind(StateKind):
-    """The keys of a window, which are set one by one and go together."""
+    """The keys of a window, which are set individually and removed together."""
 
-    def reader(self, base: Base, overlay: dict[Any, Any]) -> ReadRow:
-        changed, kept = overlay.get, base.get
+    def reader(self, base: Base, overlay: dict[Key, Value]) -> ReadRow:
+        changed, base_get = overlay.get, base.get
 
-        def read(row: Any) -> Any:
+        def read(row: Key) -> Value:
             change = changed(row, MISSING)
             if change is MISSING:
-                return kept(row)
-            return None if change is None else {**(kept(row) or {}), **change}
+                return base_get(row)
+            return None if change is None else {**(base_get(row) or {}), **change}
 
         return read
 
-    def apply(self, base: Base, delta: dict[Any, Any]) -> None:
+    def apply(self, base: Base, delta: dict[Key, Value]) -> None:
         for row, change in delta.items():
             pane = base.get(row)
             if change is None:
@@ -238,31 +238,31 @@ class _PanesKind(StateKind):
 
 
 class _SessionsKind(StateKind):
-    """The open sessions of a key: one stands alone, several are a tuple."""
+    """The open sessions of a key: a single one, or a tuple of several."""
 
     has_windows = True
 
-    def windows(self, content: Any) -> list[WindowPart]:
+    def windows(self, content: Value) -> list[WindowPart]:
         if content is None:
             return []
         return [content] if content.__class__ is list else list(content)
 
-    def of_windows(self, windows: list[WindowPart]) -> Any:
+    def of_windows(self, windows: list[WindowPart]) -> Value:
         return windows[0] if len(windows) == 1 else tuple(windows)
 
 
 class _ColumnsKind(StateKind):
-    """The keys of a key group with what they have, as columns: what was set and removed, in order."""
+    """The keys of a key group with their state, as columns: changes in order."""
 
-    def reader(self, base: Base, overlay: dict[Any, Any]) -> ReadRow:
-        changed, kept = overlay.get, base.get
+    def reader(self, base: Base, overlay: dict[Key, Value]) -> ReadRow:
+        changed, base_get = overlay.get, base.get
 
-        def read(row: Any) -> Any:
-            return (*(kept(row) or ()), *(changed(row) or ())) or None
+        def read(row: Key) -> Value:
+            return (*(base_get(row) or ()), *(changed(row) or ())) or None
 
         return read
 
-    def apply(self, base: Base, delta: dict[Any, Any]) -> None:
+    def apply(self, base: Base, delta: dict[Key, Value]) -> None:
         for row, change in delta.items():
             base[row] = (*(base.get(row) or ()), *change)
 
@@ -282,11 +282,11 @@ _BY_NAME = {k.name: k for k in (VALUE, LIST, MAP, REDUCING, AGGREGATING, TIMERS,
 
 
 def kind_named(name: str, whose: str) -> StateKind:
-    """Return the kind of a name that stands in a file.
+    """Return the kind with a name from a file.
 
     Args:
         name: the name.
-        whose: the table, and where it is, for the error when there is no such kind.
+        whose: the table and its file, for the error message.
 
     Example:
         >>> kind_named("list", "Table 'seen'").nothing()
@@ -295,7 +295,6 @@ def kind_named(name: str, whose: str) -> StateKind:
     kind = _BY_NAME.get(name)
     if kind is None:
         raise DamagedStateError(
-            f"{whose} is {name!r} state, which this millstream does not know: "
-            "it is damaged, or was written by a newer one."
+            f"{whose} has the unknown kind {name!r}: the file is damaged, or a newer version of millstream wrote it."
         )
     return kind

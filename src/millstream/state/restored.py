@@ -1,15 +1,15 @@
-"""State that is taken over from another run: from which files, and which part of them.
+"""State that is restored from another run: its files, and the part of them that belongs to a subtask.
 
-Keyed state is parted by key group, whatever the parallelism was before. Of operator state, a list is dealt out anew, a
-union list goes to everybody, and broadcast state is the same everywhere, so that any copy will do.
+Keyed state is split by key group, so the parallelism may change. For operator state, a list is redistributed, every
+subtask gets the whole of a union list, and broadcast state is the same in all subtasks, so that any copy is correct.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
+from millstream.common.aliases import Key, Value
 from millstream.common.checksums import Checksum
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.state.changelog import ChangelogFile, Loads, Section, replay
@@ -23,7 +23,7 @@ Read = Callable[[str], "bytes | memoryview"]
 
 @fast_dataclass
 class StoredState:
-    """Where the state of a subtask is: the last file of its chain, or its part of a savepoint, with its checksum."""
+    """The location of a subtask's state: the last file of its chain, or its part of a savepoint, with the checksum."""
 
     file: str
     checksum: Checksum | None = None
@@ -36,12 +36,12 @@ class StoredState:
 
 @fast_dataclass
 class Restored:
-    """What a subtask starts from.
+    """The state that a subtask is restored from.
 
     Attributes:
-        files: the state of every subtask of before; None where there was none.
-        groups: the key groups that are wanted, out of `max_parallelism`.
-        subtask: who wants them, of `parallelism`.
+        files: the state of every former subtask; None for those without state.
+        groups: the subtask's key groups, out of `max_parallelism`.
+        subtask: the index of the subtask, out of `parallelism`.
     """
 
     files: tuple[StoredState | None, ...]
@@ -49,11 +49,11 @@ class Restored:
     max_parallelism: int
     subtask: int
     parallelism: int
-    # The tables whose rows carry the time they were written; None when that is not known.
+    # The tables whose rows have stamps; None if unknown.
     expiring: frozenset[str] | None = None
 
     def sections(self, read: Read) -> Iterator[Section]:
-        """Yield the wanted part of every section, to be applied in this order."""
+        """Yield the subtask's part of every section, to be applied in this order."""
         named: list[dict[str, StateTable]] = [{} for _ in self.files]
         for tables, file in zip(named, self.files, strict=True):
             panes: dict[str, StateTable] = {}
@@ -61,36 +61,37 @@ class Restored:
                 if section.address == BY_NAME:
                     apply(tables, section)
                 elif section.address == BY_PANE:
-                    # A pane has keys of all subtasks: when it is gone in one, the others may have theirs still.
+                    # A pane has keys of all subtasks: after one has removed it, others may still have theirs.
                     apply(panes, section)
                 else:
-                    yield self._wanted(section)
+                    yield self._owned_part(section)
             for table in panes.values():
-                yield self._wanted(Section(table.name, table.kind, table.address, dict(table.rows())))
+                yield self._owned_part(Section(table.name, table.kind, table.address, dict(table.rows())))
         for name in dict.fromkeys(name for tables in named for name in tables):
             parts = [tables.get(name) for tables in named]
             kind = next(p.kind for p in parts if p is not None)
             yield Section(name, kind, BY_NAME, self._operator_state(name, parts))
 
-    def _wanted(self, section: Section) -> Section:
+    def _owned_part(self, section: Section) -> Section:
         mine = dict(owned(section.address, section.rows.items(), self.groups, self.max_parallelism))
         return Section(section.table, section.kind, section.address, mine)
 
-    def _operator_state(self, name: str, parts: list[StateTable | None]) -> dict[Any, Any]:
+    def _operator_state(self, name: str, parts: list[StateTable | None]) -> dict[Key, Value]:
         union = name.startswith(UNION_LIST)
         if not union and not (name.startswith(SPLIT_LIST) and len(parts) != self.parallelism):
             mine = parts[self.subtask % len(parts)]
             return dict(mine.rows()) if mine is not None else {}
-        lists: dict[Any, list[Any]] = {}
+        lists: dict[Key, list[Value]] = {}
         for part in parts:
             for row, content in part.rows() if part is not None else ():
                 lists.setdefault(row, []).extend(content)
-        dealt = {row: content if union else content[self.subtask :: self.parallelism] for row, content in lists.items()}
-        return {row: content for row, content in dealt.items() if content}
+        if not union:
+            lists = {row: elements[self.subtask :: self.parallelism] for row, elements in lists.items()}
+        return {row: elements for row, elements in lists.items() if elements}
 
 
 def apply(tables: dict[str, StateTable], section: Section) -> None:
-    """Add a section to the tables that the sections before it have made."""
+    """Apply a section to the tables of the sections before it."""
     table = tables.get(section.table)
     if table is None:
         table = tables[section.table] = StateTable(section.table, section.kind, section.address, {})
@@ -107,11 +108,11 @@ def stored_sections(
     """Yield the sections of a chain, or of a part of a savepoint, oldest first.
 
     Args:
-        stored: where it is.
+        stored: its location.
         read: reads a file.
-        only_check: whether only to see that everything is there and not damaged: rows are left out.
+        only_check: whether to verify checksums only, and leave out the rows.
         loads: reads pickles.
-        only: the one table that is wanted; without it, all are.
+        only: the table to read; None for all.
     """
     if stored.is_part:
         from millstream.state.savepoint_part import decode_part, read_part
@@ -133,17 +134,17 @@ def chain_files(stored: StoredState, read: Read) -> Iterator[ChangelogFile]:
     yield from files
 
 
-def key_of(address: str, row: Any) -> Any:
-    """Return the key that a row belongs to."""
+def key_of(address: str, row: Key) -> Key:
+    """Return the key of a row."""
     if address == BY_KEY:
         return row
     return row[0] if address == BY_NAMESPACE else row[1]
 
 
 def owned(
-    address: str, rows: Iterable[tuple[Any, Any]], groups: range, max_parallelism: int
-) -> Iterator[tuple[Any, Any]]:
-    """Yield the rows whose key is in one of the groups; of a pane, the keys that are."""
+    address: str, rows: Iterable[tuple[Key, Value]], groups: range, max_parallelism: int
+) -> Iterator[tuple[Key, Value]]:
+    """Yield the rows whose key is in one of the groups; for a pane, the keys that are."""
     if address == BY_PANE:
         for row, content in rows:
             yield row, {k: v for k, v in content.items() if key_group(k, max_parallelism) in groups}

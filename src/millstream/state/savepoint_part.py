@@ -1,7 +1,7 @@
 """A part of a savepoint: the state of one operator's subtask as a Parquet file.
 
-One row of the file is one row of state: which state and kind it is, the key group, the key and the value as text for
-whoever looks, and both as pickles for whoever restores.
+One row of the file is one row of state: its state and kind, the key group, the key and the value as text for readers,
+and both as pickles for a restore.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from millstream.common.aliases import Key, Value
 from millstream.common.checksums import Checksum, Summing, matches
 from millstream.common.errors import DamagedStateError
 from millstream.common.pickles import dump
@@ -26,8 +27,11 @@ from millstream.state.kinds import kind_named
 from millstream.state.restored import StoredState, key_of
 from millstream.state.table import BY_GROUP, BY_NAME, BY_NAMESPACE, BY_PANE, BY_TIME
 
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
 # Writes a file from its pieces.
-Write = Callable[[str, Iterable[bytes]], Any]
+Write = Callable[[str, Iterable[bytes]], object]
 
 SCHEMA = pa.schema(
     [
@@ -44,7 +48,7 @@ SCHEMA = pa.schema(
 )
 
 
-def _namespace(address: str, row: Any) -> str | None:
+def _namespace(address: str, row: Key) -> str | None:
     if address == BY_PANE:
         return text_of(row)
     if address == BY_NAMESPACE:
@@ -54,8 +58,8 @@ def _namespace(address: str, row: Any) -> str | None:
     return None
 
 
-def _rows(section: Section, max_parallelism: int) -> Iterator[tuple[Any, Any]]:
-    """Yield a section's rows; keys that were together are rows of their own, so that they can be found by key group."""
+def _rows(section: Section, max_parallelism: int) -> Iterator[tuple[Key, Value]]:
+    """Yield a section's rows, with a row of its own for each key of a pane or key group."""
     if section.address == BY_GROUP:
         changes = [change for content in section.rows.values() for change in content]
         yield from by_group(changes, max_parallelism).items()
@@ -68,9 +72,9 @@ def _rows(section: Section, max_parallelism: int) -> Iterator[tuple[Any, Any]]:
 
 
 def _batch(section: Section, max_parallelism: int) -> pa.RecordBatch:
-    columns: list[list[Any]] = [[] for _ in SCHEMA]
+    columns: list[list[object]] = [[] for _ in SCHEMA]
     for row, content in _rows(section, max_parallelism):
-        key: Any = None
+        key: Key = None
         value = content
         if section.address == BY_PANE:
             ((key, value),) = content.items()
@@ -100,22 +104,23 @@ def _batch(section: Section, max_parallelism: int) -> pa.RecordBatch:
 
 
 class _Parts(io.RawIOBase):
-    """A file that is taken away piece by piece while it is written."""
+    """A file object whose bytes are taken while it is written."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
-        self._at = 0
+        self._position = 0
 
     def writable(self) -> bool:
         return True
 
-    def write(self, data: Any) -> int:
-        self._pieces.append(bytes(data))
-        self._at += len(data)
-        return len(data)
+    def write(self, data: ReadableBuffer) -> int:
+        piece = bytes(data)
+        self._pieces.append(piece)
+        self._position += len(piece)
+        return len(piece)
 
     def tell(self) -> int:
-        return self._at
+        return self._position
 
     def take(self) -> bytes:
         taken = b"".join(self._pieces)
@@ -124,7 +129,7 @@ class _Parts(io.RawIOBase):
 
 
 def encode_part(content: Iterable[Section], max_parallelism: int) -> Iterator[bytes]:
-    """Yield the bytes of a part, some rows after the other."""
+    """Yield the bytes of a part, section by section."""
     parts = _Parts()
     with pq.ParquetWriter(parts, SCHEMA, compression="zstd") as writer:
         for section in content:
@@ -136,7 +141,7 @@ def encode_part(content: Iterable[Section], max_parallelism: int) -> Iterator[by
 def write_part(
     name: str, content: Iterable[Section], max_parallelism: int, write: Write, digest: bool = False
 ) -> StoredState:
-    """Write a part; return where it is. With `digest`, its checksum is one that nobody can make another file for."""
+    """Write a part; return its location. With `digest`, its checksum is cryptographic."""
     summing = Summing(digest)
 
     def checked() -> Iterator[bytes]:
@@ -149,16 +154,16 @@ def write_part(
 
 
 def check_part(name: str, data: bytes | memoryview, checksum: Checksum | None) -> None:
-    """Raise an error that names the file when it is damaged."""
+    """Raise an error that names the file if it is damaged."""
     if checksum is not None and not matches(data, checksum):
         raise DamagedStateError(f"Savepoint file {name} is damaged: it fails its checksum.")
 
 
 def read_part(name: str, data: bytes | memoryview, checksum: Checksum | None) -> pa.Table:
-    """Read a part; a damaged one is an error that names the file."""
+    """Read a part; raise an error that names the file if it is damaged."""
     check_part(name, data, checksum)
     try:
-        # Without Arrow's threads: a process that ends soon after they were started may be aborted.
+        # Without Arrow's threads: a process that exits soon after their start may be aborted.
         table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
         return table.select(SCHEMA.names).cast(SCHEMA)
     except (pa.ArrowException, OSError, KeyError, ValueError) as e:
@@ -166,12 +171,12 @@ def read_part(name: str, data: bytes | memoryview, checksum: Checksum | None) ->
 
 
 def index_part(file: str, data: bytes | memoryview, checksum: Checksum | None) -> Iterator[tuple[Section, int, int]]:
-    """Yield the tables of a part without their rows: how many those are, and how many bytes they take."""
+    """Yield the tables of a part without their rows, with the number of rows and their bytes."""
     table = read_part(file, data, checksum)
     sizes = pc.add(pc.binary_length(table["pickled_row"]), pc.binary_length(table["pickled_value"]))
     for state in pc.unique(table["state"]).to_pylist():
-        found = pc.equal(table["state"], state)
-        mine = sizes.filter(found)
+        is_of_state = pc.equal(table["state"], state)
+        mine = sizes.filter(is_of_state)
         first = table.slice(pc.index(table["state"], state).as_py(), 1).to_pylist()[0]
         yield _section(file, state, first["kind"], first["address"], {}), len(mine), pc.sum(mine).as_py()
 
@@ -183,25 +188,25 @@ def decode_part(
     loads: Loads = pickle.loads,
     only: str | None = None,
 ) -> Iterator[Section]:
-    """Yield what a part holds, or what it holds of one table."""
+    """Yield the sections of a part, or those of one table."""
     table = read_part(name, data, checksum)
     if only is not None:
         table = table.filter(pc.equal(table["state"], only))
     for batch in table.to_batches(max_chunksize=2000):
-        found: dict[tuple[str, str, str], dict[Any, Any]] = {}
+        rows_by_table: dict[tuple[str, str, str], dict[Key, Value]] = {}
         for state, kind, address, row, content in zip(
             *(batch.column(c).to_pylist() for c in ("state", "kind", "address", "pickled_row", "pickled_value")),
             strict=True,
         ):
-            rows = found.setdefault((state, kind, address), {})
+            rows = rows_by_table.setdefault((state, kind, address), {})
             address_of_row = loads(row)
             if address == BY_PANE:
                 rows.setdefault(address_of_row, {}).update(loads(content))
             else:
                 rows[address_of_row] = loads(content)
-        for (state, kind, address), rows in found.items():
+        for (state, kind, address), rows in rows_by_table.items():
             yield _section(name, state, kind, address, rows)
 
 
-def _section(file: str, state: str, kind: str, address: str, rows: dict[Any, Any]) -> Section:
+def _section(file: str, state: str, kind: str, address: str, rows: dict[Key, Value]) -> Section:
     return Section(state, kind_named(kind, f"Table {state!r} of savepoint file {file}"), address, rows)

@@ -1,4 +1,4 @@
-"""A file for what does not fit into memory: it has no name, so it is gone with its process, however that ends."""
+"""A file for data that does not fit into memory; it has no name, so the system deletes it with the process."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from collections.abc import Callable
 
 from millstream.common.private_files import scratch
 
-# Where something lies in the file, and how many bytes it has.
+# The offset of data in the file, and its length.
 FileExtent = tuple[int, int]
 
 
 class SpillFile:
-    """What is written is only appended, and read piece by piece.
+    """An append-only file that is read by extents.
 
     Attributes:
-        written: how many bytes were written in all.
-        files: how many files there were.
+        written: the total number of bytes written.
+        files: the number of files created.
     """
 
     def __init__(self, directory: str | None = None) -> None:
-        """Make one; there is no file before something is written.
+        """Create a spill file; the first write creates the file on disk.
 
         Args:
-            directory: where it is to be; None for where this process may put what nobody needs later.
+            directory: the directory of the file; None for this process's directory of temporary files.
         """
         self._directory = directory
         self._descriptor: int | None = None
@@ -35,40 +35,40 @@ class SpillFile:
         self.files = 0
 
     def write(self, body: bytes | memoryview) -> FileExtent:
-        """Append something; return where it lies."""
+        """Append bytes; return their extent."""
         if self._descriptor is None:
             self._open()
         assert self._descriptor is not None
-        at, rest = self._end, memoryview(body)
+        start, rest = self._end, memoryview(body)
         while rest:
             count = os.pwrite(self._descriptor, rest, self._end)
             self._end += count
             rest = rest[count:]
         self.written += len(body)
-        return at, len(body)
+        return start, len(body)
 
-    def read(self, place: FileExtent) -> bytes:
-        """Return what lies somewhere."""
+    def read(self, extent: FileExtent) -> bytes:
+        """Return the bytes of an extent."""
         assert self._descriptor is not None
-        at, size = place
+        offset, size = extent
         parts: list[bytes] = []
         while size:
-            part = os.pread(self._descriptor, size, at)
+            part = os.pread(self._descriptor, size, offset)
             if not part:
-                raise EOFError("A file of what does not fit into memory ends too early.")
+                raise EOFError("A spill file ends before the end of an extent.")
             parts.append(part)
-            at, size = at + len(part), size - len(part)
+            offset, size = offset + len(part), size - len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _open(self) -> None:
         with tempfile.TemporaryFile(prefix="millstream-spill-", dir=self._directory or scratch()) as file:
             self._descriptor = os.dup(file.fileno())
-        # Also when whoever has it is simply forgotten, after a failure.
+        # Also closes the file if its owner is garbage-collected after a failure.
         self._close = weakref.finalize(self, os.close, self._descriptor)
         self.files += 1
 
     def clear(self) -> None:
-        """Forget all that was written; the disk has room for it again."""
+        """Discard all data and free its disk space."""
         self._close()
         self._descriptor, self._close, self._end = None, _nothing, 0
 

@@ -1,47 +1,46 @@
-"""One named piece of keyed state: a base, and the overlay of what this epoch changed.
+"""A state table: a base, and the overlay with the changes of this epoch.
 
     read   overlay, then base
     write  overlay
     epoch acknowledged: the overlay moves into the base (`advance`)
 
-The overlay is also the epoch's delta: it is written to the changelog as it is. A row is addressed by its key, or by
-(key, window) for what belongs to a window. None is a row that is gone; what else a change looks like, and what it does
-to a row, is the table's kind to say (`kinds.py`).
+The overlay is also the epoch's delta: it is written to the changelog unchanged. A row is addressed by its key, or by
+(key, window) for the state of a window. None is a removed row. The table's kind (`kinds.py`) defines all other changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from millstream.common.aliases import Key, Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.tags import tagged
 
 if TYPE_CHECKING:
     from millstream.state.kinds import StateKind
 
-MISSING: Any = type("_Missing", (), {"__repr__": lambda self: "<missing>", "__slots__": ()})()
+MISSING: Value = type("_Missing", (), {"__repr__": lambda self: "<missing>", "__slots__": ()})()
 
 
-# How the rows of a table are addressed: by key, by (key, window or other namespace), by (time, key, namespace), by
-# window with the keys inside, by key group where a row has all its keys as columns, or, for state that is a subtask's
-# and no key's, by a name.
+# The addresses of rows: key, (key, window or other namespace), (time, key, namespace), window for rows that hold keys,
+# key group for rows that hold its keys as columns, or a name for state of a subtask instead of a key.
 BY_KEY, BY_NAMESPACE, BY_TIME, BY_PANE, BY_NAME = "key", "namespace", "time", "pane", "name"
 BY_GROUP = "group"
 
 
-# So many changes say how many of the others are of new rows.
-_LOOKED_AT = 64
+# Sampled changes, to estimate the fraction of new rows.
+_SAMPLE_SIZE = 64
 
 
-def _read_removed() -> Any:
+def _read_removed() -> _Removed:
     return REMOVED
 
 
 @tagged("removed-entry", write=lambda _: (), read=_read_removed)
 class _Removed:
-    """What a map entry that is gone looks like in a Patch."""
+    """A removed map entry in a Patch."""
 
     __slots__ = ()
 
@@ -53,36 +52,36 @@ REMOVED = _Removed()
 
 
 @tagged("appended-elements", write=lambda row: (list(row),))
-class Extra(list[Any]):
-    """Elements that an epoch has appended to a list row."""
+class Extra(list[Value]):
+    """Elements appended to a list row in an epoch."""
 
     __slots__ = ()
 
 
 @tagged("changed-entries", write=lambda row: (dict(row),))
-class Patch(dict[Any, Any]):
-    """Entries that an epoch has set or removed in a map row."""
+class Patch(dict[Key, Value]):
+    """Entries set or removed in a map row in an epoch."""
 
     __slots__ = ()
 
 
 class StoredBase(Protocol):
-    """A base that need not fit into memory: a store with a dict's methods."""
+    """A base that may be larger than memory: a store with a dict's methods."""
 
-    def get(self, key: Any, default: Any = None, /) -> Any: ...
+    def get(self, key: Key, default: Value = None, /) -> Value: ...
 
-    def __contains__(self, key: Any, /) -> bool: ...
+    def __contains__(self, key: Key, /) -> bool: ...
 
-    def __setitem__(self, key: Any, value: Any, /) -> None: ...
+    def __setitem__(self, key: Key, value: Value, /) -> None: ...
 
-    def __delitem__(self, key: Any, /) -> None: ...
+    def __delitem__(self, key: Key, /) -> None: ...
 
-    def update(self, rows: dict[Any, Any], /) -> None: ...
+    def update(self, rows: dict[Key, Value], /) -> None: ...
 
-    def items(self) -> Iterable[tuple[Any, Any]]: ...
+    def items(self) -> Iterable[tuple[Key, Value]]: ...
 
-    def in_turn(self) -> Iterator[Any]:
-        """Yield which rows there are, whatever happens to them meanwhile."""
+    def addresses(self) -> Iterator[Key]:
+        """Yield the addresses of all rows; rows may change meanwhile."""
         ...
 
     def clear(self) -> None: ...
@@ -90,17 +89,17 @@ class StoredBase(Protocol):
     def __len__(self) -> int: ...
 
 
-# The rows as of the last file, or of the last epoch that needed none.
-Base = dict[Any, Any] | StoredBase
+# The rows as of the last file, or of the last epoch without one.
+Base = dict[Key, Value] | StoredBase
 
 
-def tombstones(delta: dict[Any, Any]) -> list[Any]:
+def tombstones(delta: dict[Key, Value]) -> list[Key]:
     """Return the rows a delta deletes."""
     # By identity: a user's value may have an == of its own.
     return [key for key, value in delta.items() if value is None]
 
 
-def patched(content: dict[Any, Any] | None, patch: Patch) -> dict[Any, Any]:
+def patched(content: dict[Key, Value] | None, patch: Patch) -> dict[Key, Value]:
     """Return a map row with a patch applied; entries keep the order in which they were first set."""
     result = {} if content is None else dict(content)
     for key, value in patch.items():
@@ -111,15 +110,15 @@ def patched(content: dict[Any, Any] | None, patch: Patch) -> dict[Any, Any]:
     return result
 
 
-def about_len(base: Base, overlay: dict[Any, Any]) -> int:
-    """Return about how many rows there are: whether changes are of new rows is looked at in some of them."""
-    some = list(islice(overlay, _LOOKED_AT))
-    new = sum(row not in base for row in some)
-    return len(base) + (len(overlay) * new // len(some) if some else 0)
+def about_len(base: Base, overlay: dict[Key, Value]) -> int:
+    """Estimate the number of rows: a sample of the changes determines the fraction of new rows."""
+    sample = list(islice(overlay, _SAMPLE_SIZE))
+    new = sum(row not in base for row in sample)
+    return len(base) + (len(overlay) * new // len(sample) if sample else 0)
 
 
 class _NoKey:
-    """What stands where a key would, when there is none: no table takes it."""
+    """The current key if there is none; an error when it is looked up in a table."""
 
     __slots__ = ()
 
@@ -137,12 +136,12 @@ NO_KEY = _NoKey()
 
 
 class KeyCell:
-    """Holds the address of the rows that are being processed; the operator sets it, the states read it."""
+    """The current key, which the operator sets and states read, and the kind of address of their rows."""
 
     __slots__ = ("address", "key")
 
     def __init__(self, address: str = BY_KEY) -> None:
-        self.key: Any = NO_KEY
+        self.key: Key = NO_KEY
         self.address = address
 
 
@@ -152,34 +151,34 @@ class StateTable:
     __slots__ = ("address", "base", "get", "kind", "name", "overlay")
 
     # Returns a row's content, None when there is none.
-    get: Callable[[Any], Any]
+    get: Callable[[Key], Value]
 
     def __init__(self, name: str, kind: StateKind, address: str, base: Base) -> None:
         self.name = name
         self.kind = kind
         self.address = address
         self.base = base
-        self.overlay: dict[Any, Any] = {}
-        # Made here once, so that reading a row costs no look at the kind.
+        self.overlay: dict[Key, Value] = {}
+        # Created once, so that reading a row does not depend on the kind.
         self.get = kind.reader(base, self.overlay)
 
-    def put(self, row: Any, content: Any) -> None:
+    def put(self, row: Key, content: Value) -> None:
         self.overlay[row] = content
 
-    def remove(self, row: Any) -> None:
+    def remove(self, row: Key) -> None:
         if row in self.base:
             self.overlay[row] = None
         else:
             self.overlay.pop(row, None)
 
-    def append(self, row: Any, element: Any) -> None:
+    def append(self, row: Key, element: Value) -> None:
         """Append to a list row."""
         change = self.overlay.get(row)
         if change is None:
             change = self.overlay[row] = [] if row in self.overlay else Extra()
         change.append(element)
 
-    def rows(self) -> Iterator[tuple[Any, Any]]:
+    def rows(self) -> Iterator[tuple[Key, Value]]:
         """Yield all rows with their content."""
         overlay = self.overlay
         for row, content in self.base.items():
@@ -191,38 +190,38 @@ class StateTable:
                 yield row, content
 
     def before(self) -> StateTable:
-        """Return the same without what has changed."""
+        """Return the table without the changes of this epoch."""
         return StateTable(self.name, self.kind, self.address, self.base)
 
-    def panes(self) -> list[tuple[dict[Any, Any], dict[Any, Any]]]:
-        """Return, of a table by window, what each window had before and what has changed of it."""
+    def panes(self) -> list[tuple[dict[Key, Value], dict[Key, Value]]]:
+        """Return the previous contents and the changes of each window, for a table by window."""
         base = dict(self.base.items())
-        gone = {row for row, change in self.overlay.items() if change is None}
-        found = {**base, **self.overlay}
-        return [(base.get(row) or {}, self.overlay.get(row) or {}) for row in found if row not in gone]
+        removed = {row for row, change in self.overlay.items() if change is None}
+        rows = {**base, **self.overlay}
+        return [(base.get(row) or {}, self.overlay.get(row) or {}) for row in rows if row not in removed]
 
-    def apply(self, delta: dict[Any, Any]) -> None:
+    def apply(self, delta: dict[Key, Value]) -> None:
         """Move changes into the base."""
         self.kind.apply(self.base, delta)
 
     def collect(self) -> None:
-        """Have all that has changed in the overlay, because a file is written."""
+        """Move all changes to the overlay before a file is written."""
 
     @property
     def known_bytes(self) -> int:
-        """How many bytes the rows take in a file, where that is known at no cost; else 0."""
+        """The bytes that the rows take in a file if known at no cost, else 0."""
         return 0
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all rows."""
         self.base.clear()
         self.overlay.clear()
 
     def advance(self) -> None:
-        """The epoch counts: its changes become part of the base."""
+        """Move the changes of an acknowledged epoch into the base."""
         if self.overlay:
             self.apply(self.overlay)
-            # The generated loops hold on to this very dict.
+            # Cleared in place: the generated loops hold this dict.
             self.overlay.clear()
 
     def __len__(self) -> int:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import Any
 
+from millstream.common.aliases import Key, Value
 from millstream.state.table import StateTable
 
-# A timer: when, for which key, in which namespace (a window, or None).
-Timer = tuple[int, Any, Any]
+# A timer: timestamp, key, namespace (a window, or None).
+Timer = tuple[int, Key, Value]
 
 
 class TimerQueue:
@@ -19,11 +19,11 @@ class TimerQueue:
     def __init__(self, table: StateTable) -> None:
         self._table = table
         self._sequence = count()
-        # (timestamp, sequence, timer); entries of deleted timers stay until they come up.
+        # (timestamp, sequence, timer); entries of deleted timers stay until they are due.
         self._heap: list[tuple[int, int, Timer]] = []
 
     def rebuild(self) -> None:
-        """Start over from the table, which was read anew."""
+        """Rebuild the heap from the table, which was reloaded."""
         self._heap = [(timer[0], next(self._sequence), timer) for timer, _ in self._table.rows()]
         heapify(self._heap)
 
@@ -36,7 +36,7 @@ class TimerQueue:
         self._table.remove(timer)
 
     def due(self, until: int) -> Iterator[Timer]:
-        """Take out, in the order of time, the timers up to `until`; also those registered meanwhile."""
+        """Remove and yield the timers up to `until` in order of time, including those registered meanwhile."""
         heap, table = self._heap, self._table
         while heap and heap[0][0] <= until:
             timer = heappop(heap)[2]
@@ -45,11 +45,11 @@ class TimerQueue:
                 yield timer
 
     def __len__(self) -> int:
-        """Return how many there are, about: some of those that were deleted count."""
+        """Return an upper bound of the number of timers: deleted ones may count."""
         return len(self._heap)
 
     def next_time(self) -> int | None:
-        """Return when the next timer is due."""
+        """Return the timestamp of the next timer."""
         heap = self._heap
         while heap and self._table.get(heap[0][2]) is None:
             heappop(heap)

@@ -1,4 +1,4 @@
-"""State that expires: the handles of handles.py over contents that carry the time of their last use.
+"""State with a time to live: the handles of handles.py over contents with the time of their last use.
 
 A value, an accumulator, each element of a list and each entry of a map is stored as (content, stamp).
 """
@@ -6,19 +6,20 @@ A value, an accumulator, each element of a list and each entry of a map is store
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.immutability import detach
+from millstream.state.descriptors import Aggregator
 from millstream.state.handles import AggregatingState, ListState, MapState, ReducingState, ValueState
 from millstream.state.table import KeyCell, StateTable
 from millstream.state.ttl_config import StateTtlConfig, StateVisibility, UpdateType
 
 Clock = Callable[[], int]
-Stamped = tuple[Any, int]
+Stamped = tuple[Value, int]
 
 
 class Lifetime:
-    """Decides about stamps."""
+    """A time to live: assigns stamps and decides when they expire."""
 
     def __init__(self, config: StateTtlConfig, clock: Clock) -> None:
         self.now = clock
@@ -26,10 +27,10 @@ class Lifetime:
         self.returns_expired = config.visibility is StateVisibility.ReturnExpiredIfNotCleanedUp
         self.renews_on_read = config.update_type is UpdateType.OnReadAndWrite
 
-    def is_over(self, stamp: int) -> bool:
+    def has_expired(self, stamp: int) -> bool:
         return stamp + self.config.ttl_ms <= self.now()
 
-    def stamp(self, value: Any) -> Stamped:
+    def stamp(self, value: Value) -> Stamped:
         return detach(value), self.now()
 
 
@@ -40,32 +41,32 @@ class _One:
     _cell: KeyCell
     _life: Lifetime
 
-    _fitted: Callable[[Any], Any]
+    _fitted: Callable[[Value], Value]
 
-    def _read(self) -> Any:
+    def _read(self) -> Value:
         row = self._cell.key
         content = self._table.get(row)
         if content is None:
             return None
         value, stamp = content
-        if self._life.is_over(stamp):
+        if self._life.has_expired(stamp):
             self._table.remove(row)
             return detach(value) if self._life.returns_expired else None
         if self._life.renews_on_read:
             self._table.put(row, (value, self._life.now()))
         return detach(value)
 
-    def _write(self, value: Any) -> None:
+    def _write(self, value: Value) -> None:
         self._table.put(self._cell.key, self._life.stamp(self._fitted(value)))
 
-    def _alive(self) -> Any:
-        """Return the value for an update: one that has expired is never built upon."""
+    def _alive(self) -> Value:
+        """Return the value for an update, None if it has expired."""
         content = self._table.get(self._cell.key)
-        return None if content is None or self._life.is_over(content[1]) else detach(content[0])
+        return None if content is None or self._life.has_expired(content[1]) else detach(content[0])
 
 
 class TtlValueState(_One, ValueState):
-    """One value a key, that expires."""
+    """One value per key, with a time to live."""
 
     __slots__ = ("_life",)
 
@@ -73,10 +74,10 @@ class TtlValueState(_One, ValueState):
         super().__init__(table, cell)
         self._life = life
 
-    def value(self) -> Any:
+    def value(self) -> Value:
         return self._read()
 
-    def update(self, value: Any) -> None:
+    def update(self, value: Value) -> None:
         if value is None:
             self.clear()
         else:
@@ -84,44 +85,46 @@ class TtlValueState(_One, ValueState):
 
 
 class TtlReducingState(_One, ReducingState):
-    """A reduced value a key, that expires."""
+    """One reduced value per key, with a time to live."""
 
     __slots__ = ("_life",)
 
-    def __init__(self, table: StateTable, cell: KeyCell, reduce: Callable[[Any, Any], Any], life: Lifetime) -> None:
+    def __init__(
+        self, table: StateTable, cell: KeyCell, reduce: Callable[[Value, Value], Value], life: Lifetime
+    ) -> None:
         super().__init__(table, cell, reduce)
         self._life = life
 
-    def add(self, value: Any) -> None:
+    def add(self, value: Value) -> None:
         before = self._alive()
         self._write(value if before is None else self._reduce(before, value))
 
-    def get(self) -> Any:
+    def get(self) -> Value:
         return self._read()
 
 
 class TtlAggregatingState(_One, AggregatingState):
-    """An accumulator a key, that expires."""
+    """One accumulator per key, with a time to live."""
 
     __slots__ = ("_life",)
 
-    def __init__(self, table: StateTable, cell: KeyCell, function: Any, life: Lifetime) -> None:
+    def __init__(self, table: StateTable, cell: KeyCell, function: Aggregator, life: Lifetime) -> None:
         super().__init__(table, cell, function)
         self._life = life
 
-    def add(self, value: Any) -> None:
+    def add(self, value: Value) -> None:
         accumulator = self._alive()
         if accumulator is None:
             accumulator = self._function.create_accumulator()
         self._write(self._function.add(value, accumulator))
 
-    def get(self) -> Any:
+    def get(self) -> Value:
         accumulator = self._read()
         return None if accumulator is None else self._function.get_result(accumulator)
 
 
 class TtlListState(ListState):
-    """A list a key, whose elements expire one by one."""
+    """A list per key, whose elements expire individually."""
 
     __slots__ = ("_life",)
 
@@ -129,35 +132,35 @@ class TtlListState(ListState):
         super().__init__(table, cell)
         self._life = life
 
-    def add(self, value: Any) -> None:
+    def add(self, value: Value) -> None:
         self._table.append(self._cell.key, self._life.stamp(self._fitted(value)))
 
-    def get(self) -> list[Any]:
+    def get(self) -> list[Value]:
         row, life = self._cell.key, self._life
         content = self._table.get(row) or []
-        alive = [e for e in content if not life.is_over(e[1])]
+        alive = [e for e in content if not life.has_expired(e[1])]
         if len(alive) < len(content) or (life.renews_on_read and alive):
             now = life.now()
-            kept = [(v, now) for v, _ in alive] if life.renews_on_read else alive
-            if kept:
-                self._table.put(row, kept)
+            remaining = [(v, now) for v, _ in alive] if life.renews_on_read else alive
+            if remaining:
+                self._table.put(row, remaining)
             else:
                 self._table.remove(row)
         return [detach(v) for v, _ in (content if life.returns_expired else alive)]
 
-    def update(self, values: Iterable[Any]) -> None:
+    def update(self, values: Iterable[Value]) -> None:
         content = [self._life.stamp(self._fitted(v)) for v in values]
         if content:
             self._table.put(self._cell.key, content)
         else:
             self.clear()
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Value]:
         return iter(self.get())
 
 
 class TtlMapState(MapState):
-    """A map a key, whose entries expire one by one."""
+    """A map per key, whose entries expire individually."""
 
     __slots__ = ("_life",)
 
@@ -165,35 +168,35 @@ class TtlMapState(MapState):
         super().__init__(table, cell)
         self._life = life
 
-    def get(self, key: Any) -> Any:
+    def get(self, key: Value) -> Value:
         entry = super().get(key)
         if entry is None:
             return None
         value, stamp = entry
-        if self._life.is_over(stamp):
+        if self._life.has_expired(stamp):
             self.remove(key)
             return value if self._life.returns_expired else None
         if self._life.renews_on_read:
             self.put(key, value)
         return value
 
-    def put(self, key: Any, value: Any) -> None:
+    def put(self, key: Value, value: Value) -> None:
         self._put(key, self._life.stamp(self._fitted(value)))
 
-    def contains(self, key: Any) -> bool:
+    def contains(self, key: Value) -> bool:
         return self.get(key) is not None
 
-    def _entries(self) -> dict[Any, Any]:
-        found = {}
+    def _entries(self) -> dict[Value, Value]:
+        entries = {}
         for key, (value, stamp) in super()._entries().items():
-            if self._life.is_over(stamp):
+            if self._life.has_expired(stamp):
                 self.remove(key)
                 if not self._life.returns_expired:
                     continue
             elif self._life.renews_on_read:
                 self.put(key, value)
-            found[key] = value
-        return found
+            entries[key] = value
+        return entries
 
     def is_empty(self) -> bool:
         return not self._entries()

@@ -1,4 +1,4 @@
-"""StateTtlConfig: how long state lives after it was written or read."""
+"""StateTtlConfig: the time to live of state after it was written or read."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.time import Duration, Time, to_millis
 
-# As many rows Flink looks at for every record, when nothing else was said.
-_LOOKED_AT = 5
+# Flink's default of rows that are checked for every record.
+_DEFAULT_CLEANUP_SIZE = 5
 
 
 class UpdateType(Enum):
-    """What gives a value its full time again."""
+    """The accesses that restart a value's time to live."""
 
     Disabled = 0
     OnCreateAndWrite = 1
@@ -22,64 +22,64 @@ class UpdateType(Enum):
 
 
 class StateVisibility(Enum):
-    """Whether a value that has expired but is still there is returned."""
+    """Whether an expired value is returned before its removal."""
 
     ReturnExpiredIfNotCleanedUp = 0
     NeverReturnExpired = 1
 
 
 class TtlTimeCharacteristic(Enum):
-    """The clock of expiry: only the wall's."""
+    """The clock of expiry: only the wall clock."""
 
     ProcessingTime = 0
 
 
 class CleanupStrategy:
-    """One way in which expired values go."""
+    """A strategy to remove expired values."""
 
 
 class EmptyCleanupStrategy(CleanupStrategy):
-    """A way with nothing to set."""
+    """A strategy without parameters."""
 
 
 @fast_dataclass
 class IncrementalCleanupStrategy(CleanupStrategy):
-    """Looks at some rows for every record."""
+    """Checks some rows for every record."""
 
     cleanup_size: int
     every_record: bool = False
 
     def get_cleanup_size(self) -> int:
-        """Return how many values are looked at at once."""
+        """Return how many values are checked at once."""
         return self.cleanup_size
 
     def run_cleanup_for_every_record(self) -> bool:
-        """Tell whether that is done for every record."""
+        """Return whether values are checked for every record."""
         return self.every_record
 
 
 @fast_dataclass
 class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
-    """Remembered: there is no RocksDB; expired values go whenever a whole base is written."""
+    """Has no effect, because there is no RocksDB: expired values are removed when a complete base is written."""
 
     query_time_after_num_entries: int = 1000
     periodic_compaction_time: Duration | None = None
 
     def get_query_time_after_num_entries(self) -> int:
-        """Return what was set; it has no effect."""
+        """Return the parameter; it has no effect."""
         return self.query_time_after_num_entries
 
     def get_periodic_compaction_time(self) -> Duration | None:
-        """Return what was set; it has no effect."""
+        """Return the parameter; it has no effect."""
         return self.periodic_compaction_time
 
 
 @fast_dataclass
 class CleanupStrategies:
-    """How expired values go when nobody reads them.
+    """The removal of expired values that are not read.
 
-    Whole bases leave them out always. `incremental_size` rows are looked at for every changed one besides; when nothing
-    was said of that, as many as Flink's default says, unless the user has asked for no cleanup in the background.
+    Complete bases never contain them. Besides, `incremental_size` rows are checked for every changed row: by default
+    as many as in Flink, unless the user has disabled cleanup in the background.
     """
 
     in_background: bool = True
@@ -89,7 +89,7 @@ class CleanupStrategies:
     rocksdb: RocksdbCompactFilterCleanupStrategy | None = None
 
     class Strategies(Enum):
-        """The ways by name."""
+        """The strategies by name."""
 
         FULL_STATE_SCAN_SNAPSHOT = 0
         INCREMENTAL_CLEANUP = 1
@@ -98,31 +98,31 @@ class CleanupStrategies:
     EMPTY_STRATEGY = EmptyCleanupStrategy()
 
     @property
-    def rows_to_look_at(self) -> int:
-        """How many rows are looked at for every changed one."""
-        return self.incremental_size or (_LOOKED_AT if self.in_background else 0)
+    def rows_to_check(self) -> int:
+        """The number of rows to check for every changed row."""
+        return self.incremental_size or (_DEFAULT_CLEANUP_SIZE if self.in_background else 0)
 
     def get_incremental_cleanup_strategy(self) -> IncrementalCleanupStrategy | None:
-        """Return how values are removed while state is used, None if they are not."""
+        """Return the incremental strategy, None if there is none."""
         size = self.incremental_size
         return IncrementalCleanupStrategy(size, self.every_record) if size else None
 
     def get_rocksdb_compact_filter_cleanup_strategy(self) -> RocksdbCompactFilterCleanupStrategy | None:
-        """Return what was set of RocksDB's, None for nothing."""
+        """Return the RocksDB strategy, None if there is none."""
         return self.rocksdb
 
     def is_cleanup_in_background(self) -> bool:
-        """Tell whether values are removed without being read."""
+        """Return whether values are removed without being read."""
         return self.in_background
 
     def in_full_snapshot(self) -> bool:
-        """Tell whether expired values are left out of complete checkpoints."""
+        """Return whether complete checkpoints omit expired values."""
         return self.full_snapshot
 
 
 @fast_dataclass
 class StateTtlConfig:
-    """How long state lives.
+    """The time to live of state.
 
     Example:
         >>> config = StateTtlConfig.new_builder(Time.hours(1)).update_ttl_on_read_and_write().build()
@@ -137,7 +137,7 @@ class StateTtlConfig:
 
     @staticmethod
     def new_builder(ttl: Time | Duration | int) -> StateTtlConfig.Builder:
-        """Begin with a time to live."""
+        """Return a builder with a time to live."""
         return StateTtlConfig.Builder(ttl)
 
     def get_ttl(self) -> Time:
@@ -145,27 +145,27 @@ class StateTtlConfig:
         return Time.milliseconds(self.ttl_ms)
 
     def get_update_type(self) -> UpdateType:
-        """Return what makes a value live longer."""
+        """Return the accesses that restart the time to live."""
         return self.update_type
 
     def get_state_visibility(self) -> StateVisibility:
-        """Return whether values that have expired may still be seen."""
+        """Return whether expired values may be returned."""
         return self.visibility
 
     def get_ttl_time_characteristic(self) -> TtlTimeCharacteristic:
-        """Return by which clock: the wall's."""
+        """Return the clock: the wall clock."""
         return TtlTimeCharacteristic.ProcessingTime
 
     def get_cleanup_strategies(self) -> CleanupStrategies:
-        """Return how expired values are removed."""
+        """Return the strategies to remove expired values."""
         return self.cleanup
 
     def is_enabled(self) -> bool:
-        """Tell whether values expire at all."""
+        """Return whether values expire."""
         return self.update_type is not UpdateType.Disabled
 
     class Builder:
-        """Puts a StateTtlConfig together."""
+        """Builds a StateTtlConfig."""
 
         def __init__(self, ttl: Time | Duration | int) -> None:
             self._config = StateTtlConfig(1)
@@ -183,31 +183,31 @@ class StateTtlConfig:
             return self._with(ttl_ms=millis)
 
         def set_update_type(self, update_type: UpdateType) -> StateTtlConfig.Builder:
-            """Set what makes a value live longer."""
+            """Set the accesses that restart the time to live."""
             return self._with(update_type=update_type)
 
         def update_ttl_on_create_and_write(self) -> StateTtlConfig.Builder:
-            """Let writing make a value live longer (the default)."""
+            """Restart the time to live on writes (the default)."""
             return self._with(update_type=UpdateType.OnCreateAndWrite)
 
         def update_ttl_on_read_and_write(self) -> StateTtlConfig.Builder:
-            """Let reading make a value live longer, too."""
+            """Restart the time to live on reads and writes."""
             return self._with(update_type=UpdateType.OnReadAndWrite)
 
         def set_state_visibility(self, state_visibility: StateVisibility) -> StateTtlConfig.Builder:
-            """Set whether values that have expired may still be seen."""
+            """Set whether expired values may be returned."""
             return self._with(visibility=state_visibility)
 
         def return_expired_if_not_cleaned_up(self) -> StateTtlConfig.Builder:
-            """Let values be seen until they are removed."""
+            """Return expired values until they are removed."""
             return self._with(visibility=StateVisibility.ReturnExpiredIfNotCleanedUp)
 
         def never_return_expired(self) -> StateTtlConfig.Builder:
-            """Let values not be seen once they have expired (the default)."""
+            """Never return expired values (the default)."""
             return self._with(visibility=StateVisibility.NeverReturnExpired)
 
         def set_ttl_time_characteristic(self, ttl_time_characteristic: TtlTimeCharacteristic) -> StateTtlConfig.Builder:
-            """Set by which clock: there is the wall's."""
+            """Set the clock: only the wall clock exists."""
             return self
 
         def use_processing_time(self) -> StateTtlConfig.Builder:
@@ -215,7 +215,7 @@ class StateTtlConfig:
             return self
 
         def cleanup_full_snapshot(self) -> StateTtlConfig.Builder:
-            """Leave expired values out of checkpoints that write the complete state."""
+            """Omit expired values from checkpoints that write the complete state."""
             return self._with(cleanup=replace(self._config.cleanup, full_snapshot=True))
 
         def cleanup_incrementally(
@@ -230,7 +230,7 @@ class StateTtlConfig:
         def cleanup_in_rocksdb_compact_filter(
             self, query_time_after_num_entries: int = 1000, periodic_compaction_time: Duration | None = None
         ) -> StateTtlConfig.Builder:
-            """Accepted: expired values go when a whole base is written."""
+            """Has no effect: expired values are removed when a complete base is written."""
             rocksdb = RocksdbCompactFilterCleanupStrategy(query_time_after_num_entries, periodic_compaction_time)
             return self._with(cleanup=replace(self._config.cleanup, rocksdb=rocksdb))
 
@@ -239,7 +239,7 @@ class StateTtlConfig:
             return self._with(cleanup=replace(self._config.cleanup, in_background=False))
 
         def build(self) -> StateTtlConfig:
-            """Return the settings."""
+            """Return the configuration."""
             return self._config
 
 

@@ -1,24 +1,23 @@
-"""Key groups by vectors, for keys that are columns.
+"""Vectorized key groups, for keys that are columns.
 
-Apart from `key_groups.py`, since programs without SQL need no numpy.
+Separate from `key_groups.py`, because programs without SQL need no numpy.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 _MASK = np.uint64(0xFFFFFFFF)
 _GOLDEN = np.uint64(0x9E3779B1)
-# Python's hash of an int is its rest by this.
+# Python's hash of an int is its remainder by this.
 _MODULUS = (1 << 61) - 1
 
 
-def groups_of(hashes: NDArray[Any], max_parallelism: int) -> NDArray[np.int64]:
-    """Return the key groups of keys by their `stable_hash`: what `key_group` says, for many at once.
+def groups_of(hashes: NDArray[np.generic], max_parallelism: int) -> NDArray[np.int64]:
+    """Return the key groups of keys by their `stable_hash`: a vectorized `key_group`.
 
     Example:
         >>> from millstream.state.key_groups import key_group, stable_hash
@@ -46,7 +45,7 @@ def hashes_of_ints(values: NDArray[np.int64]) -> NDArray[np.uint32]:
 
 @cache
 def _crc_table() -> NDArray[np.uint32]:
-    """Return what a byte makes of a CRC-32."""
+    """Return the CRC-32 of each byte."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & 1, table >> 1 ^ np.uint32(0xEDB88320), table >> 1)
@@ -54,7 +53,7 @@ def _crc_table() -> NDArray[np.uint32]:
 
 
 def hashes_of_texts(data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.uint32]:
-    """Return the `stable_hash` of texts, which is the CRC-32 of their bytes: the next byte of all of them at once.
+    """Return the `stable_hash` of texts, which is the CRC-32 of their bytes; each step takes one byte of all texts.
 
     Example:
         >>> from millstream.state.key_groups import stable_hash
@@ -66,11 +65,11 @@ def hashes_of_texts(data: NDArray[np.uint8], starts: NDArray[np.int64], ends: ND
     crc = np.full(len(starts), 0xFFFFFFFF, np.uint32)
     longer = len(starts) - np.cumsum(np.bincount(lengths)) if len(starts) else lengths
     rows: NDArray[np.int64] | None = None
-    for at in range(len(longer) - 1):
-        if longer[at] < len(starts) and (rows is None or longer[at] < len(rows)):
-            rows = np.flatnonzero(lengths > at)
+    for offset in range(len(longer) - 1):
+        if longer[offset] < len(starts) and (rows is None or longer[offset] < len(rows)):
+            rows = np.flatnonzero(lengths > offset)
         here, now = (starts, crc) if rows is None else (starts.take(rows), crc.take(rows))
-        now = (table.take((now ^ data.take(here + at)) & 0xFF) ^ now >> 8).astype(np.uint32, copy=False)
+        now = (table.take((now ^ data.take(here + offset)) & 0xFF) ^ now >> 8).astype(np.uint32, copy=False)
         if rows is None:
             crc = now
         else:

@@ -94,7 +94,7 @@ class StateView:
 def _living(state: KeyedState, table: StateTable, row: Key) -> Value:
     content = table.get(row)
     life = state.life_of(table.name)
-    return content if content is None or life is None else table.kind.living(content, life.is_over)
+    return content if content is None or life is None else table.kind.living(content, life.has_expired)
 
 
 def _living_rows(state: KeyedState, table: StateTable) -> Iterator[Key]:

@@ -227,5 +227,5 @@ def test_unpicklable_state_fails_job_without_restart() -> None:
 
 def test_unpicklable_section_error_names_state() -> None:
     rows = sections("count", VALUE, BY_KEY, [(1, (i for i in range(3)))])
-    with pytest.raises(InvalidProgramError, match="State 'count' holds something that cannot be pickled"):
+    with pytest.raises(InvalidProgramError, match="State 'count' holds an object that cannot be pickled"):
         b"".join(encode(FileHeader("op", 0, 1, True, []), rows))

@@ -38,7 +38,7 @@ SPELLINGS: list[tuple[dict[str, str], Backend]] = [
 EVERY_SPELLING = pytest.mark.parametrize(("settings", "backend"), SPELLINGS, ids=lambda s: str(s))
 
 WRONG = [{key: name} for key in KEYS for name in ("rocks", "memory", "org.example.Factory")]
-SENTENCE = r"state.backend.type is '{}': it must be 'hashmap', or 'lmdb' \('rocksdb' is taken for it\)."
+SENTENCE = r"state.backend.type is '{}': it must be 'hashmap' or 'lmdb' \(also named 'rocksdb'\)."
 
 
 def keyed(env: Env) -> KeyedStream:

@@ -156,7 +156,7 @@ def test_state_file_with_an_unknown_kind_is_rejected_by_name() -> None:
         lambda: decode_part("op-0.base", part, None),
         lambda: index_part("op-0.base", part, None),
     ):
-        with pytest.raises(DamagedStateError, match=r"Table 'graph' of \w+ file op-0.base is 'graph' state, which"):
+        with pytest.raises(DamagedStateError, match=r"Table 'graph' of \w+ file op-0.base has the unknown kind 'graph'"):
             list(read())
 
 

@@ -191,7 +191,7 @@ def test_lmdb_state_bounds_held_rows_in_memory(monkeypatch: pytest.MonkeyPatch) 
             state.cell.key = epoch * 10 + i
             value.update(epoch)
         most = max(most, len(state.table("v", kinds.VALUE).overlay))
-        state.took(1)
+        state.add_input(1)
         keeps = epoch == 20 or not state.can_hold
         version, held = (state.write_delta(epoch, "a"), None) if keeps else (state.hold(epoch), epoch)  # type: ignore[assignment]
     # Before the first file the base takes everything; behind it, a file is due from time to time.
@@ -213,7 +213,7 @@ def test_memory_state_overlay_is_bounded_by_its_keys() -> None:
         for key, value in ((epoch % 60, epoch), ((epoch + 30) % 60, None)):
             replica.state.cell.key = key
             replica.value.update(value)
-        replica.state.took(1 << 30)
+        replica.state.add_input(1 << 30)
         assert replica.state.can_hold
         version, held = replica.state.hold(epoch), epoch  # type: ignore[assignment]
         table = replica.state.table("v", kinds.VALUE)

@@ -43,7 +43,7 @@ class ChannelInput(SubtaskInput):
         self._chain.announce_watermarks()
         self.bytes_in = sum(len(f.body) for f in frames)
         for state in self._chain.states.by_id.values():
-            state.took(self.bytes_in)
+            state.add_input(self.bytes_in)
         self._advance_time()
         channels = self._input_gate.open(frames)
         until = self.requests.deadline = self._read_stopwatch() + seconds

@@ -64,7 +64,7 @@ class SubtaskState:
 
     def was_local(self) -> bool | None:
         """Return whether all state was in memory at the start of the epoch; None if there was none."""
-        local = [state.was_here for state in self.by_id.values() if state.was_here is not None]
+        local = [state.was_local for state in self.by_id.values() if state.was_local is not None]
         return all(local) if local else None
 
     def write(self, task: LevelTask, attempt: str, to_files: bool, guard: Guard) -> dict[str, Version]:

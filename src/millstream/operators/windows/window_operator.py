@@ -431,8 +431,7 @@ def _merge_into(descriptor: StateDescriptor, table: StateTable, row: Any, conten
     if before is None:
         table.put(row, content)
     elif isinstance(descriptor, ReducingStateDescriptor):
-        function = descriptor.reduce_function
-        table.put(row, getattr(function, "reduce", function)(before, content))
+        table.put(row, descriptor.reducer()(before, content))
     elif isinstance(descriptor, AggregatingStateDescriptor):
         table.put(row, descriptor.agg_function.merge(before, content))
     else:

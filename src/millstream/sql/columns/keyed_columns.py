@@ -287,8 +287,8 @@ class KeyedColumns:
     def load(self, change: RowChange) -> None:
         keys = [(f"k{i}", kind) for i, kind in enumerate(self._kinds)]
         check_columns(change, [(_ORDER, pa.int64()), *keys, *((k.name, None) for k in self._specs)])
-        if change.gone is not None and change.gone.num_rows:
-            slots = self.find(change.gone.columns[2:], change.gone.num_rows)
+        if change.removed is not None and change.removed.num_rows:
+            slots = self.find(change.removed.columns[2:], change.removed.num_rows)
             self._saved.values[slots[slots >= 0]] = False
             self.remove(slots[slots >= 0])
         width = len(self._kinds)

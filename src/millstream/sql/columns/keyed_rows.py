@@ -405,9 +405,9 @@ class KeyedRows:
         # Missing marks and times are nulls, which take no bytes.
         about = [("number", pa.int64()), ("mark", None), ("order", pa.int64()), ("updated_at", None)]
         check_columns(change, [*about, *((f"c{i}", kind) for i, kind in enumerate(self._kinds))])
-        if change.gone is not None and change.gone.num_rows:
-            columns = change.gone.columns[1:-1]
-            self._drop(self._numbered(columns, change.gone.num_rows, change.gone.columns[-1]))
+        if change.removed is not None and change.removed.num_rows:
+            columns = change.removed.columns[1:-1]
+            self._drop(self._numbered(columns, change.removed.num_rows, change.removed.columns[-1]))
         count = change.rows.num_rows
         if not count:
             return

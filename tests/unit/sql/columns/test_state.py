@@ -151,7 +151,7 @@ def test_column_state_files_are_arrow_streams(cuts: list[tuple[int, int]], compr
     assert columns.rows.keys() == rows.keys()
     for row, wanted in rows.items():
         for found, change in zip(columns.rows[row], wanted, strict=True):
-            assert found.rows == change.rows and found.gone == change.gone
+            assert found.rows == change.rows and found.removed == change.removed
     broken = bytearray(data)
     broken[data.index(b"x" * 39) if not compressed else 20] ^= 1
     with pytest.raises(DamagedStateError, match="table 't' fails its checksum"):
@@ -186,7 +186,7 @@ def test_column_state_of_another_query_is_rejected() -> None:
         GroupAggregateOperator([1], [AggregateCall("SUM", (2,), _BIGINT)], kinds),
     ):
         after = Bare(other, storage=before.storage)
-        with pytest.raises(InvalidProgramError, match="The query has changed: this operator's state was kept as"):
+        with pytest.raises(InvalidProgramError, match="The query has changed: this operator's state has the columns"):
             after.state._reload(name, None)
 
 
