@@ -1,4 +1,4 @@
-"""The real world, as the pure half is handed it: the wall clock, and requests that run at the same time."""
+"""Services that are passed to the pure packages: clocks, memory usage, and concurrent requests."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ def wall_clock() -> int:
 
 
 def stopwatch(clock: Callable[[], int]) -> Callable[[], float]:
-    """Return what tells how many seconds have passed: not moved when the wall clock is set, but a test's own clock."""
+    """Return a monotonic clock in seconds, which follows a test's clock, but no adjustment of the wall clock."""
     return time.monotonic if clock is wall_clock else lambda: clock() / 1000
 
 
 def timer_lag(clock: Callable[[], int]) -> int:
-    """Return how many milliseconds after their time timers fire that follow a clock.
+    """Return the delay of timers of a clock in milliseconds.
 
-    One, as in Flink: when they fire no record can come any more in the millisecond they are for, which may be the last
-    of a window. What a test's own clock is set to is over.
+    It is 1, as in Flink: when a timer fires, no further record can arrive in its millisecond, which may be the last of
+    a window. It is 0 for a test's clock, which no record can share.
     """
     return 1 if clock is wall_clock else 0
 
 
 def resident() -> int:
-    """Return how many bytes of memory this process has for itself, without files that are mapped into it."""
+    """Return the private resident memory of this process in bytes, without mapped files."""
     with open("/proc/self/statm", "rb") as f:
         _, pages, shared, *_ = map(int, f.read().split())
     return (pages - shared) * _PAGE
 
 
 def requests(capacity: int) -> Requests:
-    """Return what makes asynchronous requests, so many at once."""
-    # Not above: asyncio takes 20 ms to import, and few programs need it.
+    """Return asynchronous requests with a maximum concurrency."""
+    # Lazy: importing asyncio takes 20 ms, and few programs need it.
     from millstream.event_loop import Requests
 
     return Requests(capacity)

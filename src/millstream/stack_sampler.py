@@ -1,4 +1,4 @@
-"""Samples the thread that does a slot's work, from another thread of its process, while somebody wants to know."""
+"""Samples the stacks of a slot's main thread from another thread, while they are requested."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from types import CodeType, FrameType, FunctionType
 from millstream.operators.codegen.code_writer import site_of
 from millstream.operators.diagnostics.sampling import Stack, StackSamples
 
-# Time between two looks, in seconds: 25 in a second cost less than a hundredth of a core.
+# Seconds between two samples: 25 samples per second take less than a hundredth of a core.
 INTERVAL = 0.04
-# So long after it was last wanted it ends.
+# Seconds after the last request until sampling ends.
 _PATIENCE = 2.0
-# Whether it works is seen over so many seconds; from so much of them on, it does.
-_WINDOW, _WORKED = 0.005, 0.5
-_DEEPEST = 100
-# The names of so many lines are remembered.
-_MOST_LINES = 10_000
+# The thread counts as busy if it uses the CPU for this fraction of a window, in seconds.
+_WINDOW, _BUSY_FRACTION = 0.005, 0.5
+_MAX_DEPTH = 100
+# Maximum lines of code whose names are cached.
+_MAX_LINES = 10_000
 _PACKAGE = os.path.dirname(__file__) + os.sep
-# Where a slot's work begins; what is around it is the same in every stack.
+# The module where a slot's work begins; outer frames are the same in every stack.
 _OUTERMOST = os.path.join("operators", "runtime", "slot_runner.py")
 
 
 class StackSampler:
-    """Looks at one thread; follows `Sampler`."""
+    """Samples one thread; implements `Sampler`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -35,7 +35,7 @@ class StackSampler:
         self._thread = 0
         self._until = 0.0
         self._is_running = False
-        # What a line is called, by its code and number; the code is held, so that no other gets its place.
+        # Names of lines by the code's id and the line number; holding the code retains its id.
         self._names: dict[tuple[int, int], tuple[CodeType, list[str]]] = {}
 
     def begin(self) -> None:
@@ -44,9 +44,9 @@ class StackSampler:
             self._until = time.monotonic() + _PATIENCE
             if not self._is_running:
                 self._is_running = True
-                # Asked for here, by the thread itself: of one that has ended its clock must not be asked for.
+                # In the thread itself: requesting the CPU clock of a thread that has ended is undefined.
                 work = _Work(time.pthread_getcpuclockid(self._thread), threading.get_native_id())
-                threading.Thread(target=self._look, args=(work,), name="millstream-sampler", daemon=True).start()
+                threading.Thread(target=self._sample, args=(work,), name="millstream-sampler", daemon=True).start()
 
     def enter(self, vertex: int | None) -> None:
         self._vertex = vertex
@@ -56,13 +56,13 @@ class StackSampler:
             seen, self._seen = self._seen, {}
         return seen
 
-    def _look(self, work: _Work) -> None:
+    def _sample(self, work: _Work) -> None:
         while time.monotonic() <= self._until:
             time.sleep(INTERVAL - _WINDOW)
             used, before = work.seconds(), time.monotonic()
             time.sleep(_WINDOW)
             share = (work.seconds() - used) / (time.monotonic() - before)
-            works = share > _WORKED or work.is_runnable()
+            works = share > _BUSY_FRACTION or work.is_runnable()
             frame, vertex = sys._current_frames().get(self._thread), self._vertex
             if frame is not None and vertex is not None:
                 key = works, self._stack(frame)
@@ -73,14 +73,14 @@ class StackSampler:
             self._is_running = False
 
     def _stack(self, innermost: FrameType) -> Stack:
-        """Return a stack as a person reads it, from where the slot's work begins."""
+        """Return a readable stack, starting where the slot's work begins."""
         names: list[str] = []
         frame: FrameType | None = innermost
-        while frame is not None and len(names) < _DEEPEST and not _is_outermost(frame.f_code):
+        while frame is not None and len(names) < _MAX_DEPTH and not _is_outermost(frame.f_code):
             line = id(frame.f_code), frame.f_lineno
             known = self._names.get(line)
             if known is None:
-                if len(self._names) >= _MOST_LINES:
+                if len(self._names) >= _MAX_LINES:
                     self._names.clear()
                 known = self._names[line] = frame.f_code, _names(frame.f_code.co_filename, frame)
             names += known[1]
@@ -90,22 +90,22 @@ class StackSampler:
 
 
 class _Work:
-    """Tells whether a thread works, or would if it were given a processor."""
+    """The CPU use of a thread."""
 
     def __init__(self, clock: int, thread: int) -> None:
         self._clock = clock
         self._status = f"/proc/self/task/{thread}/stat"
 
     def seconds(self) -> float:
-        """Return for how long it has had a processor."""
+        """Return the CPU time of the thread."""
         try:
             return time.clock_gettime(self._clock)
         except OSError:
-            # It has ended.
+            # The thread has ended.
             return 0.0
 
     def is_runnable(self) -> bool:
-        """Tell whether it waits for a processor, and for nothing else."""
+        """Return whether the thread runs or waits for a CPU only."""
         try:
             with open(self._status) as file:
                 return file.read().rpartition(")")[2].split()[0] == "R"
@@ -118,7 +118,7 @@ def _is_outermost(code: CodeType) -> bool:
 
 
 def _names(path: str, frame: FrameType) -> list[str]:
-    """Return what a function is called, ours by module, the user's by file and line; of a loop also what it does."""
+    """Return the names of a frame: millstream's by module, the user's by file and line, a loop's with its operator."""
     if path.startswith(_PACKAGE):
         module = path.removeprefix(_PACKAGE).removesuffix(".py").replace(os.sep, ".")
         return [f"millstream.{module}.{frame.f_code.co_qualname}"]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.checkpoint.inspect import (
     KEYED,
@@ -30,6 +30,7 @@ from millstream.checkpoint.savepoint_editor import SavepointEditor
 from millstream.checkpoint.signing import signing_keys
 from millstream.checkpoint.state_rows import StateRow
 from millstream.checkpoint.storage import storage_options
+from millstream.common.aliases import Value
 from millstream.common.configuration import Configuration
 from millstream.common.pickles import load
 
@@ -155,7 +156,7 @@ class Savepoint:
 
     # --- what shall be different
 
-    def put(self, uid: str, name: str, key: Any, value: Any, namespace: Any = None) -> Savepoint:
+    def put(self, uid: str, name: str, key: Value, value: Value, namespace: Value = None) -> Savepoint:
         """Set a row, whether or not the key has one.
 
         Args:
@@ -168,7 +169,7 @@ class Savepoint:
         self._edit.put(uid, name, key, value, namespace)
         return self
 
-    def update(self, uid: str, name: str, function: Callable[[StateRow], Any]) -> Savepoint:
+    def update(self, uid: str, name: str, function: Callable[[StateRow], Value]) -> Savepoint:
         """Set every row of a state to a new value.
 
         Args:
@@ -179,7 +180,7 @@ class Savepoint:
         self._edit.update(uid, name, function)
         return self
 
-    def remove(self, uid: str, name: str, key: Any, namespace: Any = None) -> Savepoint:
+    def remove(self, uid: str, name: str, key: Value, namespace: Value = None) -> Savepoint:
         """Remove the row of a key and namespace; without a namespace, all rows of the key."""
         self._edit.remove(uid, name, key, namespace)
         return self

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from millstream.common.tags import reader_of
 
 
-def __getattr__(name: str) -> Callable[..., Any]:
+def __getattr__(name: str) -> Callable[..., object]:
     reader = reader_of(name)
     globals()[name] = reader
     return reader

@@ -448,7 +448,7 @@ class JobManager:
         origin = None
         if record.checkpoints:
             origin = find_published(Configuration(), "job", record.checkpoints)
-            fence.go_on_from(origin.location)
+            fence.withdraw_after(origin.location)
         world.note(f"goes on from {origin.location if origin else 'the beginning'}")
         home = f"{ROOT}/{fence.run_id}"
         storage = SlowStorage(world, scene.disk, home)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from millstream.checkpoint.inspect import Inspection, OperatorInfo, StateInfo
 from millstream.checkpoint.state_rows import Address, StateRow
+from millstream.common.aliases import Value
 from millstream.common.pickles import dump
 
 Rows = dict[Address, StateRow]
@@ -115,7 +115,7 @@ def _compare(difference: StateDifference, before: Rows, after: Rows, examples: i
             difference.examples.append(RowDifference(old, new))
 
 
-def is_same(left: Any, right: Any) -> bool:
+def is_same(left: Value, right: Value) -> bool:
     """Return whether two values are equal; if == is inconclusive, compare their stored form.
 
     Example:

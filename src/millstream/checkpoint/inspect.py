@@ -10,7 +10,6 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.signing import SigningKeys
@@ -19,6 +18,7 @@ from millstream.checkpoint.sql_state_rows import column_rows, names_of
 from millstream.checkpoint.state_rows import Address, Layout, StateRow, is_internal, shown_kind, shown_name
 from millstream.checkpoint.storage import open_storage
 from millstream.checkpoint.store import StoredCheckpoint, list_checkpoints, open_checkpoint
+from millstream.common.aliases import Json, Key, Value
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MissingClassError
 from millstream.common.restricted_pickles import load_restricted
 from millstream.state.changelog import Loads, Section
@@ -97,14 +97,14 @@ class SourceInfo:
     operator: str
     uid: str | None
     name: str
-    position: Any
+    position: Value
 
 
 class Inspection:
     """A checkpoint or savepoint, opened for reading."""
 
     def __init__(
-        self, stored: StoredCheckpoint, options: dict[str, Any] | None = None, loads: Loads = load_restricted
+        self, stored: StoredCheckpoint, options: dict[str, Json] | None = None, loads: Loads = load_restricted
     ) -> None:
         self.location = stored.location
         self.manifest: Manifest = stored.manifest
@@ -121,7 +121,7 @@ class Inspection:
     @staticmethod
     def open(
         location: str,
-        options: dict[str, Any] | None = None,
+        options: dict[str, Json] | None = None,
         loads: Loads = load_restricted,
         keys: SigningKeys | None = None,
     ) -> Inspection:
@@ -238,7 +238,7 @@ class Inspection:
 
     # --- rows
 
-    def _counted_rows(self, operator_id: str, state: StateInfo) -> Iterator[Any]:
+    def _counted_rows(self, operator_id: str, state: StateInfo) -> Iterator[Value]:
         flat = self.flat(operator_id, state, load_restricted)
         return column_rows((c for _, content in flat for c in content), {}) if state.kind == COLUMNS.name else flat
 
@@ -257,7 +257,7 @@ class Inspection:
         for address, content in self.flat(operator.id, state, self._loads):
             yield address, state.layout.row(address, content)
 
-    def flat(self, operator_id: str, state: StateInfo, loads: Loads) -> Iterator[tuple[Address, Any]]:
+    def flat(self, operator_id: str, state: StateInfo, loads: Loads) -> Iterator[tuple[Address, Value]]:
         """Yield the rows of a state by key and namespace, as they are stored."""
         vertex = self.vertices[operator_id]
         state_id = self._state_id(operator_id, state)
@@ -325,17 +325,17 @@ def find_operator(operators: Iterable[OperatorSnapshot], name: str, location: st
     raise InvalidProgramError(f"There is no operator {name!r} in {location} (there are {names}).")
 
 
-def is_key(key: Any, text: str) -> bool:
+def is_key(key: Key, text: str) -> bool:
     """Return whether a key matches what a user has typed: as it is shown, or as plain text."""
     return text in (str(key), repr(key), text_of(key))
 
 
-def row_as_json(row: StateRow) -> dict[str, Any]:
+def row_as_json(row: StateRow) -> dict[str, Json]:
     """Return a row as plain values."""
     return {"key": jsonable(row.key), "namespace": jsonable(row.namespace), "value": jsonable(row.value)}
 
 
-def states_as_json(inspection: Inspection) -> list[dict[str, Any]]:
+def states_as_json(inspection: Inspection) -> list[dict[str, Json]]:
     """Return the operators with their states and sizes."""
     return [
         {
@@ -349,7 +349,7 @@ def states_as_json(inspection: Inspection) -> list[dict[str, Any]]:
     ]
 
 
-def rows_as_json(inspection: Inspection, operator: str, state: str, key: str | None, limit: int) -> dict[str, Any]:
+def rows_as_json(inspection: Inspection, operator: str, state: str, key: str | None, limit: int) -> dict[str, Json]:
     """Return the rows of a state, of one key or of all.
 
     Args:

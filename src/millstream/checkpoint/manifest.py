@@ -10,10 +10,10 @@ import base64
 import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
 from millstream.checkpoint.signing import SigningKeys, check_digests
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, SubtaskSnapshot, VertexSnapshot, operator_of
+from millstream.common.aliases import Json
 from millstream.common.checksums import crc32
 from millstream.common.display_text import in_bytes
 from millstream.common.errors import DamagedStateError
@@ -40,7 +40,7 @@ class Manifest:
     timestamp: int
     snapshot: Snapshot
     state: str
-    properties: dict[str, Any] = field(default_factory=dict)
+    properties: dict[str, Json] = field(default_factory=dict)
 
 
 @dataclass
@@ -141,7 +141,7 @@ def _signed(kind: str, version: int, body: bytes) -> bytes:
     return f"{kind} {version}\n".encode() + body
 
 
-def _vertex(vertex: VertexSnapshot) -> dict[str, Any]:
+def _vertex(vertex: VertexSnapshot) -> dict[str, Json]:
     return {
         "operators": [{"id": o.id, "uid": o.uid, "name": o.name, "tables": o.tables} for o in vertex.operators],
         "parallelism": vertex.parallelism,
@@ -159,7 +159,7 @@ def _vertex(vertex: VertexSnapshot) -> dict[str, Any]:
     }
 
 
-def _read_vertex(read: dict[str, Any]) -> VertexSnapshot:
+def _read_vertex(read: dict[str, Json]) -> VertexSnapshot:
     return VertexSnapshot(
         [OperatorSnapshot(o["id"], o["uid"], o["name"], o["tables"]) for o in read["operators"]],
         read["max_parallelism"],

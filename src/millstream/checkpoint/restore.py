@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, VertexSnapshot, operator_of, state_id_of
 from millstream.checkpoint.sql_state_diff import is_of_sql, why_it_does_not_fit
+from millstream.common.aliases import Value
 from millstream.common.checksums import Checksum
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MIN_WATERMARK
@@ -103,7 +103,7 @@ def restore(snapshot: Snapshot, plan: JobPlan, state_url: str | None, allow_non_
     start.sources = {operator: state for operator, state in snapshot.sources.items() if operator in source_ids}
     owners = {o.id: v for v in snapshot.vertices.values() for o in v.operators}
     start.tables = {state_id_of(o.id, which): t for o in _operators_in(snapshot, plan) for which, t in o.tables.items()}
-    recovered = {} if same else _earlier_input(snapshot)
+    recovered = {} if same else _in_flight_data(snapshot)
     start.ended = _ended(plan, owners, recovered)
     for vertex in plan.vertices:
         for subtask in range(vertex.parallelism):
@@ -132,11 +132,11 @@ def _ended(plan: JobPlan, owners: dict[str, VertexSnapshot], recovered: Collecti
     for vertex in sorted(plan.vertices, key=lambda v: v.level):
         before = [owners[n.id] for n in vertex.nodes if n.id in owners]
         if vertex.head.id in owners:
-            is_over = all(b.ended for b in before)
+            has_ended = all(b.ended for b in before)
         else:
             # It is new: no input will ever arrive.
-            is_over = bool(vertex.in_edges) and all(e.source in ended for e in vertex.in_edges) and not before
-        if is_over and not any(n.id in recovered for n in vertex.nodes):
+            has_ended = bool(vertex.in_edges) and all(e.source in ended for e in vertex.in_edges) and not before
+        if has_ended and not any(n.id in recovered for n in vertex.nodes):
             ended.add(vertex.id)
     return frozenset(ended)
 
@@ -213,19 +213,19 @@ def _taken_over(
 ) -> bytes | None:
     """Return the runtime snapshot that a subtask takes over; None if all its operators are new."""
     head = vertex.head.operator
-    reads, unread = None, list[PendingRange]()
+    reads, pending_ranges = None, list[PendingRange]()
     if isinstance(head, SourceOperator):
         reads = partial(_reads, head, subtask, vertex.parallelism)
-        unread = _unread(owners.get(vertex.head.id), subtask, vertex.parallelism, reads)
-    operators: dict[str, Any] = {}
+        pending_ranges = _pending_ranges(owners.get(vertex.head.id), subtask, vertex.parallelism, reads)
+    operators: dict[str, Value] = {}
     watermarks: dict[str, int] = {}
     for node in vertex.nodes:
         before = owners.get(node.id)
         if before is None:
             continue
         left = [decode(s.runtime_snapshot) for s in before.subtasks if s.runtime_snapshot]
-        carried = [former.operators.get(node.id) for former in left]
-        snapshots = [c for c in carried if c is not None]
+        operator_snapshots = [former.operators.get(node.id) for former in left]
+        snapshots = [s for s in operator_snapshots if s is not None]
         # An ended operator that runs once more has emitted everything; only operators behind it have not.
         if snapshots and (vertex.id in ended or not before.ended):
             operators[node.id] = node.operator.redistribute(snapshots, subtask, reads)
@@ -234,7 +234,7 @@ def _taken_over(
         )
     if not watermarks:
         return None
-    over = {v.id for v in plan.vertices if v.id in ended}
+    ended_vertices = {v.id for v in plan.vertices if v.id in ended}
     return encode(
         watermark=watermarks.get(vertex.head.id, MIN_WATERMARK),
         idle=False,
@@ -242,8 +242,8 @@ def _taken_over(
         channels={},
         operators=operators,
         watermarks=watermarks,
-        ended_edges=frozenset(e.id for e in vertex.in_edges if e.source in over),
-        pending_ranges=unread,
+        ended_edges=frozenset(e.id for e in vertex.in_edges if e.source in ended_vertices),
+        pending_ranges=pending_ranges,
         # The new owners repeat the requests in their first epoch.
         requests=any(
             has_requests(s.runtime_snapshot) for n in vertex.nodes if n.id in owners for s in owners[n.id].subtasks
@@ -256,14 +256,14 @@ def _taken_over(
     )
 
 
-def _earlier_input(snapshot: Snapshot) -> RecoveredInput:
+def _in_flight_data(snapshot: Snapshot) -> RecoveredInput:
     """Return the in-flight data of the operators of a snapshot."""
     recovered: RecoveredInput = {}
     for head, vertex in snapshot.vertices.items():
-        for subtask, carried in enumerate(s.runtime_snapshot for s in vertex.subtasks):
-            if not has_pending_input(carried):
+        for subtask, runtime_snapshot in enumerate(s.runtime_snapshot for s in vertex.subtasks):
+            if not has_pending_input(runtime_snapshot):
                 continue
-            left = decode(carried)
+            left = decode(runtime_snapshot)
             # Input recovered earlier is processed first.
             inputs = [*left.recovered_blocks, *((head, number, blocks) for _, number, blocks in left.pending_blocks)]
             for pending in inputs:
@@ -282,16 +282,16 @@ def _taken_input(vertex: Vertex, position: int, subtask: int, recovered: Recover
     for former, blocks in recovered.get(node.id, []):
         if blocks[1] >= max(node.operator.inputs, 1):
             raise InvalidProgramError(
-                f"Operator '{node.name}' has no second input any more, and of that one some records wait that were "
-                "not processed. Give the operator another uid, or stop the former job with a savepoint that drains it."
+                f"Operator '{node.name}' has no second input now, but the snapshot has unprocessed records of it: give "
+                "the operator another uid, or stop the former job with a savepoint that drains it."
             )
         if blocks[1] in by_key or former % vertex.parallelism == subtask:
             inputs.append(blocks)
     return inputs
 
 
-def _unread(
-    before: VertexSnapshot | None, subtask: int, parallelism: int, reads: Callable[[Any], bool]
+def _pending_ranges(
+    before: VertexSnapshot | None, subtask: int, parallelism: int, reads: Callable[[Value], bool]
 ) -> list[PendingRange]:
     """Return the assigned but unread split ranges that a source's subtask takes over."""
     if before is None:
@@ -306,7 +306,7 @@ def _unread(
     ]
 
 
-def _reads(source: SourceOperator, subtask: int, parallelism: int, split: Any) -> bool:
+def _reads(source: SourceOperator, subtask: int, parallelism: int, split: Value) -> bool:
     return source.source.subtask_of(split, parallelism) == subtask
 
 

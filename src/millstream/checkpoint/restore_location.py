@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any
 
 from millstream.checkpoint.manifest import Origin
 from millstream.checkpoint.options import CheckpointOptions
@@ -23,6 +22,7 @@ from millstream.checkpoint.store import (
     supersede,
     supersede_home,
 )
+from millstream.common.aliases import Json
 from millstream.common.configuration import Configuration
 from millstream.common.errors import DamagedStateError, InvalidProgramError
 from millstream.common.setting import ChoiceSetting, FlagSetting, TextSetting
@@ -49,7 +49,7 @@ CLAIM_MODE = ChoiceSetting(
 LATEST = "latest"
 
 # Returns whether an owner of a directory still runs.
-IsAlive = Callable[[dict[str, Any]], bool]
+IsAlive = Callable[[dict[str, Json]], bool]
 
 
 def starts_from_latest(config: Configuration) -> bool:
@@ -98,7 +98,7 @@ def find_published(config: Configuration, job_name: str, locations: Sequence[str
     raise DamagedStateError(f"No checkpoint of job '{job_name}' can be read: {problems[0]}")
 
 
-def supersede_runs(directory: str, runs: Sequence[str], origin: Origin | None, options: dict[str, Any]) -> None:
+def supersede_runs(directory: str, runs: Sequence[str], origin: Origin | None, options: dict[str, Json]) -> None:
     """Write to the directories of earlier leaders up to which checkpoint they count.
 
     A reader that does not know of leaders would otherwise find checkpoints of a deposed leader.
@@ -136,19 +136,19 @@ def subsume_latest(config: Configuration, job_name: str, own: str, is_alive: IsA
     directory = CheckpointOptions.read(config).directory
     if starts_from_latest(config) and directory is not None:
 
-        def is_former(home: str, owner: dict[str, Any]) -> bool:
+        def is_former(home: str, owner: dict[str, Json]) -> bool:
             return home != own and owner.get("job") == job_name and not is_alive(owner)
 
         clear_former(directory, is_former, storage_options(config))
 
 
-def subsume_runs(directory: str, runs: Sequence[str], options: dict[str, Any]) -> None:
+def subsume_runs(directory: str, runs: Sequence[str], options: dict[str, Json]) -> None:
     """Delete the checkpoints of a job's earlier leaders."""
     clear_former(directory, lambda home, _: home.rpartition("/")[2] in runs, options)
 
 
 def _latest(
-    config: Configuration, job_name: str, options: dict[str, Any], keys: SigningKeys | None, is_alive: IsAlive
+    config: Configuration, job_name: str, options: dict[str, Json], keys: SigningKeys | None, is_alive: IsAlive
 ) -> tuple[StoredCheckpoint, int] | None:
     """Return the newest readable checkpoint of a job of that name, and the bytes of its state."""
     directory = CheckpointOptions.read(config).directory
@@ -183,7 +183,7 @@ def _latest(
     return None
 
 
-def verify(checkpoint: StoredCheckpoint, options: dict[str, Any]) -> int:
+def verify(checkpoint: StoredCheckpoint, options: dict[str, Json]) -> int:
     """Read everything in a checkpoint and return its size; damage is an error that names the file."""
     storage = open_storage(checkpoint.state_url(), options)
     sizes: dict[str, int] = {}
@@ -203,7 +203,7 @@ def verify(checkpoint: StoredCheckpoint, options: dict[str, Any]) -> int:
     return sum(sizes.values())
 
 
-def delete_origin(origin: Origin, options: dict[str, Any]) -> None:
+def delete_origin(origin: Origin, options: dict[str, Json]) -> None:
     """Delete a claimed checkpoint, and its job's directory if nothing else is in it."""
     open_storage(origin.location, options).delete("")
     if origin.manifest.kind == "checkpoint":

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
 
 from millstream.checkpoint.inspect import Inspection, OperatorInfo, StateInfo, find_operator
 from millstream.checkpoint.manifest import NAME, Manifest, encode_manifest
@@ -26,6 +25,7 @@ from millstream.checkpoint.snapshot import (
 from millstream.checkpoint.state_rows import Address, Flat, Layout, StateRow
 from millstream.checkpoint.storage import Storage, open_storage, storage_options
 from millstream.checkpoint.store import open_checkpoint
+from millstream.common.aliases import Json, Value
 from millstream.common.checksums import checksum_of
 from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError, MissingClassError
@@ -43,7 +43,7 @@ _PIECE = 1 << 20
 
 
 @dataclass(frozen=True)
-class Place:
+class EditScope:
     """The subtask being edited, and the time."""
 
     subtask: int
@@ -66,22 +66,22 @@ class Put:
     """Sets a row."""
 
     address: Address
-    value: Any
+    value: Value
 
-    def make(self, flat: Flat, layout: Layout, place: Place) -> None:
-        if place.has(layout, self.address):
-            flat[self.address] = layout.content_of(self.value, None, place.now)
+    def make(self, flat: Flat, layout: Layout, scope: EditScope) -> None:
+        if scope.has(layout, self.address):
+            flat[self.address] = layout.content_of(self.value, None, scope.now)
 
 
 @dataclass(frozen=True)
 class Update:
     """Sets every row to the result of a function; None removes the row."""
 
-    function: Callable[[StateRow], Any]
+    function: Callable[[StateRow], Value]
 
-    def make(self, flat: Flat, layout: Layout, place: Place) -> None:
+    def make(self, flat: Flat, layout: Layout, scope: EditScope) -> None:
         for address, before in list(flat.items()):
-            content = layout.content_of(self.function(layout.row(address, before)), before, place.now)
+            content = layout.content_of(self.function(layout.row(address, before)), before, scope.now)
             if content is None:
                 del flat[address]
             else:
@@ -95,7 +95,7 @@ class Remove:
     address: Address
     all_namespaces: bool
 
-    def make(self, flat: Flat, layout: Layout, place: Place) -> None:
+    def make(self, flat: Flat, layout: Layout, scope: EditScope) -> None:
         if self.all_namespaces:
             for address in [a for a in flat if a[0] == self.address[0]]:
                 del flat[address]
@@ -107,7 +107,7 @@ class Remove:
 class DropState:
     """Removes all rows."""
 
-    def make(self, flat: Flat, layout: Layout, place: Place) -> None:
+    def make(self, flat: Flat, layout: Layout, scope: EditScope) -> None:
         flat.clear()
 
 
@@ -129,16 +129,16 @@ class SavepointEditor:
 
     # --- what is asked for
 
-    def put(self, operator: str, state: str, key: Any, value: Any, namespace: Any = None) -> None:
+    def put(self, operator: str, state: str, key: Value, value: Value, namespace: Value = None) -> None:
         operator_id, info = self._state(operator, state)
         if info.layout.content_of(value, None, 0) is None:
             raise InvalidProgramError(f"State {state!r} cannot hold {value!r}: use remove() to remove a row.")
         self._change(operator_id, info, Put(info.layout.address_of(key, namespace), value))
 
-    def update(self, operator: str, state: str, function: Callable[[StateRow], Any]) -> None:
+    def update(self, operator: str, state: str, function: Callable[[StateRow], Value]) -> None:
         self._change(*self._state(operator, state), Update(function))
 
-    def remove(self, operator: str, state: str, key: Any, namespace: Any = None) -> None:
+    def remove(self, operator: str, state: str, key: Value, namespace: Value = None) -> None:
         operator_id, info = self._state(operator, state)
         layout = info.layout
         whole_key = namespace is None and not layout.is_list_of_subtasks
@@ -180,7 +180,7 @@ class SavepointEditor:
 
     # --- what is written
 
-    def write(self, location: str, options: dict[str, Any] | None = None, keys: SigningKeys | None = None) -> str:
+    def write(self, location: str, options: dict[str, Json] | None = None, keys: SigningKeys | None = None) -> str:
         """Write the savepoint, signed if there are keys; return its location."""
         storage = open_storage(location, options if options is not None else self._from.options)
         if storage.list(""):
@@ -222,56 +222,56 @@ class SavepointEditor:
         ]
         return snapshot
 
-    def _renamed(self, by_operator: dict[str, Any]) -> dict[str, Any]:
+    def _renamed(self, by_operator: dict[str, Value]) -> dict[str, Value]:
         return {self._operators[i].id: x for i, x in by_operator.items() if i in self._operators}
 
     def _subtask(self, vertex: VertexSnapshot, subtask: int, storage: Storage, now: int) -> SubtaskSnapshot:
         source = vertex.subtasks[subtask]
         changed = {state_id_of(i, _which(s)) for i, s in self._changes if self._from.vertices[i] is vertex}
-        place = Place(subtask, vertex.parallelism, vertex.max_parallelism, now)
+        scope = EditScope(subtask, vertex.parallelism, vertex.max_parallelism, now)
         parts: dict[str, StoredState] = {}
         for state_id in dict.fromkeys((*source.states, *source.parts, *changed)):
             operator, which = operator_of(state_id)
             if operator in self._operators:
                 new_id = state_id_of(self._operators[operator].id, which)
-                part = self._part(vertex, state_id, place, f"{new_id}-{subtask}.parquet", storage)
+                part = self._part(vertex, state_id, scope, f"{new_id}-{subtask}.parquet", storage)
                 if part is not None:
                     parts[new_id] = part
-        return SubtaskSnapshot({}, parts, self._carried(source.runtime_snapshot, vertex.operators[0].id))
+        return SubtaskSnapshot({}, parts, self._runtime_snapshot(source.runtime_snapshot, vertex.operators[0].id))
 
     def _part(
-        self, vertex: VertexSnapshot, state_id: str, place: Place, name: str, storage: Storage
+        self, vertex: VertexSnapshot, state_id: str, scope: EditScope, name: str, storage: Storage
     ) -> StoredState | None:
         """Write the state of a subtask; None if there is nothing."""
         changes = {s: c for (i, s), c in self._changes.items() if state_id_of(i, _which(s)) == state_id}
-        stored = self._from.stored(vertex, state_id, place.subtask)
+        stored = self._from.stored(vertex, state_id, scope.subtask)
         if stored is not None and stored.is_part and not changes:
             data = self._from.read(stored.file)
             check_part(stored.file, data, stored.checksum)
             storage.write(name, (bytes(data[i : i + _PIECE]) for i in range(0, len(data), _PIECE)))
             return StoredState(name, stored.checksum)
-        tables = self._from.tables(vertex, state_id, place.subtask, load)
+        tables = self._from.tables(vertex, state_id, scope.subtask, load)
         for state, edits in changes.items():
             layout = state.layout
             before = tables.get(state.table)
-            flat = dict(layout.flatten(before.rows(), place.subtask)) if before is not None else {}
+            flat = dict(layout.flatten(before.rows(), scope.subtask)) if before is not None else {}
             for change in edits:
-                change.make(flat, layout, place)
+                change.make(flat, layout, scope)
             tables[state.table] = StateTable(state.table, layout.kind, layout.address, layout.gather(flat))
         if not any(len(t) for t in tables.values()):
             return None
-        return write_part(name, _sections(tables), place.max_parallelism, storage.write, self._digests)
+        return write_part(name, _sections(tables), scope.max_parallelism, storage.write, self._digests)
 
-    def _carried(self, carried: bytes, head: str) -> bytes:
+    def _runtime_snapshot(self, encoded: bytes, head: str) -> bytes:
         """Return a subtask's runtime snapshot with the new operator ids; `head` is the first operator of its chain."""
-        is_unchanged = head in self._operators or not has_pending_input(carried)
-        if not carried or (is_unchanged and all(i == o.id for i, o in self._operators.items())):
-            return carried
+        is_unchanged = head in self._operators or not has_pending_input(encoded)
+        if not encoded or (is_unchanged and all(i == o.id for i, o in self._operators.items())):
+            return encoded
         try:
             with naming_missing_classes():
-                left = decode(carried)
+                left = decode(encoded)
         except MissingClassError as e:
-            raise MissingClassError(f"What a subtask carries besides state cannot be read because {e}") from e
+            raise MissingClassError(f"The runtime snapshot of a subtask cannot be read: {e}") from e
         return encode(
             watermark=left.watermark,
             idle=left.idle,
@@ -289,7 +289,7 @@ class SavepointEditor:
             ],
         )
 
-    def _moved(self, by_operator: Mapping[str, Any]) -> dict[str, Any]:
+    def _moved(self, by_operator: Mapping[str, Value]) -> dict[str, Value]:
         ids = {i: o.id for i, o in self._operators.items()}
         return {ids.get(i, i): x for i, x in by_operator.items()}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.checksums import Checksum
 from millstream.common.pickles import dump
 from millstream.state.changelog import Loads
@@ -93,7 +93,7 @@ class Snapshot:
         return [p.file for v in self.vertices.values() for s in v.subtasks for p in s.parts.values()]
 
 
-def pack(value: Any) -> bytes:
+def pack(value: Value) -> bytes:
     """Pack a source position or a list of committables; `unpack` reverses it.
 
     The version of the manifest covers packed values too.
@@ -101,7 +101,7 @@ def pack(value: Any) -> bytes:
     return dump(value)
 
 
-def unpack(packed: bytes, loads: Loads = pickle.loads) -> Any:
+def unpack(packed: bytes, loads: Loads = pickle.loads) -> Value:
     """Return the position, or the list of (subtask, committable); `loads` reads the pickle."""
     return loads(packed)
 

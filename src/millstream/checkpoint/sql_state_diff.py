@@ -77,11 +77,11 @@ def parts_of(name: str) -> Mapping[str, str]:
         {'partitionBy': 'a, b', 'select': 'a, f(b[1])'}
     """
     parts: dict[str, str] = {}
-    at = 0
-    while (start := _PART.search(name, at)) is not None:
-        depth, at = 1, start.end()
-        while at < len(name) and depth:
-            depth += (name[at] == "[") - (name[at] == "]")
-            at += 1
-        parts[start[1]] = name[start.end() : at - 1]
+    position = 0
+    while (start := _PART.search(name, position)) is not None:
+        depth, position = 1, start.end()
+        while position < len(name) and depth:
+            depth += (name[position] == "[") - (name[position] == "]")
+            position += 1
+        parts[start[1]] = name[start.end() : position - 1]
     return parts

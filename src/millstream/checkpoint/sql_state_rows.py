@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import pyarrow as pa
 
 from millstream.checkpoint.sql_state_diff import parts_of
 from millstream.checkpoint.state_rows import Address, StateRow
+from millstream.common.aliases import Value
 from millstream.common.restricted_pickles import load_restricted
 from millstream.common.types import Row
 from millstream.state.column_table import HASH, RowChange
@@ -31,7 +31,7 @@ def column_rows(changes: Iterable[RowChange], names: Mapping[str, str]) -> Itera
         changes: rows that were set and removed, oldest first.
         names: the names of columns in the query, by their names in files.
     """
-    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    rows: dict[tuple[Value, ...], dict[str, Value]] = {}
     for change in changes:
         if change.removed is not None:
             for address in _addresses(change.removed, removed=True):
@@ -46,7 +46,7 @@ def column_rows(changes: Iterable[RowChange], names: Mapping[str, str]) -> Itera
         yield (address, None), StateRow(Row(**keys) if keys else None, None, Row(**row_values))
 
 
-def _addresses(batch: pa.RecordBatch, removed: bool) -> list[tuple[Any, ...]]:
+def _addresses(batch: pa.RecordBatch, removed: bool) -> list[tuple[Value, ...]]:
     """Return the addresses of rows: the number of each, or its key."""
     names = batch.schema.names
     hashes = batch.column(0).to_pylist()
@@ -57,15 +57,15 @@ def _addresses(batch: pa.RecordBatch, removed: bool) -> list[tuple[Any, ...]]:
     return list(zip(hashes, *keys, strict=True))
 
 
-def _values(name: str, column: pa.Array) -> list[Any]:
-    values: list[Any] = column.to_pylist()
+def _values(name: str, column: pa.Array) -> list[Value]:
+    values: list[Value] = column.to_pylist()
     if not pa.types.is_binary(column.type) or _KEY.fullmatch(name) or _COLUMN.fullmatch(name):
         return values
     # An aggregate's accumulator may be any object, not only a column value: see `sql.columns.keyed_columns.written`.
     return [None if body is None else _object(body) for body in values]
 
 
-def _object(body: bytes) -> Any:
+def _object(body: bytes) -> Value:
     return int.from_bytes(body[1:], "little", signed=True) if body[:1] == _INT else load_restricted(body)
 
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.operators.async_io import REQUESTS
 from millstream.operators.windows.windows import TimeWindow
@@ -30,8 +30,8 @@ from millstream.state.table import BY_NAME, BY_NAMESPACE, BY_PANE, BY_TIME
 _OPERATOR_ROW = "operator"
 
 # A hashable key, and a namespace.
-Address = tuple[Any, Any]
-Flat = dict[Address, Any]
+Address = tuple[Value, Value]
+Flat = dict[Address, Value]
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class StateRow:
         value: the content.
     """
 
-    key: Any
-    namespace: Any
-    value: Any
+    key: Value
+    namespace: Value
+    value: Value
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Layout:
 
     # --- to rows and back
 
-    def flatten(self, rows: Iterable[tuple[Any, Any]], subtask: int) -> Iterator[tuple[Address, Any]]:
+    def flatten(self, rows: Iterable[tuple[Value, Value]], subtask: int) -> Iterator[tuple[Address, Value]]:
         """Yield the rows of a subtask's table by key and namespace."""
         for row, content in rows:
             if self.address == BY_PANE:
@@ -91,9 +91,9 @@ class Layout:
             else:
                 yield (None, subtask) if self.is_list_of_subtasks else (row, None), content
 
-    def gather(self, flat: Flat) -> dict[Any, Any]:
+    def gather(self, flat: Flat) -> dict[Value, Value]:
         """Return a flat table in its stored form."""
-        rows: dict[Any, Any] = {}
+        rows: dict[Value, Value] = {}
         for (key, namespace), value in flat.items():
             if self.address == BY_PANE:
                 rows.setdefault(namespace, {})[key] = value
@@ -111,7 +111,7 @@ class Layout:
                 rows[_OPERATOR_ROW if self.is_list_of_subtasks else key] = value
         return rows
 
-    def row(self, address: Address, content: Any) -> StateRow:
+    def row(self, address: Address, content: Value) -> StateRow:
         """Return a row as users see it."""
         key, namespace = address
         value = self._flat_kind.without_stamps(content) if self.expires else content
@@ -119,11 +119,11 @@ class Layout:
 
     # --- what is put in
 
-    def stored_key(self, key: Any) -> Any:
+    def stored_key(self, key: Value) -> Value:
         """Return a key in its stored form."""
         return key if self.is_broadcast else hashable(key)
 
-    def address_of(self, key: Any, namespace: Any) -> Address:
+    def address_of(self, key: Value, namespace: Value) -> Address:
         """Return the address of a row; raise an error for a namespace of the wrong type."""
         if self.is_broadcast:
             return key, _nothing(namespace, "namespace")
@@ -139,7 +139,7 @@ class Layout:
             return row, _timer(namespace)
         return row, _nothing(namespace, "namespace")
 
-    def content_of(self, value: Any, before: Any, now: int) -> Any:
+    def content_of(self, value: Value, before: Value, now: int) -> Value:
         """Return a value in its stored form, None if there is nothing to store.
 
         Args:
@@ -205,26 +205,26 @@ _INTERNAL = {
 }
 
 
-def _nothing(value: Any, part: str) -> Any:
+def _nothing(value: Value, part: str) -> Value:
     if value is not None:
         raise InvalidProgramError(f"Rows of this state have no {part}: leave {value!r} out.")
     return value
 
 
-def _whole_number(value: Any, words: str) -> int:
+def _whole_number(value: Value, words: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidProgramError(f"The namespace of this state must be {words}, not {value!r}.")
     return value
 
 
-def _window(value: Any) -> Any:
+def _window(value: Value) -> Value:
     if value is None:
         raise InvalidProgramError("The namespace of this state must be a window, for example TimeWindow(0, 1000).")
     is_pair = type(value) is tuple and len(value) == 2 and all(isinstance(t, int) for t in value)
     return TimeWindow(*value) if is_pair else value
 
 
-def _timer(value: Any) -> Any:
+def _timer(value: Value) -> Value:
     if isinstance(value, tuple) and len(value) == 2:
         return _whole_number(value[0], "(time in milliseconds, window)"), _window(value[1])
     return _whole_number(value, "the time of the timer in milliseconds")

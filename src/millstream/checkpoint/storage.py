@@ -14,8 +14,9 @@ import tempfile
 import uuid
 import weakref
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
+from millstream.common.aliases import Json
 from millstream.common.configuration import Configuration
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MillstreamError
 from millstream.common.fast_dataclass import fast_dataclass
@@ -91,7 +92,7 @@ def absolute_url(url: str) -> str:
     return url if is_remote(url) else local_path(url)
 
 
-def open_storage(url: str, options: dict[str, Any] | None = None, cache: str | None = None) -> Storage:
+def open_storage(url: str, options: dict[str, Json] | None = None, cache: str | None = None) -> Storage:
     """Open the storage at a URL.
 
     Args:
@@ -109,7 +110,7 @@ class StateLocation:
     """The location of a job's state files, options of its file system, and a directory for local copies."""
 
     url: str
-    options: dict[str, Any]
+    options: dict[str, Json]
     copies: str
 
     def open(self) -> Storage:
@@ -130,7 +131,7 @@ def creates_exclusively(url: str) -> bool:
 _S3_KEYS = {"s3.access-key": "key", "s3.secret-key": "secret", "s3.endpoint": "endpoint_url"}
 
 
-def storage_options(config: Configuration) -> dict[str, Any]:
+def storage_options(config: Configuration) -> dict[str, Json]:
     """Translate Flink's `s3.*` settings to fsspec options."""
     options = {ours: config.get_string(key, "") for key, ours in _S3_KEYS.items() if config.contains_key(key)}
     return {"s3": options, "s3a": options} if options else {}
@@ -154,7 +155,7 @@ def _written_to(directory: str, setting: str = "execution.checkpointing.dir") ->
 class DirectoryStorage:
     """Files in a directory that all workers of a job share."""
 
-    def __init__(self, directory: str, scratch: str | None = None, options: dict[str, Any] | None = None) -> None:
+    def __init__(self, directory: str, scratch: str | None = None, options: dict[str, Json] | None = None) -> None:
         self.url = directory
         self._scratch = scratch or os.path.join(directory, "scratch")
         self._options = options or {}
@@ -278,13 +279,13 @@ class DirectoryStorage:
 class RemoteStorage:
     """Files that fsspec reaches. Files that this host has written or read are cached locally."""
 
-    def __init__(self, url: str, options: dict[str, Any], cache: str | None) -> None:
+    def __init__(self, url: str, options: dict[str, Json], cache: str | None) -> None:
         import fsspec
 
         self.url = url.rstrip("/")
         self._protocol = protocol = url.partition("://")[0]
         try:
-            self._fs: Any = fsspec.filesystem(protocol, **options.get(protocol, {}))
+            self._fs: Json = fsspec.filesystem(protocol, **options.get(protocol, {}))
         except (ImportError, ValueError) as e:
             raise InvalidProgramError(f"Storage at {url} needs a package that is not installed: {e}") from None
         # An object store shows only complete objects; other file systems need a rename.
@@ -346,7 +347,7 @@ class RemoteStorage:
     def create(self, name: str, data: bytes) -> bool:
         if self._protocol not in _CONDITIONAL:
             raise InvalidProgramError(
-                f"{self.url} cannot be told to make a file only if there is none, which high availability takes: use a "
+                f"{self.url} cannot create a file only if it does not exist, which high availability requires: use a "
                 "directory that the machines share, S3, ZooKeeper or Kubernetes for it."
             )
         try:

@@ -22,28 +22,29 @@ import socket
 import uuid
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from millstream.checkpoint.manifest import NAME, SHARED, Manifest, decode_manifest, encode_manifest
 from millstream.checkpoint.signing import SigningKeys
 from millstream.checkpoint.storage import Storage, open_storage
+from millstream.common.aliases import Json
 from millstream.common.errors import DamagedStateError, DeposedError, InvalidProgramError, MillstreamError
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.faults import fault_point
 
 
-def this_process(job_name: str) -> dict[str, Any]:
+def this_process(job_name: str) -> dict[str, Json]:
     """Return this process as the owner of a job."""
     pid = os.getpid()
     return {"job": job_name, "host": socket.gethostname(), "pid": pid, "started": _started(pid), "system": _system()}
 
 
-def is_here(owner: dict[str, Any]) -> bool:
+def is_here(owner: dict[str, Json]) -> bool:
     """Return whether this process can observe the owner: same host, boot and container."""
     return owner.get("host") == socket.gethostname() and owner.get("system") == _system()
 
 
-def is_alive(owner: dict[str, Any]) -> bool:
+def is_alive(owner: dict[str, Json]) -> bool:
     """Return whether an owner still runs. An owner on another host counts as alive: a user can delete the file."""
     if owner.get("released"):
         return False
@@ -120,8 +121,8 @@ class CheckpointStore:
     def __init__(
         self,
         storage: Storage,
-        owner: dict[str, Any],
-        options: dict[str, Any] | None = None,
+        owner: dict[str, Json],
+        options: dict[str, Json] | None = None,
         register: Register | None = None,
         keys: SigningKeys | None = None,
     ) -> None:
@@ -137,11 +138,11 @@ class CheckpointStore:
         self.storage = storage
         self._keys = keys
         self._register = register
-        self.options: dict[str, Any] = options or {}
+        self.options: dict[str, Json] = options or {}
         self._token = uuid.uuid4().hex
         self._owner = owner
 
-    def take(self, is_alive: Callable[[dict[str, Any]], bool]) -> None:
+    def take(self, is_alive: Callable[[dict[str, Json]], bool]) -> None:
         """Claim the directory; raise an error if a running job owns it."""
         owner = read_owner(self.storage)
         if owner is not None and is_alive(owner):
@@ -153,7 +154,7 @@ class CheckpointStore:
         # An earlier run with the same id may have been superseded.
         self.storage.delete(_SUPERSEDED)
 
-    def _publish_owner(self, **more: Any) -> None:
+    def _publish_owner(self, **more: Json) -> None:
         self.storage.publish("_owner", json.dumps({**self._owner, "token": self._token, **more}).encode())
 
     def write(self, manifest: Manifest) -> str:
@@ -274,7 +275,7 @@ class CheckpointStore:
         self._publish_owner(released=True)
 
 
-def read_owner(storage: Storage) -> dict[str, Any] | None:
+def read_owner(storage: Storage) -> dict[str, Json] | None:
     """Return the owner of a job's directory; None if there is none."""
     if "_owner" not in storage.list(""):
         return None
@@ -285,7 +286,7 @@ def read_owner(storage: Storage) -> dict[str, Any] | None:
     finally:
         storage.forget(["_owner"])
     if not isinstance(owner, dict):
-        log.warning("The file %s/_owner does not say who owns the directory: nobody is taken to.", storage.url)
+        log.warning("The file %s/_owner is damaged: the directory is treated as one without an owner.", storage.url)
         return None
     return owner
 
@@ -310,7 +311,7 @@ class StoredCheckpoint:
 
 
 def open_checkpoint(
-    location: str, options: dict[str, Any] | None = None, keys: SigningKeys | None = None
+    location: str, options: dict[str, Json] | None = None, keys: SigningKeys | None = None
 ) -> StoredCheckpoint:
     """Read the manifest of a checkpoint or savepoint, given its directory or the manifest itself.
 
@@ -328,7 +329,7 @@ def open_checkpoint(
     return StoredCheckpoint(decode_manifest(f"{storage.url}/{NAME}", data, keys), storage.url)
 
 
-def list_checkpoints(directory: str, options: dict[str, Any] | None = None) -> list[tuple[str, int]]:
+def list_checkpoints(directory: str, options: dict[str, Json] | None = None) -> list[tuple[str, int]]:
     """Return (location, id) of the checkpoints in a job's directory, newest first."""
     storage = open_storage(directory, options)
     return [(f"{storage.url}/chk-{i}", i) for i in sorted(_checkpoint_ids(storage.list("")), reverse=True)]
@@ -339,7 +340,7 @@ def _checkpoint_ids(names: list[str]) -> list[int]:
 
 
 def latest_checkpoints(
-    directory: str, job_name: str | None, options: dict[str, Any] | None = None
+    directory: str, job_name: str | None, options: dict[str, Json] | None = None
 ) -> tuple[list[StoredCheckpoint], list[str]]:
     """Return the usable checkpoints of jobs below a directory, newest first, and the problems of others."""
     checkpoints, problems = [], []
@@ -376,7 +377,7 @@ def clear_home(home: Storage) -> None:
 
 
 def clear_former(
-    directory: str, is_former: Callable[[str, dict[str, Any]], bool], options: dict[str, Any] | None = None
+    directory: str, is_former: Callable[[str, dict[str, Json]], bool], options: dict[str, Json] | None = None
 ) -> None:
     """Delete the directories of a job's former drivers, once it has a checkpoint of its own.
 
@@ -393,7 +394,7 @@ def clear_former(
             clear_home(home)
 
 
-def _homes(directory: str, options: dict[str, Any] | None) -> list[Storage]:
+def _homes(directory: str, options: dict[str, Json] | None) -> list[Storage]:
     """Return the job directories below a directory, which may also be one itself."""
     storage = open_storage(directory, options)
     names = storage.list("")
@@ -406,8 +407,8 @@ def supersede(
     job_name: str,
     chosen: tuple[str, int] | None,
     own: str,
-    is_alive: Callable[[dict[str, Any]], bool],
-    options: dict[str, Any] | None = None,
+    is_alive: Callable[[dict[str, Json]], bool],
+    options: dict[str, Json] | None = None,
 ) -> None:
     """Write to the directories of a job's former drivers up to which checkpoint they count.
 
@@ -454,9 +455,8 @@ def _last_that_counts(storage: Storage, names: list[str]) -> float:
         return int(bytes(storage.read(_SUPERSEDED)))
     except ValueError:
         raise DamagedStateError(
-            f"The file {storage.url}/{_SUPERSEDED} is damaged: it should be the number of the last checkpoint that "
-            "counts there, so none of them is taken. If a job shall go on from one of them, name it in "
-            "execution.state-recovery.path."
+            f"The file {storage.url}/{_SUPERSEDED}, the number of the last valid checkpoint, is damaged, so no "
+            "checkpoint of the directory is restored: to restore one, set execution.state-recovery.path to it."
         ) from None
     finally:
         storage.forget([_SUPERSEDED])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from html import escape
-from typing import Any
 
+from millstream.common.aliases import Json
 from millstream.common.display_text import printable
 from millstream.graph.job_graph import JobGraph
 from millstream.graph.stream_graph import StreamGraph, StreamNode
@@ -17,10 +17,10 @@ def execution_plan(graph: StreamGraph) -> str:
     return json.dumps({"nodes": [_node(n) for n in graph.nodes]}, indent=2)
 
 
-def _node(node: StreamNode) -> dict[str, Any]:
+def _node(node: StreamNode) -> dict[str, Json]:
     t = node.transformation
     pact = "Data Source" if t.is_source else "Data Sink" if t.is_sink else "Operator"
-    properties: dict[str, Any] = {
+    properties: dict[str, Json] = {
         "id": node.id,
         "type": node.name,
         "pact": pact,

@@ -52,7 +52,7 @@ class Transformation:
     buffer_timeout: int | None = None
     # The source that this is a part of for the user: settings apply to both.
     source: Transformation | None = None
-    # Set by cache().
+    # Set by cache(): a Cache of the DataStream API, which lies above this package.
     cache: Any = None
     # The line of the program that created it.
     made_at: str | None = None
@@ -101,19 +101,19 @@ class UpstreamEdge:
     input_index: int = 0
 
 
-def check_parallelism(parallelism: Any, owner: str) -> None:
+def check_parallelism(parallelism: object, owner: str) -> None:
     """Reject an invalid parallelism."""
     _check(parallelism, f"The parallelism of {owner}")
 
 
-def check_max_parallelism(max_parallelism: Any, owner: str) -> None:
+def check_max_parallelism(max_parallelism: object, owner: str) -> None:
     """Reject an invalid max parallelism."""
     _check(max_parallelism, f"The max parallelism of {owner}")
 
 
-def _check(number: Any, label: str) -> None:
-    is_int = isinstance(number, int) and not isinstance(number, bool)
-    if not is_int or not 1 <= number <= UPPER_BOUND_MAX_PARALLELISM:
+def _check(number: object, label: str) -> None:
+    is_valid = isinstance(number, int) and not isinstance(number, bool) and 1 <= number <= UPPER_BOUND_MAX_PARALLELISM
+    if not is_valid:
         raise InvalidProgramError(f"{label} must be an int from 1 to {UPPER_BOUND_MAX_PARALLELISM}, not {number!r}.")
 
 

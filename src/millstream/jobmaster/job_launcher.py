@@ -226,7 +226,7 @@ def _origin(config: Configuration, job_name: str, claim: JobClaim) -> Origin | N
     if fence is None or record is None or not record.checkpoints:
         return find_origin(config, job_name, claim.is_alive)
     origin = find_published(config, job_name, record.checkpoints)
-    fence.go_on_from(origin.location)
+    fence.withdraw_after(origin.location)
     return origin
 
 

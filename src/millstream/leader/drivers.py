@@ -19,10 +19,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Hashable
-from typing import Any
 
 from millstream.checkpoint.storage import Storage, creates_exclusively, open_storage
 from millstream.checkpoint.store import RECORD, is_alive, is_here, read_owner
+from millstream.common.aliases import Json
 from millstream.common.errors import DeposedError, InvalidProgramError
 from millstream.common.job_status import JobStatus
 from millstream.common.run_ids import new_run_id
@@ -43,7 +43,7 @@ Read = tuple[JobRecord | None, Hashable]
 class DriverRegistry:
     """The drivers of the jobs of one checkpoint directory."""
 
-    def __init__(self, directory: str, options: dict[str, Any], lease: float) -> None:
+    def __init__(self, directory: str, options: dict[str, Json], lease: float) -> None:
         """Open the registry of a directory.
 
         Args:
@@ -59,7 +59,7 @@ class DriverRegistry:
         """Return whether storage can guarantee that a job has one driver."""
         return creates_exclusively(directory)
 
-    def claim_run(self, job_name: str, job_id: str | None, owner: dict[str, Any]) -> DriverLease:
+    def claim_run(self, job_name: str, job_id: str | None, owner: dict[str, Json]) -> DriverLease:
         """Claim a job that is started on its own: with a new or a configured id."""
         run = job_id or new_run_id()
         name = f"{run}/{RECORD}"
@@ -76,7 +76,7 @@ class DriverRegistry:
         fence.claim_behind(*read)
         return DriverLease(fence, self._lease, self._storage)
 
-    def claim_latest(self, job_name: str, owner: dict[str, Any]) -> DriverLease:
+    def claim_latest(self, job_name: str, owner: dict[str, Json]) -> DriverLease:
         """Claim a job that starts from its latest checkpoint, from whichever driver had it.
 
         From then on checkpoints of earlier drivers do not count. Raises InvalidProgramError if one is alive.
@@ -103,7 +103,7 @@ class DriverRegistry:
                 raise _still_runs(job_name, current[0]) from None
         return DriverLease(fence, self._lease, self._storage)
 
-    def is_alive(self, owner: dict[str, Any]) -> bool:
+    def is_alive(self, owner: dict[str, Json]) -> bool:
         """Return whether the driver named by an `_owner` file still has its job."""
         if "cell" not in owner:
             return is_alive(owner)
@@ -154,7 +154,7 @@ class DriverRegistry:
         return None if data is None else JobRecord.from_bytes(data), version
 
 
-def owner_file(fence: Fence, owner: dict[str, Any]) -> dict[str, Any]:
+def owner_file(fence: Fence, owner: dict[str, Json]) -> dict[str, Json]:
     """Return the contents of a driver's `_owner` file: they refer to its record."""
     return {**owner, "cell": fence.cell_name, "attempt": fence.attempt}
 
@@ -162,8 +162,8 @@ def owner_file(fence: Fence, owner: dict[str, Any]) -> dict[str, Any]:
 def _still_runs(job_name: str, record: JobRecord | None) -> InvalidProgramError:
     owner = (None if record is None else record.owner) or {}
     return InvalidProgramError(
-        f"Job '{job_name}' still runs (process {owner.get('pid')} on {owner.get('host')}), so that it cannot go on "
-        "from its latest checkpoint here: stop it first."
+        f"Job '{job_name}' still runs (process {owner.get('pid')} on {owner.get('host')}), so that its latest "
+        "checkpoint cannot be restored here: stop it first."
     )
 
 
@@ -177,7 +177,7 @@ class DriverLease:
         self._lock = threading.Lock()
         self._deposed: str | None = None
         self._on_deposed: Callable[[str], None] | None = None
-        self._is_over = threading.Event()
+        self._has_ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"driver-{fence.job_id[:8]}", daemon=True)
         self._thread.start()
 
@@ -190,7 +190,7 @@ class DriverLease:
             on_deposed(reason)
 
     def _run(self) -> None:
-        while not self._is_over.wait(self._pause):
+        while not self._has_ended.wait(self._pause):
             try:
                 self.fence.renew()
             except DeposedError as e:
@@ -205,7 +205,7 @@ class DriverLease:
 
     def let_go(self) -> None:
         """Release the job: it has ended or was not started, so the next driver need not wait."""
-        self._is_over.set()
+        self._has_ended.set()
         fence = self.fence
         try:
             if fence.cell.read()[0] is None:

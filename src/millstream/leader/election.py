@@ -192,7 +192,7 @@ class Election:
         # Whether that write takes the lease: a late renewal does not make a leader of a process that stepped down.
         self._is_taking = False
         self._is_busy = False
-        self._next_look = -math.inf
+        self._next_poll = -math.inf
         # Until when this process may rely on the lease.
         self.valid_until = -math.inf
 
@@ -201,7 +201,7 @@ class Election:
         """When to report the time, if no event comes before."""
         if self.role is Role.RETIRED:
             return math.inf
-        next_read = math.inf if self._is_busy else self._next_look
+        next_read = math.inf if self._is_busy else self._next_poll
         return min(next_read, self.valid_until) if self.role is Role.LEADER else next_read
 
     def is_leader(self, now: float) -> bool:
@@ -221,7 +221,7 @@ class Election:
             )
         match event:
             case Ticked():
-                return self._look(now)
+                return self._poll(now)
             case LeaseRead():
                 return self._read(event, now)
             case LeaseWritten():
@@ -231,7 +231,7 @@ class Election:
             case LeaseUnreachable():
                 self._answered(event)
                 self._is_taking = False
-                self._next_look = now + self._timing.retry_period
+                self._next_poll = now + self._timing.retry_period
                 return []
             case SessionLost():
                 return self._step_down(event.reason, now) if self.role is Role.LEADER else []
@@ -242,8 +242,8 @@ class Election:
         if isinstance(event, (LeaseRead, LeaseWritten, LeaseRefused, LeaseUnreachable)):
             self._is_busy = False
 
-    def _look(self, now: float) -> list[Instruction]:
-        if self._is_busy or now < self._next_look:
+    def _poll(self, now: float) -> list[Instruction]:
+        if self._is_busy or now < self._next_poll:
             return []
         if self.role is Role.LEADER and self._version is not None and self.lease is not None:
             return self._write(replace(self.lease, renewals=self.lease.renewals + 1), self._version, now)
@@ -270,7 +270,7 @@ class Election:
             self.lease, self._version, self._seen_at = lease, event.version, now
         left = 0.0 if lease is None or lease.is_released else self._seen_at + lease.duration - now
         if left > 0:
-            self._next_look = now + min(left, self._timing.retry_period)
+            self._next_poll = now + min(left, self._timing.retry_period)
             return []
         term = 1 if lease is None else lease.term + 1
         self._is_taking = True
@@ -281,7 +281,7 @@ class Election:
         assert self._sent is not None
         self.lease, self._version, self._seen_at = self._sent, event.version, now
         until = self._sent_at + self._timing.renew_deadline
-        self._next_look = min(self._sent_at + self._timing.retry_period, until)
+        self._next_poll = min(self._sent_at + self._timing.retry_period, until)
         if self.role is Role.LEADER:
             self.valid_until = until
             return []
@@ -299,7 +299,7 @@ class Election:
 
     def _step_down(self, reason: str, now: float) -> list[Instruction]:
         self.role, self.valid_until = Role.CANDIDATE, -math.inf
-        self._next_look = now + self._timing.retry_period
+        self._next_poll = now + self._timing.retry_period
         return [StepDown(reason)]
 
     def _resign(self, now: float) -> list[Instruction]:
@@ -309,7 +309,7 @@ class Election:
             return []
         # Jobs of the leader stop before others learn that the lease is released.
         released = WriteLease(replace(self.lease, is_released=True), self._version)
-        return [StepDown("this process was told to end"), released]
+        return [StepDown("this process is stopping"), released]
 
 
 def _taken_over(lease: Lease | None) -> str:

@@ -60,7 +60,7 @@ class ElectionRunner:
         self._on_step_down = on_step_down
         self._events: queue.SimpleQueue[m.Event] = queue.SimpleQueue()
         self._work: queue.SimpleQueue[m.ReadLease | m.WriteLease | None] = queue.SimpleQueue()
-        self._is_over = threading.Event()
+        self._has_ended = threading.Event()
         cells.watch(lambda reason: self._events.put(m.SessionLost(reason)))
 
     def start(self) -> None:
@@ -72,9 +72,9 @@ class ElectionRunner:
         return self._machine.is_leader(time.monotonic())
 
     def resign(self, seconds: float = 5.0) -> None:
-        """Give up the leadership and release the lease, if possible within so many seconds."""
+        """Give up the leadership and release the lease; wait for that for a number of seconds."""
         self._events.put(m.Resigned())
-        self._is_over.wait(seconds)
+        self._has_ended.wait(seconds)
 
     # --- the thread that decides
 
@@ -108,7 +108,7 @@ class ElectionRunner:
     def _ask(self) -> None:
         while (instruction := self._work.get()) is not None:
             self._events.put(self._done(instruction))
-        self._is_over.set()
+        self._has_ended.set()
 
     def _done(self, instruction: m.ReadLease | m.WriteLease) -> m.Event:
         try:

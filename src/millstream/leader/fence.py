@@ -21,8 +21,8 @@ import threading
 import uuid
 from collections.abc import Collection, Hashable
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
+from millstream.common.aliases import Json
 from millstream.common.errors import DeposedError, InvalidProgramError, MillstreamError
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.job_status import JobStatus
@@ -59,7 +59,7 @@ class JobRecord:
     outcome: str | None = None
     message: str = ""
     run_id: str = ""
-    owner: dict[str, Any] | None = None
+    owner: dict[str, Json] | None = None
     beat: int = 0
     delivered: bool = False
 
@@ -69,7 +69,7 @@ class JobRecord:
     @staticmethod
     def from_bytes(data: bytes) -> JobRecord:
         try:
-            read: dict[str, Any] = json.loads(data)
+            read: dict[str, Json] = json.loads(data)
             return JobRecord(**{**read, "checkpoints": tuple(read["checkpoints"])})
         except (ValueError, KeyError, TypeError) as e:
             raise MillstreamError(f"The record of a job is damaged, or of another version: {e!r}") from None
@@ -94,7 +94,7 @@ class Fence:
     job_id: str
     job_name: str
     term: int
-    owner: dict[str, Any] | None = None
+    owner: dict[str, Json] | None = None
     # The location of the record in a checkpoint directory.
     cell_name: str = ""
     _run: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -203,12 +203,12 @@ class Fence:
             if self._own.outcome is None and retained != self._own.checkpoints:
                 self._write(replace(self._own, checkpoints=retained))
 
-    def go_on_from(self, location: str) -> None:
+    def withdraw_after(self, location: str) -> None:
         """Withdraw the checkpoints after the restored one: they cannot be read."""
         with self._lock:
-            at = self._own.checkpoints.index(location)
-            if at + 1 < len(self._own.checkpoints):
-                self._write(replace(self._own, checkpoints=self._own.checkpoints[: at + 1]))
+            position = self._own.checkpoints.index(location)
+            if position + 1 < len(self._own.checkpoints):
+                self._write(replace(self._own, checkpoints=self._own.checkpoints[: position + 1]))
 
     def withdraw(self, location: str) -> None:
         """Withdraw a checkpoint: it is about to be deleted."""
@@ -235,8 +235,8 @@ class Fence:
                 if not self.is_shared:
                     raise
                 raise DeposedError(
-                    f"How job '{self.job_name}' has ended could not be written down: {e}. Whoever leads next goes on "
-                    "from its last checkpoint."
+                    f"The outcome of job '{self.job_name}' could not be recorded ({e}): the next leader restores its "
+                    "last checkpoint."
                 ) from e
 
     @property

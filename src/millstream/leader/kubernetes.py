@@ -16,8 +16,8 @@ import urllib.request
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
+from millstream.common.aliases import Json
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.leader.cas_cells import OvertakenError
 
@@ -78,7 +78,7 @@ class KubernetesCells:
         self._patience = patience
         context = ssl.create_default_context(cafile=access.ca_file) if access.server.startswith("https") else None
         # A proxy of the environment is not for the API server.
-        handlers: list[Any] = [urllib.request.ProxyHandler({})]
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
         self._opener = urllib.request.build_opener(
             *handlers, *([urllib.request.HTTPSHandler(context=context)] if context else [])
         )
@@ -96,7 +96,7 @@ class KubernetesCells:
     def namespace(self) -> str:
         return self._access.namespace
 
-    def ask(self, method: str, name: str | None = None, body: dict[str, Any] | None = None) -> dict[str, Any] | None:
+    def ask(self, method: str, name: str | None = None, body: dict[str, Json] | None = None) -> dict[str, Json] | None:
         """Send a request and return the answer; None if the object does not exist, OvertakenError on a conflict."""
         path = f"/apis/coordination.k8s.io/v1/namespaces/{self._access.namespace}/leases"
         url = f"{self._access.server}{path}{'' if name is None else f'/{name}'}"
@@ -107,7 +107,7 @@ class KubernetesCells:
             request.add_header("Authorization", f"Bearer {token}")
         try:
             with self._opener.open(request, timeout=self._patience) as response:
-                resource: dict[str, Any] = json.load(response)
+                resource: dict[str, Json] = json.load(response)
                 return resource
         except urllib.error.HTTPError as e:
             with e:
@@ -143,7 +143,7 @@ class KubernetesCell:
             "namespace": self._cells.namespace,
             "annotations": {_DATA: base64.b64encode(data).decode()},
         }
-        lease: dict[str, Any] = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": _spec(data)}
+        lease: dict[str, Json] = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": _spec(data)}
         if version == 0:
             done = self._cells.ask("POST", None, {**lease, "metadata": metadata})
         else:
@@ -154,7 +154,7 @@ class KubernetesCell:
         return resource_version
 
 
-def _spec(data: bytes) -> dict[str, Any]:
+def _spec(data: bytes) -> dict[str, Json]:
     """Return the fields of the election lease that kubectl shows; nothing for other cells."""
     read = json.loads(data)
     if "holder" not in read:

@@ -133,7 +133,7 @@ def test_runtime_snapshot_is_copied_without_classes_of_program(tmp_path: Path, m
             without.delattr(programs, "Hesitating")
             savepoint = Savepoint.load(location(golden.saved))
             golden.saved = Path(savepoint.write(tmp_path / f"written-{version}"))
-            with pytest.raises(MissingClassError, match="What a subtask carries besides state cannot be read because"):
+            with pytest.raises(MissingClassError, match="The runtime snapshot of a subtask cannot be read"):
                 savepoint.rename("uneven", "even").write(tmp_path / f"renamed-{version}")
         assert golden.resume() == golden.expected
 

@@ -42,7 +42,7 @@ def drivers(tmp_path: Path) -> Iterator[DriverRegistry]:
 
 def silent(hold: DriverLease) -> Fence:
     """Stop the heartbeat of a driver."""
-    hold._is_over.set()
+    hold._has_ended.set()
     # A last heartbeat may be under way.
     hold._thread.join()
     return hold.fence

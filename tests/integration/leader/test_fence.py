@@ -176,7 +176,7 @@ def test_fence_drops_unreadable_checkpoint_after_fallback(tmp_path: Path) -> Non
     old.publish("/c/1/chk-1")
     old.publish("/c/1/chk-2")
     new.claim()
-    new.go_on_from("/c/1/chk-1")
+    new.withdraw_after("/c/1/chk-1")
     new.publish("/c/2/chk-2")
     assert fence(cells, 3).claim().checkpoints == ("/c/1/chk-1", "/c/2/chk-2")
 
@@ -221,10 +221,10 @@ def test_fence_end_fails_when_outcome_cannot_be_written(tmp_path: Path) -> None:
     own = Fence(cell, JOB, "shop", 1)
     own.claim()
     cell.loses = True
-    with pytest.raises(DeposedError, match="could not be written down: no answer"):
+    with pytest.raises(DeposedError, match=r"could not be recorded \(no answer\)"):
         own.end("FINISHED", "")
 
 
 def test_storage_without_atomic_create_is_rejected() -> None:
-    with pytest.raises(InvalidProgramError, match="only if there is none"):
+    with pytest.raises(InvalidProgramError, match="only if it does not exist"):
         open_storage("http://somewhere/ha").create("x", b"")

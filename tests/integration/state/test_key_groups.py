@@ -374,7 +374,7 @@ def test_stable_hash_uses_stable_key_of_subclass() -> None:
 
 @pytest.mark.parametrize("kind", [Unknown, Backwards])
 def test_stable_hash_rejects_class_with_unknown_comparison(kind: type) -> None:
-    with pytest.raises(MillstreamError, match=f"A key of class {kind.__name__} .* let a method __stable_key__"):
+    with pytest.raises(MillstreamError, match=f"A key of class {kind.__name__} .* from a method __stable_key__"):
         stable_hash(kind("a"))
 
 

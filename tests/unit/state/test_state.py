@@ -110,7 +110,7 @@ def test_changelog_names_a_damaged_file() -> None:
 def test_keyed_state_rejects_a_second_kind_for_a_name() -> None:
     state = KeyedState("op", 0, MemoryStorage(), lambda: 0)
     state.handle(ValueStateDescriptor("x"))
-    with pytest.raises(InvalidProgramError, match="'x' was registered as value"):
+    with pytest.raises(InvalidProgramError, match="'x' is registered as value"):
         state.table("x", kinds.LIST)
 
 
