@@ -376,7 +376,7 @@ def test_exchange_runs_epochs_over_tcp(config: Configuration, is_encrypted: str,
     ("settings", "sentence"),
     [
         ({"millstream.exchange.transport": "udp"}, "transport is 'udp': it must be one of unix, tcp, auto"),
-        ({"millstream.exchange.tls.certificate": "a.crt"}, "tls.certificate and millstream.exchange.tls.key are set t"),
+        ({"millstream.exchange.tls.certificate": "a.crt"}, "tls.certificate and millstream.exchange.tls.key is set: set both or neither"),
         (
             {"millstream.exchange.tls.certificate": "a.crt", "millstream.exchange.tls.key": "a.key"},
             r"'a.crt' \(certificate\) cannot be read on host",
