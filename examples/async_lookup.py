@@ -1,8 +1,8 @@
-"""Asynchronous lookup: a slow, unreliable service is asked about every record, many requests at once.
+"""Asynchronous lookup: query a slow, unreliable service for every record, with concurrent requests.
 
 Shows:    AsyncDataStream with a retry strategy and a timeout. Ten requests of 0.2 s take 0.2 s together, not 2 s.
-Change:   lookup() to a client of your service, made in open(); CAPACITY to the number of requests the service bears;
-          ordered_ to unordered_ when the order of results does not matter, which is quicker.
+Change:   lookup() to a client of your service, created in open(); CAPACITY to the requests that the service can
+          handle at once; ordered_ to unordered_, which is faster, if the order of results does not matter.
 Run:      python examples/async_lookup.py
 
 Expected output:
@@ -37,10 +37,10 @@ CAPACITY = 100
 
 
 class Lookup(AsyncFunction[int, str]):
-    """Asks where a user is from. This service of ours is slow, fails twice for user 4 and hangs for user 7."""
+    """Looks up a user's city. This simulated service is slow, fails twice for user 4 and hangs for user 7."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        # The place for clients and connections: they cannot be sent to the worker, they are made there.
+        # Create clients and connections here, on the worker: they cannot be pickled.
         self.attempts: dict[int, int] = {}
 
     async def lookup(self, user: int) -> str:
@@ -53,7 +53,7 @@ class Lookup(AsyncFunction[int, str]):
     async def async_invoke(self, value: int) -> list[str]:
         city = await self.lookup(value)
         tries = self.attempts[value]
-        # A list, because there may be no result or several.
+        # A list, because a request may have any number of results.
         return [f"user {value} is from {city}" + (f" (attempt {tries})" if tries > 1 else "")]
 
     def timeout(self, value: int) -> list[str]:
@@ -69,7 +69,7 @@ def main() -> None:
         initial_delay=50,
         max_retry_delay=500,
         multiplier=2,
-        # Only errors that may go away: one in the program itself must fail the job at once.
+        # Retry transient errors only: an error in the program must fail the job at once.
         exception_predicate=lambda error: isinstance(error, ConnectionError),
     )
     # The timeout covers all attempts of a record together.

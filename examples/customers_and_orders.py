@@ -1,11 +1,11 @@
-"""Orders of a Kafka topic joined with the customers of a PostgreSQL table, as they are now, into a compacted topic.
+"""Joins orders of a Kafka topic with the current customers of a PostgreSQL table, into a compacted topic.
 
-The customers are read as they are, and then every change to them (`postgres-cdc`); the orders as they come (`kafka`).
-What each city has spent is kept in a topic of upserts (`upsert-kafka`): who moves takes what they have spent along.
+The job reads a snapshot of the customers, then every change (`postgres-cdc`), and the orders (`kafka`). It writes the
+amount spent per city as upserts (`upsert-kafka`). If a customer moves, the customer's orders move to the new city.
 
-Shows: change data capture, a join that follows both sides, upserts, in SQL alone.
+Shows: change data capture, a join of two changing inputs, and upserts, all in SQL.
 Change: the GROUP BY, or write to a database with 'connector' = 'jdbc' and the same PRIMARY KEY.
-Run: python examples/customers_and_orders.py  (starts a PostgreSQL and a Kafka of its own)
+Run: python examples/customers_and_orders.py  (starts its own PostgreSQL and Kafka)
 
 Expected output:
 
@@ -30,7 +30,7 @@ from millstream.testing.servers.kafka import KafkaBroker
 
 
 def start(t_env: StreamTableEnvironment, kafka: str, postgres: dict[str, str], topics: str = "shop") -> TableResult:
-    """Start the job, with topics whose names begin so; it runs until it is stopped."""
+    """Start the job, with topics whose names begin with `topics`; it runs until it is cancelled."""
     where = ", ".join(f"'{key}' = '{value}'" for key, value in postgres.items())
     t_env.execute_sql(f"""
         CREATE TABLE customers (id INT, name STRING, city STRING, PRIMARY KEY (id) NOT ENFORCED)
@@ -49,26 +49,26 @@ def start(t_env: StreamTableEnvironment, kafka: str, postgres: dict[str, str], t
 
 
 def spent(kafka: KafkaBroker, topics: str = "shop") -> dict[str, int]:
-    """Return what a log that is compacted has of each city: the last message counts, one without a value deletes."""
+    """Return the amount per city in the compacted topic: the last message counts, one without a value deletes."""
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "looking", "enable.partition.eof": True})
     consumer.assign([TopicPartition(f"{topics}-spent", 0, 0)])
-    found: dict[str, Any] = {}
+    amounts: dict[str, Any] = {}
     while (message := consumer.poll(30)) is not None and message.error() is None:
-        found[(message.key() or b"").decode()] = json.loads(message.value() or b"null")
+        amounts[(message.key() or b"").decode()] = json.loads(message.value() or b"null")
     consumer.close()
-    return {city: row["amount"] for city, row in sorted(found.items()) if row is not None}
+    return {city: row["amount"] for city, row in sorted(amounts.items()) if row is not None}
 
 
-def await_spent(kafka: KafkaBroker, wanted: dict[str, int]) -> None:
-    """Wait until cities have spent so much, and print it."""
+def await_spent(kafka: KafkaBroker, expected: dict[str, int]) -> None:
+    """Wait until the topic has the expected amounts, and print them."""
     end = time.monotonic() + 90
-    while (found := spent(kafka)) != wanted and time.monotonic() < end:
+    while (amounts := spent(kafka)) != expected and time.monotonic() < end:
         time.sleep(0.2)
-    print(found)
+    print(amounts)
 
 
 def run(t_env: StreamTableEnvironment, server: PostgresServer, kafka: KafkaBroker) -> None:
-    """Have customers and orders, run the job, and let them change."""
+    """Create customers and orders, run the job, and change them."""
     database = server.new_database()
     words = dict(word.split("=") for word in database.split())
     postgres = {"hostname": words["host"], "port": words["port"], "database-name": words["dbname"]}
@@ -91,7 +91,7 @@ def run(t_env: StreamTableEnvironment, server: PostgresServer, kafka: KafkaBroke
 
 
 def main() -> None:
-    """Run it with servers of its own."""
+    """Run the example with its own servers."""
     with PostgresServer() as server, KafkaBroker() as kafka:
         run(StreamTableEnvironment.create(StreamExecutionEnvironment.get_execution_environment()), server, kafka)
 

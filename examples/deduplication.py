@@ -1,7 +1,7 @@
-"""Deduplication: each order passes once, however often it is sent; what was seen is forgotten after an hour.
+"""Deduplication: emits each order once, however often it is sent; order numbers expire after an hour.
 
-Shows:    keyed state with a time to live, so that state does not grow for ever.
-Change:   SEEN_FOR to the longest time after which a duplicate may come. It is the wall clock's time, not the records'.
+Shows:    keyed state with a time to live, so that state does not grow forever.
+Change:   SEEN_FOR to the longest delay of a duplicate, in processing time.
 Run:      python examples/deduplication.py
 
 Expected output:
@@ -33,16 +33,16 @@ ORDERS = [Order(1, 12.50), Order(2, 8.00), Order(1, 12.50), Order(1, 12.50), Ord
 
 
 class Deduplicate(KeyedProcessFunction[int, Order, Order]):
-    """Lets the first of all orders with the same key pass."""
+    """Emits the first order of each key."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         descriptor = ValueStateDescriptor("seen")
-        # The hour begins when the value is written. With update_ttl_on_read_and_write() every duplicate would begin it
-        # anew, and a number that comes all the time would never be forgotten.
+        # The hour begins when the value is written. With update_ttl_on_read_and_write() every duplicate would restart
+        # it, and a number that arrives all the time would never expire.
         descriptor.enable_time_to_live(
             StateTtlConfig.new_builder(SEEN_FOR).update_ttl_on_create_and_write().never_return_expired().build()
         )
-        # One flag for each order number. A set in self would grow for ever, and would be lost in a failure.
+        # One flag per order number. A set in self would grow forever, and would be lost in a failure.
         self.seen = runtime_context.get_state(descriptor)
 
     def process_element(self, value: Order, ctx: KeyedProcessFunction.Context) -> Iterator[Order]:
@@ -55,7 +55,7 @@ def main() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
     orders = env.from_collection(ORDERS)
-    # The key is what makes two records the same.
+    # Records with equal keys are duplicates.
     unique = orders.key_by(lambda order: order.number).process(Deduplicate()).name("deduplicate").uid("deduplicate")
     unique.map(lambda order: f"order {order.number}: {order.amount:.2f}").print()
     env.execute("deduplication")

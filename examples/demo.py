@@ -1,4 +1,4 @@
-"""The demo: a small shop's orders, arriving out of order, added up by city in windows of two seconds of their own time.
+"""The demo: orders that arrive out of order, summed by city in event-time windows of two seconds.
 
 Run it with `make demo`, or `millstream run examples/demo.py`.
 """
@@ -17,13 +17,13 @@ from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.window import TumblingEventTimeWindows
 
 CITIES = ["Ghent", "Porto", "Graz", "Turku"]
-# Long enough to open the page, where somebody may want to.
+# In a terminal the job runs long enough to open the page.
 ORDERS, PER_SECOND = (3_000 if sys.stdin.isatty() else 1_200), 100
 LATE = OutputTag("late")
 
 
 class Order(NamedTuple):
-    """An order, with the time (in ms) at which it was made: mostly up to a second before it arrives, seldom more."""
+    """An order and its time in ms, which is mostly up to a second before its arrival, rarely more."""
 
     city: str
     amount: int
@@ -37,7 +37,7 @@ def make_order(i: int) -> Order:
 
 
 class Totals(ProcessWindowFunction[Order, str, str, Any]):
-    """Says what a city ordered in a window."""
+    """Formats the orders of a city in a window."""
 
     def process(self, key: str, context: Any, elements: Iterable[Order]) -> Iterator[str]:
         amounts = [order.amount for order in elements]
@@ -46,7 +46,7 @@ class Totals(ProcessWindowFunction[Order, str, str, Any]):
 
 
 def main() -> None:
-    # A page shows the job while it runs; its address is printed.
+    # A page shows the running job; the program prints its address.
     settings = {"rest.port": "auto", "execution.checkpointing.interval": "3 s"}
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     by_their_time = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1)).with_timestamp_assigner(

@@ -1,7 +1,7 @@
-"""Enrichment: orders are priced with a list of prices that every subtask has, and that can change while the job runs.
+"""Enrichment: prices orders with a price list that every subtask has and that can change at runtime.
 
-Shows:    broadcast state. Orders that come before the price of their item wait in keyed state.
-Change:   PRICES and ORDERS to sources of your own; say, prices to a small table that is read again every minute.
+Shows:    broadcast state. Orders that arrive before the price of their item are buffered in keyed state.
+Change:   PRICES and ORDERS to your own sources, for example prices to a small table that is polled every minute.
 Run:      python examples/enrichment.py
 
 Expected output:
@@ -34,9 +34,9 @@ class Price(NamedTuple):
 PRICES = [Price("apple", 40), Price("pear", 60)]
 ORDERS = [Order(1, "apple", 2), Order(2, "apple", 5), Order(3, "pear", 1)]
 
-# The broadcast side writes it and the other side reads it; both find it by this descriptor.
+# The broadcast side writes this state and the other side reads it, both with this descriptor.
 PRICE_LIST = MapStateDescriptor("prices")
-WAITING = ListStateDescriptor("waiting")
+BUFFERED = ListStateDescriptor("buffered")
 
 
 def priced(order: Order, cents: int) -> str:
@@ -44,30 +44,30 @@ def priced(order: Order, cents: int) -> str:
 
 
 class Enrich(KeyedBroadcastProcessFunction[str, Order, Price, str]):
-    """Prices orders; those whose price is not there yet wait for it: the two streams do not wait for each other."""
+    """Prices orders and buffers those without a price, because the order between the two streams is undefined."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        self.waiting = runtime_context.get_list_state(WAITING)
+        self.buffered = runtime_context.get_list_state(BUFFERED)
 
     def process_element(self, value: Order, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext) -> Iterator[str]:
         cents: int | None = ctx.get_broadcast_state(PRICE_LIST).get(value.item)
         if cents is None:
-            self.waiting.add(value)
+            self.buffered.add(value)
         else:
             yield priced(value, cents)
 
     def process_broadcast_element(self, value: Price, ctx: KeyedBroadcastProcessFunction.Context) -> Iterator[str]:
-        # Every subtask sees every price, and must do the same with it: then the state is the same everywhere.
+        # Every subtask receives every price and must handle it identically, so that the state is the same everywhere.
         ctx.get_broadcast_state(PRICE_LIST).put(value.item, value.cents)
         released: list[str] = []
 
-        def release(item: Any, waiting: ListState) -> None:
+        def release(item: Any, buffered: ListState) -> None:
             if item == value.item:
-                released.extend(priced(order, value.cents) for order in waiting.get())
-                waiting.clear()
+                released.extend(priced(order, value.cents) for order in buffered.get())
+                buffered.clear()
 
-        # On this side there is no current key, so all keys of this subtask are visited.
-        ctx.apply_to_keyed_state(WAITING, release)
+        # The broadcast side has no current key, so this visits all keys of the subtask.
+        ctx.apply_to_keyed_state(BUFFERED, release)
         yield from released
 
 

@@ -1,12 +1,12 @@
-"""Exactly-once files: records in files, each once, whatever dies in between.
+"""Exactly-once files: writes each record to a file exactly once, whatever fails.
 
-Shows:    FileSink with checkpoints. A file is hidden while it is written and gets its name when the checkpoint it
-          belongs to is complete, so nobody ever reads a record that could come again.
-Change:   the source; Encoder.simple_string_encoder() to an encoder of your own (any object with encode(value, stream));
-          the bucket assigner, to have a directory an hour; checkpoint_dir to a place that all machines see.
+Shows:    FileSink with checkpoints. A file is hidden while it is written and gets its name when its checkpoint is
+          complete, so readers never see a record that could be written again.
+Change:   the source; Encoder.simple_string_encoder() to your own encoder (any object with encode(value, stream));
+          the bucket assigner, for one directory per hour; checkpoint_dir to storage that all machines share.
 Run:      python examples/exactly_once_files.py out          (a directory; without one, a temporary one)
 
-Kill it in the middle (kill -9), then let it go on where its last checkpoint was:
+Kill it while it runs (kill -9), then restore its last checkpoint:
 
     millstream run --from-checkpoint latest examples/exactly_once_files.py out
 
@@ -30,7 +30,7 @@ PER_SECOND = 1_000
 
 
 def check(directory: Path, records: int) -> str:
-    """Read what a reader of the directory would see: files that begin with a dot are not finished."""
+    """Read the visible files: names of incomplete files begin with a dot."""
     files = [file for file in directory.rglob("part-*") if file.is_file()]
     lines = [line for file in files for line in file.read_text().splitlines()]
     verdict = "each exactly once" if len(lines) == len(set(lines)) == records else "SOMETHING IS WRONG"
@@ -39,17 +39,17 @@ def check(directory: Path, records: int) -> str:
 
 def main(directory: Path, records: int) -> None:
     config = Configuration()
-    # Beside the output and not in it. The default is a temporary directory, which does not outlive this process.
+    # Next to the output, not in it. The default is a temporary directory, which does not outlive this process.
     config.set_string("execution.checkpointing.dir", str(directory.absolute()) + "-checkpoints")
     env = StreamExecutionEnvironment.get_execution_environment(config)
-    # Output becomes visible with each checkpoint: the interval is how long a reader waits at most.
+    # Output becomes visible with each checkpoint, so the interval is a reader's maximum wait.
     env.enable_checkpointing(500)
-    # So that a job that was cancelled, or has failed for good, can be taken up again too.
+    # Retain the checkpoint of a cancelled or failed job, so that it can be restored, too.
     env.get_checkpoint_config().set_externalized_checkpoint_retention(
         ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
     )
 
-    # The source takes part: it goes on at the index that the checkpoint holds.
+    # The source resumes at the index in the checkpoint.
     stream = env.from_source(DataGeneratorSource(lambda i: f"record {i}", records, PER_SECOND), None, "records")
     sink = (
         FileSink.for_row_format(str(directory), Encoder.simple_string_encoder())
@@ -57,9 +57,9 @@ def main(directory: Path, records: int) -> None:
         .with_output_file_config(OutputFileConfig.builder().with_part_suffix(".txt").build())
         .build()
     )
-    # Names that stay when the program changes: state is found again by them.
+    # Permanent ids, by which a changed program finds its state.
     stream.uid("records").sink_to(sink).uid("files")
-    # The name matters as well: --from-checkpoint latest looks for a job of this name.
+    # The name matters as well: --from-checkpoint latest restores a job of this name.
     env.execute("exactly-once files")
     print(check(directory, records))
 

@@ -1,7 +1,7 @@
 """Fraud detection with a pattern: a small payment, then a large one from the same account within a minute.
 
-Shows:    CEP.pattern on a keyed stream; a window of time; partial matches whose time was up, as a side output.
-Change:   the conditions and the window; PAYMENTS to a source of your own; alerts.print() to a sink.
+Shows:    CEP.pattern on a keyed stream; a time window; timed-out partial matches in a side output.
+Change:   the conditions and the window; PAYMENTS to your own source; alerts.print() to a sink.
 Run:      python examples/fraud_patterns.py
 
 Expected output:
@@ -26,25 +26,25 @@ QUIET = OutputTag("quiet")
 class Payment(NamedTuple):
     account: str
     amount: float
-    at: int  # milliseconds since 1970
+    time: int  # milliseconds since 1970
 
 
-def at(minute: int, second: int) -> int:
+def millis(minute: int, second: int) -> int:
     return int(datetime(2026, 3, 1, 10, minute, second, tzinfo=UTC).timestamp() * 1000)
 
 
 PAYMENTS = [
-    Payment("ann", 0.50, at(0, 0)),
-    Payment("bob", 0.80, at(0, 10)),
-    Payment("ann", 900.00, at(0, 40)),  # 40 s after the small one
-    Payment("cat", 0.20, at(0, 50)),
-    Payment("cat", 20.00, at(0, 55)),  # not large
-    Payment("bob", 700.00, at(2, 0)),  # large, but 110 s after the small one
+    Payment("ann", 0.50, millis(0, 0)),
+    Payment("bob", 0.80, millis(0, 10)),
+    Payment("ann", 900.00, millis(0, 40)),  # 40 s after the small one
+    Payment("cat", 0.20, millis(0, 50)),
+    Payment("cat", 20.00, millis(0, 55)),  # not large
+    Payment("bob", 700.00, millis(2, 0)),  # large, but 110 s after the small one
 ]
 
 
 def shown(payment: Payment) -> str:
-    return f"{payment.amount:.2f} at {datetime.fromtimestamp(payment.at / 1000, UTC):%H:%M:%S}"
+    return f"{payment.amount:.2f} at {datetime.fromtimestamp(payment.time / 1000, UTC):%H:%M:%S}"
 
 
 def alert(match: dict[str, list[Payment]]) -> str:
@@ -60,10 +60,10 @@ def nothing_large(match: dict[str, list[Payment]], time: int) -> str:
 def main() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
-    by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda payment, _: payment.at)
+    by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda payment, _: payment.time)
     payments = env.from_collection(PAYMENTS).assign_timestamps_and_watermarks(by_time)
 
-    # `followed_by` lets other payments come between the two; `next` would not.
+    # `followed_by` allows other payments between the two; `next` does not.
     pattern = (
         Pattern.begin("small")
         .where(lambda p: p.amount < 1.00)
@@ -71,8 +71,8 @@ def main() -> None:
         .where(lambda p: p.amount > 500.00)
         .within(Duration.of_minutes(1))
     )
-    found = CEP.pattern(payments.key_by(lambda p: p.account), pattern)
-    alerts = found.select(QUIET, nothing_large, alert).name("detector").uid("detector")
+    matches = CEP.pattern(payments.key_by(lambda p: p.account), pattern)
+    alerts = matches.select(QUIET, nothing_large, alert).name("detector").uid("detector")
     alerts.print()
     alerts.get_side_output(QUIET).print("quiet")
     env.execute("fraud patterns")

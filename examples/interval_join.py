@@ -1,8 +1,8 @@
-"""Interval join: which advertisement was clicked within thirty seconds of being shown, and how long did it take?
+"""Interval join: the advertisements that were clicked within thirty seconds of being shown, with the delay.
 
-Shows:    two keyed streams joined by key and nearness in event time. There are no windows, so no edges either: an ad
-          shown at 59 s and clicked at 61 s is found too.
-Change:   the bounds in between(); a negative lower bound also finds clicks that are before their view.
+Shows:    two keyed streams joined by key and an event-time interval. There are no window boundaries: an ad shown at
+          59 s and clicked at 61 s matches.
+Change:   the bounds in between(); a negative lower bound also matches clicks before their view.
 Run:      python examples/interval_join.py
 
 Expected output:
@@ -23,12 +23,12 @@ from millstream.datastream import DataStream, ProcessJoinFunction, StreamExecuti
 
 class View(NamedTuple):
     number: int
-    at: int
+    time: int
 
 
 class Click(NamedTuple):
     view: int
-    at: int
+    time: int
 
 
 VIEWS = [View(1, 59_000), View(2, 70_000), View(3, 75_000), View(4, 80_000)]
@@ -36,12 +36,12 @@ CLICKS = [
     Click(1, 61_000),
     Click(2, 82_000),
     Click(3, 120_000),  # after 45 s: too late to count
-    Click(2, 100_000),  # after 30 s: the bounds are included. It comes out of order
+    Click(2, 100_000),  # after 30 s: bounds are inclusive; arrives out of order
 ]  # view 4 is never clicked
 
 
 class Clicked(ProcessJoinFunction[View, Click, str]):
-    """Is called for every pair."""
+    """Processes every matching pair."""
 
     def process_element(self, left: View, right: Click, ctx: ProcessJoinFunction.Context) -> Iterator[str]:
         seconds = (ctx.get_right_timestamp() - ctx.get_left_timestamp()) // 1000
@@ -49,9 +49,9 @@ class Clicked(ProcessJoinFunction[View, Click, str]):
 
 
 def timed(stream: DataStream) -> DataStream:
-    # Both sides need timestamps. A side's records are kept only until the watermark says that no partner can come.
+    # Both sides need timestamps. Records are buffered until the watermark rules out further matches.
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(20))
-    return stream.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(lambda record, _: record.at))
+    return stream.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(lambda record, _: record.time))
 
 
 def main() -> None:

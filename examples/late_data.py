@@ -1,8 +1,8 @@
-"""Late data: what comes after its window has closed goes to a side output instead of being dropped.
+"""Late data: records that arrive after their window has closed go to a side output instead of being dropped.
 
-Shows:    watermarks, allowed lateness and the late side output, side by side. A reading that is late but allowed
+Shows:    watermarks, allowed lateness and the late side output. A reading that is late but allowed
           fires its window again, with a corrected result.
-Change:   LATENESS; READINGS. A source that never ends needs no generator of its own: give it
+Change:   LATENESS; READINGS. An unbounded source needs no custom generator: use
           WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5)).
 Run:      python examples/late_data.py
 
@@ -36,18 +36,18 @@ class Reading(NamedTuple):
 READINGS = [
     Reading(20, 1),
     Reading(22, 9),
-    Reading(25, 12),  # now it is 12: the window from 0 to 10 fires
+    Reading(25, 12),  # event time 12: the window from 0 to 10 fires
     Reading(24, 8),  # late, but allowed: the window fires again
-    Reading(26, 31),  # now it is 31: the window from 10 to 20 fires, and the one before is gone for good
+    Reading(26, 31),  # event time 31: the window from 10 to 20 fires, the one before is discarded
     Reading(90, 5),  # too late
 ]
 
 
 class EveryReading(WatermarkGenerator):
-    """Lets event time be that of the newest reading.
+    """Emits the time of the newest reading as the watermark.
 
-    The built-in strategies tell the time only now and then (in Flink every 200 ms, here when an epoch ends), and
-    these few readings would all have passed before anything could be late.
+    The built-in strategies emit watermarks periodically (in Flink every 200 ms, here when an epoch ends): after all of
+    these few readings, so that none would be late.
     """
 
     def on_event(self, event: Reading, event_timestamp: int, output: WatermarkOutput) -> None:
@@ -73,7 +73,7 @@ def main() -> None:
     windows = readings.key_by(lambda _: 0).window(TumblingEventTimeWindows.of(Time.seconds(10)))
     means = windows.allowed_lateness(LATENESS).side_output_late_data(LATE).process(Mean()).name("mean")
     means.print()
-    # Late data is a stream like any other: count it, store it, or mend yesterday's result with it.
+    # Late data is a normal stream: count it, store it, or correct earlier results with it.
     means.get_side_output(LATE).print("late")
     env.execute("late data")
 

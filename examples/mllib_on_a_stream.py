@@ -1,9 +1,9 @@
-"""MLlib on a stream: a model that Spark has trained is applied to what comes, epoch by epoch.
+"""MLlib on a stream: applies a model that Spark has trained to every epoch of a stream.
 
-Shows:    every epoch of a stream as a DataFrame (stream.to_spark), so that MLlib and every connector of Spark are in
-          reach of a stream with keys and state; env.from_spark(frame) is the way back.
-Change:   KNOWN; another model of pyspark.ml. A function that writes should do so once for each number of an epoch:
-          it comes again when the job fails before it is noted that it was done.
+Shows:    every epoch of a stream as a DataFrame (stream.to_spark), so that a stateful stream can use MLlib and all
+          connectors of Spark; env.from_spark(frame) is the reverse.
+Change:   KNOWN; another model of pyspark.ml. A function that writes must be idempotent per epoch number: it is called
+          again if the job fails before the call is recorded.
 Run:      python examples/mllib_on_a_stream.py
 
 Expected output:
@@ -31,7 +31,7 @@ OFFERED = [Row(area=30.0), Row(area=100.0), Row(area=70.0)]
 def main() -> None:
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
     spark = env.get_spark_session()
-    # Only now: MLlib looks for Spark when it is imported.
+    # Import MLlib after the session exists: its import looks for Spark.
     from pyspark.ml.feature import VectorAssembler
     from pyspark.ml.regression import LinearRegression
 

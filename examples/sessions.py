@@ -1,8 +1,8 @@
-"""Sessions: a visitor's clicks belong together until there is none for ten minutes.
+"""Sessions: groups a visitor's clicks until there is none for ten minutes.
 
-Shows:    session windows in event time, which grow and merge while clicks come out of order; an AggregateFunction
-          that keeps one small accumulator for each session, and a ProcessWindowFunction that knows the window.
-Change:   GAP; what the accumulator keeps; CLICKS to a source of your own.
+Shows:    event-time session windows, which grow and merge with clicks out of order; an AggregateFunction with one
+          small accumulator per session; a ProcessWindowFunction with access to the window.
+Change:   GAP; the contents of the accumulator; CLICKS to your own source.
 Run:      python examples/sessions.py
 
 Expected output:
@@ -28,13 +28,13 @@ GAP = Time.minutes(10)
 class Click(NamedTuple):
     visitor: str
     page: str
-    at: int
+    time: int
 
 
 CLICKS = [
     Click("ann", "/", 0 * MINUTE),
     Click("ann", "/cart", 9 * MINUTE),
-    # Out of order: this one lies between ann's first two.
+    # Out of order: between ann's first two clicks.
     Click("ann", "/shoes", 4 * MINUTE),
     Click("ann", "/help", 30 * MINUTE),
     Click("ann", "/contact", 33 * MINUTE),
@@ -49,7 +49,7 @@ class Session(NamedTuple):
 
 
 class Visit(AggregateFunction[Click, Session | None, Session]):
-    """Counts clicks and keeps the first and the last. No list of clicks is ever kept."""
+    """Counts clicks and stores only the first and the last."""
 
     def create_accumulator(self) -> Session | None:
         return None
@@ -62,16 +62,16 @@ class Visit(AggregateFunction[Click, Session | None, Session]):
         return accumulator
 
     def merge(self, acc_a: Session | None, acc_b: Session | None) -> Session | None:
-        # Called when a click falls between two sessions and makes them one.
+        # Called when a click between two sessions merges them.
         if acc_a is None or acc_b is None:
             return acc_a or acc_b
-        first = min(acc_a.first, acc_b.first, key=lambda click: click.at)
-        last = max(acc_a.last, acc_b.last, key=lambda click: click.at)
+        first = min(acc_a.first, acc_b.first, key=lambda click: click.time)
+        last = max(acc_a.last, acc_b.last, key=lambda click: click.time)
         return Session(acc_a.clicks + acc_b.clicks, first, last)
 
 
 class Describe(ProcessWindowFunction[Session, str, str, TimeWindow]):
-    """Gets the one result of the aggregate, and the window."""
+    """Formats the result of the aggregate with the window."""
 
     def process(self, key: str, context: ProcessWindowFunction.Context, elements: Iterable[Session]) -> Iterator[str]:
         for clicks, first, last in elements:
@@ -85,7 +85,7 @@ def main() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
     by_time = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_minutes(5)).with_timestamp_assigner(
-        lambda click, _: click.at
+        lambda click, _: click.time
     )
     clicks = env.from_collection(CLICKS).assign_timestamps_and_watermarks(by_time)
     visits = clicks.key_by(lambda click: click.visitor).window(EventTimeSessionWindows.with_gap(GAP))

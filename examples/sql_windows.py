@@ -1,7 +1,7 @@
-"""SQL: what was sold in every ten minutes, by city, from files into files.
+"""SQL: sales per city and ten minutes, from files to the console.
 
-Shows:    CREATE TABLE over files and for the console, a watermark, a window function, INSERT; all of it is SQL.
-Change:   the connectors: 'datagen' makes up orders for ever, 'blackhole' forgets what comes; the window.
+Shows:    CREATE TABLE for files and for the console, a watermark, a window function, INSERT; all in SQL.
+Change:   the connectors: 'datagen' generates orders forever, 'blackhole' discards rows; the window.
 Run:      python examples/sql_windows.py
 
 Expected output:

@@ -1,7 +1,7 @@
-"""A stream, a table of it, a function in Python, and a stream again: one job.
+"""Converts a stream to a table, applies a Python function, and converts the result to a stream, in one job.
 
-Shows:    StreamTableEnvironment, from_data_stream, the Table API with udf, to_changelog_stream with kinds of rows.
-Change:   the query: whatever SQL can say of the view `clicks`.
+Shows:    StreamTableEnvironment, from_data_stream, the Table API with udf, to_changelog_stream with row kinds.
+Change:   the query: any SQL query of the view `clicks`.
 Run:      python examples/table_and_stream.py
 
 Expected output:

@@ -1,8 +1,8 @@
-"""Top N: every half hour the two best-selling items of the last hour.
+"""Top N: the two best-selling items of the last hour, every half hour.
 
-Shows:    two windows in a row. The first counts by item, in parallel; the second has only these counts to rank. The
-          first slides; the second tumbles by the slide, so that it has the counts of one window of the first only.
-Change:   N; SIZE and SLIDE. Where they are the same, the first window tumbles too: the best of every hour.
+Shows:    two consecutive windows. The first counts per item, in parallel; the second ranks the counts. The first
+          slides; the second tumbles by the slide, so that it contains the counts of one window of the first only.
+Change:   N; SIZE and SLIDE. If they are equal, the first window tumbles too: the best of every hour.
 Run:      python examples/top_n.py
 
 Expected output:
@@ -61,7 +61,7 @@ class Counter(AggregateFunction[Any, int, int]):
 
 
 class WithItem(ProcessWindowFunction[int, Count, str, TimeWindow]):
-    """Says of which item the count is: an aggregate does not know its key."""
+    """Adds the item to its count: an aggregate has no access to its key."""
 
     def process(self, key: str, context: ProcessWindowFunction.Context, elements: Iterable[int]) -> Iterator[Count]:
         for sold in elements:
@@ -72,7 +72,7 @@ class Top(ProcessAllWindowFunction[Count, str, TimeWindow]):
     """Ranks the counts of one window."""
 
     def process(self, context: ProcessAllWindowFunction.Context, elements: Iterable[Count]) -> Iterator[str]:
-        # By name among equals, so that the answer does not depend on what came first.
+        # Equal counts are ordered by name, so that the result does not depend on arrival order.
         best = sorted(elements, key=lambda count: (-count.sold, count.item))[:N]
         ranks = "  ".join(f"{rank}. {item} ({sold})" for rank, (item, sold) in enumerate(best, 1))
         hours, minutes = divmod(context.window().end // 60_000, 60)
@@ -88,7 +88,7 @@ def main() -> None:
     sales = env.from_collection(SALES).assign_timestamps_and_watermarks(by_time)
     windows = sales.key_by(lambda sale: sale.item).window(SlidingEventTimeWindows.of(SIZE, SLIDE))
     counts = windows.aggregate(Counter(), WithItem())
-    # A window's results have the timestamp of its end. A second window that slides too would see the counts of several.
+    # A window's results have the timestamp of its end. If the second window slid too, it would mix several windows.
     counts.window_all(TumblingEventTimeWindows.of(SLIDE)).process(Top()).name("top").print()
     env.execute("top n")
 

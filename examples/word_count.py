@@ -1,9 +1,9 @@
-"""Word count: the smallest program that has state.
+"""Word count: the smallest stateful program.
 
-Shows:    flat_map, key_by and a running sum. Every word yields its count so far, as a stream does; the last line for
-          a word is its total.
-Change:   LINES to your own text, or from_collection to a source that never ends. With set_runtime_mode(BATCH) only
-          the totals come out.
+Shows:    flat_map, key_by and a running sum. Every word emits its count so far; the last line for a word is its
+          total.
+Change:   LINES to your own text, or from_collection to an unbounded source. With set_runtime_mode(BATCH) only
+          the totals are emitted.
 Run:      python examples/word_count.py
 
 Expected output:
@@ -32,15 +32,15 @@ def words(line: str) -> Iterator[tuple[str, int]]:
 
 def main() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
-    # One subtask, so that the lines come in one order. Without this line there is a subtask for each core.
+    # One subtask, so that the order of lines is fixed. Without this line there is one subtask per core.
     env.set_parallelism(1)
 
     lines = env.from_collection(LINES)
-    # All pairs with the same word meet in one subtask, where sum() keeps one number for each word.
+    # All pairs with the same word go to one subtask, where sum() stores one number per word.
     counts = lines.flat_map(words).key_by(lambda pair: pair[0]).sum(1)
     counts.map(lambda pair: f"{pair[0]}: {pair[1]}").print()
 
-    # Nothing has run so far: the calls above only describe the job.
+    # Nothing has run so far: the calls above only build the job.
     env.execute("word count")
 
 
