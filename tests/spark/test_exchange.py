@@ -457,7 +457,7 @@ settings = {
 }
 client = job.build(directory, Configuration.from_dict(settings)).execute_async()
 client.get_job_execution_result().result(250)
-places = {p.executor for p in job_of(client).view.progress.locations.values()}
+places = {p.executor for p in client.job.view.progress.locations.values()}
 found = executors()
 logs = {name: bool(read_log(url)) for name, url in found[0].logs.items()}
 print([{e.id for e in found} >= places, len(places), logs, bool(threads_of(found[0].id))])
