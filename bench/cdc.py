@@ -25,20 +25,20 @@ from millstream.testing.servers.databases import PostgresServer
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, name text, n numeric, at timestamptz DEFAULT now())"
 INSERT = "INSERT INTO t (id, name, n) SELECT g, 'name ' || g, g * 1.5 FROM generate_series(%s::int, %s::int) g"
-# So many changes are of one transaction.
+# The number of changes per transaction.
 TRANSACTION = 1000
 
 
 def fill(connection: psycopg.Connection[Any], rows: int) -> str:
     for start in range(0, rows, TRANSACTION):
         connection.execute(INSERT, (start, min(start + TRANSACTION, rows) - 1))
-    found = connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
-    assert found is not None
-    return str(found[0])
+    row = connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
+    assert row is not None
+    return str(row[0])
 
 
 def received(server: PostgresServer, database: str, slot: str, end: str) -> float:
-    """Let pg_recvlogical read the log up to a place; return the seconds it takes."""
+    """Let pg_recvlogical read the log up to a position; return the seconds it takes."""
     program = sorted(glob.glob("/usr/lib/postgresql/*/bin/pg_recvlogical"))[-1]
     where = ["-h", server.directory, "-p", str(server.port), "-U", "postgres", "-d", database, "-S", slot]
     options = ["-o", "proto_version=1", "-o", "publication_names=dbz_publication", "--endpos", end]
@@ -65,8 +65,8 @@ def caught_up(server: PostgresServer, database: str, slot: str, rows: int) -> fl
     ends = stream.filter(lambda row: row[0] in (0, last)).map(lambda row: (row[0], time.time()))
     times: dict[int, float] = {}
     with_records = ends.execute_and_collect()
-    for id_, at in with_records:
-        times[id_] = at
+    for id_, arrival in with_records:
+        times[id_] = arrival
         if id_ == last:
             break
     with_records.close()
@@ -74,12 +74,12 @@ def caught_up(server: PostgresServer, database: str, slot: str, rows: int) -> fl
 
 
 def rates(rows: int, rounds: int) -> tuple[float, float]:
-    """Return how many changes a second pg_recvlogical reads, and how many the job."""
+    """Return the changes per second of pg_recvlogical and of the job."""
     with PostgresServer() as server:
         with psycopg.connect(server.new_database(), autocommit=True) as connection:
             connection.execute(TABLE)
             connection.execute("CREATE PUBLICATION dbz_publication FOR TABLE t")
-            for slot in (f"{who}{i}" for who in ("bare", "job") for i in range(rounds)):
+            for slot in (f"{reader}{i}" for reader in ("bare", "job") for i in range(rounds)):
                 connection.execute(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
             end = fill(connection, rows)
             database = connection.info.dbname
@@ -92,12 +92,12 @@ def rates(rows: int, rounds: int) -> tuple[float, float]:
 
 def main(rows: int, rounds: int) -> None:
     bare, job = rates(rows, rounds)
-    found = {
+    results = {
         "pg_recvlogical_per_second": round(bare),
         "millstream_per_second": round(job),
         "ratio": round(job / bare, 2),
     }
-    print(json.dumps({"changes": rows, **found}))
+    print(json.dumps({"changes": rows, **results}))
 
 
 if __name__ == "__main__":

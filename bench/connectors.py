@@ -7,9 +7,9 @@ Kafka beside the bare client and PyFlink, files beside pyarrow's own readers, ch
 Each has one worker, but for pass2, where all have two, and the topics two partitions. The bare client reads, writes and
 commits a transaction every second in one process (in two), with the settings that millstream has. PyFlink does the same
 with an identity in Python, in threads of Java's process and in a process of its own, and without any Python: then all
-is Java's. From Kafka to Kafka the broker says how fast all of them are, by when it was given the records behind the
-first third: nobody's start counts, and Java is warm. Prints records a second and ratios, and where the CPU time goes:
-the broker is on the same cores.
+is Java's. From Kafka to Kafka the broker's timestamps of the last two
+thirds of the records give the rates: start-up does not count, and Java is warm. Prints records per second, ratios and
+CPU time by process: the broker shares the cores.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ GOALS = {
 PASSES = {"pass": 1, "pass2": 2}
 # How PyFlink may run: with an identity in Python, or without.
 MODES = ("thread", "process", "java")
-# So many that Java is warm when a third of them has passed.
+# Enough that Java is warm after a third of them.
 PYFLINK_RECORDS = 300_000
 KEYS = 1000
 # What millstream's readers and transactions have.
@@ -269,9 +269,9 @@ def pyflink_pass(
         return None
     reported = [mode, broker.bootstrap, source, sink, str(records), str(parallelism)]
     before = cpu_seconds({broker.pid})
-    found = run_script(python, "pyflink_kafka.py", [*reported, *kafka_jars()])
+    result = run_script(python, "pyflink_kafka.py", [*reported, *kafka_jars()])
     rate = rate_into(broker.bootstrap, sink)
-    tell_cpu(f"pyflink {mode}", records, rate, found["cpu_seconds"], cpu_seconds({broker.pid}) - before)
+    tell_cpu(f"pyflink {mode}", records, rate, result["cpu_seconds"], cpu_seconds({broker.pid}) - before)
     return rate
 
 
@@ -279,8 +279,8 @@ def kafka_jars() -> list[str]:
     """Return Flink's Kafka connector and what it needs."""
     from millstream.spark.jars import fetch_jars
 
-    place = str(Path.home() / ".cache" / "millstream-bench" / "jars")
-    return [p for p in fetch_jars("org.apache.flink", "flink-connector-kafka", "4.0.1-2.0", place) if _is_needed(p)]
+    directory = str(Path.home() / ".cache" / "millstream-bench" / "jars")
+    return [p for p in fetch_jars("org.apache.flink", "flink-connector-kafka", "4.0.1-2.0", directory) if _is_needed(p)]
 
 
 def _is_needed(path: str) -> bool:
@@ -322,20 +322,20 @@ def worker_root() -> int:
                 return process
             process = int(fields[1])
 
-    (found,) = environment().from_collection([0]).map(root).execute_and_collect()
-    return int(found)
+    (worker_path,) = environment().from_collection([0]).map(root).execute_and_collect()
+    return int(worker_path)
 
 
 def _processes() -> dict[int, tuple[int, int]]:
     """Return the parent of every process, and the CPU time it and its children that are gone have taken."""
-    found: dict[int, tuple[int, int]] = {}
+    times: dict[int, tuple[int, int]] = {}
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
             fields = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        found[int(entry)] = int(fields[1]), sum(map(int, fields[11:15]))
-    return found
+        times[int(entry)] = int(fields[1]), sum(map(int, fields[11:15]))
+    return times
 
 
 def cpu_seconds(roots: set[int], without: int = -1) -> float:
@@ -382,9 +382,9 @@ def with_kafka(broker: KafkaBroker, only: list[str], records: int, modes: list[s
         if part in only:
             results[part] = pass_rates(broker, records, parallelism, modes)
     if "count" in only:
-        at = broker.bootstrap
-        ours = best(counted, at, "in-1", records)
-        results["count"] = {"bare": best(bare_count, at, "in-1", records), "millstream": ours}
+        bootstrap = broker.bootstrap
+        ours = best(counted, bootstrap, "in-1", records)
+        results["count"] = {"bare": best(bare_count, bootstrap, "in-1", records), "millstream": ours}
     return results
 
 
@@ -395,27 +395,27 @@ def pass_rates(broker: KafkaBroker, records: int, parallelism: int, modes: list[
         broker.create_topic(name := next(names), parallelism, message_timestamp_type="LogAppendTime")
         return name
 
-    at, source = broker.bootstrap, f"in-{parallelism}"
+    bootstrap, source = broker.bootstrap, f"in-{parallelism}"
     if parallelism > 1:
         filled(broker, source, records, parallelism)
     rates = {
-        "bare": with_cpu("bare", broker, records, lambda: bare_pass(at, source, fresh(), records, parallelism)),
+        "bare": with_cpu("bare", broker, records, lambda: bare_pass(bootstrap, source, fresh(), records, parallelism)),
         "millstream": with_cpu(
-            "millstream", broker, records, lambda: passed(at, source, fresh(), records, parallelism)
+            "millstream", broker, records, lambda: passed(bootstrap, source, fresh(), records, parallelism)
         ),
     }
     few = min(records, PYFLINK_RECORDS)
     if modes:
         filled(broker, f"few-{parallelism}", few, parallelism)
     for mode in modes:
-        given = (source, records) if mode == "java" else (f"few-{parallelism}", few)
-        found = pyflink_pass(mode, broker, given[0], fresh(), given[1], parallelism)
-        rates |= {} if found is None else {f"pyflink {mode}": found}
+        topic, count = (source, records) if mode == "java" else (f"few-{parallelism}", few)
+        result = pyflink_pass(mode, broker, topic, fresh(), count, parallelism)
+        rates |= {} if result is None else {f"pyflink {mode}": result}
     return rates
 
 
 def filled(broker: KafkaBroker, topic: str, records: int, partitions: int) -> None:
-    """Make a topic that holds so many records, as many in every partition."""
+    """Create a topic with a number of records, spread evenly over its partitions."""
     broker.create_topic(topic, partitions)
     for partition in range(partitions):
         broker.send(topic, (value(i) for i in range(partition, records, partitions)), partition)

@@ -1,8 +1,8 @@
 """The cost of an empty epoch with 1, 2 and 3 levels, against the same Spark job without millstream.
 
 Prints one JSON object: levels -> milliseconds of each: bare Spark, an epoch as a Spark job (millstream), and an epoch
-in slots that stay (resident). Medians of many runs, the sides taking turns in processes of their own, so that noise on
-the machine falls on all.
+in resident slots (resident). Medians of many runs; the sides alternate in separate processes, so that noise on the
+machine affects all of them.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def bare_spark(levels: int, cores: int, rounds: int) -> float:
 
 
 class EmptyEpochs(Source):
-    """A source that has nothing to give, again and again; it notes when it is asked."""
+    """A source without records that logs the time of every poll."""
 
-    asked: ClassVar[list[float]] = []
+    poll_times: ClassVar[list[float]] = []
 
     def __init__(self, epochs: int) -> None:
         self.epochs = epochs
@@ -81,7 +81,7 @@ class _EmptyEnumerator(SplitEnumerator):
         self.parallelism = parallelism
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
-        EmptyEpochs.asked.append(time.perf_counter())
+        EmptyEpochs.poll_times.append(time.perf_counter())
         self.left -= 1
         return SplitAssignment({i: [()] for i in range(self.parallelism)})
 
@@ -107,7 +107,7 @@ def millstream(levels: int, cores: int, rounds: int, exchange: str = "spark") ->
         stream = stream.key_by(lambda x: x).map(lambda x: x)
     stream.add_sink(print)
     env.execute()
-    times = EmptyEpochs.asked[WARM_UP:]
+    times = EmptyEpochs.poll_times[WARM_UP:]
     return statistics.median((b - a) * 1000 for a, b in itertools.pairwise(times))
 
 

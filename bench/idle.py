@@ -1,6 +1,6 @@
 """What a job costs that waits for input: processor time of all its processes, in % of one core.
 
-Prints one JSON object: by process (driver, java, slots and who holds them) and in all.
+Prints one JSON object: by process (driver, java, slots and their host processes) and in total.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from bench.millstream_job import ClockedReader
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
 
-# The first seconds are those in which sources are still asked often, and Java still compiles.
+# The first seconds are those in which sources are still polled often, and Java still compiles.
 SETTLING = 5.0
 
 
 class SilentReader(ClockedReader):
-    """A stream reader that gives a thousand records, and then has nothing for ever."""
+    """A stream reader that returns a thousand records, and then stays silent."""
 
     def __init__(self) -> None:
         super().__init__(1000)
-        self.asked = 0
+        self.polls = 0
 
     def initialOffset(self) -> dict[str, int]:
         return {"at": 0}
 
     def latestOffset(self) -> dict[str, int]:
-        self.asked += 1
+        self.polls += 1
         return {"at": 1000}
 
 
@@ -43,15 +43,15 @@ def kind_of(process: psutil.Process) -> str:
 
 def used() -> dict[str, float]:
     """Return the processor seconds that each kind of process has used so far."""
-    found = {"driver": 0.0, "java": 0.0, "slots": 0.0}
+    cpu = {"driver": 0.0, "java": 0.0, "slots": 0.0}
     for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
         times = process.cpu_times()
-        found[kind_of(process)] += times.user + times.system
-    return found
+        cpu[kind_of(process)] += times.user + times.system
+    return cpu
 
 
 def measure(seconds: float, timeout: int | None) -> dict[str, Any]:
-    """Start a job and measure for so many seconds after it has fallen silent."""
+    """Start a job, and measure for a number of seconds after its input has ended."""
     settings = Configuration.from_dict({"millstream.quiet": "true", "millstream.exchange": "resident"})
     env = StreamExecutionEnvironment.get_execution_environment(settings).set_parallelism(2)
     if timeout is not None:
@@ -60,8 +60,8 @@ def measure(seconds: float, timeout: int | None) -> dict[str, Any]:
     counts = env.from_source(reader).key_by(lambda t: t[0]).reduce(lambda a, b: b)
     counts.add_sink(lambda value: None)
     client = env.execute_async()
-    # Not before its first epoch is over it is asked so often.
-    while reader.asked < 20:
+    # It is polled this often only after the first epoch has ended.
+    while reader.polls < 20:
         time.sleep(0.1)
     time.sleep(SETTLING)
     before, began = used(), time.monotonic()

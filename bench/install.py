@@ -38,13 +38,13 @@ env.execute("word count")
 
 
 def clean_environment(binaries: Path) -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
-    return {**kept, "PATH": f"{binaries}{os.pathsep}{kept['PATH']}"}
+    variables = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
+    return {**variables, "PATH": f"{binaries}{os.pathsep}{variables['PATH']}"}
 
 
-def own_wheel(what: str, directory: Path) -> Path:
+def own_wheel(requirement: str, directory: Path) -> Path:
     """Fetch or build the wheel of the package itself."""
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(directory), what]
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(directory), requirement]
     subprocess.run(command, check=True)
     (wheel,) = directory.glob("*.whl")
     return wheel
@@ -64,9 +64,9 @@ def first_result(python: Path, package: str, directory: Path) -> tuple[str, floa
     )
     assert process.stdout is not None
     line, when = process.stdout.readline().strip(), time.monotonic()
-    said = process.communicate()[1]
+    errors = process.communicate()[1]
     if not line or process.returncode != 0:
-        raise RuntimeError(f"{package}'s word count failed:\n{said[-2000:]}")
+        raise RuntimeError(f"{package}'s word count failed:\n{errors[-2000:]}")
     return line, when
 
 
@@ -101,16 +101,16 @@ def main() -> None:
     parser.add_argument("--without", default="")
     systems = {"millstream": str(ROOT), "pyflink": PYFLINK}
     without = parser.parse_args().without.split(",")
-    found = {}
-    for package, what in systems.items():
+    results = {}
+    for package, requirement in systems.items():
         if package in without:
             continue
         with tempfile.TemporaryDirectory() as directory:
-            wheel = own_wheel(what, Path(directory))
+            wheel = own_wheel(requirement, Path(directory))
             measure(package, wheel)
-            found[package] = measure(package, wheel)
-        print(package, found[package], flush=True)
-    print(json.dumps(found))
+            results[package] = measure(package, wheel)
+        print(package, results[package], flush=True)
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -63,9 +63,9 @@ def events(env: Env, options: argparse.Namespace) -> DataStream:
     """Events (key, time, 1), five a millisecond, up to a second out of order; both subtasks cover the same time."""
     half, keys = options.records // 2, options.keys
     event = declared(options, Types.TUPLE([Types.LONG(), Types.LONG(), Types.INT()]))
-    made = sequence(env, options).map(lambda i: (i * 7919 % keys, i % half // 5 - i * 31 % 1000, 1), event)
+    stream = sequence(env, options).map(lambda i: (i * 7919 % keys, i % half // 5 - i * 31 % 1000, 1), event)
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(OUT_OF_ORDER_MS))
-    return made.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(lambda e, _: e[1]))
+    return stream.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(lambda e, _: e[1]))
 
 
 def tumbling(env: Env, options: argparse.Namespace) -> None:

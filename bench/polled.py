@@ -1,11 +1,10 @@
-"""What it costs a job that it is looked at: by 50 clients that each ask for every path of the service every three
-seconds, or (`--flames`) by the sampler of the flame graph.
+"""The cost of monitoring for a job: by 50 clients that each request every path of the service every three seconds, or
+(`--flames`) by the sampler of the flame graph.
 
-Prints one JSON object: records a second when nobody looks and when somebody does, medians of turns that take each
-other's place, the cost in percent, and the same from the processor time that the job (driver and slots, without Java)
-takes for a million records, which says the same on a machine that is busy with other things. With clients also how many
-requests a second were answered, and what of the processors the clients themselves took, who would be on other machines.
-A client is a connection that stays, and asks as the page does.
+Prints one JSON object: records per second without and with monitoring (medians of alternating turns), the cost in
+percent, and the same from the job's processor time per million records (driver and slots, without Java), which other
+load on the machine does not distort. With clients also the answered requests per second, and the processor time of the
+clients, which would run on other machines. A client keeps its connection, and sends the web page's requests.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ def paths(url: str, job: str) -> list[str]:
     of_job += ["/checkpoints", "/checkpoints/config", "/explanations", "/execution-result"]
     of_vertex = ["", "/backpressure", "/watermarks", "/subtasktimes", "/taskmanagers", "/accumulators", "/metrics"]
     of_vertex += ["/insight", f"/subtasks/metrics?{_METRICS}"]
-    found = ["/overview", "/config", "/jobs", "/jobs/overview", "/taskmanagers", "/jobmanager/config"]
-    found += [f"/jobs/{job}{rest}" for rest in of_job]
-    return found + [f"/jobs/{job}/vertices/{v}{rest}" for v in vertices for rest in of_vertex]
+    result = ["/overview", "/config", "/jobs", "/jobs/overview", "/taskmanagers", "/jobmanager/config"]
+    result += [f"/jobs/{job}{rest}" for rest in of_job]
+    return result + [f"/jobs/{job}/vertices/{v}{rest}" for v in vertices for rest in of_vertex]
 
 
-async def poll(host: str, port: int, asked: list[str], seconds: float) -> int:
+async def poll(host: str, port: int, request_paths: list[str], seconds: float) -> int:
     """Be 50 clients for some seconds; return how many answers came."""
     end = time.monotonic() + seconds
 
@@ -57,7 +56,7 @@ async def poll(host: str, port: int, asked: list[str], seconds: float) -> int:
         await asyncio.sleep(EVERY * number / CLIENTS)
         while time.monotonic() < end:
             began = time.monotonic()
-            for path in asked:
+            for path in request_paths:
                 writer.write(f"GET /v1{path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
                 head = await reader.readuntil(b"\r\n\r\n")
                 assert head.startswith(b"HTTP/1.1 200"), head
@@ -76,10 +75,10 @@ async def poll(host: str, port: int, asked: list[str], seconds: float) -> int:
 def be_clients(url: str, job: str, seconds: float) -> None:
     """The other process: print how many answers there were, and the processor time they took here."""
     host, port = url.removeprefix("http://").split(":")
-    asked = paths(url, job)
+    request_paths = paths(url, job)
     began = time.process_time()
-    answers = asyncio.run(poll(host, int(port), asked, seconds))
-    print(json.dumps({"answers": answers, "cpu": time.process_time() - began, "paths": len(asked)}))
+    answers = asyncio.run(poll(host, int(port), request_paths, seconds))
+    print(json.dumps({"answers": answers, "cpu": time.process_time() - began, "paths": len(request_paths)}))
 
 
 def work() -> float:
@@ -110,7 +109,7 @@ def measure(seconds: float, turns: int, flames: bool) -> dict[str, Any]:
     time.sleep(WARM_UP)
     rates: dict[bool, list[float]] = {False: [], True: []}
     efforts: dict[bool, list[float]] = {False: [], True: []}
-    answers, cpu, asked = 0, 0.0, 0
+    answers, cpu, path_count = 0, 0.0, 0
     for turn in range(2 * turns):
         # Each goes first as often as the other.
         is_watched = (turn + turn // 2) % 2 == 1
@@ -127,13 +126,13 @@ def measure(seconds: float, turns: int, flames: bool) -> dict[str, Any]:
         efforts[is_watched].append((work() - used) / records * 1e6)
         if others is not None:
             answer = json.loads(others.communicate()[0])
-            answers, cpu, asked = answers + answer["answers"], cpu + answer["cpu"], answer["paths"]
+            answers, cpu, path_count = answers + answer["answers"], cpu + answer["cpu"], answer["paths"]
         else:
             time.sleep(1.0)
     client.cancel().result(20)
     alone, looked_at = statistics.median(rates[False]), statistics.median(rates[True])
     effort, more = statistics.median(efforts[False]), statistics.median(efforts[True])
-    found = {
+    results = {
         "alone": alone,
         "polled": looked_at,
         "cost_percent": 100 * (1 - looked_at / alone),
@@ -143,13 +142,13 @@ def measure(seconds: float, turns: int, flames: bool) -> dict[str, Any]:
         "of_a_core_percent": 100 * (more - effort) * looked_at / 1e6,
     }
     if flames:
-        return found
+        return results
     return {
-        **found,
+        **results,
         "answers_per_second": answers / (turns * seconds),
         "clients_cpu_percent": 100 * cpu / (turns * seconds),
         "clients": CLIENTS,
-        "paths": asked,
+        "paths": path_count,
     }
 
 

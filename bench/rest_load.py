@@ -54,7 +54,7 @@ KEPT = 1.5
 
 @contextmanager
 def cluster(jobs: int) -> Iterator[ServiceClient]:
-    """Start a cluster with so many jobs; yield its client."""
+    """Start a cluster with a number of jobs; yield its client."""
     with tempfile.TemporaryDirectory(prefix="rest-load-") as home:
         os.environ["XDG_RUNTIME_DIR"] = home
         program = os.path.join(home, "idle.py")
@@ -63,8 +63,8 @@ def cluster(jobs: int) -> Iterator[ServiceClient]:
         command = [sys.executable, "-m", "millstream"]
         slots = ["-D", f"taskmanager.numberOfTaskSlots={jobs}", "-D", "slot.request.timeout=600 s"]
         subprocess.run([*command, "cluster", "start", "-d", *slots], check=True, stdout=sys.stderr)
-        found = next(running_services())
-        client = ServiceClient(found.url, found.token)
+        service = next(running_services())
+        client = ServiceClient(service.url, service.token)
         try:
             for _ in range(jobs):
                 client.ask("/programs", "POST", {"path": program, "directory": home, "settings": {}})
@@ -102,9 +102,9 @@ def used(process: psutil.Process) -> float:
     return float(times.user + times.system) * 1000
 
 
-async def view_times(found: RunningService, view: str, jobs: list[tuple[str, str]], clients: int) -> dict[str, float]:
-    """Return how long one client waits for a view, and so many at once."""
-    url, token, process = found.url, found.token or "", psutil.Process(found.pid)
+async def view_times(service: RunningService, view: str, jobs: list[tuple[str, str]], clients: int) -> dict[str, float]:
+    """Return the latency of a view for one client, and for a number of clients at once."""
+    url, token, process = service.url, service.token or "", psutil.Process(service.pid)
     paths = [view.format(job=job, vertex=vertex) for job, vertex in jobs]
     await asyncio.sleep(KEPT)
     alone = await waited(url, paths[0], token)
@@ -119,15 +119,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=20)
     parser.add_argument("--clients", type=int, default=200)
-    asked = parser.parse_args()
-    with cluster(asked.jobs) as client:
-        jobs = running(client, asked.jobs)
-        found = next(s for s in running_services() if s.url == client.url)
+    options = parser.parse_args()
+    with cluster(options.jobs) as client:
+        jobs = running(client, options.jobs)
+        service = next(s for s in running_services() if s.url == client.url)
         times: dict[str, Any] = {}
         for view in VIEWS:
-            times[view] = asyncio.run(view_times(found, view, jobs, asked.clients))
+            times[view] = asyncio.run(view_times(service, view, jobs, options.clients))
             print(f"{view:50} {times[view]}", file=sys.stderr)
-        print(json.dumps({"jobs": asked.jobs, "clients": asked.clients, "load": os.getloadavg()[0], "ms": times}))
+        print(json.dumps({"jobs": options.jobs, "clients": options.clients, "load": os.getloadavg()[0], "ms": times}))
 
 
 if __name__ == "__main__":

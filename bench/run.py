@@ -103,8 +103,8 @@ def run_script(python: Path | str, script: str, arguments: list[str]) -> dict[st
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment)
     if done.returncode != 0:
         raise RuntimeError(f"{script} failed:\n{done.stderr[-2000:]}")
-    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
+    result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return result
 
 
 def flink_java() -> Path | None:
@@ -133,9 +133,9 @@ def throughput(only: list[str], without: list[str], scale: float) -> dict[str, d
             records = max(int(counts[more[0]] * scale), 1000)  # noqa: B023
             answer = run_script(python, script, [*arguments, "--records", str(records), *more[1:]])  # noqa: B023
             cores = CORES if name == "bare" else 1
-            found = cores * float(answer["records"] / answer["seconds"])
-            row[name] = max(found, row.get(name, 0.0))
-            print(f"  {TITLES[program]:32} {name:20} {found:>14,.0f} /s", flush=True)  # noqa: B023
+            rate = cores * float(answer["records"] / answer["seconds"])
+            row[name] = max(rate, row.get(name, 0.0))
+            print(f"  {TITLES[program]:32} {name:20} {rate:>14,.0f} /s", flush=True)  # noqa: B023
 
         java = None if "flink" in without else flink_java()
         for _ in range(ROUNDS):
@@ -239,7 +239,7 @@ def show_polled(a: dict[str, float], flames: dict[str, float]) -> list[str]:
 def checkpoints(scale: float) -> dict[str, Any]:
     """Checkpoints against the size of the state, recovery, and throughput with checkpoints every second and without."""
     script, keys = "../checkpoints.py", [10_000, 100_000, 1_000_000]
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "sizes": [run_script(sys.executable, script, ["sizes", "--keys", str(k)]) for k in keys],
         "recovery": [run_script(sys.executable, script, ["recovery", "--keys", str(k)]) for k in keys],
     }
@@ -250,22 +250,22 @@ def checkpoints(scale: float) -> dict[str, Any]:
             for name, interval in (("without", "0"), ("with", "1000")):
                 answer = run_script(sys.executable, script, ["cost", *records, "--keys", k, "--interval", interval])
                 best[name] = max(best[name], answer["per_second"])
-        found.setdefault("cost", {})[k] = best
-    return found
+        results.setdefault("cost", {})[k] = best
+    return results
 
 
-def show_checkpoints(found: dict[str, Any]) -> list[str]:
+def show_checkpoints(results: dict[str, Any]) -> list[str]:
     lines = [
         "| (i) keys in state | first checkpoint | 1% changed: bytes | 1% changed: ms | recovery s |",
         "|---:|---:|---:|---:|---:|",
     ]
-    for size, recovered in zip(found["sizes"], found["recovery"], strict=True):
+    for size, recovered in zip(results["sizes"], results["recovery"], strict=True):
         lines.append(
             f"| {size['keys']:,} | {size['first_bytes']:,} bytes, {size['first_ms']:.0f} ms | {size['bytes']:,.0f} "
             f"| {size['ms']:.0f} | {recovered['seconds']:.2f} |"
         )
     lines.append("")
-    for k, pair in found["cost"].items():
+    for k, pair in results["cost"].items():
         ratio = pair["with"] / pair["without"]
         judged = "reached" if ratio >= 0.9 else "MISSED"
         lines.append(
@@ -275,12 +275,12 @@ def show_checkpoints(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def show_install(found: dict[str, dict[str, Any]]) -> list[str]:
+def show_install(results: dict[str, dict[str, Any]]) -> list[str]:
     lines = [
         "| (k) from nothing to a result | own wheel MB | packages | on disk MB | pip install s | first result s |",
         "|---|---:|---:|---:|---:|---:|",
     ]
-    for name, a in found.items():
+    for name, a in results.items():
         lines.append(
             f"| {name} | {a['wheel_bytes'] / 1e6:.1f} | {a['packages']} | {a['disk_bytes'] / 1e6:,.0f} "
             f"| {a['install_seconds']:.1f} | {a['first_result_seconds']:.1f} |"
@@ -288,30 +288,30 @@ def show_install(found: dict[str, dict[str, Any]]) -> list[str]:
     return lines
 
 
-def show_short_jobs(found: dict[str, Any]) -> list[str]:
+def show_short_jobs(results: dict[str, Any]) -> list[str]:
     goals = {"empty": 0.15, "1,000,000 records": 0.8}
     lines = ["| (m) short jobs | seconds |", "|---|---:|"]
-    for name, seconds in found["warm"].items():
+    for name, seconds in results["warm"].items():
         lines.append(f"| second job of a process, {name} | {_judged(seconds, goals.get(name))} |")
-    cold = found["cold"]
+    cold = results["cold"]
     lines.append(f"| cold start of the README's program | {_judged(cold['seconds'], 4.0)} |")
     reached = ", ".join(f"{step} {seconds:.2f}" for step, seconds in cold["steps"].items())
     return [*lines, "", f"A cold start, seconds from its beginning: {reached}."]
 
 
-def show_scaling(found: dict[str, list[dict[str, float]]]) -> list[str]:
+def show_scaling(results: dict[str, list[dict[str, float]]]) -> list[str]:
     lines = [
         f"| (scaling) executors of one core, on {CORES} cores | records/s | bytes of a record on its way |",
         "|---:|---:|---:|",
     ]
-    for a in found["executors"]:
+    for a in results["executors"]:
         lines.append(f"| {a['executors']:.0f} | {a['per_second']:,.0f} | {a['bytes_per_record']:.2f} |")
     lines += [
         "",
         "| subtasks | empty epoch ms | cpu ms: driver | slots | start s | MB: driver | Java | slots |",
         "|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for a in found["subtasks"]:
+    for a in results["subtasks"]:
         lines.append(
             f"| {a['subtasks']:.0f} | {a['epoch_ms']:.1f} | {a['driver_cpu_ms']:.2f} | {a['slots_cpu_ms']:.1f} "
             f"| {a['start_s']:.1f} | {a['driver_mb']:.0f} | {a['java_mb']:.0f} | {a['slots_mb']:.0f} |"

@@ -45,39 +45,39 @@ def environment(settings: dict[str, str], parallelism: int) -> StreamExecutionEn
 
 
 def with_subtasks(subtasks: int) -> dict[str, float]:
-    """Run empty epochs in one job of so many subtasks."""
+    """Run empty epochs in one job at a parallelism."""
     env = environment({"spark.master": "local[2]"}, subtasks).set_buffer_timeout(0)
     env.from_source(EmptyEpochs(1 << 30)).key_by(lambda x: x).map(lambda x: x).add_sink(print)
     watch = _Watch()
-    looking = threading.Thread(target=watch.look)
+    looking = threading.Thread(target=watch.measure)
     began = time.perf_counter()
     looking.start()
     job = env.execute_async()
     looking.join()
     job.cancel().result()
-    asked = EmptyEpochs.asked
-    measured = asked[SETTLING : SETTLING + EPOCHS + 1]
+    times = EmptyEpochs.poll_times
+    measured = times[SETTLING : SETTLING + EPOCHS + 1]
     return {
         "subtasks": subtasks,
         "epoch_ms": statistics.median((b - a) * 1000 for a, b in itertools.pairwise(measured)),
-        "start_s": asked[1] - began,
+        "start_s": times[1] - began,
         **watch.cpu_ms(),
         **watch.memory_mb,
     }
 
 
 class _Watch:
-    """Looks at the processes of a job at two moments between its epochs."""
+    """Measures the processes of a job at two moments between its epochs."""
 
     def __init__(self) -> None:
         self.memory_mb: dict[str, float] = {}
         self._used: list[tuple[int, dict[str, float]]] = []
 
-    def look(self) -> None:
+    def measure(self) -> None:
         for moment in (SETTLING, SETTLING + EPOCHS):
-            while len(EmptyEpochs.asked) <= moment:
+            while len(EmptyEpochs.poll_times) <= moment:
                 time.sleep(0.001)
-            self._used.append((len(EmptyEpochs.asked), _used()))
+            self._used.append((len(EmptyEpochs.poll_times), _used()))
         self.memory_mb = _memory_mb()
 
     def cpu_ms(self) -> dict[str, float]:
@@ -88,13 +88,13 @@ class _Watch:
 
 def _processes() -> list[tuple[str, psutil.Process]]:
     """Return the processes of the job: the driver's Python, Java, and the slots."""
-    found = [("driver", psutil.Process())]
+    processes = [("driver", psutil.Process())]
     for process in psutil.Process().children(recursive=True):
         if "java" in process.name():
-            found.append(("java", process))
+            processes.append(("java", process))
         elif process.name().startswith("millstream-s"):
-            found.append(("slots", process))
-    return found
+            processes.append(("slots", process))
+    return processes
 
 
 def _used() -> dict[str, float]:
@@ -106,17 +106,17 @@ def _used() -> dict[str, float]:
 
 
 def _memory_mb() -> dict[str, float]:
-    found = {"driver_mb": 0.0, "java_mb": 0.0, "slots_mb": 0.0}
+    memory = {"driver_mb": 0.0, "java_mb": 0.0, "slots_mb": 0.0}
     for kind, process in _processes():
-        found[f"{kind}_mb"] += process.memory_full_info().pss / 1e6
-    return found
+        memory[f"{kind}_mb"] += process.memory_full_info().pss / 1e6
+    return memory
 
 
 # --- with the number of executors
 
 
 def with_executors(executors: int, records: int) -> dict[str, float]:
-    """Run a keyed reduce on a cluster of so many workers, each with one core."""
+    """Run a keyed reduce on a cluster with a number of workers, each with one core."""
     from tests.support.spark_cluster import SparkCluster
 
     with tempfile.TemporaryDirectory() as shared, SparkCluster(executors, shared=shared) as cluster:
@@ -147,8 +147,8 @@ def _own_process(*arguments: str) -> dict[str, float]:
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     if done.returncode:
         raise RuntimeError(done.stderr[-3000:])
-    found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
+    result: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    return result
 
 
 def main() -> None:
@@ -165,11 +165,11 @@ def main() -> None:
     if options.job:
         print(json.dumps(keyed_reduce(json.loads(options.job), int(options.subtasks), options.records)))
         return
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "subtasks": [_own_process("--epochs", "--subtasks", n) for n in options.subtasks.split(",") if n],
         "executors": [with_executors(int(n), options.records) for n in options.executors.split(",") if n],
     }
-    print(json.dumps(found))
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

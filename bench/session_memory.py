@@ -65,24 +65,24 @@ def kind_of(process: psutil.Process, cluster: int) -> str:
 
 def memory_of(pid: int) -> dict[str, float]:
     """Return what one process has, in MiB."""
-    found: dict[str, float] = defaultdict(float)
+    memory: dict[str, float] = defaultdict(float)
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
         field, _, rest = line.partition(":")
         if field in _FIELDS:
-            found[_FIELDS[field]] += int(rest.split()[0]) / 1024
-    return found
+            memory[_FIELDS[field]] += int(rest.split()[0]) / 1024
+    return memory
 
 
 def measure(cluster: int) -> dict[str, dict[str, float]]:
     """Return by kind: how many processes there are, and what all of them have."""
-    found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    results: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for process in (psutil.Process(cluster), *psutil.Process(cluster).children(recursive=True)):
         kind = kind_of(process, cluster)
-        for where in (found[kind], found["all"]):
+        for where in (results[kind], results["all"]):
             where["processes"] += 1
             for field, size in memory_of(process.pid).items():
                 where[field] += size
-    return {kind: {field: round(size, 1) for field, size in sizes.items()} for kind, sizes in found.items()}
+    return {kind: {field: round(size, 1) for field, size in sizes.items()} for kind, sizes in results.items()}
 
 
 class Session:

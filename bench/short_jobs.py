@@ -1,8 +1,8 @@
 """Short jobs: a cold start of the README's first program, and small jobs in a process that is warm.
 
 Prints one JSON object. Times are the best of several, because neighbours on the machine only ever make a run slower.
-A cold start is a process from its beginning to its end, with Spark's classes from an archive, as every start but the
-first; where its time goes is told by a second kind of run, which notes when each step was reached.
+A cold start is a process from its beginning to its end, with Spark's classes from an archive, as in every start but the
+first. A second kind of run logs the time of each step.
 
     python -m bench.short_jobs [--rounds 5] [--cold-rounds 5]
 """

@@ -87,9 +87,9 @@ def _aggregate(batches: list[Batch], **options: Any) -> Callable[[], None]:
 def _projection() -> Callable[[], None]:
     batches = [Batch([*b.columns, b.columns[1]]) for b in _ints(1000)]
     a, b = Column(_BIGINT, 0), Column(_BIGINT, 1)
-    made = [a, Call(_BIGINT, "+", (a, b)), Call(_BIGINT, "*", (b, Constant(_BIGINT, 2)))]
+    expressions = [a, Call(_BIGINT, "+", (a, b)), Call(_BIGINT, "*", (b, Constant(_BIGINT, 2)))]
     keep = Call(DataTypes.BOOLEAN(), ">", (a, Constant(_BIGINT, 100)))
-    operator = _prepared(CalcOperator(made, keep, Session()))
+    operator = _prepared(CalcOperator(expressions, keep, Session()))
 
     def run() -> None:
         for batch in batches:
@@ -104,8 +104,8 @@ def _window(kind: WindowKind, size: int, step: int) -> Callable[[], None]:
 
     def run() -> None:
         kinds, properties = [pa.int64(), pa.int64(), _TIME], [("start", _TIME), ("end", _TIME)]
-        windows, at = Windowing(kind, size, step), WindowTimes(2, True, "UTC")
-        operator = _prepared(WindowAggregateOperator(windows, at, [0], _CALLS, kinds, properties))
+        windows, times = Windowing(kind, size, step), WindowTimes(2, True, "UTC")
+        operator = _prepared(WindowAggregateOperator(windows, times, [0], _CALLS, kinds, properties))
         for i, batch in enumerate(batches):
             _consumed(operator.process(batch))
             operator.on_watermark((i + 1) * ROWS // 10 - 1)
@@ -121,12 +121,14 @@ def _two_phases(keys: int, phases: int) -> Callable[[], None]:
 
     def run() -> None:
         windows = Windowing(WindowKind.TUMBLE, 10_000, 10_000)
-        made = (windows, WindowTimes(2, True, "UTC"), [0], _CALLS, kinds)
+        arguments = (windows, WindowTimes(2, True, "UTC"), [0], _CALLS, kinds)
         parts: list[list[Batch]] = [[], []]
         send = ColumnKeyPartitioner((0,)).sender([p.append for p in parts], PartitionerContext(0, 2, 128))
         held: list[Batch] = []
-        local = _prepared(LocalWindowAggregateOperator(*made, False), held.extend) if phases == 2 else None
-        operator = _prepared((GlobalWindowAggregateOperator if local else WindowAggregateOperator)(*made, properties))
+        local = _prepared(LocalWindowAggregateOperator(*arguments, False), held.extend) if phases == 2 else None
+        operator = _prepared(
+            (GlobalWindowAggregateOperator if local else WindowAggregateOperator)(*arguments, properties)
+        )
         for i, batch in enumerate(batches):
             watermark = (i + 1) * ROWS // 10 - 1
             if local is None:
@@ -204,15 +206,19 @@ def _group_by(batches: list[Batch]) -> Callable[[], None]:
 
 def _sorted(batches: list[Batch]) -> Callable[[], None]:
     """A sorted array of all keys, into which those of each batch are merged."""
-    kept = [np.zeros(0, np.int64)]
+    keys_so_far = [np.zeros(0, np.int64)]
 
     def run() -> None:
         for b in batches:
             keys, _ = np.unique(b.columns[0].to_numpy(), return_inverse=True)
-            place = np.searchsorted(kept[0], keys)
-            there = kept[0][np.minimum(place, len(kept[0]) - 1)] == keys if len(kept[0]) else np.zeros(len(keys), bool)
+            position = np.searchsorted(keys_so_far[0], keys)
+            there = (
+                keys_so_far[0][np.minimum(position, len(keys_so_far[0]) - 1)] == keys
+                if len(keys_so_far[0])
+                else np.zeros(len(keys), bool)
+            )
             if not there.all():
-                kept[0] = np.union1d(kept[0], keys[~there])
+                keys_so_far[0] = np.union1d(keys_so_far[0], keys[~there])
 
     return run
 

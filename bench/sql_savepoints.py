@@ -45,8 +45,8 @@ def _batches(rows: int, text: bool) -> Iterator[Batch]:
         yield Batch([keys.slice(start, _AT_ONCE), values.slice(start, _AT_ONCE)])
 
 
-def _kept(operator: Any, feed: Callable[[Any], None]) -> list[Section]:
-    """Return what an operator keeps that was fed, as a savepoint has it."""
+def _sections_of(operator: Any, feed: Callable[[Any], None]) -> list[Section]:
+    """Return an operator's state after its input, in the form of a savepoint."""
     storage = MemoryStorage()
     state = KeyedState("bench", 0, storage, lambda: 0)
     context = RuntimeContext("bench", 0, 1, _GROUPS, 0, {}, MetricGroup(("bench",)), state)
@@ -71,7 +71,7 @@ def _aggregate(rows: int, text: bool) -> list[Section]:
             for _ in to.process(batch):
                 pass
 
-    return _kept(operator, feed)
+    return _sections_of(operator, feed)
 
 
 def _join(rows: int, text: bool) -> list[Section]:
@@ -83,30 +83,30 @@ def _join(rows: int, text: bool) -> list[Section]:
             for _ in to.process_left(batch):
                 pass
 
-    return _kept(operator, feed)
+    return _sections_of(operator, feed)
 
 
 # --- forms: bytes of sections, and batches of bytes
 
 
-def _tables(kept: list[Section]) -> list[pa.Table]:
+def _tables(sections: list[Section]) -> list[pa.Table]:
     """Return each table of state as one, in order of key groups."""
     by_name: dict[str, list[pa.RecordBatch]] = {}
-    for section in kept:
+    for section in sections:
         for content in section.rows.values():
             by_name.setdefault(section.table, []).extend(change.rows for change in content)
     return [pa.Table.from_batches(batches) for batches in by_name.values()]
 
 
 def _ipc(codec: str | None) -> tuple[Callable[[list[Section]], list[bytes]], Callable[[list[bytes]], None]]:
-    def write(kept: list[Section]) -> list[bytes]:
-        found = []
-        for table in _tables(kept):
+    def write(sections: list[Section]) -> list[bytes]:
+        parts = []
+        for table in _tables(sections):
             out = pa.BufferOutputStream()
             with pa.ipc.new_stream(out, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
                 writer.write_table(table)
-            found.append(out.getvalue().to_pybytes())
-        return found
+            parts.append(out.getvalue().to_pybytes())
+        return parts
 
     def read(data: list[bytes]) -> None:
         for one in data:
@@ -118,15 +118,15 @@ def _ipc(codec: str | None) -> tuple[Callable[[list[Section]], list[bytes]], Cal
 def _parquet(codec: str) -> tuple[Callable[[list[Section]], list[bytes]], Callable[[list[bytes]], None]]:
     """Columns of the state as columns of the file, a row group for each key group."""
 
-    def write(kept: list[Section]) -> list[bytes]:
-        found = []
-        for table in _tables(kept):
+    def write(sections: list[Section]) -> list[bytes]:
+        parts = []
+        for table in _tables(sections):
             out = io.BytesIO()
             with pq.ParquetWriter(out, table.schema, compression=codec) as writer:
                 for batch in table.to_batches():
                     writer.write_batch(batch)
-            found.append(out.getvalue())
-        return found
+            parts.append(out.getvalue())
+        return parts
 
     def read(data: list[bytes]) -> None:
         for one in data:
@@ -135,8 +135,8 @@ def _parquet(codec: str) -> tuple[Callable[[list[Section]], list[bytes]], Callab
     return write, read
 
 
-def _as_it_is(kept: list[Section]) -> list[bytes]:
-    return [b"".join(encode_part(kept, _GROUPS))]
+def _as_it_is(sections: list[Section]) -> list[bytes]:
+    return [b"".join(encode_part(sections, _GROUPS))]
 
 
 def _as_it_is_read(data: list[bytes]) -> None:
@@ -157,21 +157,21 @@ STATES = {"aggregate": _aggregate, "join": _join}
 
 
 def _best(run: Callable[[], Any]) -> tuple[float, Any]:
-    times, found = [], None
+    times, result = [], None
     for _ in range(3):
         start = time.process_time()
-        found = run()
+        result = run()
         times.append(time.process_time() - start)
-    return min(times), found
+    return min(times), result
 
 
 def main() -> None:
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
-    for name, made in STATES.items():
+    for name, make_state in STATES.items():
         for text in (False, True):
-            kept = made(rows, text)
+            sections = make_state(rows, text)
             for form, (write, read) in FORMS.items():
-                writing, data = _best(lambda: write(kept))  # noqa: B023
+                writing, data = _best(lambda: write(sections))  # noqa: B023
                 reading, _ = _best(lambda: read(data))  # noqa: B023
                 size = sum(map(len, data)) / 1e6
                 keys = "texts" if text else "ints"

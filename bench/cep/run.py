@@ -47,7 +47,7 @@ def pattern(case: str) -> Pattern:
 def millstream(case: str, events: int, keys: int) -> dict[str, Any]:
     half = events // 2
 
-    def made(i: int) -> tuple[int, str, int]:
+    def event_of(i: int) -> tuple[int, str, int]:
         h = (i * 2654435761 + 12345) & 0xFFFFFFFF
         h ^= h >> 15
         h = (h * 2246822519) & 0xFFFFFFFF
@@ -59,7 +59,7 @@ def millstream(case: str, events: int, keys: int) -> dict[str, Any]:
     )
     env = StreamExecutionEnvironment.get_execution_environment(config)
     marks = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e[2])
-    stream = env.from_source(NumberSequenceSource(0, events - 1)).map(made).assign_timestamps_and_watermarks(marks)
+    stream = env.from_source(NumberSequenceSource(0, events - 1)).map(event_of).assign_timestamps_and_watermarks(marks)
     sink = CollectSink()
     matches = CEP.pattern(stream.key_by(lambda e: e[0]), pattern(case)).select(len)
     matches.sink_to(sink)

@@ -1,4 +1,4 @@
-"""How large a checkpoint is with so many keys that have one open run each.
+"""The size of a checkpoint with KEYS keys that have one open run each.
 
 python -m bench.cep.state KEYS           millstream's
 python -m bench.cep.state --flink KEYS   Flink's (hashmap), of the same events and pattern; needs a JDK and Maven

@@ -64,16 +64,16 @@ class RangePartition(StatelessSourcePartition[Any]):
         self._numbers = numbers
         self._make = make
         self._batch = batch
-        self._at = 0
+        self._position = 0
         self._out = out
 
     def next_batch(self) -> list[Any]:
-        if self._at == 0:
+        if self._position == 0:
             self._out.write_text(repr(time.monotonic()))
-        chunk = self._numbers[self._at : self._at + self._batch]
+        chunk = self._numbers[self._position : self._position + self._batch]
         if not chunk:
             raise StopIteration
-        self._at += self._batch
+        self._position += self._batch
         return list(chunk) if self._make is None else [self._make(i) for i in chunk]
 
 
@@ -113,28 +113,28 @@ class PacedPartition(StatelessSourcePartition[tuple[int, float]]):
 
     def __init__(self, numbers: range):
         self._numbers = numbers
-        self._at = 0
+        self._position = 0
         self._started = 0.0
 
     def next_batch(self) -> list[tuple[int, float]]:
         now = time.time()
-        if self._at == 0:
+        if self._position == 0:
             self._started = now
         batch = []
-        while self._at < len(self._numbers) and self._due() <= now:
-            batch.append((self._numbers[self._at] % 100, time.time()))
-            self._at += 1
-        if not batch and self._at == len(self._numbers):
+        while self._position < len(self._numbers) and self._due() <= now:
+            batch.append((self._numbers[self._position] % 100, time.time()))
+            self._position += 1
+        if not batch and self._position == len(self._numbers):
             raise StopIteration
         return batch
 
     def next_awake(self) -> datetime | None:
-        if self._at == 0 or self._at == len(self._numbers):
+        if self._position == 0 or self._position == len(self._numbers):
             return None
         return datetime.fromtimestamp(self._due(), timezone.utc)
 
     def _due(self) -> float:
-        return self._started + (self._numbers[self._at] - self._numbers[0]) / RATE
+        return self._started + (self._numbers[self._position] - self._numbers[0]) / RATE
 
 
 class PacedSource(DynamicSource[tuple[int, float]]):

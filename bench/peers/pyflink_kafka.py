@@ -69,7 +69,7 @@ def main() -> None:
     if mode != "java":
         config.set_string("python.execution-mode", mode)
     config.set_string("python.executable", sys.executable)
-    # With checkpoints Flink would begin again for ever.
+    # With checkpoints Flink would restart without limit.
     config.set_string("restart-strategy.type", "none")
     env = StreamExecutionEnvironment.get_execution_environment(config)
     env.add_jars(*[f"file://{jar}" for jar in jars])
@@ -89,7 +89,7 @@ def main() -> None:
         same = stream if mode == "java" else stream.map(Same(out, os.getpid()), Types.STRING())
         same.sink_to(writing.build())
         env.execute("bench")
-        # Without Python nobody notes when it begins: then its start is in it.
+        # Without Python the start is not recorded: the CPU time then includes it.
         cpu = cpu_seconds(os.getpid()) - before if mode == "java" else max(noted(out, "end")) - min(noted(out, "start"))
     print(json.dumps({"cpu_seconds": cpu}))
 

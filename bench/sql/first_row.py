@@ -36,9 +36,9 @@ def first_row(environment: dict[str, str]) -> float:
         assert process.stdout is not None
         row = process.stdout.readline()
         took = time.perf_counter() - began
-        said = process.communicate()[1]
+        errors = process.communicate()[1]
     if row.strip() != "<Row(2, 'A')>" or process.returncode:
-        raise SystemExit(f"{row}{said}")
+        raise SystemExit(f"{row}{errors}")
     return took
 
 

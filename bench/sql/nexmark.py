@@ -8,7 +8,7 @@ three seconds at least. After that both run it on the same number of events, one
 slower side `--seconds`. Of several rounds the best counts. First of all, what both sides make up as events is compared.
 Flink refuses q6, an OVER by a column that is no time attribute: it has no ratio. `--set` is for both sides.
 
-`--checkpoints` leaves Flink out: it tells what a checkpoint every second costs millstream. A process with and one
+`--checkpoints` leaves Flink out: it measures what a checkpoint every second costs Millstream. A process with and one
 without take turns; of each the best round counts.
 """
 
@@ -76,7 +76,7 @@ class Side:
         self._answer()
 
     def run(self, events: int) -> float:
-        """Return how many seconds the query takes on so many events."""
+        """Return the seconds that the query takes on a number of events."""
         self._ask(f"run {events}")
         return float(self._answer()[0].split()[0])
 
@@ -155,8 +155,8 @@ class Bench:
 def _built(jars: str) -> Path:
     """Return where the classes of the Java side are, compiled if they are older than their source."""
     built, source = CACHE / "flink-nexmark", HERE / "Nexmark.java"
-    made = built / "Nexmark.class"
-    if not made.exists() or made.stat().st_mtime < source.stat().st_mtime:
+    class_file = built / "Nexmark.class"
+    if not class_file.exists() or class_file.stat().st_mtime < source.stat().st_mtime:
         services = built / "META-INF" / "services"
         services.mkdir(parents=True, exist_ok=True)
         (built / "log4j2.properties").write_text("rootLogger.level = OFF\n")
@@ -232,14 +232,14 @@ def show_checkpoints(bench: Bench, names: Sequence[str], seconds: float, rounds:
         print(f"| {name} | {events / 1e6:.2f} | {without / 1e6:.3f} | {with_them / 1e6:.3f} | {cost} |", flush=True)
 
 
-def _warm(side: Side, least: float, few: int) -> float:
+def _warm(side: Side, min_seconds: float, few: int) -> float:
     """Run a query on more and more events until that takes a while; return how many a second that was."""
-    # The first run is cold, and tells nothing. What the second takes is mostly the start of the job, which is left out.
+    # The first run is cold and is ignored. The second is mostly the start of the job, which is subtracted.
     side.run(few)
     count, start = few, side.run(few)
     seconds = start
-    while seconds - start < least:
-        count = _rounded(count * min(1.5 * least / max(seconds - start, 0.1), 4.0))
+    while seconds - start < min_seconds:
+        count = _rounded(count * min(1.5 * min_seconds / max(seconds - start, 0.1), 4.0))
         seconds = side.run(count)
     return (count - few) / (seconds - start)
 

@@ -38,11 +38,11 @@ class _Texts:
     """Letters in a fixed order, the same in Java."""
 
     def __init__(self, seed: int) -> None:
-        self._at = seed
+        self._state = seed
 
     def number(self, below: int) -> int:
-        self._at = (self._at * 6364136223846793005 + 1442695040888963407) & 0xFFFFFFFFFFFFFFFF
-        return (self._at >> 33) % below
+        self._state = (self._state * 6364136223846793005 + 1442695040888963407) & 0xFFFFFFFFFFFFFFFF
+        return (self._state >> 33) % below
 
     def letters(self, count: int) -> str:
         return "".join(chr(97 + self.number(26)) for _ in range(count))
@@ -128,19 +128,19 @@ class _Layout:
     """Where the rows of one kind are among some that begin at a place of the 50, and how to spread values over them.
 
     Attributes:
-        at: the rows of this kind.
+        positions: the rows of this kind.
         missing: whether a row is of another kind.
     """
 
     def __init__(self, is_ours: NDArray[np.bool_]) -> None:
-        self.at = np.flatnonzero(is_ours)
+        self.positions = np.flatnonzero(is_ours)
         self.missing = pa.array(~is_ours)
         self._rows = len(is_ours)
         self._before = np.concatenate([[0], np.cumsum(is_ours)])
 
     def longs(self, values: Longs) -> pa.Array:
         spread = np.zeros(self._rows, np.int64)
-        spread[self.at] = values
+        spread[self.positions] = values
         return pa.array(spread)
 
     def times(self, values: Longs) -> pa.Array:
@@ -163,8 +163,8 @@ def _layout(kind: int, phase: int, rows: int) -> _Layout:
 
 @lru_cache(64)
 def _kinds(phase: int, rows: int) -> NDArray[np.int32]:
-    place = (np.arange(rows) + phase) % 50
-    return np.where(place == 0, 0, np.where(place < 4, 1, 2)).astype(np.int32)
+    position = (np.arange(rows) + phase) % 50
+    return np.where(position == 0, 0, np.where(position < 4, 1, 2)).astype(np.int32)
 
 
 class _Kinds(Generator):
@@ -179,9 +179,9 @@ class _Rows(Generator):
 
     def column(self, block: Block) -> pa.Array:
         layout = _layout(self.kind, block.start % 50, block.rows)
-        numbers = layout.at + block.start
-        made = self.columns(layout, numbers, _mixed(numbers, 1), _mixed(numbers, 2))
-        return layout.struct(made)
+        numbers = layout.positions + block.start
+        columns = self.columns(layout, numbers, _mixed(numbers, 1), _mixed(numbers, 2))
+        return layout.struct(columns)
 
     def columns(
         self, layout: _Layout, numbers: Longs, z: NDArray[np.uint64], w: NDArray[np.uint64]
@@ -272,7 +272,7 @@ class _Events(TableSource):
 
 @register_connector
 class NexmarkConnector(Connector):
-    """Makes up so many events."""
+    """Generates a number of events."""
 
     identifier = "nexmark"
     required = frozenset(["events"])
@@ -288,16 +288,16 @@ class _Side(LookupSource):
         self._columns = list(columns)
 
     def find(self, keys: Sequence[tuple[Any, ...]]) -> Found:
-        asked = pa.array([k for (k,) in keys], pa.int64())
-        return Found(self._rows(asked), np.ones(len(keys), np.int64))
+        requested = pa.array([k for (k,) in keys], pa.int64())
+        return Found(self._rows(requested), np.ones(len(keys), np.int64))
 
     def all_rows(self) -> tuple[list[tuple[Any, ...]], Batch]:
         keys = pa.array(np.arange(10_000))
         return [(k,) for k in range(10_000)], self._rows(keys)
 
     def _rows(self, keys: pa.Array) -> Batch:
-        made = {"key": keys, "value": pa.array([f"side-{k}" for k in keys.to_pylist()])}
-        return Batch([made[c] for c in self._columns], None, len(keys))
+        columns = {"key": keys, "value": pa.array([f"side-{k}" for k in keys.to_pylist()])}
+        return Batch([columns[c] for c in self._columns], None, len(keys))
 
 
 class _SideTable(TableSource):

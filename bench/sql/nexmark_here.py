@@ -24,7 +24,7 @@ def count_char(text: str, letter: str) -> int:
 
 
 def environment(ddl: str, settings: dict[str, str], events: int) -> StreamTableEnvironment:
-    """Return where Nexmark's tables are declared, over so many events."""
+    """Return a table environment with Nexmark's tables, over a number of events."""
     config = Configuration()
     for key, value in {"parallelism.default": "2", "table.local-time-zone": "UTC", **settings}.items():
         config.set_string(key, value)
@@ -48,9 +48,9 @@ def main() -> None:
     settings = {"millstream.quiet": "true", **dict(a.split("=", 1) for a in sys.argv[3:])}
     print("@0", flush=True)
     for line in sys.stdin:
-        what, events = line.split()
+        action, events = line.split()
         t_env = environment(ddl, settings, int(events))
-        if what == "run":
+        if action == "run":
             cpu = time.process_time()
             print(f"@{run(t_env, query)} {time.process_time() - cpu}", flush=True)
             continue

@@ -17,7 +17,7 @@ class Query:
         columns: of that table.
         records: how many numbers millstream reads; others read a share of them.
         settings: what it sets.
-        spark: the same in Spark SQL, over all numbers at once; None where Spark has nothing like it: it tells final
+        spark: the same in Spark SQL, over all numbers at once; None where Spark has no equivalent: it emits final
             results, not every change.
     """
 

@@ -1,4 +1,4 @@
-"""How long a join with much state takes to go on from a savepoint: from the start of the job to its first row.
+"""The time to restore a join with much state from a savepoint: from the start of the job to its first row.
 
     python -m bench.sql.restore [--rows 10000000] [--rounds 3] [--engine spark]
 
@@ -52,12 +52,12 @@ def _started(rows: int, engine: str, folder: Path, savepoint: str | None) -> Any
 
 
 def _check(row: Any, rows: int) -> None:
-    kept = rows - 1 - row[0]
-    assert (row[1], row[2]) == (f"name-{kept}", kept * 7919 % 1000003), row
+    expected = rows - 1 - row[0]
+    assert (row[1], row[2]) == (f"name-{expected}", expected * 7919 % 1000003), row
 
 
-def _until_last(found: Iterator[Any], rows: int) -> None:
-    for row in found:
+def _until_last(results: Iterator[Any], rows: int) -> None:
+    for row in results:
         _check(row, rows)
         if row[0] == 0:
             return
@@ -68,8 +68,8 @@ def measured(rows: int, rounds: int, engine: str, folder: Path) -> list[float]:
     """Return how many seconds passed to the first row, of each round."""
     started = time.perf_counter()
     result = _started(rows, engine, folder, None)
-    with result.collect() as found:
-        _until_last(found, rows)
+    with result.collect() as results:
+        _until_last(results, rows)
         print(f"{rows} rows are kept after {time.perf_counter() - started:.1f} s", flush=True)
         started = time.perf_counter()
         saved = result.get_job_client().stop_with_savepoint(False, str(folder / "savepoints")).result()
@@ -78,11 +78,11 @@ def measured(rows: int, rounds: int, engine: str, folder: Path) -> list[float]:
     for _ in range(rounds):
         started = time.perf_counter()
         result = _started(rows, engine, folder, saved)
-        with result.collect() as found:
-            _check(next(found), rows)
+        with result.collect() as results:
+            _check(next(results), rows)
             seconds.append(time.perf_counter() - started)
             for _ in range(_CHECKED):
-                _check(next(found), rows)
+                _check(next(results), rows)
             result.get_job_client().cancel().result()
         print(f"the first row after {seconds[-1]:.2f} s, {_CHECKED} more are right", flush=True)
     return seconds

@@ -3,8 +3,8 @@
     python -m bench.sql.run [--only "projection;LISTAGG"] [--rounds 2] [--scale 1.0] [--engine spark]
 
 Both sides are warm: a process runs the query on fewer records first. The best of the rounds counts, because neighbours
-on the machine only ever make a run slower. Functions in Python are compared with PyFlink. Beside them stands Spark SQL
-over all numbers at once, where it can say the query: it has final results only, and no state to go on from.
+on the machine only ever make a run slower. Functions in Python are compared with PyFlink. Spark SQL runs
+over all numbers at once, where it supports the query: it has final results only, and no state to restore.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ def _last_json(command: list[str], environment: dict[str, str] | None = None) ->
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         raise SystemExit(f"{' '.join(command[:8])}\n{done.stdout[-2000:]}{done.stderr[-3000:]}")
-    found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
+    result: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    return result
 
 
 def here(query: Query, records: int, engine: str) -> float:
     paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": ":".join(paths)}
-    found = _last_json([sys.executable, "-m", "bench.sql.here", query.name, str(records), engine], environment)
-    return found["records"] / found["seconds"]
+    result = _last_json([sys.executable, "-m", "bench.sql.here", query.name, str(records), engine], environment)
+    return result["records"] / result["seconds"]
 
 
 def flink(query: Query, records: int) -> float | None:
@@ -51,8 +51,8 @@ def flink(query: Query, records: int) -> float | None:
         kind = "pandas" if "pandas" in query.name else "general"
         environment = {**os.environ, "PATH": f"{python.parent}:{os.environ['PATH']}"}
         environment.pop("PYTHONPATH", None)
-        found = _last_json([str(python), str(HERE / "flink_udf.py"), kind, str(records)], environment)
-        return found["records"] / found["seconds"]
+        result = _last_json([str(python), str(HERE / "flink_udf.py"), kind, str(records)], environment)
+        return result["records"] / result["seconds"]
     jars = ":".join(map(str, sorted((python.parents[1] / "lib").glob("python*/site-packages/pyflink/lib/*.jar"))))
     built = CACHE / "flink-sql"
     built.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def flink(query: Query, records: int) -> float | None:
         (built / "log4j2.properties").write_text("rootLogger.level = OFF\n")
     opens = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENS]
     settings = [f"{key}={value}" for key, value in query.settings]
-    found = _last_json(
+    result = _last_json(
         [
             "java",
             "-Xmx3g",
@@ -76,14 +76,14 @@ def flink(query: Query, records: int) -> float | None:
             *settings,
         ]
     )
-    return found["records"] / found["seconds"]
+    return result["records"] / result["seconds"]
 
 
 def spark_sql(query: Query, records: int) -> float | None:
     if query.spark is None:
         return None
-    found = _last_json([sys.executable, "-m", "bench.sql.spark_sql", query.name, str(records)])
-    return found["records"] / found["seconds"]
+    result = _last_json([sys.executable, "-m", "bench.sql.spark_sql", query.name, str(records)])
+    return result["records"] / result["seconds"]
 
 
 def main() -> None:

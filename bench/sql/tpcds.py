@@ -64,15 +64,15 @@ def in_flinks_sql(query: str) -> str:
     query = re.sub(r"\binterval (\d+) days?", r"INTERVAL '\1' DAY", query, flags=re.I)
     query = query.replace("d1.d_date + 5", "d1.d_date + INTERVAL '5' DAY")
     # Flink's names know upper and lower case.
-    query = re.sub(r"\) (CATALOG|STORE)\b", lambda found: found[0].lower(), query)
+    query = re.sub(r"\) (CATALOG|STORE)\b", lambda match: match[0].lower(), query)
     return _OF_WHOLE.sub(r"\1(CAST(\2 AS DOUBLE))", query)
 
 
-def _ask_duckdb(script: str, **asked: Any) -> Any:
+def _ask_duckdb(script: str, **request: Any) -> Any:
     python = venv("tpcds")
     if python is None:
         raise SystemExit("DuckDB's extension for TPC-DS cannot be had")
-    done = subprocess.run([python, "-c", _LOAD + script], input=json.dumps(asked), capture_output=True, text=True)
+    done = subprocess.run([python, "-c", _LOAD + script], input=json.dumps(request), capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(done.stderr)
     return json.loads(done.stdout) if done.stdout else None
@@ -98,8 +98,8 @@ def compare(folder: Path, queries: dict[int, str], timeout: int) -> int:
         started = time.perf_counter()
         signal.alarm(timeout)
         try:
-            found = tpch.plain(list(env.execute_sql(query).collect()))
-            verdict = "" if tpch.are_equal(found, expected[str(number)]) else "  other answer than DuckDB's"
+            actual = tpch.plain(list(env.execute_sql(query).collect()))
+            verdict = "" if tpch.are_equal(actual, expected[str(number)]) else "  other answer than DuckDB's"
         except Exception as e:
             verdict = f"  {type(e).__name__}: {e}"
         finally:
@@ -117,14 +117,14 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--only", default="")
     parser.add_argument("--timeout", type=int, default=300, help="seconds for a query")
-    asked = parser.parse_args()
-    folder = CACHE / f"tpcds-{asked.scale:g}"
+    options = parser.parse_args()
+    folder = CACHE / f"tpcds-{options.scale:g}"
     if not folder.exists():
-        _ask_duckdb(_GENERATE, folder=str(folder), scale=asked.scale)
+        _ask_duckdb(_GENERATE, folder=str(folder), scale=options.scale)
     queries = {int(n): in_flinks_sql(q) for n, q in _ask_duckdb(_QUERIES, folder=str(folder)).items()}
-    if asked.only:
-        queries = {int(n): queries[int(n)] for n in asked.only.split(",")}
-    sys.exit(compare(folder, queries, asked.timeout) > 0)
+    if options.only:
+        queries = {int(n): queries[int(n)] for n in options.only.split(",")}
+    sys.exit(compare(folder, queries, options.timeout) > 0)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 
 Both sides are warm: a process runs q6 first. The best of the rounds counts, because neighbours on the machine only ever
 make a run slower. With `--memory`, a worker of Millstream that has more MiB than that is killed, so that its query
-fails, and for each query the most that one had is told, by the kernel's own mark (VmHWM).
+fails, and each query's peak memory per worker is printed, from the kernel's high-water mark (VmHWM).
 """
 
 from __future__ import annotations
@@ -106,13 +106,13 @@ def run_side(side: str, folder: Path, numbers: list[int], limit: int | None) -> 
 
 
 def measured(side: str, folder: Path, numbers: list[int], memory: int | None) -> dict[int, dict[str, Any]]:
-    asked = ",".join(map(str, numbers))
-    command = [sys.executable, "-m", "bench.sql.tpch", "--side", side, "--folder", str(folder), "--only", asked]
+    selection = ",".join(map(str, numbers))
+    command = [sys.executable, "-m", "bench.sql.tpch", "--side", side, "--folder", str(folder), "--only", selection]
     if memory is not None and side == "millstream":
         command += ["--memory", str(memory)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=dict(os.environ))
-    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return {reported["query"]: reported for reported in found}
+    results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return {reported["query"]: reported for reported in results}
 
 
 def main() -> None:
@@ -123,21 +123,21 @@ def main() -> None:
     parser.add_argument("--memory", type=int, nargs="?", const=1024)
     parser.add_argument("--side")
     parser.add_argument("--folder", type=Path)
-    asked = parser.parse_args()
-    numbers = [int(number) for number in asked.only.split(",")]
-    if asked.side:
-        run_side(asked.side, asked.folder, numbers, None if asked.memory is None else asked.memory << 20)
+    options = parser.parse_args()
+    numbers = [int(number) for number in options.only.split(",")]
+    if options.side:
+        run_side(options.side, options.folder, numbers, None if options.memory is None else options.memory << 20)
         return
-    folder = CACHE / f"tpch-{asked.scale:g}"
+    folder = CACHE / f"tpch-{options.scale:g}"
     if not folder.exists():
-        tpch.generate(folder, asked.scale)
-    compare(folder, numbers, asked.rounds, asked.memory)
+        tpch.generate(folder, options.scale)
+    compare(folder, numbers, options.rounds, options.memory)
 
 
 def compare(folder: Path, numbers: list[int], rounds: int, memory: int | None) -> None:
     from tests.sql.tpch.record import ask
 
-    wanted = {int(n): rows for n, rows in json.loads(ask(folder)).items()}
+    expected = {int(n): rows for n, rows in json.loads(ask(folder)).items()}
     best: dict[str, dict[int, float]] = {side: {} for side in SIDES}
     sizes: dict[int, int] = {}
     wrong: list[int] = []
@@ -147,7 +147,7 @@ def compare(folder: Path, numbers: list[int], rounds: int, memory: int | None) -
                 best[side][number] = min(reported["seconds"], best[side].get(number, math.inf))
                 if side == "millstream":
                     sizes[number] = max(reported["size"], sizes.get(number, 0))
-                    if not tpch.are_equal(reported["rows"], wanted[number]):
+                    if not tpch.are_equal(reported["rows"], expected[number]):
                         wrong.append(number)
     print(f"{'query':>6} {'millstream':>11} {'Spark SQL':>10} {'ratio':>6}")
     for number in numbers:

@@ -1,6 +1,6 @@
 """Fault injection: at every step of the protocol, an exception or a kill -9; the sink must hold exactly the answer.
 
-    python -m tests.faults [--seeds 3] [--only STEP] [--what raise] [--job sql] [--local] [--set KEY=VALUE]
+    python -m tests.faults [--seeds 3] [--only STEP] [--action raise] [--job sql] [--local] [--set KEY=VALUE]
 
 The job kafka goes from Kafka to Kafka, on a broker that is started for it and killed too.
 
@@ -18,11 +18,11 @@ from dataclasses import replace
 from functools import partial
 
 from tests.faults.cases import (
+    ACTIONS,
     JOBS,
     KAFKA,
     KILL_BROKER,
     RESCALED,
-    WHATS,
     Case,
     Outcome,
     cases,
@@ -39,7 +39,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", help="one step")
-    parser.add_argument("--what", choices=[*WHATS, *RESCALED, KILL_BROKER])
+    parser.add_argument("--action", choices=[*ACTIONS, *RESCALED, KILL_BROKER])
     parser.add_argument("--first", type=int, default=1, help="go on with this case")
     parser.add_argument("--job", choices=[*JOBS, KAFKA], default="stream")
     parser.add_argument("--local", action="store_true", help="without Spark: exceptions, and the driver's death")
@@ -53,7 +53,7 @@ def main() -> int:
         every = kafka_cases(options.seeds)
     else:
         every = (local_cases if options.local else cases)(options.seeds, options.job)
-    chosen = [c for c in every if options.only in (None, c.step) and options.what in (None, c.what)]
+    chosen = [c for c in every if options.only in (None, c.step) and options.action in (None, c.action)]
     chosen = [replace(case, settings=tuple(options.set)) for case in chosen]
     if options.job != KAFKA:
         return _run_all(chosen, options.first, options.seeds, run)
@@ -70,7 +70,7 @@ def _run_all(chosen: list[Case], first: int, seeds: int, run: Callable[[Case], O
         injected = "" if outcome.injected else " (the step was not reached)"
         print(f"[{i}/{len(chosen)}] {case}: {outcome.verdict()}, {outcome.seconds:.1f} s{injected}", flush=True)
     chosen = chosen[first - 1 :]
-    points = len({(c.step, c.what) for c in chosen})
+    points = len({(c.step, c.action) for c in chosen})
     print(
         f"{points} points x {seeds} seeds = {len(chosen)} runs, {reached} faults injected, "
         f"{differences} differences, {time.monotonic() - started:.0f} s"

@@ -33,12 +33,12 @@ JOBS = {
     "sql-changes": sql_changes_job,
     "sql-keys": sql_keys_job,
 }
-# A job goes on elsewhere, with so many subtasks: after the driver's death from what is kept, or from a savepoint.
+# A job restarts elsewhere at this parallelism: from the last checkpoint after the driver's death, or from a savepoint.
 RESTART_POINTS = ("restart.from-checkpoint", "restart.from-savepoint")
 RESCALED = {"to-1": 1, "to-3": 3}
-WHATS = ("raise", "kill-worker", "kill-executor", "kill-driver")
+ACTIONS = ("raise", "kill-worker", "kill-executor", "kill-driver")
 
-# How often a step is reached in a run without faults is not known beforehand, but these are reached at least so often.
+# A lower bound on how often a run without faults reaches each step; the exact number is unknown in advance.
 _OFTEN = {"task": 20, "driver": 6, "restart": 5}
 _FEW = {
     "driver.before-recover": 1,
@@ -53,10 +53,10 @@ _FEW = {
 
 @dataclass(frozen=True)
 class Case:
-    """A fault: at which step, what happens, and by which seed."""
+    """A fault: its step, its action and its seed."""
 
     step: str
-    what: str
+    action: str
     seed: int
     # Whether executors are processes of their own, as on a cluster, or are part of the driver's Spark.
     cluster: bool = False
@@ -69,20 +69,20 @@ class Case:
 
     @property
     def time(self) -> int:
-        """The how manieth time the step is reached that it happens."""
-        most = _FEW.get(self.step, _OFTEN[self.step.partition(".")[0]])
-        # The first file that is written so is no manifest, but says who owns the directory.
-        least = 2 if self.step == "driver.in-manifest" else 1
-        return random.Random(f"{self.step} {self.what} {self.seed}").randint(least, most)
+        """The number of times the step is reached before the fault happens."""
+        max_time = _FEW.get(self.step, _OFTEN[self.step.partition(".")[0]])
+        # The first file that is written so is not a manifest: it names the directory's owner.
+        min_time = 2 if self.step == "driver.in-manifest" else 1
+        return random.Random(f"{self.step} {self.action} {self.seed}").randint(min_time, max_time)
 
     def setting(self, directory: Path, broker: KafkaBroker | None = None) -> str:
-        what = f"kill-{broker.pid}" if self.what == KILL_BROKER and broker is not None else self.what
-        return f"{self.step}|{what}|{self.time}|{directory / 'fault'}"
+        action = f"kill-{broker.pid}" if self.action == KILL_BROKER and broker is not None else self.action
+        return f"{self.step}|{action}|{self.time}|{directory / 'fault'}"
 
     def __str__(self) -> str:
         where = " on a cluster" if self.cluster else " without Spark" if self.local else ""
         which = "" if self.job == "stream" else f"{self.job}: "
-        return f"{which}{self.step} {self.what}{where} (time {self.time}, seed {self.seed})"
+        return f"{which}{self.step} {self.action}{where} (time {self.time}, seed {self.seed})"
 
 
 @dataclass(frozen=True)
@@ -110,25 +110,25 @@ def cases(seeds: int, job: str = "stream") -> Iterator[Case]:
     """Yield every step with everything that can happen there."""
     for seed in range(seeds):
         for step in TASK_POINTS:
-            for what in WHATS:
-                yield Case(step, what, seed, job=job)
+            for action in ACTIONS:
+                yield Case(step, action, seed, job=job)
             yield Case(step, "kill-executor", seed, cluster=True, job=job)
         for step in DRIVER_POINTS:
-            for what in WHATS:
-                yield Case(step, what, seed, job=job)
+            for action in ACTIONS:
+                yield Case(step, action, seed, job=job)
         # These are reached only in a restart: the driver is killed in one, and the one after it must be right.
         for step in RECOVERY_POINTS:
             yield Case(step, "raise", seed, job=job)
             yield Case(step, "kill-driver", seed, job=job)
         for step in RESTART_POINTS:
-            for what in RESCALED:
-                yield Case(step, what, seed, job=job)
+            for action in RESCALED:
+                yield Case(step, action, seed, job=job)
 
 
 def local_cases(seeds: int, job: str) -> Iterator[Case]:
     """Yield what can happen without Spark."""
     for case in cases(seeds, job):
-        if case.what in ("raise", "kill-driver", *RESCALED):
+        if case.action in ("raise", "kill-driver", *RESCALED):
             yield replace(case, local=True)
 
 
@@ -137,12 +137,12 @@ def kafka_cases(seeds: int) -> Iterator[Case]:
     for case in cases(seeds, KAFKA):
         if not case.cluster and case.step not in RESTART_POINTS:
             yield case
-        if case.what == "raise":
-            yield replace(case, what=KILL_BROKER)
+        if case.action == "raise":
+            yield replace(case, action=KILL_BROKER)
     for seed in range(seeds):
         for step in TRANSACTION_POINTS:
-            for what in (*WHATS, KILL_BROKER):
-                yield Case(step, what, seed, job=KAFKA)
+            for action in (*ACTIONS, KILL_BROKER):
+                yield Case(step, action, seed, job=KAFKA)
 
 
 def run_with_kafka(case: Case, broker: KafkaBroker) -> Outcome:
@@ -158,16 +158,16 @@ def run_with_kafka(case: Case, broker: KafkaBroker) -> Outcome:
                 config = _config(case).set_string(SETTING, case.setting(directory, broker))
                 kafka_job.build(directory, config).execute(kafka_job.NAME)
             # The broker may have been killed last of all.
-            differences = _differences(kafka_job.expected(), kafka_job.found(directory, broker))
+            differences = _differences(kafka_job.expected(), kafka_job.results(directory, broker))
         return Outcome(differences, (directory / "fault").exists(), time.monotonic() - started)
 
 
 def _needs_drivers(case: Case) -> bool:
-    return case.what == "kill-driver" or case.step in RECOVERY_POINTS or case.cluster
+    return case.action == "kill-driver" or case.step in RECOVERY_POINTS or case.cluster
 
 
-def _differences(expected: Counter[Any], found: Counter[Any]) -> Counter[Any]:
-    return (expected - found) + (found - expected)
+def _differences(expected: Counter[Any], actual: Counter[Any]) -> Counter[Any]:
+    return (expected - actual) + (actual - expected)
 
 
 def run(case: Case) -> Outcome:
@@ -182,12 +182,12 @@ def run(case: Case) -> Outcome:
         else:
             config = _config(case).set_string(SETTING, case.setting(directory))
             module.build(directory, config).execute(module.NAME)
-        differences = _differences(module.expected(), module.found(directory))
+        differences = _differences(module.expected(), module.results(directory))
         return Outcome(differences, (directory / "fault").exists(), time.monotonic() - started)
 
 
 def _run_as_drivers(case: Case, directory: Path, broker: KafkaBroker | None = None) -> None:
-    """Run the job in processes of their own: when one is killed, the next goes on from the latest checkpoint."""
+    """Run each driver in its own process; when one is killed, the next restores the latest checkpoint."""
     fault = case.setting(directory, broker)
     if case.step in RECOVERY_POINTS:
         # Something else has to go wrong first.
@@ -208,7 +208,7 @@ def _config(case: Case) -> Configuration:
 
 def _run_rescaled(case: Case, directory: Path) -> None:
     """Run a job to somewhere in its middle, and then to its end with another number of subtasks."""
-    parallelism, module = RESCALED[case.what], JOBS[case.job]
+    parallelism, module = RESCALED[case.action], JOBS[case.job]
     if case.step == "restart.from-checkpoint":
         fault = f"driver.after-ack|kill-driver|{case.time + 3}|{directory / 'fault'}"
         assert _drive(case, directory, fault, latest=False) == -signal.SIGKILL
@@ -225,7 +225,7 @@ def _saved(case: Case, directory: Path) -> str:
     module = JOBS[case.job]
     client = module.build(directory, _config(case)).execute_async(module.NAME)
     part = len(module.expected()) * case.time // 8
-    wait_until(lambda: len(module.found(directory)) > part)
+    wait_until(lambda: len(module.results(directory)) > part)
     saved = client.stop_with_savepoint(False, str(directory / "savepoints")).result()
     (directory / "fault").touch()
     return str(saved)
@@ -241,8 +241,8 @@ def _drive(case: Case, directory: Path, fault: str, latest: bool, *settings: str
     done = subprocess.run(
         command + (["--latest"] if latest else []), cwd=ROOT, capture_output=True, text=True, timeout=600
     )
-    # Killed, or failed before it could restart: both are what is being tried. Anything else is told.
-    tried = "injected" in done.stderr or (case.what == KILL_BROKER and "does not answer" in done.stderr)
+    # Killed, or failed before it could restart: both are expected. Any other failure is reported.
+    tried = "injected" in done.stderr or (case.action == KILL_BROKER and "does not answer" in done.stderr)
     if done.returncode not in (0, -signal.SIGKILL) and not tried:
         raise AssertionError(f"the job ended with code {done.returncode}:\n{done.stderr[-3000:]}")
     return done.returncode

@@ -30,7 +30,7 @@ RECORDS, KEYS, WINDOW, LATER = 2400, 11, 400, 250
 RATE = "survivor.rate"
 # How long an opening value waits for a closing one.
 PATIENCE = 100
-# So many records a subtask and epoch: about twenty epochs.
+# Records per subtask and epoch: about twenty epochs.
 EPOCH = 60
 NAME = "survivor"
 
@@ -67,16 +67,16 @@ OVERDUE = OutputTag("overdue")
 def answered(values: DataStream) -> tuple[DataStream, DataStream]:
     """Return values that were closed in time, and those that were not."""
     pattern = Pattern.begin("open").where(opens).followed_by("close").where(closes).within(PATIENCE)
-    found = CEP.pattern(values.key_by(lambda v: v % KEYS), pattern).select(
+    matches = CEP.pattern(values.key_by(lambda v: v % KEYS), pattern).select(
         OVERDUE,
         lambda match, timestamp: ("overdue", match["open"][0], timestamp),
         lambda match: ("closed", match["open"][0], match["close"][0]),
     )
-    return found.uid("answered"), found.get_side_output(OVERDUE)
+    return matches.uid("answered"), matches.get_side_output(OVERDUE)
 
 
 def answer_of(value: int) -> Fact:
-    """What becomes of an opening value, found without an automaton."""
+    """What becomes of an opening value, computed without an automaton."""
     later = range(value + KEYS, min(value + PATIENCE, RECORDS), KEYS)
     closing = next(filter(closes, later), None)
     return ("overdue", value, value + PATIENCE) if closing is None else ("closed", value, closing)
@@ -95,7 +95,7 @@ def expected() -> Counter[Fact]:
     return Counter(facts)
 
 
-def found(directory: Path) -> Counter[Fact]:
+def results(directory: Path) -> Counter[Fact]:
     with sqlite3.connect(directory / "sink.db") as database:
         rows = database.execute("SELECT kind, number, value FROM facts").fetchall()
     database.close()

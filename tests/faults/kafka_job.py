@@ -76,7 +76,7 @@ def expected() -> Counter[str]:
     return Counter(str(i) for i in range(RECORDS))
 
 
-def found(directory: Path, broker: KafkaBroker) -> Counter[str]:
+def results(directory: Path, broker: KafkaBroker) -> Counter[str]:
     """Return what a read_committed consumer of another library sees; where a transaction is open, this fails."""
     return Counter(value.decode() for value in read_committed(broker.bootstrap, f"{directory.name}-out"))
 
@@ -84,10 +84,10 @@ def found(directory: Path, broker: KafkaBroker) -> Counter[str]:
 @contextmanager
 def revived(broker: KafkaBroker) -> Iterator[None]:
     """Start the broker again whenever it is killed."""
-    is_over = threading.Event()
+    has_ended = threading.Event()
 
     def watch() -> None:
-        while not is_over.is_set():
+        while not has_ended.is_set():
             if not broker.is_running:
                 broker.start()
             time.sleep(0.05)
@@ -97,7 +97,7 @@ def revived(broker: KafkaBroker) -> Iterator[None]:
     try:
         yield
     finally:
-        is_over.set()
+        has_ended.set()
         watching.join()
 
 

@@ -46,7 +46,7 @@ class Kept(AggregateFunction[int, Row]):
 
 
 class Different(AggregateFunction[int, Row]):
-    """How many different values there are, of which some are taken back."""
+    """Counts the distinct values, some of which are retracted."""
 
     def create_accumulator(self) -> Row:
         return Row(MapView())
@@ -82,8 +82,8 @@ class Greatest(TableAggregateFunction[Row, list[int]]):
         accumulator[:] = sorted([*accumulator, value], reverse=True)[:2]
 
     def emit_value(self, accumulator: list[int]) -> Iterator[Row]:
-        for place, value in enumerate(accumulator, 1):
-            yield Row(value, place)
+        for rank, value in enumerate(accumulator, 1):
+            yield Row(value, rank)
 
     def get_accumulator_type(self) -> Any:
         return DataTypes.ARRAY(_BIGINT)
@@ -92,11 +92,11 @@ class Greatest(TableAggregateFunction[Row, list[int]]):
         return DataTypes.ROW([DataTypes.FIELD("best", _BIGINT), DataTypes.FIELD("place", _BIGINT)])
 
 
-def _kept(t_env: StreamTableEnvironment) -> Table:
+def _aggregated(t_env: StreamTableEnvironment) -> Table:
     return t_env.from_path("ns").group_by(col("k")).select(col("k"), call(udaf(Kept()), col("v")))
 
 
-# How often each has come is taken back with every one that comes.
+# Every new row retracts the previous count of its group.
 _COUNTS = "(SELECT n % 60 AS m, COUNT(*) AS c FROM ns GROUP BY n % 60)"
 
 
@@ -121,11 +121,11 @@ def _windowed(window: str, parts: str, operator: str, settings: dict[str, str] |
     )
 
 
-def _steps(least: str, most: str, start: str) -> str:
+def _steps(minimum: str, maximum: str, start: str) -> str:
     """Return windows that numbers are in several of: their ends, as multiples of 100."""
     return (
         f"{start} AS window_start, e AS window_end FROM ns JOIN (SELECT n / 100 * 100 + 100 AS e FROM numbers UNION "
-        f"SELECT n / 100 * 100 + 300 FROM numbers) ON e > {least} AND e <= {most}"
+        f"SELECT n / 100 * 100 + 300 FROM numbers) ON e > {minimum} AND e <= {maximum}"
     )
 
 
@@ -151,13 +151,13 @@ JOB = SqlJob(
         "distinct_counts": Statement(
             "SELECT k, COUNT(DISTINCT g), COUNT(DISTINCT v) FILTER (WHERE g < 20) FROM ns GROUP BY k", "GroupAggregate"
         ),
-        # Values are taken back, the greatest and the least among them.
+        # Values are retracted, including the maximum and the minimum.
         "of_counts": Statement(
             f"SELECT m % 7, COUNT(*), SUM(c), MIN(c), MAX(c) FROM {_COUNTS} AS t GROUP BY m % 7", "GroupAggregate"
         ),
         "of_all": Statement("SELECT COUNT(*), SUM(v), MIN(n) FROM ns", "GroupAggregate"),
         "different_rows": Statement("SELECT DISTINCT g FROM ns", "GroupAggregate"),
-        "kept": Statement(_kept, "*Kept*(v)", "SELECT k, SUM(v) * 1000 + COUNT(*) FROM ns GROUP BY k"),
+        "kept": Statement(_aggregated, "*Kept*(v)", "SELECT k, SUM(v) * 1000 + COUNT(*) FROM ns GROUP BY k"),
         "different": Statement(
             _different, "*Different", f"SELECT m % 7, COUNT(DISTINCT c) FROM {_COUNTS} GROUP BY m % 7"
         ),
@@ -199,7 +199,7 @@ JOB = SqlJob(
         ),
     }
 )
-build, expected, found = JOB.build, JOB.expected, JOB.found
+build, expected, results = JOB.build, JOB.expected, JOB.results
 
 if __name__ == "__main__":
     main(build, __doc__)

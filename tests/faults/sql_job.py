@@ -22,7 +22,7 @@ from millstream.table import StreamTableEnvironment
 
 RECORDS, KEYS, WINDOW = 2400, 11, 400
 RATE = 1200
-# So many rows of the join's right side have the same key.
+# The number of rows of the join's right side with the same key.
 FELLOWS = 3
 
 Fact = tuple[Any, ...]
@@ -82,7 +82,7 @@ def expected() -> Counter[Fact]:
     return facts
 
 
-def found(directory: Path) -> Counter[Fact]:
+def results(directory: Path) -> Counter[Fact]:
     """What is in the files that are finished."""
     return Counter(_facts(directory))
 

@@ -34,8 +34,8 @@ def _exists(negated: str) -> Statement:
 
 
 def _both_windows(query: str) -> Statement:
-    asked = query.format(_TUMBLE.format("evens"), _TUMBLE.format("rare"))
-    return Statement(asked, "WindowJoin", query.format(_TUMBLED.format("evens"), _TUMBLED.format("rare")))
+    statement = query.format(_TUMBLE.format("evens"), _TUMBLE.format("rare"))
+    return Statement(statement, "WindowJoin", query.format(_TUMBLED.format("evens"), _TUMBLED.format("rare")))
 
 
 def _interval(kind: str) -> Statement:
@@ -82,7 +82,7 @@ JOB = SqlJob(
         "looked_up_left": _lookup("/*+ LOOKUP('table' = 'b', 'async' = 'true') */ ", "LEFT"),
     }
 )
-build, expected, found = JOB.build, JOB.expected, JOB.found
+build, expected, results = JOB.build, JOB.expected, JOB.results
 
 if __name__ == "__main__":
     main(build, __doc__)

@@ -58,7 +58,7 @@ JOB = SqlJob(
         "counted_by_key": Statement("SELECT g, COUNT(*), SUM(v) FROM ns GROUP BY g", "GroupAggregate", key=1),
     }
 )
-build, expected, found = JOB.build, JOB.expected, JOB.found
+build, expected, results = JOB.build, JOB.expected, JOB.results
 
 if __name__ == "__main__":
     main(build, __doc__)

@@ -26,13 +26,13 @@ def _over(function: str, frame: str, table: str = "ns") -> str:
     return f"SELECT n, {function} OVER (PARTITION BY k ORDER BY {frame}) FROM {table}"
 
 
-def _first(rows: str, order: str, columns: str, wanted: str = "rn <= 2", partition: str = "k") -> str:
+def _first(rows: str, order: str, columns: str, condition: str = "rn <= 2", partition: str = "k") -> str:
     numbers = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY {partition} ORDER BY {order}) AS rn FROM {rows}"
-    return f"SELECT {columns} FROM ({numbers}) WHERE {wanted}"
+    return f"SELECT {columns} FROM ({numbers}) WHERE {condition}"
 
 
-def _in_windows(rows: str, order: str, columns: str, wanted: str = "rn <= 2") -> str:
-    return _first(rows, order, columns, wanted, "window_start, window_end, k")
+def _in_windows(rows: str, order: str, columns: str, condition: str = "rn <= 2") -> str:
+    return _first(rows, order, columns, condition, "window_start, window_end, k")
 
 
 _RANGE = _over("SUM(v)", "at_time RANGE BETWEEN {} PRECEDING AND CURRENT ROW")
@@ -104,7 +104,7 @@ JOB = SqlJob(
         ),
     }
 )
-build, expected, found = JOB.build, JOB.expected, JOB.found
+build, expected, results = JOB.build, JOB.expected, JOB.results
 
 if __name__ == "__main__":
     main(build, __doc__)

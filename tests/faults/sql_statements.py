@@ -57,11 +57,11 @@ _SAID = f"SELECT n, n % {KEYS} AS k, n % 100 AS g, n * 7919 % 1009 AS v, n AS at
 
 @dataclass(frozen=True)
 class Statement:
-    """A query, the operator that it is there for, and how SQLite says it.
+    """A query, the operator that it tests, and its SQLite equivalent.
 
     Attributes:
         query: in SQL, or a function that makes a table; all its columns are whole numbers.
-        operator: what EXPLAIN says of its plan.
+        operator: the operator's name in its EXPLAIN output.
         answer: the same in SQLite; None where the text is the same.
         settings: with which it is planned.
         key: how many columns are the primary key of a table of SQLite's that it changes; 0 where every change goes
@@ -74,8 +74,8 @@ class Statement:
     settings: Mapping[str, str] = field(default_factory=dict)
     key: int = 0
 
-    def told(self) -> str:
-        """Return what SQLite is asked."""
+    def oracle_text(self) -> str:
+        """Return the statement for SQLite."""
         if self.answer is not None:
             return self.answer
         assert isinstance(self.query, str)
@@ -86,7 +86,7 @@ class SqlJob:
     """A job of statements.
 
     Args:
-        statements: by the name of what each writes to.
+        statements: by the name of the table each writes to.
     """
 
     def __init__(self, statements: Mapping[str, Statement]) -> None:
@@ -149,10 +149,10 @@ class SqlJob:
             return Counter(
                 (name, *row)
                 for name, statement in self.statements.items()
-                for row in database.execute(statement.told())
+                for row in database.execute(statement.oracle_text())
             )
 
-    def found(self, directory: Path) -> Counter[Fact]:
+    def results(self, directory: Path) -> Counter[Fact]:
         """What is left of all changes in files that are finished, and what is in the tables."""
         facts: Counter[Fact] = Counter()
         for name, statement in self.statements.items():
@@ -206,7 +206,7 @@ def _declare(env: StreamExecutionEnvironment, t_env: StreamTableEnvironment, dir
 def _declare_changes(
     env: StreamExecutionEnvironment, t_env: StreamTableEnvironment, name: str, change: Callable[[int], Row]
 ) -> None:
-    """Declare a table of rows that replace each other by a key, as they do in one subtask."""
+    """Declare an upsert table from a source with one subtask."""
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda n, _: n)
     source = DataGeneratorSource(lambda i: FIRST + i, RECORDS, RATE)
     numbers = env.from_source(source, strategy, name, Types.LONG()).uid(f"numbers of {name}").set_parallelism(1)
@@ -231,7 +231,7 @@ def _version(n: int) -> Row:
 
 
 def _upsert(n: int) -> Row:
-    """A row that replaces that of its key, or takes it away."""
+    """Return a row that updates or deletes that of its key."""
     row = Row(n % 100, n)
     row.set_row_kind(RowKind.DELETE if n % 29 == 0 else RowKind.UPDATE_AFTER)
     return row
@@ -248,7 +248,7 @@ def _url(directory: Path) -> str:
 def _width(statement: Statement) -> int:
     """Return how many columns an answer has."""
     with closing(_oracle(0)) as database:
-        return len(database.execute(statement.told()).description)
+        return len(database.execute(statement.oracle_text()).description)
 
 
 def _oracle(records: int = RECORDS) -> sqlite3.Connection:
@@ -256,7 +256,7 @@ def _oracle(records: int = RECORDS) -> sqlite3.Connection:
     database.execute("CREATE TABLE numbers (n INTEGER PRIMARY KEY)")
     database.executemany("INSERT INTO numbers VALUES (?)", [(n,) for n in range(FIRST, FIRST + records)])
     for name in _TABLES:
-        # Tables, since SQLite would compute a view anew for each row of another.
+        # Tables, since SQLite would recompute a view for each row of another.
         database.execute(f"CREATE TABLE {name} AS {_SAID}")
         database.execute(f"CREATE INDEX {name}_k ON {name} (k, n)")
     for view in _VIEWS:

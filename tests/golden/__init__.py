@@ -4,7 +4,7 @@
 
     saved/          the job's directory with one checkpoint in it, or the savepoint
     place/          what the job reads from and writes to, as it was at that moment; only some have it
-    expected.json   what the job must output when it goes on from there
+    expected.json   the expected output of a job restored from it
 
 Files of a version are made once, by the program of that version, and never again. For a new one:
 

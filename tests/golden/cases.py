@@ -31,11 +31,11 @@ class Case:
     Attributes:
         name: the directory it is in.
         program: the program it is of.
-        asked: what is asked of the job, by the number of epochs before.
-        kept: the number of the checkpoint that is kept; 0 for a savepoint.
+        requests: requests to the job, by the number of epochs before each.
+        checkpoint: the number of the checkpoint to record; 0 for a savepoint.
         parallelism: of the job when it starts.
         settings: further ones of the driver.
-        rescales: whether the output is the same at any parallelism, but for what is said of how far time has come.
+        rescales: whether the output is the same at any parallelism, except for watermarks.
         loses: whether output is lost with the checkpoint: at most once.
         recovers: whether output is recovered. At most once, that deleted the files that were open, and so nothing is
             left open in that mode any more.
@@ -43,8 +43,8 @@ class Case:
 
     name: str
     program: str
-    asked: dict[int, Callable[[], Request]]
-    kept: int
+    requests: dict[int, Callable[[], Request]]
+    checkpoint: int
     parallelism: int = 2
     settings: dict[str, Any] = field(default_factory=dict)
     rescales: bool = True
@@ -103,15 +103,15 @@ def make(case: Case, into: Path) -> None:
     """Make the files of a case with the program of today."""
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)
-    with placed() as place:
-        whole = _uninterrupted(case, place / "whole")
-    with placed() as place:
-        before = _save(case, place / case.name, into)
+    with placed() as directory:
+        whole = _uninterrupted(case, directory / "whole")
+    with placed() as directory:
+        before = _save(case, directory / case.name, into)
     with placed(into / "place"):
         after = resume(case, into / "saved")
     if not case.loses:
         _check(case, whole, before, after)
-    expected = {**after, "carried": carried(into / "saved")}
+    expected = {**after, "carried": runtime_snapshots(into / "saved")}
     lines = [f"{json.dumps(name)}: {json.dumps(content)}" for name, content in expected.items()]
     (into / "expected.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
@@ -134,24 +134,24 @@ def _save(case: Case, home: Path, into: Path) -> dict[str, list[str]]:
 
     def copy_place() -> None:
         before.update(output(driver.sink.results()))
-        kept = ["in", *(name for name in ("plain", "compacted") if (PLACE / name).exists())]
+        names = ["in", *(name for name in ("plain", "compacted") if (PLACE / name).exists())]
         if case.program == "files":
-            for name in kept:
+            for name in names:
                 shutil.copytree(PLACE / name, into / "place" / name)
 
     def written(manifest: Manifest) -> None:
-        if manifest.id == case.kept:
+        if manifest.id == case.checkpoint:
             _copy_checkpoint(home, manifest, into / "saved")
             copy_place()
             driver.master.cancel()
 
-    driver = case.driver(home, asked={n: make() for n, make in case.asked.items()}, written=written)
+    driver = case.driver(home, requests={n: make() for n, make in case.requests.items()}, written=written)
     Answers.is_held = True
     try:
         driver.run()
     finally:
         Answers.is_held = False
-    if not case.kept:
+    if not case.checkpoint:
         (savepoint,) = (PLACE / "savepoints").iterdir()
         shutil.copytree(savepoint, into / "saved")
         copy_place()
@@ -180,18 +180,18 @@ def timeless(output: Any) -> Any:
     return {**output, "results": [r for r in output["results"] if not r.startswith("('at', ")]}
 
 
-# --- going on
+# --- restoring
 
 
-def carried(saved: Path) -> list[Any]:
-    """Return what all subtasks carry, as plain data."""
+def runtime_snapshots(saved: Path) -> list[Any]:
+    """Return the runtime snapshots of all subtasks, as plain data."""
     snapshot = open_checkpoint(location(saved)).manifest.snapshot
-    found = [
+    snapshots = [
         [v.operators[0].uid, i, _shown(decode(subtask.runtime_snapshot))]
         for v in snapshot.vertices.values()
         for i, subtask in enumerate(v.subtasks)
     ]
-    return json.loads(json.dumps(found))  # type: ignore[no-any-return]
+    return json.loads(json.dumps(snapshots))  # type: ignore[no-any-return]
 
 
 def _shown(left: RuntimeSnapshot) -> dict[str, Any]:
@@ -228,7 +228,7 @@ def location(saved: Path) -> str:
 
 
 def resume(case: Case, saved: Path, parallelism: int | None = None, settings: dict[str, str] | None = None) -> Any:
-    """Go on from what is saved to the end, in this process; return what comes out.
+    """Restore a checkpoint or savepoint, run the job to its end in this process, and return its output.
 
     Args:
         case: the case.
@@ -236,22 +236,22 @@ def resume(case: Case, saved: Path, parallelism: int | None = None, settings: di
         parallelism: None for that of the job that was saved.
         settings: of the job that goes on.
     """
-    found = open_checkpoint(location(saved)).manifest.snapshot
+    snapshot = open_checkpoint(location(saved)).manifest.snapshot
     if parallelism is None:
-        parallelism = max(v.parallelism for v in found.vertices.values())
+        parallelism = max(v.parallelism for v in snapshot.vertices.values())
     env, sink = program(case.program, parallelism, **(settings or {}))
     job = start_from(env, location(saved), clock=ManualClock(LATER), epoch_sizes=lambda: RECORDS)
     if case.recovers:
-        job.output.recover(found.committables, found.job_id)
+        job.output.recover(snapshot.committables, snapshot.job_id)
     job.run()
     return output(sink.results())
 
 
 def resume_as_job(case: Case, saved: Path, home: Path) -> Any:
     """The same, under the job master."""
-    found = open_checkpoint(location(saved))
-    parallelism = max(v.parallelism for v in found.manifest.snapshot.vertices.values())
-    driver = Driver(case.program, home, parallelism, LATER, **case.settings, origin=found)
+    checkpoint = open_checkpoint(location(saved))
+    parallelism = max(v.parallelism for v in checkpoint.manifest.snapshot.vertices.values())
+    driver = Driver(case.program, home, parallelism, LATER, **case.settings, origin=checkpoint)
     return output(driver.run())
 
 

@@ -55,8 +55,8 @@ class Driver:
     Attributes:
         name: the program.
         home: the job's directory.
-        asked: what is asked of the job, by the number of epochs before.
-        written: told of every manifest of a checkpoint that is on disk.
+        requests: requests to the job, by the number of epochs before each.
+        written: receives every checkpoint manifest after it is stored.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Driver:
     compression: bool = False
     incremental: bool | None = None
     origin: StoredCheckpoint | None = None
-    asked: dict[int, Request] = field(default_factory=dict)
+    requests: dict[int, Request] = field(default_factory=dict)
     written: Callable[[Manifest], None] = lambda manifest: None
 
     def __post_init__(self) -> None:
@@ -82,7 +82,7 @@ class Driver:
         self.master = JobMaster(
             JobMachine(self._plan(None), self._options(), self._seconds()),
             self,
-            _TellingStore(open_storage(str(self.home)), {"host": "golden", "pid": 0}, self._written),
+            _ObservedStore(open_storage(str(self.home)), {"host": "golden", "pid": 0}, self._written),
             replan=self._plan,
             clock=JobClock(self._seconds, self._seconds),
             inbox=_Inline(),
@@ -100,8 +100,10 @@ class Driver:
 
     def _options(self) -> JobOptions:
         checkpoints = CheckpointOptions(enabled=True, interval=1e9, mode=self.mode, incremental=self.incremental)
-        found = self.origin
-        origin = Origin(found.manifest, found.location, found.state_url()) if found is not None else None
+        checkpoint = self.origin
+        origin = (
+            Origin(checkpoint.manifest, checkpoint.location, checkpoint.state_url()) if checkpoint is not None else None
+        )
         sizer = EpochSizer(fixed_target=1e9, max_records=RECORDS, budget=RECORDS)
         return JobOptions(buffer_timeout=0.0, sizer=sizer, checkpoints=checkpoints, origin=origin)
 
@@ -128,15 +130,15 @@ class Driver:
         storage = open_storage(f"{self.home}/{SHARED}", cache=f"{self.home}-scratch")
         return _Epochs(self, plan, attempt, storage, self._clock)
 
-    def slots(self, wanted: int) -> int:
-        return wanted
+    def slots(self, requested: int) -> int:
+        return requested
 
     def epoch_starts(self) -> None:
         self._clock.advance(STEP)
 
     def epoch_ended(self) -> None:
         self._epochs += 1
-        request = self.asked.pop(self._epochs, None)
+        request = self.requests.pop(self._epochs, None)
         if request is not None:
             self.master.ask(request)
 
@@ -155,14 +157,14 @@ class _Epochs(LocalEpochs):
         return reports
 
 
-class _TellingStore(CheckpointStore):
-    def __init__(self, storage: Any, owner: dict[str, Any], tell: Callable[[Manifest], None]) -> None:
+class _ObservedStore(CheckpointStore):
+    def __init__(self, storage: Any, owner: dict[str, Any], on_written: Callable[[Manifest], None]) -> None:
         super().__init__(storage, owner)
-        self._tell = tell
+        self._on_written = on_written
 
     def write(self, manifest: Manifest) -> str:
         location = super().write(manifest)
-        self._tell(manifest)
+        self._on_written(manifest)
         return location
 
 

@@ -11,11 +11,11 @@ from millstream.checkpoint.manifest import VERSION
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 
-def main(wanted: list[str]) -> None:
+def main(names: list[str]) -> None:
     from golden.cases import CASES, HERE, make
 
     for case in CASES:
-        if not wanted or case.name in wanted:
+        if not names or case.name in names:
             make(case, HERE / f"v{VERSION}" / case.name)
             print(case.name)
 

@@ -186,8 +186,8 @@ def _compiled(t_env: TableEnvironment, table: Table, name: str) -> str:
 
 def plans() -> dict[str, tuple[TableEnvironment, str]]:
     """Return the plans of all queries by their names."""
-    found = {name: plan_of(name, query, settings) for name, query, settings in QUERIES}
-    return {**found, "table-aggregate": table_aggregate_plan()}
+    results = {name: plan_of(name, query, settings) for name, query, settings in QUERIES}
+    return {**results, "table-aggregate": table_aggregate_plan()}
 
 
 def environment() -> TableEnvironment:

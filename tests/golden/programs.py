@@ -102,7 +102,7 @@ class Mean(AggregateFunction):
 
 
 def _descriptors(name: str, minutes: int | None) -> list[Any]:
-    made = [
+    descriptors = [
         ValueStateDescriptor(f"{name} value", Types.INT()),
         ListStateDescriptor(f"{name} list", Types.INT()),
         MapStateDescriptor(f"{name} map", Types.INT(), Types.INT()),
@@ -110,9 +110,9 @@ def _descriptors(name: str, minutes: int | None) -> list[Any]:
         AggregatingStateDescriptor(f"{name} mean", Mean(), Types.PICKLED_BYTE_ARRAY()),
     ]
     if minutes is not None:
-        for descriptor in made:
+        for descriptor in descriptors:
             descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.minutes(minutes)).build())
-    return made
+    return descriptors
 
 
 class _Five:
@@ -214,7 +214,7 @@ class Numbered(Counted):
 
 def windows(env: Env, sink: CollectSink) -> None:
     keyed = events(env).key_by(lambda e: e[0])
-    made = {
+    streams = {
         "tumbling": keyed.window(TumblingEventTimeWindows.of(Time.milliseconds(200))).reduce(_more),
         "sliding": keyed.window(SlidingEventTimeWindows.of(Time.milliseconds(300), Time.milliseconds(100))).aggregate(
             Counted()
@@ -227,7 +227,7 @@ def windows(env: Env, sink: CollectSink) -> None:
         # The records of a count window of four depend on arrival order: only their number is emitted.
         "counting": keyed.count_window(4).aggregate(Numbered()),
     }
-    for uid, stream in made.items():
+    for uid, stream in streams.items():
         stream.uid(uid).map(lambda r, uid=uid: (uid, r)).sink_to(sink).uid(f"{uid} out")
 
 
@@ -300,24 +300,24 @@ class Uneven(Source):
 class _UnevenEnumerator(SplitEnumerator):
     def __init__(self, parallelism: int, restored: Any) -> None:
         self._parallelism = parallelism
-        self._at: dict[str, int] = {"a": 0, "b": 0, "c": 0} if restored is None else dict(restored)
+        self._positions: dict[str, int] = {"a": 0, "b": 0, "c": 0} if restored is None else dict(restored)
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
         shares: dict[int, list[Any]] = {}
-        others_end = all(self._at[split] == COUNT for split in "ab")
-        for split, at in self._at.items():
-            most = 4 if split == "c" and not others_end else COUNT
-            to = min(at + 4, most)
-            if at < to:
-                self._at[split] = to
-                shares.setdefault("abc".index(split) % self._parallelism, []).append((split, at, to))
+        others_end = all(self._positions[split] == COUNT for split in "ab")
+        for split, position in self._positions.items():
+            end = 4 if split == "c" and not others_end else COUNT
+            to = min(position + 4, end)
+            if position < to:
+                self._positions[split] = to
+                shares.setdefault("abc".index(split) % self._parallelism, []).append((split, position, to))
         return SplitAssignment(shares, limited=not self.is_finished())
 
     def is_finished(self) -> bool:
-        return all(at == COUNT for at in self._at.values())
+        return all(position == COUNT for position in self._positions.values())
 
     def snapshot(self) -> Any:
-        return dict(self._at)
+        return dict(self._positions)
 
 
 class _UnevenReader(SourceReader):
@@ -509,17 +509,17 @@ def patterns(env: Env, sink: CollectSink) -> None:
     keyed = events(env).key_by(lambda e: KEYS[e[0]])
     # A match waits for earlier runs.
     last = AfterMatchSkipStrategy.skip_past_last_event()
-    waiting = Pattern.begin("all", last).one_or_more().greedy().followed_by("third").where(_is_third)
+    followed = Pattern.begin("all", last).one_or_more().greedy().followed_by("third").where(_is_third)
     never = Pattern.begin("first").where(_is_first).not_followed_by("second").where(_is_second).within(150)
-    asked = {
+    matched = {
         "loop": CEP.pattern(keyed, _loop()).process(Found("loop")),
-        "waiting": CEP.pattern(keyed, waiting.within(400)).process(Found("waiting")),
+        "waiting": CEP.pattern(keyed, followed.within(400)).process(Found("waiting")),
         "never": CEP.pattern(keyed, never).process(Found("never")),
     }
     processors = env.from_collection([PatternProcessor("coming", 1, _loop(), Found("coming"))]).set_parallelism(1)
-    asked["coming"] = CEP.dynamic_patterns(keyed, processors.uid("processors"))
-    for uid, found in asked.items():
-        found.uid(uid).union(found.get_side_output(OVERDUE)).sink_to(sink).uid(f"{uid} out")
+    matched["coming"] = CEP.dynamic_patterns(keyed, processors.uid("processors"))
+    for uid, matches in matched.items():
+        matches.uid(uid).union(matches.get_side_output(OVERDUE)).sink_to(sink).uid(f"{uid} out")
 
 
 # --- SQL: aggregates, windows, joins, rankings, and a pattern
@@ -566,16 +566,16 @@ class Left(KeyedProcessFunction):
 
 
 def _change(row: Any) -> tuple[str, int]:
-    is_there = row.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER)
-    return repr(tuple(row)), 1 if is_there else -1
+    is_present = row.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER)
+    return repr(tuple(row)), 1 if is_present else -1
 
 
 def tables(env: Env, sink: CollectSink) -> None:
-    given, t_env = events(env), StreamTableEnvironment.create(env)
+    source, t_env = events(env), StreamTableEnvironment.create(env)
     for name, query in _QUERIES.items():
         # A column of another name makes each of them a scan of its own.
         rows = Types.ROW_NAMED(["k", "v", name], [Types.LONG(), Types.LONG(), Types.LONG()])
-        stream = given.map(lambda e: Row(*e), rows).uid(f"{name} rows")
+        stream = source.map(lambda e: Row(*e), rows).uid(f"{name} rows")
         t_env.create_temporary_view("t", stream, col("k"), col("v"), col(name), col("ts").rowtime)
         changes = t_env.to_changelog_stream(t_env.sql_query(query)).map(_change).uid(f"{name} changes")
         left = changes.key_by(lambda change: change[0]).process(Left(name)).uid(f"{name} left")

@@ -39,8 +39,8 @@ def filesystem(directory: Path) -> Iterator[Settings]:
 @contextmanager
 def zookeeper(directory: Path) -> Iterator[Settings]:
     with ZooKeeperServer() as server:
-        found = quick(directory, **_zookeeper(server.port))
-        yield found, found
+        job_managers = quick(directory, **_zookeeper(server.port))
+        yield job_managers, job_managers
 
 
 def _zookeeper(port: int) -> dict[str, str]:
@@ -51,7 +51,7 @@ def _zookeeper(port: int) -> dict[str, str]:
 def kubernetes(directory: Path) -> Iterator[Settings]:
     (directory / "token").write_text("secret")
     with lease_server("secret") as api:
-        found = quick(
+        job_managers = quick(
             directory,
             **{
                 "high-availability.type": "kubernetes",
@@ -60,7 +60,7 @@ def kubernetes(directory: Path) -> Iterator[Settings]:
                 "millstream.high-availability.kubernetes.token-file": str(directory / "token"),
             },
         )
-        yield found, found
+        yield job_managers, job_managers
 
 
 # --- an application, in the processes of its job managers
@@ -70,91 +70,91 @@ def kubernetes(directory: Path) -> Iterator[Settings]:
 _LOCAL, _SPARK = ("--local",), ("-m", "local[2]")
 
 
-def _application(found: Managers, where: tuple[str, ...] = _LOCAL, **settings: str) -> subprocess.Popen[bytes]:
-    return found.start("run", *where, "job.py", str(_RECORDS), str(found.out), **settings)
+def _application(job_managers: Managers, where: tuple[str, ...] = _LOCAL, **settings: str) -> subprocess.Popen[bytes]:
+    return job_managers.start("run", *where, "job.py", str(_RECORDS), str(job_managers.out), **settings)
 
 
 def _both(
-    found: Managers, first: dict[str, str], where: tuple[str, ...] = _LOCAL
+    job_managers: Managers, first: dict[str, str], where: tuple[str, ...] = _LOCAL
 ) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
-    leader = _application(found, where, **first)
-    found.until(lambda: "leads cluster" in found.log(0), _PATIENCE)
-    standby = _application(found, where)
-    found.until(lambda: "is a standby" in found.log(1) and found.lines() > 50, _PATIENCE)
+    leader = _application(job_managers, where, **first)
+    job_managers.until(lambda: "leads cluster" in job_managers.log(0), _PATIENCE)
+    standby = _application(job_managers, where)
+    job_managers.until(lambda: "is a standby" in job_managers.log(1) and job_managers.lines() > 50, _PATIENCE)
     return leader, standby
 
 
-def _took_over(found: Managers, began: float) -> str:
-    found.until(lambda: "term 2" in found.log(1), _PATIENCE)
+def _took_over(job_managers: Managers, began: float) -> str:
+    job_managers.until(lambda: "term 2" in job_managers.log(1), _PATIENCE)
     led = time.monotonic() - began
-    before = found.lines()
-    found.until(lambda: found.lines() > before, _PATIENCE)
+    before = job_managers.lines()
+    job_managers.until(lambda: job_managers.lines() > before, _PATIENCE)
     return f"leads after {led:.1f} s, first new output after {time.monotonic() - began:.1f} s"
 
 
-def _check(found: Managers, process: subprocess.Popen[bytes]) -> None:
-    found.hurry()
-    assert process.wait(_PATIENCE) == 0, found.everything()
-    assert written(found.out) == wanted(_RECORDS), found.everything()
+def _check(job_managers: Managers, process: subprocess.Popen[bytes]) -> None:
+    job_managers.hurry()
+    assert process.wait(_PATIENCE) == 0, job_managers.everything()
+    assert written(job_managers.out) == wanted(_RECORDS), job_managers.everything()
 
 
-def killed(found: Managers, first: dict[str, str], where: tuple[str, ...] = _LOCAL) -> str:
+def killed(job_managers: Managers, first: dict[str, str], where: tuple[str, ...] = _LOCAL) -> str:
     """kill -9."""
-    leader, standby = _both(found, {}, where)
+    leader, standby = _both(job_managers, {}, where)
     os.killpg(leader.pid, signal.SIGKILL)
-    reported = _took_over(found, time.monotonic())
-    _check(found, standby)
+    reported = _took_over(job_managers, time.monotonic())
+    _check(job_managers, standby)
     return reported
 
 
-def frozen(point: str, found: Managers, first: dict[str, str], where: tuple[str, ...] = _LOCAL) -> str:
+def frozen(point: str, job_managers: Managers, first: dict[str, str], where: tuple[str, ...] = _LOCAL) -> str:
     """SIGSTOP at a point of the protocol, past the lease, then SIGCONT."""
-    marker = found.directory / "frozen"
-    leader = _application(found, where, millstream__testing__fault=f"{point}|freeze|4|{marker}")
-    found.until(marker.exists, _PATIENCE)
+    marker = job_managers.directory / "frozen"
+    leader = _application(job_managers, where, millstream__testing__fault=f"{point}|freeze|4|{marker}")
+    job_managers.until(marker.exists, _PATIENCE)
     began = time.monotonic()
-    standby = _application(found, where)
-    reported = _took_over(found, began)
+    standby = _application(job_managers, where)
+    reported = _took_over(job_managers, began)
     os.kill(leader.pid, signal.SIGCONT)
-    found.until(lambda: "restarting as a standby" in found.log(0), _PATIENCE)
-    assert "is suspended" in found.log(0), found.everything()
-    _check(found, standby)
-    assert leader.wait(_PATIENCE) == 0, found.everything()
-    assert written(found.out) == wanted(_RECORDS), found.everything()
+    job_managers.until(lambda: "restarting as a standby" in job_managers.log(0), _PATIENCE)
+    assert "is suspended" in job_managers.log(0), job_managers.everything()
+    _check(job_managers, standby)
+    assert leader.wait(_PATIENCE) == 0, job_managers.everything()
+    assert written(job_managers.out) == wanted(_RECORDS), job_managers.everything()
     return reported
 
 
-def kafka_frozen(point: str, where: tuple[str, ...], broker: KafkaBroker, found: Managers) -> str:
+def kafka_frozen(point: str, where: tuple[str, ...], broker: KafkaBroker, job_managers: Managers) -> str:
     """The leader freezes at a point of its commit, and wakes while the next one is between manifest and commit."""
     topic = f"topic-{next(_topics)}"
     broker.create_topic(topic, 2)
-    markers = [found.directory / name for name in ("first", "second")]
+    markers = [job_managers.directory / name for name in ("first", "second")]
 
     def start(step: str, time: int, marker: Path) -> subprocess.Popen[bytes]:
-        command = ("run", *where, "kafka_job.py", str(_RECORDS), str(found.out), broker.bootstrap, topic)
-        return found.start(*command, millstream__testing__fault=f"{step}|freeze|{time}|{marker}")
+        command = ("run", *where, "kafka_job.py", str(_RECORDS), str(job_managers.out), broker.bootstrap, topic)
+        return job_managers.start(*command, millstream__testing__fault=f"{step}|freeze|{time}|{marker}")
 
     first = start(point, 4, markers[0])
-    found.until(markers[0].exists, _PATIENCE)
+    job_managers.until(markers[0].exists, _PATIENCE)
     began = time.monotonic()
     second = start("driver.before-commit", 2, markers[1])
-    found.until(markers[1].exists, _PATIENCE)
+    job_managers.until(markers[1].exists, _PATIENCE)
     text = f"leads and has a checkpoint after {time.monotonic() - began:.1f} s"
     os.kill(first.pid, signal.SIGCONT)
-    found.until(lambda: "restarting as a standby" in found.log(0), _PATIENCE)
+    job_managers.until(lambda: "restarting as a standby" in job_managers.log(0), _PATIENCE)
     os.kill(second.pid, signal.SIGCONT)
-    found.hurry()
+    job_managers.hurry()
     for process in (first, second):
-        assert process.wait(_PATIENCE) == 0, found.everything()
-    assert "cannot be committed any more" not in found.everything(), found.everything()
+        assert process.wait(_PATIENCE) == 0, job_managers.everything()
+    assert "cannot be committed any more" not in job_managers.everything(), job_managers.everything()
     values = sorted(int(value) for value in read_committed(broker.bootstrap, topic))
-    assert values == list(range(_RECORDS)), (len(values), found.everything())
+    assert values == list(range(_RECORDS)), (len(values), job_managers.everything())
     return text
 
 
 def _with_kafka(kind: Callable[[Path], object], point: str, where: tuple[str, ...], directory: Path) -> str:
-    with kind(directory) as (_, others), managers(directory, others) as found:  # type: ignore[attr-defined]
-        return kafka_frozen(point, where, _broker(), found)
+    with kind(directory) as (_, others), managers(directory, others) as job_managers:  # type: ignore[attr-defined]
+        return kafka_frozen(point, where, _broker(), job_managers)
 
 
 _topics = itertools.count()
@@ -174,58 +174,58 @@ def cut_off(directory: Path) -> str:
     with ZooKeeperServer() as server:
         proxy = Proxy(server.port)
         through = {"high-availability__zookeeper__quorum": f"127.0.0.1:{proxy.port}"}
-        with managers(directory, quick(directory, **_zookeeper(server.port))) as found:
-            leader, standby = _both(found, through)
+        with managers(directory, quick(directory, **_zookeeper(server.port))) as job_managers:
+            leader, standby = _both(job_managers, through)
             began = time.monotonic()
             proxy.cut()
-            reported = _took_over(found, began)
+            reported = _took_over(job_managers, began)
             # It knows by itself, without anybody telling it, and before the other leads.
-            assert "restarting as a standby" in found.log(0), found.everything()
+            assert "restarting as a standby" in job_managers.log(0), job_managers.everything()
             proxy.join()
-            _check(found, standby)
-            assert leader.wait(_PATIENCE) == 0, found.everything()
-            assert written(found.out) == wanted(_RECORDS), found.everything()
+            _check(job_managers, standby)
+            assert leader.wait(_PATIENCE) == 0, job_managers.everything()
+            assert written(job_managers.out) == wanted(_RECORDS), job_managers.everything()
     return reported
 
 
 # --- a session cluster, on Spark
 
 
-def session(found: Managers, first: dict[str, str]) -> str:
+def session(job_managers: Managers, first: dict[str, str]) -> str:
     """kill -9 the leader of a cluster on Spark; a client that waits for the program goes on at the new one."""
     start = ("cluster", "start", "-m", "local[2]")
-    leader = found.start(*start, rest__port="auto")
-    found.until(lambda: "a cluster with" in found.log(0), _PATIENCE)
-    found.start(*start, rest__port="auto")
-    found.until(lambda: "is a standby" in found.log(1), _PATIENCE)
-    client = found.start("run", "-t", "session", "job.py", str(_RECORDS), str(found.out))
-    found.until(lambda: found.lines() > 50, _PATIENCE)
-    job = _jobs(found)
-    assert len(job) == 1 and " RUNNING " in job[0], (job, found.everything())
+    leader = job_managers.start(*start, rest__port="auto")
+    job_managers.until(lambda: "a cluster with" in job_managers.log(0), _PATIENCE)
+    job_managers.start(*start, rest__port="auto")
+    job_managers.until(lambda: "is a standby" in job_managers.log(1), _PATIENCE)
+    client = job_managers.start("run", "-t", "session", "job.py", str(_RECORDS), str(job_managers.out))
+    job_managers.until(lambda: job_managers.lines() > 50, _PATIENCE)
+    job = _jobs(job_managers)
+    assert len(job) == 1 and " RUNNING " in job[0], (job, job_managers.everything())
     began = time.monotonic()
     os.killpg(leader.pid, signal.SIGKILL)
-    reported = _took_over(found, began)
-    after = _jobs(found)
+    reported = _took_over(job_managers, began)
+    after = _jobs(job_managers)
     assert len(after) == 1 and after[0].split()[0] == job[0].split()[0], (job, after)
-    found.hurry()
-    assert client.wait(_PATIENCE) == 0, found.everything()
-    assert written(found.out) == wanted(_RECORDS), found.everything()
+    job_managers.hurry()
+    assert client.wait(_PATIENCE) == 0, job_managers.everything()
+    assert written(job_managers.out) == wanted(_RECORDS), job_managers.everything()
     return reported
 
 
-def _jobs(found: Managers) -> list[str]:
-    """Return the lines of jobs in what `millstream list` says, asked of whoever leads."""
-    defines = [word for key, value in found.settings.items() for word in ("-D", f"{key}={value}")]
+def _jobs(job_managers: Managers) -> list[str]:
+    """Return the lines of jobs in the output of `millstream list`, which asks the current leader."""
+    defines = [word for key, value in job_managers.settings.items() for word in ("-D", f"{key}={value}")]
     listed = subprocess.run(
         [sys.executable, "-m", "millstream", "list", "-a", *defines], capture_output=True, text=True, timeout=_PATIENCE
     )
-    assert listed.returncode == 0, listed.stderr + found.everything()
+    assert listed.returncode == 0, listed.stderr + job_managers.everything()
     return listed.stdout.splitlines()[1:]
 
 
 def _on(kind: Callable[[Path], object], scenario: Callable[..., str], directory: Path) -> str:
-    with kind(directory) as (first, others), managers(directory, others) as found:  # type: ignore[attr-defined]
-        return scenario(found, first)
+    with kind(directory) as (first, others), managers(directory, others) as job_managers:  # type: ignore[attr-defined]
+        return scenario(job_managers, first)
 
 
 _POINTS = ("driver.before-publish", "driver.before-commit", "driver.in-commit", "driver.after-commit")

@@ -1,4 +1,4 @@
-"""A small TCP proxy that can be cut: what is behind it is gone for who goes through it, and nobody hears of it."""
+"""A small TCP proxy that can be cut: its clients lose the server, and neither side is notified."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     python -m tests.machines.elastic <directory> [--set KEY=VALUE]
 
-runs the job once, as a driver of its own. It reads the files that appear in `directory`/input until it is told to end.
+runs the job once, as a driver of its own. It reads the files that appear in `directory`/input until it is asked to end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.faults.job import found, make_database
+from tests.faults.job import make_database, results
 from tests.support.spark_cluster import SparkCluster
 
 from millstream.common import Configuration, Duration, WatermarkStrategy
@@ -115,18 +115,18 @@ class Elastic:
         hidden.rename(self.directory / "input" / f"{self.written}.txt")
         self.written += records
 
-    def wait_for(self, holds: Callable[[], bool], what: str) -> None:
+    def wait_for(self, holds: Callable[[], bool], condition: str) -> None:
         """Wait until something is so; meanwhile there is always something to read, and never much."""
         end = time.monotonic() + PATIENCE
         while not holds():
-            assert self._driver.poll() is None, f"the job has ended before {what}:\n{self.log()}"
-            assert time.monotonic() < end, f"{what} did not come to be:\n{self.log()}"
+            assert self._driver.poll() is None, f"the job has ended before {condition}:\n{self.log()}"
+            assert time.monotonic() < end, f"{condition} did not come to be:\n{self.log()}"
             if self.written - self.results() < 500:
                 self.write()
             time.sleep(0.25)
 
     def until_parallelism(self, parallelism: int) -> None:
-        """Wait until the job runs with so many subtasks, and has processed something so."""
+        """Wait until the job runs at a parallelism, and has processed records at it."""
         self.wait_for(lambda: self.parallelism() == parallelism, f"parallelism {parallelism}")
         seen = self.results()
         self.wait_for(lambda: self.results() > seen, f"results with parallelism {parallelism}")
@@ -134,7 +134,7 @@ class Elastic:
     def until_all_is_there(self) -> None:
         """Write no more, and wait for exactly the answer."""
         end = time.monotonic() + PATIENCE
-        while (got := found(self.directory)) != self.expected():
+        while (got := results(self.directory)) != self.expected():
             assert not got - self.expected(), f"what is there twice: {got - self.expected()}\n{self.log()}"
             text = f"{self.results()} of {self.written} are there, with parallelism {self.parallelism()}"
             assert self._driver.poll() is None and time.monotonic() < end, f"{text}:\n{self.log()}"
@@ -145,7 +145,7 @@ class Elastic:
         return Counter(("count", k, n) for k in range(KEYS) for n in range(1, len(range(k, self.written, KEYS)) + 1))
 
     def results(self) -> int:
-        return sum(found(self.directory).values())
+        return sum(results(self.directory).values())
 
     def parallelism(self) -> int | None:
         """Return how many subtasks count, if the job runs."""

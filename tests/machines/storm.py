@@ -65,8 +65,8 @@ class Storm:
             driver.kill()
         if code:
             raise AssertionError(f"the job ended with code {code}:\n{self._log()}")
-        expected, found = job.expected(), job.found(self.directory)
-        return sum(((expected - found) + (found - expected)).values())
+        expected, actual = job.expected(), job.results(self.directory)
+        return sum(((expected - actual) + (actual - expected)).values())
 
     def _do(self, fault: str, driver: subprocess.Popen[bytes]) -> None:
         """Let something happen to a machine that works for the job; wait until results come again."""
@@ -127,7 +127,7 @@ class Storm:
             time.sleep(0.1)
 
     def _results(self) -> int:
-        return sum(job.found(self.directory).values())
+        return sum(job.results(self.directory).values())
 
     def _log(self) -> str:
         return (self.directory / "driver.log").read_text(errors="replace")[-3000:]

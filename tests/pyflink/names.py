@@ -24,11 +24,11 @@ PACKAGES = ["pyflink.common", "pyflink.datastream", "pyflink.metrics", "pyflink.
 
 def modules(package: str) -> list[str]:
     """Return the names of a package and of all modules below it, without its tests."""
-    found = [package]
+    modules = [package]
     for info in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
         if ".tests" not in info.name:
-            found.append(info.name)
-    return found
+            modules.append(info.name)
+    return modules
 
 
 def public(name: str) -> bool:
@@ -52,13 +52,13 @@ def parameters(value: Any) -> list[str] | None:
     function = getattr(value, "__func__", value)
     if not inspect.isfunction(function):
         return None
-    found = list(inspect.signature(function).parameters.values())
-    if found and found[0].name in ("self", "cls"):
-        del found[0]
-    if any(p.name.startswith(("j_", "_j", "java_")) for p in found):
+    parameters = list(inspect.signature(function).parameters.values())
+    if parameters and parameters[0].name in ("self", "cls"):
+        del parameters[0]
+    if any(p.name.startswith(("j_", "_j", "java_")) for p in parameters):
         return None
     stars: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
-    return [stars.get(p.kind, "") + p.name + ("=" if p.default is not p.empty else "") for p in found]
+    return [stars.get(p.kind, "") + p.name + ("=" if p.default is not p.empty else "") for p in parameters]
 
 
 def is_own(module: ModuleType, name: str, value: object) -> bool:
@@ -101,9 +101,9 @@ def names(package: str) -> Iterator[tuple[str, str, object]]:
 
 
 if __name__ == "__main__":
-    everything = [found for package in PACKAGES for found in names(package)]
+    everything = [entry for package in PACKAGES for entry in names(package)]
     if sys.argv[1:] == ["--signatures"]:
         called = {name: parameters(value) for name, _, value in everything}
-        print(json.dumps({name: found for name, found in called.items() if found is not None}, indent=0))
+        print(json.dumps({name: signature for name, signature in called.items() if signature is not None}, indent=0))
     else:
-        print(json.dumps({name: what for name, what, _ in everything}, indent=0))
+        print(json.dumps({name: category for name, category, _ in everything}, indent=0))

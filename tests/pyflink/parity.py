@@ -3,7 +3,7 @@
     python -m tests.pyflink.parity                 write docs/parity.md (`make parity`)
     python -m tests.pyflink.parity --missing PY    say what of the apache-flink of the interpreter PY is not in the list
     python -m tests.pyflink.parity --promote       mark as done what the list calls "not yet" and is there by now
-    python -m tests.pyflink.parity --signatures PY write signatures.json anew from the apache-flink of PY
+    python -m tests.pyflink.parity --signatures PY write signatures.json again from the apache-flink of PY
 
 A module of the list has classes, and under `names` its functions and constants. A class is done unless `is` says
 otherwise; a class that is "not yet" or "never" has its members under `members`, and they share its fate.
@@ -39,7 +39,7 @@ class Entry:
     name: str
     module: str
     status: str
-    why: str | None
+    reason: str | None
 
 
 def read() -> dict[str, Any]:
@@ -53,15 +53,15 @@ def entries(parity: dict[str, Any]) -> Iterator[Entry]:
         for thing, marks in (things or {}).items():
             marks = marks or {}
             prefix = module if thing == "names" else f"{module}.{thing}"
-            status, why = marks.get("is", "done"), marks.get("why")
+            status, reason = marks.get("is", "done"), marks.get("why")
             if thing != "names":
-                yield Entry(prefix, module, status, why)
+                yield Entry(prefix, module, status, reason)
             for member in marks.get("members", ()):
-                yield Entry(f"{prefix}.{member}", module, status, why)
+                yield Entry(f"{prefix}.{member}", module, status, reason)
             for word in STATUSES:
-                found = marks.get(word, ())
-                for member in found:
-                    yield Entry(f"{prefix}.{member}", module, word, found[member] if isinstance(found, dict) else None)
+                names = marks.get(word, ())
+                for member in names:
+                    yield Entry(f"{prefix}.{member}", module, word, names[member] if isinstance(names, dict) else None)
 
 
 def resolve(name: str) -> Any:
@@ -69,12 +69,12 @@ def resolve(name: str) -> Any:
     parts = f"millstream.{name}".split(".")
     for cut in range(len(parts), 0, -1):
         try:
-            found: Any = importlib.import_module(".".join(parts[:cut]))
+            thing: Any = importlib.import_module(".".join(parts[:cut]))
         except ModuleNotFoundError:
             continue
         for part in parts[cut:]:
-            found = getattr(found, part)
-        return found
+            thing = getattr(thing, part)
+        return thing
     raise ImportError(name)
 
 
@@ -82,7 +82,7 @@ def _ask(python: str | Path, *arguments: str) -> dict[str, Any]:
     """Return what names.py says of an installed apache-flink, without the leading `pyflink.`."""
     command = [str(python), str(HERE / "names.py"), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
-    return {name.removeprefix("pyflink."): found for name, found in json.loads(done.stdout).items()}
+    return {name.removeprefix("pyflink."): value for name, value in json.loads(done.stdout).items()}
 
 
 def flinks_names(python: str | Path) -> dict[str, str]:
@@ -96,13 +96,13 @@ def flinks_signatures(python: str | Path) -> dict[str, list[str]]:
 
 
 def recorded_signatures() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = json.loads(SIGNATURES.read_text())
-    return found
+    signatures: dict[str, list[str]] = json.loads(SIGNATURES.read_text())
+    return signatures
 
 
 def _parameters(thing: Any) -> list[inspect.Parameter]:
-    found = list(inspect.signature(thing.__init__ if inspect.isclass(thing) else thing).parameters.values())
-    return found[1:] if found and found[0].name in ("self", "cls") else found
+    parameters = list(inspect.signature(thing.__init__ if inspect.isclass(thing) else thing).parameters.values())
+    return parameters[1:] if parameters and parameters[0].name in ("self", "cls") else parameters
 
 
 def misfits(name: str, theirs: list[str]) -> list[str]:
@@ -110,18 +110,18 @@ def misfits(name: str, theirs: list[str]) -> list[str]:
     ours = _parameters(resolve(name))
     kinds = {p.kind for p in ours}
     names = [p.name for p in ours if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    wanted = [t.rstrip("=") for t in theirs if not t.startswith("*")]
+    expected = [t.rstrip("=") for t in theirs if not t.startswith("*")]
     optional = {t.rstrip("=") for t in theirs if t.endswith("=")}
     problems = []
-    for place, parameter in enumerate(wanted):
+    for index, parameter in enumerate(expected):
         if parameter not in names:
             if inspect.Parameter.VAR_KEYWORD not in kinds:
                 problems.append(f"no parameter {parameter}")
-        elif names.index(parameter) != place:
-            problems.append(f"{parameter} is parameter {names.index(parameter)}, not {place}")
+        elif names.index(parameter) != index:
+            problems.append(f"{parameter} is parameter {names.index(parameter)}, not {index}")
     for p in ours:
         needed = p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-        if needed and (p.name not in wanted or p.name in optional):
+        if needed and (p.name not in expected or p.name in optional):
             problems.append(f"{p.name} must be given")
     return problems
 
@@ -163,7 +163,7 @@ def page(parity: dict[str, Any]) -> str:
     for module, things in parity["modules"].items():
         lines += _module(module, things or {})
     lines += ["", "## Names that Millstream adds", ""]
-    lines += [f"* `{name}`: {what}" for name, what in parity["adds"].items()]
+    lines += [f"* `{name}`: {description}" for name, description in parity["adds"].items()]
     return "\n".join(lines) + "\n"
 
 
@@ -179,11 +179,11 @@ def _module(module: str, things: dict[str, Any]) -> list[str]:
     for thing, marks in things.items():
         marks = marks or {}
         title = "Functions and constants" if thing == "names" else f"`{thing}`"
-        status, why = marks.get("is", "done"), marks.get("why")
-        said = f" **{status}**: {why}." if status != "done" else ""
+        status, cause = marks.get("is", "done"), marks.get("why")
+        note = f" **{status}**: {cause}." if status != "done" else ""
         members = [*marks.get("members", ()), *marks.get("done", ())]
         listed = f" {', '.join(f'`{m}`' for m in members)}" if members else ""
-        lines.append(f"* {title}{':' if listed or said else ''}{said}{listed}")
+        lines.append(f"* {title}{':' if listed or note else ''}{note}{listed}")
         for word in STATUSES[1:]:
             lines += [f"    * **{word}** `{name}`: {reason}" for name, reason in marks.get(word, {}).items()]
     return lines
@@ -206,9 +206,9 @@ def promote(parity: dict[str, Any]) -> list[str]:
             prefix = module if thing == "names" else f"{module}.{thing}"
             if marks and marks.get("is") == "not yet" and works(prefix):
                 changed.append(prefix)
-                why = marks.pop("why")
+                reason = marks.pop("why")
                 del marks["is"]
-                marks["not yet"] = dict.fromkeys(marks.pop("members", ()), why)
+                marks["not yet"] = dict.fromkeys(marks.pop("members", ()), reason)
             for member in [m for m in (marks or {}).get("not yet", {}) if works(f"{prefix}.{m}")]:
                 changed.append(f"{prefix}.{member}")
                 del marks["not yet"][member]
@@ -237,7 +237,9 @@ if __name__ == "__main__":
         print("\n".join(promote(current)))
         write(current)
     elif sys.argv[1:2] == ["--signatures"]:
-        rows = [f"{json.dumps(name)}: {json.dumps(found)}" for name, found in flinks_signatures(sys.argv[2]).items()]
+        rows = [
+            f"{json.dumps(name)}: {json.dumps(signature)}" for name, signature in flinks_signatures(sys.argv[2]).items()
+        ]
         SIGNATURES.write_text("{\n" + ",\n".join(sorted(rows)) + "\n}\n")
     else:
         PAGE.write_text(page(read()))

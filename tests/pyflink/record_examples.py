@@ -29,7 +29,7 @@ NAMES = [
     "word_count",
 ]
 
-# Of the Table API: without the one that goes on for ever, and the one that aggregates in pandas.
+# Of the Table API: without the one that never ends, and the one that aggregates in pandas.
 TABLE_NAMES = [
     "async/async_scalar_function",
     "basic_operations",
@@ -45,7 +45,7 @@ TABLE_NAMES = [
     "word_count",
 ]
 
-# Those that fail in the middle, on apache-flink too: its `json` is no more the module, but a function of expressions.
+# Those that fail in the middle, on apache-flink too: its `json` is a function of expressions, no longer the module.
 FAILING = {"basic_operations"}
 
 # What PyFlink and Beam log when an example lets logs go to its output.

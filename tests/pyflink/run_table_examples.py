@@ -24,8 +24,8 @@ def main() -> None:
 
     folder, names = Path(sys.argv[1]), sys.argv[2:]
     # As `-D millstream.engine=local` does.
-    given = environments.with_command_line  # type: ignore[attr-defined]
-    environments.with_command_line = lambda c: given(c).set_string("millstream.engine", "local")  # type: ignore[assignment, attr-defined]
+    original = environments.with_command_line  # type: ignore[attr-defined]
+    environments.with_command_line = lambda c: original(c).set_string("millstream.engine", "local")  # type: ignore[assignment, attr-defined]
     warnings.simplefilter("ignore")
     logging.disable(logging.INFO)
     printed = {}

@@ -5,10 +5,10 @@ it decides with: the coordinator, the writing of manifests, their format, the ch
 strategies, restoring, keyed state. Simulated are only the clock, the storage, the tasks and the system that the sinks
 write to.
 
-Beside it runs the transport (`transport.py`): the machines of the exchange between slots that stay, with a network that
-loses, doubles and repeats.
+A second simulation covers the transport (`transport.py`): the state machines of the exchange between resident slots,
+with a network that loses, duplicates and replays frames.
 
-And several job managers of one job (`leaders.py`): leases, terms, and leaders that are frozen and woken.
+A third covers several job managers of one job (`leaders.py`): leases, terms, and leaders that are frozen and resume.
 
     python -m tests.simulation --seeds 10000
 """

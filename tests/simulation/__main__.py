@@ -22,7 +22,7 @@ SIMULATIONS: tuple[Simulation, ...] = (run_schedule, run_transport, run_leaders)
 # A schedule of several job managers takes as long as some of one.
 _COSTS: dict[Simulation, int] = {run_leaders: 5}
 
-# So many differences are shown.
+# The number of differences that are shown.
 _SHOWN = 10
 
 
@@ -35,13 +35,15 @@ def main() -> int:
     parser.add_argument("--mutant", choices=sorted(MUTANTS), help="with this mistake in the protocol")
     parser.add_argument("--verbose", action="store_true", help="print what happens, with --seed")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
-    asked = parser.parse_args()
-    mutant = MUTANTS[asked.mutant] if asked.mutant else None
+    options = parser.parse_args()
+    mutant = MUTANTS[options.mutant] if options.mutant else None
     simulations = [mutant.simulation] if mutant else SIMULATIONS
     with mutant.in_place() if mutant else contextlib.nullcontext():
-        if asked.seed is not None:
-            return max(_run_one(simulation, asked.seed, asked.verbose) for simulation in simulations)
-        return max(_run_many(s, asked.seeds // _COSTS.get(s, 1), asked.processes, asked.mutant) for s in simulations)
+        if options.seed is not None:
+            return max(_run_one(simulation, options.seed, options.verbose) for simulation in simulations)
+        return max(
+            _run_many(s, options.seeds // _COSTS.get(s, 1), options.processes, options.mutant) for s in simulations
+        )
 
 
 def _run_one(simulation: Simulation, seed: int, verbose: bool) -> int:

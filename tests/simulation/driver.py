@@ -103,7 +103,7 @@ class Driver:
         """Follow `Engine`: return what runs the epochs of one execution."""
         return SimulatedTasks(self._scene, plan, attempt, f"{self.home}/{SHARED}")
 
-    def slots(self, wanted: int) -> int:
+    def slots(self, requested: int) -> int:
         return self._slots
 
     # --- what others want of it

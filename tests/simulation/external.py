@@ -84,14 +84,14 @@ class External:
     def staged(self, prefix: str) -> list[str]:
         return [n for n, t in self._transactions.items() if t.status is Status.STAGED and n.startswith(prefix)]
 
-    def check_clean(self, sinks: Collection[str], job_id: str, before: float, waiting: Collection[str]) -> None:
-        """After a recovery, nothing of a job in these sinks may be left that was staged before it and does not wait."""
+    def check_clean(self, sinks: Collection[str], job_id: str, before: float, unfinished: Collection[str]) -> None:
+        """Check that a recovery left no staged transaction of the job in these sinks, except the unfinished ones."""
         for transaction in self._transactions.values():
             if (
                 transaction.status is Status.STAGED
                 and transaction.staged_at < before
                 and transaction.sink in sinks
-                and transaction.name not in waiting
+                and transaction.name not in unfinished
                 and transaction.name.startswith(f"{job_id}-")
             ):
                 self._world.violate(f"transaction {transaction.name} was neither committed nor aborted in a recovery")
@@ -123,13 +123,13 @@ class SimulatedCommitter(Committer):
         self._external = external
         self._context = context
         self.job_id = context.job_id
-        # For how many checkpoints each has waited.
-        self._waiting: dict[str, int] = {}
+        # The number of checkpoints for which each transaction has waited.
+        self._uncommitted: dict[str, int] = {}
 
     def commit(self, committables: list[tuple[int, str]]) -> None:
         for _, name in committables:
-            self._waiting[name] = self._waiting.get(name, -1) + 1
-        for name in [n for n, waited in self._waiting.items() if waited >= self._external.patience]:
+            self._uncommitted[name] = self._uncommitted.get(name, -1) + 1
+        for name in [n for n, waited in self._uncommitted.items() if waited >= self._external.patience]:
             self._count(name)
         if self._external.aborts_strays:
             self._abort_strays()
@@ -138,36 +138,36 @@ class SimulatedCommitter(Committer):
         """Abort what workers of earlier drivers have staged late, as KafkaSink's committer does."""
         sink = f"-{self._context.operator_id}-"
         for name in self._external.staged(""):
-            if name[32:].startswith(sink) and name not in self._waiting and self.is_stray(name[:32]):
+            if name[32:].startswith(sink) and name not in self._uncommitted and self.is_stray(name[:32]):
                 self._world.step("abort")
                 self._external.abort(name)
 
     def is_stray(self, run: str) -> bool:
-        """Tell whether nobody goes on with what a run has staged."""
+        """Return whether a run's staged output belongs to an earlier driver."""
         return bool(is_earlier(run, self.job_id))
 
     def _count(self, name: str) -> None:
         self._world.step("commit")
         self._external.commit(name)
         self._world.step("commit")
-        del self._waiting[name]
+        del self._uncommitted[name]
 
     def waiting(self) -> list[tuple[int, str]]:
-        return [(0, name) for name in self._waiting]
+        return [(0, name) for name in self._uncommitted]
 
     @property
     def wants_checkpoints(self) -> bool:
-        return bool(self._waiting)
+        return bool(self._uncommitted)
 
     def finish(self) -> None:
-        for name in list(self._waiting):
+        for name in list(self._uncommitted):
             self._count(name)
 
     def recover(self, committables: list[tuple[int, str]], former_job_id: str) -> None:
-        self._waiting.clear()
+        self._uncommitted.clear()
         self.commit([(subtask, name) for subtask, name in committables if not self._external.is_committed(name)])
         for prefix in {self._context.prefix(former_job_id): None, self._context.prefix(): None}:
             for name in self._external.staged(prefix):
-                if name not in self._waiting:
+                if name not in self._uncommitted:
                     self._world.step("abort")
                     self._external.abort(name)

@@ -104,10 +104,10 @@ class SharedWorld(World):
 
     @driver.setter
     def driver(self, _: int | None) -> None:
-        """Nobody else says who acts."""
+        """Ignored: the running strand determines the driver."""
 
     def begin(self, manager: Manager, work: Callable[[], None]) -> None:
-        """Have a job manager do something beside what it does."""
+        """Start another strand of a job manager."""
 
         def run() -> None:
             with suppress(DriverDied, Violated):
@@ -120,11 +120,11 @@ class SharedWorld(World):
         strand = Strand(manager, greenlet.greenlet(run, self._main), self.now)
         self._strands.append(strand)
 
-    def go_on(self, is_over: Callable[[], bool]) -> None:
-        """Let time pass until something is so."""
-        while not is_over() and self.violation is None:
+    def go_on(self, has_ended: Callable[[], bool]) -> None:
+        """Advance virtual time until a condition holds."""
+        while not has_ended() and self.violation is None:
             if self.now > 1_000 + _LONGEST:
-                self.violation = "the job does not get to its end, whoever leads"
+                self.violation = "the job does not end under any leader"
                 break
             if not self._next():
                 break
@@ -137,18 +137,18 @@ class SharedWorld(World):
             self._switch(self._strands[0])
 
     def _next(self) -> bool:
-        """Let happen what is next; tell whether there was anything."""
-        at, strand = math.inf, None
+        """Run the next event or strand; return whether there was one."""
+        next_time, strand = math.inf, None
         for candidate in self._strands:
             due = self._due(candidate)
-            if due < at:
-                at, strand = due, candidate
-        if self._events and self._events[0].time <= at:
+            if due < next_time:
+                next_time, strand = due, candidate
+        if self._events and self._events[0].time <= next_time:
             self._happen()
         elif strand is None:
             return False
         else:
-            self.now = max(self.now, at)
+            self.now = max(self.now, next_time)
             self._switch(strand)
         return True
 
@@ -220,7 +220,7 @@ class SharedWorld(World):
 
 
 class SimulatedCell:
-    """A cell: what is asked is done after a while, whether or not who asked is awake then, and answered later still."""
+    """A compare-and-swap cell with delayed requests, executed even if the client sleeps, and later responses."""
 
     def __init__(self, world: SharedWorld) -> None:
         self._world = world
@@ -242,12 +242,12 @@ class SimulatedCell:
         return answers[0]
 
     def read(self) -> tuple[bytes | None, Hashable]:
-        found: tuple[bytes | None, Hashable] = self._ask(lambda: (self.data, self.version))
-        return found
+        answer: tuple[bytes | None, Hashable] = self._ask(lambda: (self.data, self.version))
+        return answer
 
     def write(self, data: bytes, version: Hashable) -> Hashable:
         if not self._ask(partial(self._set, data, version)):
-            raise OvertakenError("somebody else has written")
+            raise OvertakenError("another client has written")
         assert isinstance(version, int)
         return version + 1
 
@@ -274,19 +274,19 @@ class VirtualLock:
 
 
 class SlowStorage(SimulatedStorage):
-    """Files that take a while to be written, in which anything can happen to who writes them.
+    """Storage with slow writes; the writer can be killed, frozen or cut off meanwhile.
 
-    Attributes:
-        is_deposed: tells whether another leader has the job: it deletes what it does not need.
+        Attributes:
+    is_deposed: returns whether another leader has the job; that leader deletes the files it does not need.
     """
 
     is_deposed: Callable[[], bool]
 
     def make_durable(self, names: Iterable[str]) -> None:
-        wanted = list(names)
-        if self.is_deposed() and any(self._path(name) not in self._disk.files for name in wanted):
+        paths = list(names)
+        if self.is_deposed() and any(self._path(name) not in self._disk.files for name in paths):
             raise Injected("the files are gone")
-        super().make_durable(wanted)
+        super().make_durable(paths)
 
     def publish(self, name: str, data: bytes, private: bool = False) -> None:
         world = self._world
@@ -321,7 +321,7 @@ class LeadersInbox:
 
 @dataclass
 class Cluster:
-    """What a schedule is about."""
+    """The job managers' shared state in a schedule."""
 
     scene: Scene
     world: SharedWorld
@@ -342,7 +342,7 @@ class Cluster:
         return record is not None and record.outcome == JobStatus.FINISHED.name
 
     def leads(self, number: int, term: int) -> None:
-        """A job manager leads from now on: nobody else may, unless it sleeps."""
+        """Record that a job manager leads; no other job manager that is awake may lead."""
         world = self.world
         world.note(f"leads, in term {term}")
         if self.terms and term <= self.terms[-1]:
@@ -384,7 +384,7 @@ class JobManager:
         while not self.has_ended:
             if not events:
                 left = self._election.deadline - self._clock()
-                # What is less than this, sums of times may lose.
+                # A shorter wait may be lost to rounding.
                 self._world.wait(max(left, 1e-6) if left > 0 else 0.0, lambda: bool(events) or self.has_ended)
             event = events.pop(0) if events else m.Ticked()
             for instruction in self._election.handle(event, self._clock()):
@@ -401,9 +401,9 @@ class JobManager:
                 if self._master is not None:
                     self._master.suspend(reason)
             case m.ReadLease() | m.WriteLease():
-                self._world.begin(self._manager, lambda: events.append(self._asked(instruction)))
+                self._world.begin(self._manager, lambda: events.append(self._access(instruction)))
 
-    def _asked(self, instruction: m.ReadLease | m.WriteLease) -> m.Event:
+    def _access(self, instruction: m.ReadLease | m.WriteLease) -> m.Event:
         cell = self._cluster.lease
         try:
             if isinstance(instruction, m.ReadLease):
@@ -431,13 +431,13 @@ class JobManager:
             except MillstreamError as error:
                 self._world.note(f"cannot start: {error}")
             self._master = None
-            # Another try needs another term.
+            # A retry needs another term.
             if self._term == term and not self.has_ended:
                 self._manager.is_alive = False
                 raise DriverDied
 
     def _run(self, term: int) -> bool:
-        """Run the job; tell whether it has ended for good."""
+        """Run the job; return whether it reached a terminal status."""
         scene, world = self._scene, self._world
         fence = _Fence(self._cluster.job, _JOB, "job", term, _run=f"{term}-{self._manager.number}")
         fence.disk = scene.disk
@@ -449,7 +449,7 @@ class JobManager:
         if record.checkpoints:
             origin = find_published(Configuration(), "job", record.checkpoints)
             fence.withdraw_after(origin.location)
-        world.note(f"goes on from {origin.location if origin else 'the beginning'}")
+        world.note(f"restores {origin.location if origin else 'nothing'}")
         home = f"{ROOT}/{fence.run_id}"
         storage = SlowStorage(world, scene.disk, home)
         storage.is_deposed = lambda: (now := self._cluster.record()) is not None and now.term > term
@@ -460,7 +460,7 @@ class JobManager:
             origin=origin,
         )
         plan = partial(self._plan, fence.run_id)
-        former = [run_id(_JOB, earlier) for earlier in range(1, term)]
+        former = [run_id(_JOB, earlier_term) for earlier_term in range(1, term)]
         store = CheckpointStore(storage, _OWNER, None, fence)  # type: ignore[arg-type]
         self._master = make_master(
             scene,
@@ -480,7 +480,7 @@ class JobManager:
         status = self._master.view.status
         world.note(f"the job is {status.name}")
         self._check_error()
-        # A job that fails for good by what was made to fail ends here; it is not looked at any further.
+        # A job that an injected fault fails permanently ends here; its output is not checked.
         return status is not JobStatus.SUSPENDED
 
     def _check_error(self) -> None:
@@ -494,7 +494,7 @@ class JobManager:
 
 
 class _Fence(Fence):
-    """The fence. What it decides is its own; here it is noted what could not be deleted because of it."""
+    """A real fence that also records the manifests it could not delete."""
 
     disk: Disk
 
@@ -516,11 +516,11 @@ class _Engine:
     def runner(self, plan: JobPlan, attempt: int) -> SimulatedTasks:
         return SimulatedTasks(self.scene, plan, attempt, f"{self.home}/{SHARED}")
 
-    def slots(self, wanted: int) -> int:
-        return wanted
+    def slots(self, requested: int) -> int:
+        return requested
 
 
-# What is written of a lease, and the lease: JSON would take most of the time.
+# Leases by their written form: encoding them as JSON would take most of the time.
 _LEASES: dict[bytes, m.Lease] = {}
 
 
@@ -541,7 +541,7 @@ def run_leaders(seed: int, verbose: bool = False) -> Outcome:
         for number in range(1, _CANDIDATES + 1):
             _start(cluster, number)
         world.after(0.5, partial(_see_to, cluster))
-        world.go_on(lambda: _is_over(cluster))
+        world.go_on(lambda: _has_ended(cluster))
         if world.violation is None and not _has_failed(cluster):
             check_output(scene)
     return Outcome(seed, world.violation, _faults(cluster), world.log)
@@ -564,7 +564,7 @@ def _see_to(cluster: Cluster) -> None:
     """Start another job manager for each that has died."""
     world = cluster.world
     alive = [manager for manager in world.managers.values() if manager.is_alive]
-    if len(alive) < _CANDIDATES and not _is_over(cluster):
+    if len(alive) < _CANDIDATES and not _has_ended(cluster):
         _start(cluster, len(world.managers) + 1)
     world.after(0.5, partial(_see_to, cluster))
 
@@ -574,8 +574,8 @@ def _has_failed(cluster: Cluster) -> bool:
     return record is not None and record.outcome == JobStatus.FAILED.name
 
 
-def _is_over(cluster: Cluster) -> bool:
-    """Tell whether the job has ended, and all who slept meanwhile have had their time to do harm."""
+def _has_ended(cluster: Cluster) -> bool:
+    """Return whether the job has ended, and every frozen job manager has had time to resume since."""
     record, world = cluster.record(), cluster.world
     if record is None or record.outcome is None:
         return False

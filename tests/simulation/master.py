@@ -60,7 +60,7 @@ class WatchedMachine:
         if isinstance(event, e.OutputCommitted):
             self._check_recovery(event)
         if isinstance(event, (e.InstructionFailed, e.CancelRequested, e.SuspendRequested)):
-            # A step that fails in a job that is asked to stop is told as that: what is left is aborted at the end.
+            # A job that is stopping aborts its remaining output at the end, so an interrupted recovery is not checked.
             self._recovery = None
         if isinstance(event, (e.ManifestWritten, e.ManifestFailed)):
             self._unanswered.discard(event.checkpoint)
@@ -99,13 +99,13 @@ class WatchedMachine:
     def _check_recovery(self, event: e.OutputCommitted) -> None:
         if self._recovery is None or event.checkpoint is not None:
             return
-        (asked, began), self._recovery = self._recovery, None
+        (requested_at, began), self._recovery = self._recovery, None
         plan = self._machine.view.plan
-        operators = asked.operators
+        operators = requested_at.operators
         if operators is None:
             operators = operators_in(plan, frozenset(v.id for v in plan.vertices))
-        waiting = {name for waits in event.unfinished.values() for _, name in waits}
-        self._external.check_clean(operators, asked.former_job_id, began, waiting)
+        unfinished = {name for waits in event.unfinished.values() for _, name in waits}
+        self._external.check_clean(operators, requested_at.former_job_id, began, unfinished)
 
     def _check_retained(self) -> None:
         """Only those checkpoints are on storage that are retained, are being written, or could not be deleted."""
@@ -113,9 +113,9 @@ class WatchedMachine:
         notified = {c.id for c in checkpoints.history if c.status is CheckpointStatus.NOTIFIED} & checkpoints.retained
         if len(notified) > self._retained:
             self._world.violate(f"more checkpoints are retained than wanted: {sorted(notified)}")
-        kept = {f"{self._home}/chk-{number}/{NAME}" for number in checkpoints.retained | self._unanswered}
+        retained = {f"{self._home}/chk-{number}/{NAME}" for number in checkpoints.retained | self._unanswered}
         for path in self._disk.manifests(self._home):
-            if path not in kept and path not in self._disk.undeletable:
+            if path not in retained and path not in self._disk.undeletable:
                 self._world.violate(f"{path} is still there")
 
     def _check_end(self) -> None:
@@ -125,22 +125,22 @@ class WatchedMachine:
             self._world.violate(f"the job has finished and leaves {left}")
 
 
-class ToldOfSlots(SlotMonitor):
-    """Slots are counted when they are asked for; of changes the world tells."""
+class SimulatedSlotMonitor(SlotMonitor):
+    """Does not poll: the world reports slot changes."""
 
     def _begin(self) -> None:
         pass
 
 
-class NeverOverdue(EpochWatchdog):
-    """Virtual time passes for nobody who waits for real."""
+class SimulatedWatchdog(EpochWatchdog):
+    """Never starts: a real timer cannot follow virtual time."""
 
     def begin(self, seconds: float) -> None:
         pass
 
 
 class VirtualInbox:
-    """Events come, and manifests are written, while virtual time passes; follows `Mailbox`."""
+    """Delivers events and writes manifests in virtual time; follows `Mailbox`."""
 
     def __init__(self, scene: Scene, storage: SimulatedStorage) -> None:
         self._world = scene.world
@@ -156,7 +156,7 @@ class VirtualInbox:
     def take(self, seconds: float) -> e.Event | None:
         world = self._world
         if not self._events and seconds == math.inf:
-            # Who is killed while it waits for ever has no next step to learn of it.
+            # A driver that is killed during an unlimited wait has no next step at which to notice it.
             world.wait(seconds, lambda: bool(self._events) or world.driver is None)
             world.check_alive()
         elif not self._events:
@@ -194,7 +194,7 @@ def make_master(
         on_end=partial(world.step, "end"),
         clock=clock,
         inbox=inbox or VirtualInbox(scene, storage),
-        watch=ToldOfSlots,
-        watchdog=NeverOverdue,
+        watch=SimulatedSlotMonitor,
+        watchdog=SimulatedWatchdog,
         **about,
     )

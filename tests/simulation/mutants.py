@@ -1,4 +1,4 @@
-"""Mistakes that the protocol could make. The simulation must notice every one of them, or it proves nothing."""
+"""Faulty variants of the protocol. The simulation must detect every one of them, or it proves nothing."""
 
 from __future__ import annotations
 
@@ -46,28 +46,29 @@ from .outcome import Outcome
 from .schedule import run_schedule
 from .transport import run_transport
 
-# Runs the schedule of a seed, and notes what happens if that is asked for.
+# Runs the schedule of a seed, and logs its events on request.
 Simulation = Callable[..., Outcome]
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A mistake: what stands in the place of what: (class, attribute) or (table, entry), replacement.
+    """A fault to inject.
 
     Attributes:
-        simulation: which must notice it.
+        replacements: (class, attribute) or (table, entry), and the replacement.
+        simulation: the simulation that must detect it.
     """
 
     name: str
-    what: str
-    instead: list[tuple[Any, Any, Any]]
+    description: str
+    replacements: list[tuple[Any, Any, Any]]
     simulation: Simulation = run_schedule
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Make the mistake in everything that runs meanwhile."""
+        """Apply the replacements inside the `with` block."""
         with ExitStack() as stack:
-            for owner, name, replacement in self.instead:
+            for owner, name, replacement in self.replacements:
                 if isinstance(owner, dict):
                     stack.enter_context(patch.dict(owner, {name: replacement}))
                 else:
@@ -79,19 +80,19 @@ MUTANTS: dict[str, Mutant] = {}
 
 
 def _instead_of(owner: Any, *names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a mutant of a function: it is called in the place of methods, with the real one as its first argument."""
+    """Register a function as a mutant: it replaces methods, and receives the real one as its first argument."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__.replace("_", "-")
-        instead = [(owner, n, partialmethod(_swapped, function, getattr(owner, n))) for n in names]
+        replacements = [(owner, n, partialmethod(_swapped, function, getattr(owner, n))) for n in names]
         simulation = _SIMULATIONS.get(owner, run_schedule)
-        MUTANTS[name] = Mutant(name, str(function.__doc__), instead, simulation)
+        MUTANTS[name] = Mutant(name, str(function.__doc__), replacements, simulation)
         return function
 
     return register
 
 
-# Where a mistake is not noticed by the simulation of a job.
+# Classes whose mutants the simulation of a job does not detect.
 _SIMULATIONS: dict[Any, Simulation] = {
     ReceiveBuffer: run_transport,
     ExchangeMachine: run_transport,
@@ -108,13 +109,13 @@ Real = Callable[..., Any]
 
 
 def _instead_of_entry(table: dict[Any, Any], entry: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a mutant of a function: it is called in the place of what follows an event or a step."""
+    """Register a function as a mutant: it replaces the handler of an event or a step."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__.replace("_", "-")
         simulation = run_transport if table is ExchangeMachine._HANDLERS else run_schedule
-        instead = [(table, entry, partial(function, table[entry]))]
-        MUTANTS[name] = Mutant(name, str(function.__doc__), instead, simulation)
+        replacements = [(table, entry, partial(function, table[entry]))]
+        MUTANTS[name] = Mutant(name, str(function.__doc__), replacements, simulation)
         return function
 
     return register
@@ -125,7 +126,7 @@ def _instead_of_entry(table: dict[Any, Any], entry: Any) -> Callable[[Callable[.
 
 @_instead_of(SinkCommitters, "commit")
 def late_commit(real: Real, self: SinkCommitters, staged: dict[str, Any]) -> None:
-    """Output is committed one checkpoint later than the coordinator is told."""
+    """Output is committed one checkpoint later than reported to the coordinator."""
     late = self.__dict__.pop("late", None)
     self.__dict__["late"] = staged
     if late is not None:
@@ -146,7 +147,7 @@ def commit_before_manifest(real: Real, self: JobMachine, event: e.Event, *time: 
 
 @_instead_of(CheckpointCoordinator, "committed")
 def staged_dropped_early(real: Real, self: CheckpointCoordinator, checkpoint_id: int) -> list[i.Instruction]:
-    """With a commit all staged output is forgotten, also what was staged after the checkpoint's cut."""
+    """A commit discards all staged output, including output staged after the checkpoint's snapshot."""
     self._staged.drop_until(self._staged.end)
     return real(self, checkpoint_id)
 
@@ -167,7 +168,7 @@ def last_checkpoint_may_fail(real: Real, self: CheckpointCoordinator) -> bool:
 
 @_instead_of_entry(JobMachine._HANDLERS, e.EpochFinished)
 def cut_before_commit(real: Real, self: JobMachine, event: e.EpochFinished) -> list[i.Instruction]:
-    """A checkpoint is cut before the output is committed that need not wait for it."""
+    """A checkpoint's snapshot is taken before output that need not wait for it is committed."""
     instructions: list[i.Instruction] = real(self, event)
     if self._taken is not None:
         instructions += self._recovery.take_snapshot(self._taken)
@@ -222,7 +223,7 @@ def reused_attempt(real: Real, self: RecoveryState, plan: JobPlan, start: Initia
 
 
 @_instead_of(CheckpointCoordinator, "set_unfinished_output")
-def waiting_output_is_not_named(real: Real, self: CheckpointCoordinator, waiting: Any) -> None:
+def waiting_output_is_not_named(real: Real, self: CheckpointCoordinator, unfinished: Any) -> None:
     """A manifest names what was staged since the one before, not what waits from earlier."""
 
 
@@ -280,14 +281,14 @@ def not_waiting_for_manifests(real: Real, self: JobMachine) -> list[i.Instructio
 
 MUTANTS["cut-without-state"] = Mutant(
     "cut-without-state",
-    "A cut is gone on from that is without the state which was taken over from another job.",
+    "A job restores a snapshot that lacks the state taken over from another job.",
     [(Execution, "owns_state", True)],
 )
 
 
 @_instead_of(RecoveryState, "remember_snapshot")
 def region_without_state(real: Real, self: RecoveryState) -> None:
-    """When a region fails, the others go on without the state that they took over from another job."""
+    """When a region fails, the others continue without the state that they took over from another job."""
     self._last_snapshot = self.execution.snapshot(self.positions) if self.has_regions else None
 
 
@@ -299,7 +300,7 @@ def position_not_noted(real: Real, self: JobMachine) -> list[i.Instruction]:
 
 @_instead_of(JobMachine, "_run")
 def position_not_renewed(real: Real, self: JobMachine, epoch: Any) -> list[i.Instruction]:
-    """What a checkpoint says of the sources is how far they were at some epoch before."""
+    """A checkpoint stores the source positions of an earlier epoch."""
     return [x for x in real(self, epoch) if not isinstance(x, i.ReadPositions)]
 
 
@@ -315,13 +316,13 @@ def failed_checkpoint_left(real: Real, self: CheckpointCoordinator) -> list[i.In
 
 
 @_instead_of(CheckpointStore, "discard_all_but")
-def failed_checkpoint_left_in_restart(real: Real, self: CheckpointStore, kept: set[int]) -> None:
-    """A restart does not mind when a checkpoint that was given up could not be deleted."""
+def failed_checkpoint_left_in_restart(real: Real, self: CheckpointStore, retained: set[int]) -> None:
+    """A restart ignores an abandoned checkpoint that could not be deleted."""
 
 
 MUTANTS["takeover-not-noted"] = Mutant(
     "takeover-not-noted",
-    "A new driver does not note which checkpoint it goes on from, so that a late one of the former driver counts.",
+    "A new driver does not record which checkpoint it restores, so a late one of the former driver counts.",
     [(store, "_last_that_counts", lambda storage, names: math.inf)],
 )
 
@@ -354,8 +355,8 @@ def state_of_unanswered_deleted(real: Real, self: CheckpointCoordinator) -> set[
 # --- state that slots hold in memory
 
 
-def _without_delta(name: str, what: str, needed: Callable[[JobMachine, EpochPlan], bool]) -> None:
-    """Make a mutant in which slots are told to write what they hold only where `needed`, and cuts are made anyway."""
+def _without_delta(name: str, description: str, needed: Callable[[JobMachine, EpochPlan], bool]) -> None:
+    """Make a mutant in which slots write their state only where `needed`, and snapshots are taken anyway."""
     real = Execution.snapshot
 
     def snapshot(self: Execution, positions: Positions) -> Snapshot:
@@ -366,22 +367,22 @@ def _without_delta(name: str, what: str, needed: Callable[[JobMachine, EpochPlan
         ends = self._recovery.execution.running_sources() <= epoch.ending
         return not self._recovery.resident_slots or ends or needed(self, epoch)
 
-    MUTANTS[name] = Mutant(name, what, [(JobMachine, "_writes_state", keeps), (Execution, "snapshot", snapshot)])
+    MUTANTS[name] = Mutant(name, description, [(JobMachine, "_writes_state", keeps), (Execution, "snapshot", snapshot)])
 
 
 _without_delta(
     "checkpoint-without-delta",
-    "A checkpoint does not have slots write what they hold.",
+    "A checkpoint does not make slots write their state.",
     lambda machine, epoch: machine._recovery.has_regions or epoch.snapshot or machine._options.at_most_once,
 )
 _without_delta(
     "request-without-delta",
-    "A rescale and a checkpoint that was asked for do not have slots write what they hold.",
+    "A rescale and a requested checkpoint do not make slots write their state.",
     lambda machine, epoch: (epoch.checkpoint or machine._recovery.has_regions) and not epoch.snapshot,
 )
 _without_delta(
     "region-without-delta",
-    "Other regions go on from what slots hold and have not written.",
+    "Other regions restore state that slots hold and have not written.",
     lambda machine, epoch: epoch.checkpoint or epoch.snapshot or machine._options.at_most_once,
 )
 
@@ -396,15 +397,15 @@ def held_changes_forgotten(real: Real, self: KeyedState, epoch: int) -> Version:
 
 @_instead_of_entry(JobMachine._HANDLERS, e.SlotsOpened)
 def slots_taken_to_stay(real: Real, self: JobMachine, event: e.SlotsOpened) -> list[i.Instruction]:
-    """State is held in processes that may be gone with the next epoch."""
+    """State is held in processes that may end before the next epoch."""
     instructions: list[i.Instruction] = real(self, replace(event, resident=True))
     return instructions
 
 
-# --- input that was dealt out and is not read
+# --- pending splits: input that was assigned and is not read
 
 
-def _with_unread(report: SubtaskReport, change: Callable[[list[PendingRange]], list[PendingRange]]) -> SubtaskReport:
+def _change_ranges(report: SubtaskReport, change: Callable[[list[PendingRange]], list[PendingRange]]) -> SubtaskReport:
     if not report.has_pending_input:
         return report
     left = decode(report.runtime_snapshot)
@@ -414,26 +415,26 @@ def _with_unread(report: SubtaskReport, change: Callable[[list[PendingRange]], l
 
 @_instead_of(Execution, "_keep")
 def given_back_and_forgotten(real: Real, self: Execution, report: SubtaskReport, *about: Any) -> bool:
-    """What a subtask has not read of its shares is forgotten."""
-    return real(self, _with_unread(report, lambda unread: []), *about)
+    """The unread rest of a subtask's split ranges is lost."""
+    return real(self, _change_ranges(report, lambda pending: []), *about)
 
 
 @_instead_of(Execution, "_keep")
 def given_back_and_read_twice(real: Real, self: Execution, report: SubtaskReport, *about: Any) -> bool:
-    """A share that was read in part is read again from its beginning."""
-    return real(self, _with_unread(report, lambda unread: [(split, share, 0) for split, share, _ in unread]), *about)
+    """A split range that was read in part is read again from its beginning."""
+    return real(self, _change_ranges(report, lambda pending: [(s, records, 0) for s, records, _ in pending]), *about)
 
 
 MUTANTS["unread-lost-when-rescaled"] = Mutant(
     "unread-lost-when-rescaled",
-    "At another parallelism nobody reads what was dealt out before and not read.",
-    [(restore, "_unread", lambda *about: [])],
+    "After a rescale no subtask reads the pending split ranges.",
+    [(restore, "_pending_ranges", lambda *about: [])],
 )
 
 
 MUTANTS["unread-for-everybody"] = Mutant(
     "unread-for-everybody",
-    "At another parallelism everybody reads what was dealt out before and not read.",
+    "After a rescale every subtask reads the pending split ranges.",
     [(restore, "_reads", lambda *about: True)],
 )
 
@@ -459,8 +460,8 @@ def level_without_an_end(real: Real, self: ReceiveBuffer, epoch: int, level: int
 def block_of_an_older_epoch(real: Real, self: ReceiveBuffer, sender: int, frame: Frame) -> None:
     """A block of an older epoch is taken for one of this."""
     state = self._senders[sender]
-    is_over = frame.epoch == state.epoch and state.index == len(state.levels)
-    if frame.kind is Kind.DATA and (frame.epoch < state.epoch or is_over):
+    has_ended = frame.epoch == state.epoch and state.index == len(state.levels)
+    if frame.kind is Kind.DATA and (frame.epoch < state.epoch or has_ended):
         self._levels.setdefault((frame.epoch + 1, frame.level), _Level()).messages.append(frame.payload)
         return
     real(self, sender, frame)
@@ -500,10 +501,10 @@ def answer_after_the_end(real: Real, self: ExchangeMachine, event: p.Event) -> l
 @_instead_of(Execution, "acknowledge")
 def ended_with_requests_in_flight(real: Real, self: Execution, reports: Any) -> Any:
     """A source that knows its end and has read all has ended, whatever requests it waits for."""
-    found = real(self, reports)
+    result = real(self, reports)
     self.ended |= self.lingering_sources()
     self.ended |= {e.target for v in self.plan.vertices if v.id in self.ended for e in v.out_edges}
-    return found
+    return result
 
 
 def _without_subtasks_state(real: Real, start: InitialState, files: dict[str, Any], *about: Any) -> None:
@@ -528,15 +529,17 @@ MUTANTS["requests-for-everybody"] = Mutant(
 
 MUTANTS["state-of-subtasks-left-out"] = Mutant(
     "state-of-subtasks-left-out",
-    "A checkpoint is gone on from without what belongs to subtasks: requests in flight are never answered.",
+    "A restore loses the subtasks' own state: requests in flight are never answered.",
     [(restore, "_take_state", partial(_without_subtasks_state, restore._take_state))],
 )
 
 
-# --- input that came through the exchange and is not processed
+# --- in-flight data: received through the exchange and not processed
 
 
-def _with_waiting(report: SubtaskReport, change: Callable[[list[PendingBlocks]], list[PendingBlocks]]) -> SubtaskReport:
+def _change_blocks(
+    report: SubtaskReport, change: Callable[[list[PendingBlocks]], list[PendingBlocks]]
+) -> SubtaskReport:
     if not report.has_pending_input:
         return report
     left = decode(report.runtime_snapshot)
@@ -547,11 +550,11 @@ def _with_waiting(report: SubtaskReport, change: Callable[[list[PendingBlocks]],
 @_instead_of(Execution, "_keep")
 def waiting_and_forgotten(real: Real, self: Execution, report: SubtaskReport, *about: Any) -> bool:
     """Records that came through the exchange and were not processed are forgotten."""
-    return real(self, _with_waiting(report, lambda waiting: [_without_records(one) for one in waiting]), *about)
+    return real(self, _change_blocks(report, lambda pending: [_without_records(one) for one in pending]), *about)
 
 
-def _without_records(waiting: PendingBlocks) -> PendingBlocks:
-    address, number, (has_key, has_timestamp, bodies) = waiting
+def _without_records(pending: PendingBlocks) -> PendingBlocks:
+    address, number, (has_key, has_timestamp, bodies) = pending
     layout = Layout(has_key, has_timestamp)
     blocks = [layout.decode(body) for body in bodies]
     left = [Block(layout, [], [(0, kind, value) for _, kind, value in b.controls]) for b in blocks if b.controls]
@@ -570,14 +573,14 @@ def watermark_passes_what_waits(real: Real, self: Queue) -> Control | None:
 
 MUTANTS["waiting-lost-when-rescaled"] = Mutant(
     "waiting-lost-when-rescaled",
-    "At another parallelism nobody processes what came through the exchange before.",
+    "After a rescale no subtask processes the in-flight data.",
     [(restore, "_taken_input", lambda *about: [])],
 )
 
 
 MUTANTS["waiting-for-everybody"] = Mutant(
     "waiting-for-everybody",
-    "At another parallelism everybody processes what came through the exchange before, whoever owns its keys.",
+    "After a rescale every subtask processes the in-flight data, including keys of other subtasks.",
     [(RecoveredInput, "_is_own", lambda self, key: True)],
 )
 
@@ -594,7 +597,7 @@ MUTANTS["ended-while-input-waits"] = Mutant(
 
 @_instead_of(Fence, "_write")
 def no_fencing(real: Real, self: Fence, record: JobRecord) -> None:
-    """What a deposed leader writes down of a job counts like any other's."""
+    """A deposed leader's writes to the job record are accepted."""
     _, self._version = self.cell.read()
     while self.cell.read()[1] != self._version:
         _, self._version = self.cell.read()
@@ -603,16 +606,16 @@ def no_fencing(real: Real, self: Fence, record: JobRecord) -> None:
 
 @_instead_of(Fence, "claim")
 def not_claimed(real: Real, self: Fence) -> JobRecord:
-    """Who takes over goes on from what the record says, and writes its term there with its first checkpoint."""
+    """A new leader restores what the record names, and writes its term only with its first checkpoint."""
     data, self._version = self.cell.read()
-    found = JobRecord(self.term, self._run, "job") if data is None else JobRecord.from_bytes(data)
-    self._record = replace(found, term=self.term, run=self._run)
+    record = JobRecord(self.term, self._run, "job") if data is None else JobRecord.from_bytes(data)
+    self._record = replace(record, term=self.term, run=self._run)
     return self._record
 
 
 @_instead_of(Fence, "end")
 def outcome_not_recorded(real: Real, self: Fence, outcome: str, message: str) -> None:
-    """A job's checkpoints are deleted at its end, and nothing says that it has ended."""
+    """A job's checkpoints are deleted at its end, and its end is not recorded."""
 
 
 @_instead_of(Fence, "withdraw")
@@ -624,7 +627,7 @@ def deleted_before_withdrawn(real: Real, self: Fence, location: str) -> None:
 
 MUTANTS["later-runs-aborted"] = Mutant(
     "later-runs-aborted",
-    "Who commits aborts what any other driver has staged, though that may be the next one's.",
+    "A committer aborts the staged output of every other driver, including its successor's.",
     [(SimulatedCommitter, "is_stray", lambda self, run: run != self.job_id)],
     run_leaders,
 )
@@ -632,8 +635,8 @@ MUTANTS["later-runs-aborted"] = Mutant(
 
 MUTANTS["former-cleared-at-once"] = Mutant(
     "former-cleared-at-once",
-    "Who takes over deletes what its predecessors have left before it has a checkpoint of its own.",
-    [(JobMaster._HANDLERS, i.ClaimDirectory, lambda self, asked: _take_and_clear(self))],
+    "A new leader deletes its predecessors' files before it has a checkpoint of its own.",
+    [(JobMaster._HANDLERS, i.ClaimDirectory, lambda self, request: _take_and_clear(self))],
     run_leaders,
 )
 
@@ -645,14 +648,14 @@ def _take_and_clear(master: JobMaster) -> None:
 
 @_instead_of(Election, "_write")
 def term_reused(real: Real, self: Election, lease: Lease, version: Hashable, now: float) -> list[Instruction]:
-    """Who takes the lease takes the term of who had it."""
+    """A candidate that takes the lease keeps the term of its predecessor."""
     taking = self.role is Role.CANDIDATE and lease.term > 1
     return real(self, replace(lease, term=lease.term - 1) if taking else lease, version, now)
 
 
 @_instead_of(Election, "_written")
 def lease_checked_only_at_start(real: Real, self: Election, event: LeaseWritten, now: float) -> list[Instruction]:
-    """Who leads counts on it for ever."""
+    """A leader never checks its lease again."""
     instructions = real(self, event, now)
     if self.role is Role.LEADER:
         self.valid_until = math.inf

@@ -1,4 +1,4 @@
-"""The receiving end of an exchange: a counter's subtask, which leaves a part of its input to the next epoch."""
+"""The receiving end of an exchange: a counter's subtask, which leaves part of its input pending for the next epoch."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .world import World
 
 
 class Receiver:
-    """Takes records as `Subtask` does, and sees that none is behind the time that it was told."""
+    """Takes records as `Subtask` does, and checks that none is late for the watermark it has received."""
 
     def __init__(self, world: World, vertex: Vertex, subtask: int, senders: int, task: LevelTask) -> None:
         self._world = world
         self._task = task
         edge = vertex.in_edges[0]
         self._channels = {(edge.id, sender): Channel(edge, sender) for sender in range(senders)}
-        self._inbox, self._earlier = InputGate(self._channels), RecoveredInput(vertex, subtask)
+        self._input_gate, self._recovered = InputGate(self._channels), RecoveredInput(vertex, subtask)
         self._watermark = -1
         before = task.runtime_snapshots.get((vertex.id, subtask))
         if not before:
@@ -38,26 +38,26 @@ class Receiver:
             else:
                 channel.ended = edge.id in left.ended_edges
                 channel.watermark = task.epoch if channel.ended else left.watermark
-        self._inbox.restore(left.pending_blocks)
-        self._earlier.restore(left.recovered_blocks)
+        self._input_gate.restore(left.pending_blocks)
+        self._recovered.restore(left.recovered_blocks)
 
     @property
     def has_ended(self) -> bool:
-        return all(c.ended for c in self._channels.values()) and not self._earlier.pending
+        return all(c.ended for c in self._channels.values()) and not self._recovered.pending
 
     def take(self, frames: list[Frame]) -> list[Record]:
-        """Process what was left and what has come, or a part of it; return the records."""
-        turns, queues = self._inbox.open(frames), self._earlier.open()
+        """Process the pending and the new input, or part of it; return the records."""
+        turns, queues = self._input_gate.open(frames), self._recovered.open()
         taken: list[Record] = []
-        is_over = False
-        # At least one record, so that the job gets to its end.
+        has_ended = False
+        # At least one record, so that the job ends.
         for element in self._elements(queues, turns):  # type: ignore[arg-type]
             taken += element
-            is_over = bool(taken) and self._task.slice < math.inf and self._world.random.random() < 0.2
-            if is_over:
+            has_ended = bool(taken) and self._task.slice < math.inf and self._world.random.random() < 0.2
+            if has_ended:
                 break
-        self._earlier.leave([q for q in queues if not q.is_empty])
-        self._inbox.leave(turns)
+        self._recovered.leave([q for q in queues if not q.is_empty])
+        self._input_gate.leave(turns)
         return taken
 
     def _elements(self, queues: list[Queue], turns: ReadyChannels) -> Iterator[list[Record]]:
@@ -65,23 +65,23 @@ class Receiver:
             while not queue.is_empty:
                 yield self._record(queue)
         while (queue := turns.next(False, False)) is not None:  # type: ignore[assignment]
-            found = self._record(queue)
+            element = self._record(queue)
             while (control := queue.take_control()) is not None:
-                self._told(queue.channel, *control[1:])
+                self._on_control(queue.channel, *control[1:])
             turns.rotate(queue)
-            yield found
+            yield element
 
     def _record(self, queue: Queue) -> list[Record]:
-        block, at, end = queue.records()
-        if at == end:
+        block, start, end = queue.records()
+        if start == end:
             return []
-        queue.advance(at + 1)
-        [(_, record, sent)] = block.part(at, at + 1).records()
+        queue.advance(start + 1)
+        [(_, record, sent)] = block.part(start, start + 1).records()
         if sent is not None and sent <= self._watermark:
-            self._world.violate(f"{record} was sent in epoch {sent}, and time was at {self._watermark} already")
+            self._world.violate(f"{record} was sent in epoch {sent}, after watermark {self._watermark}")
         return [record]
 
-    def _told(self, channel: Channel, kind: int, value: int) -> None:
+    def _on_control(self, channel: Channel, kind: int, value: int) -> None:
         if kind == END_OF_INPUT:
             channel.ended = True
         elif kind == WATERMARK:
@@ -96,6 +96,6 @@ class Receiver:
             channels=self._channels,
             operators={},
             watermarks={},
-            pending_blocks=self._inbox.pending,
-            recovered_blocks=self._earlier.pending,
+            pending_blocks=self._input_gate.pending,
+            recovered_blocks=self._recovered.pending,
         )

@@ -48,7 +48,7 @@ class Circumstances:
         return self.checkpoints.mode
 
     def describe(self) -> str:
-        slots = "slots stay" if self.resident_slots else "slots come anew"
+        slots = "resident slots" if self.resident_slots else "new slots each epoch"
         spread = f"parallelism one of {self.parallelisms}, {self.scaling}"
         return f"{self.checkpoints}, {self.restart().describe()}, {spread}, {slots}"
 
@@ -100,7 +100,7 @@ def _options(random: Random) -> CheckpointOptions:
         min_pause=min_pause,
         max_concurrent=1 if min_pause else random.choice((1, 2, 4)),
         tolerable_failures=random.choice((0, 1, 3)),
-        # A job that gives up, or is cancelled, must leave what the next driver goes on from.
+        # A job that fails or is cancelled must leave a checkpoint for the next driver to restore.
         retention=ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION,
         retained=random.choice((1, 1, 2, 3)),
         incremental=random.choice((None, False)),

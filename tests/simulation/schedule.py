@@ -43,7 +43,7 @@ def _run_to_the_end(scene: Scene) -> None:
         status = driver.live()
         if world.violation is not None:
             raise Violated(world.violation)
-        # Who dies while cleaning up behind a finished job, and has nothing left to go on from, has finished.
+        # A driver that dies while it deletes a finished job's checkpoints, and leaves none to restore, has finished.
         if status is JobStatus.FINISHED or (driver.has_finished and not scene.disk.manifests(driver.home)):
             return
         world.sleep(world.random.choice((0.0, 0.0, 1.0, 10.0)) * world.random.random())
@@ -57,20 +57,20 @@ def check_output(scene: Scene) -> None:
     """Compare what was committed with what the input says."""
     for region, splits in enumerate(scene.records):
         names = Names(region)
-        wanted = Counter(r.id for split in splits for r in split)
+        expected = Counter(r.id for split in splits for r in split)
         counts = scene.external.committed(names.counts)
-        _check_records(scene, names.records, wanted, scene.external.committed(names.records))
-        _check_records(scene, names.counts, wanted, [c[0] for c in counts])
+        _check_records(scene, names.records, expected, scene.external.committed(names.records))
+        _check_records(scene, names.counts, expected, [c[0] for c in counts])
         if scene.circumstances.mode is CheckpointingMode.EXACTLY_ONCE:
             _check_counts(scene.world, names.counts, splits, counts)
 
 
-def _check_records(scene: Scene, sink: str, wanted: Counter[Any], committed: list[Any]) -> None:
+def _check_records(scene: Scene, sink: str, expected: Counter[Any], committed: list[Any]) -> None:
     """Nothing is lost, and nothing is doubled, as far as the mode promises it."""
-    found = Counter(committed)
-    if scene.circumstances.mode is not CheckpointingMode.AT_MOST_ONCE and (lost := wanted - found):
+    actual = Counter(committed)
+    if scene.circumstances.mode is not CheckpointingMode.AT_MOST_ONCE and (lost := expected - actual):
         scene.world.violate(f"lost in {sink}: {sorted(lost)}")
-    if scene.circumstances.mode is not CheckpointingMode.AT_LEAST_ONCE and (doubled := found - wanted):
+    if scene.circumstances.mode is not CheckpointingMode.AT_LEAST_ONCE and (doubled := actual - expected):
         scene.world.violate(f"doubled in {sink}: {sorted(doubled)}")
 
 

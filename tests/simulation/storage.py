@@ -58,7 +58,7 @@ class Disk:
         return [p for p in self._named if p.startswith(f"{home}/")]
 
     def is_named(self, transaction: str) -> bool:
-        """Tell whether a manifest that is on storage names a transaction."""
+        """Return whether a stored manifest names a transaction."""
         return any(transaction in named for named in self._named.values())
 
 
@@ -153,7 +153,7 @@ class SimulatedStorage:
         """Do nothing: there are no copies."""
 
     def scratch(self, name: str) -> str:
-        raise AssertionError(f"nobody needs a directory for {name}")
+        raise AssertionError(f"unexpected request for a directory for {name}")
 
 
 class TaskStorage:
@@ -180,4 +180,4 @@ class TaskStorage:
         """Do nothing: there are no copies."""
 
     def scratch(self, name: str) -> str:
-        raise AssertionError(f"nobody needs a directory for {name}")
+        raise AssertionError(f"unexpected request for a directory for {name}")

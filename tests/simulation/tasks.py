@@ -27,7 +27,7 @@ from .storage import TaskStorage
 from .world import DriverDied, Injected
 
 # What a subtask carries, as `Subtask` writes it.
-_carried = partial(encode, idle=False, channels={}, operators={}, watermarks={})
+_encode_snapshot = partial(encode, idle=False, channels={}, operators={}, watermarks={})
 
 
 @dataclass
@@ -131,15 +131,17 @@ class SimulatedTasks:
             if _has_ended(tasks[0], vertex, subtask):
                 works += self._keep_state(f"{names.source}.operator", vertex, subtask, tasks[0], self._requests)
                 continue
-            read, unread = self._read(tasks[0], vertex, subtask)
+            read, pending = self._read(tasks[0], vertex, subtask)
             records, asking, state = self._ask(f"{names.source}.operator", vertex, subtask, tasks[0], read)
-            ends = vertex in tasks[0].ending and not unread and not asking
-            asked = {f"{names.source}.operator": self._save(state, tasks[0])}
+            ends = vertex in tasks[0].ending and not pending and not asking
+            snapshots = {f"{names.source}.operator": self._save(state, tasks[0])}
             for target, block in enumerate(_blocks(edge.layout, records, tasks[0].epoch, ends, counter.parallelism)):
                 frames[target].append(Frame(1, target, edge.id, subtask, 0, block))
             staged = [r.id for r in records]
-            carried = _carried(ended=ends, watermark=tasks[0].epoch, pending_ranges=unread, requests=asking > 0)
-            work = self._work(tasks[0].epoch, vertex, subtask, names.records, staged, asked, carried, ends)
+            runtime_snapshot = _encode_snapshot(
+                ended=ends, watermark=tasks[0].epoch, pending_ranges=pending, requests=asking > 0
+            )
+            work = self._work(tasks[0].epoch, vertex, subtask, names.records, staged, snapshots, runtime_snapshot, ends)
             about = {"holds_state": ends and not tasks[0].writes_state, **self._about(asking)}
             works.append(replace(work, report=replace(work.report, **about)))
         for subtask, arrived in enumerate(frames):
@@ -167,19 +169,19 @@ class SimulatedTasks:
         return works
 
     def _read(self, task: LevelTask, vertex: int, subtask: int) -> tuple[list[Record], list[PendingRange]]:
-        """Read what a source's subtask was left and is dealt out, or a part of it; return also what is left."""
+        """Read a source subtask's pending and newly assigned split ranges, or part of them; return also the rest."""
         before = task.runtime_snapshots.get((vertex, subtask))
         todo = list(decode(before).pending_ranges) if before else []
         todo += [(s[0].id[1], s, 0) for s in task.split_ranges.get(vertex, {}).get(subtask, [])]
-        records = [(place, r) for place, (_, share, read) in enumerate(todo) for r in share[read:]]
+        records = [(position, r) for position, (_, split_range, read) in enumerate(todo) for r in split_range[read:]]
         count = len(records)
         may_read = task.reads and vertex not in task.paused_sources
         if not may_read:
             count = 0
         elif task.slice < math.inf and count and self._world.random.random() < 0.5:
-            # At least one, so that the job gets to its end.
+            # At least one, so that the job ends.
             count = self._world.random.randint(1, count)
-        behind = [place for place, _ in records[count:]]
+        behind = [position for position, _ in records[count:]]
         left = [(todo[p][0], todo[p][1], len(todo[p][1]) - behind.count(p)) for p in sorted(set(behind))]
         return [r for _, r in records[:count]], left
 
@@ -193,15 +195,15 @@ class SimulatedTasks:
         self._prepare(state, state_id, vertex, subtask, task)
         state.begin()
         table = state.table(REQUESTS, LIST, BY_NAME)
-        asked = [*(table.get("operator") or ()), *records]
-        count = len(asked)
+        pending = [*(table.get("operator") or ()), *records]
+        count = len(pending)
         if task.slice < math.inf and self._world.random.random() < 0.5:
             count = self._world.random.randint(0, count)
-        if asked[count:]:
-            table.put("operator", asked[count:])
+        if pending[count:]:
+            table.put("operator", pending[count:])
         else:
             table.remove("operator")
-        return asked[:count], len(asked) - count, state
+        return pending[:count], len(pending) - count, state
 
     def _save(self, state: KeyedState, task: LevelTask) -> Version:
         """Write what has changed, or hold it; return the file that holds the state, or did last."""
@@ -228,9 +230,9 @@ class SimulatedTasks:
             )
         ]
 
-    def _about(self, waiting: int) -> dict[str, Any]:
+    def _about(self, blocks: int) -> dict[str, Any]:
         """Return what a subtask says of its requests."""
-        if not waiting:
+        if not blocks:
             return {}
         return {
             "poll_after_seconds": self._world.random.random() / 10,
@@ -248,15 +250,15 @@ class SimulatedTasks:
         """At the end of a region's input, its state must be what all records come to, whatever has happened before."""
         if self._scene.circumstances.mode is CheckpointingMode.AT_MOST_ONCE:
             return
-        wanted = count(self._scene.records[vertex // 2])
-        found: dict[int, tuple[int, int]] = {}
+        expected = count(self._scene.records[vertex // 2])
+        actual: dict[int, tuple[int, int]] = {}
         for subtask in range(self._plan.vertices[vertex + 1].parallelism):
             if (vertex + 1, subtask) not in self._states:
                 # It had ended before this execution began.
                 self._state(Names(vertex // 2).counter, vertex + 1, subtask, task)
-            found.update(self._states[vertex + 1, subtask].rows("counts"))
-        if found != wanted:
-            self._world.violate(f"the state of {Names(vertex // 2).counter} is {found}, not {wanted}")
+            actual.update(self._states[vertex + 1, subtask].rows("counts"))
+        if actual != expected:
+            self._world.violate(f"the state of {Names(vertex // 2).counter} is {actual}, not {expected}")
 
     def _count(
         self, operator: str, vertex: int, subtask: int, task: LevelTask, records: list[Record]
@@ -288,7 +290,7 @@ class SimulatedTasks:
         sink: str,
         output: list[Any],
         state_files: dict[str, Version],
-        carried: bytes,
+        runtime_snapshot: bytes,
         ends: bool,
     ) -> _Work:
         name = f"{self._plan.settings.job_id}-{sink}-{subtask}-{epoch}-{self._attempt}"
@@ -305,7 +307,7 @@ class SimulatedTasks:
             committables=committables,
             watermark=0,
             metrics={},
-            runtime_snapshot=carried,
+            runtime_snapshot=runtime_snapshot,
             next_wake=None,
             aligned={},
             ended=ends,
@@ -330,5 +332,5 @@ def _blocks(layout: Layout, records: list[Record], epoch: int, ends: bool, paral
 
 
 def _has_ended(task: LevelTask, vertex: int, subtask: int) -> bool:
-    carried = task.runtime_snapshots.get((vertex, subtask))
-    return bool(carried) and decode(carried).ended  # type: ignore[arg-type]
+    snapshot = task.runtime_snapshots.get((vertex, subtask))
+    return bool(snapshot) and decode(snapshot).ended  # type: ignore[arg-type]

@@ -36,12 +36,12 @@ _RATES = {
     "report doubled": 0.05,
 }
 _START_SECONDS = 60.0
-# Nothing happens for so long only if nothing is ever going to happen.
+# A period without events that proves a deadlock.
 _STANDS_STILL = 600.0
 
-# A block is told by its epoch, the level it is for, who sent it to whom, and its number.
+# A block is identified by its epoch, its level, its sender, its target and its number.
 Block = tuple[int, int, int, int, int]
-# What a slot has got at a level: (level, slot), blocks.
+# The blocks a slot received at a level: (level, slot), blocks.
 Got = list[tuple[tuple[int, int], list[Block]]]
 
 
@@ -55,7 +55,7 @@ def run_transport(seed: int, verbose: bool = False) -> Outcome:
 
 
 class _Mishaps:
-    """Says what goes wrong: only so often, so that a job gets to its end."""
+    """Draws faults, with an upper bound on each so that a job ends."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -104,13 +104,13 @@ class _Job:
             self.world.violate(f"epoch {epoch} counts twice")
         self.counted.add(epoch)
         got = Counter(
-            (place, block) for report in reports for place, blocks in pickle.loads(report) for block in blocks
+            (receiver, block) for report in reports for receiver, blocks in pickle.loads(report) for block in blocks
         )
         levels = range(1, len(self.widths))
         sent = [b for level in levels for s in range(self.widths[level - 1]) for b in self.blocks(epoch, level, s)]
-        wanted = Counter(((block[1], block[3]), block) for block in sent)
-        if got != wanted:
-            self.world.violate(f"epoch {epoch}: lost {sorted(wanted - got)}, too many {sorted(got - wanted)}")
+        expected = Counter(((block[1], block[3]), block) for block in sent)
+        if got != expected:
+            self.world.violate(f"epoch {epoch}: lost {sorted(expected - got)}, too many {sorted(got - expected)}")
         if len(reports) != self.widths[-1]:
             self.world.violate(f"epoch {epoch} counts with {len(reports)} reports of {self.widths[-1]}")
 
@@ -135,7 +135,7 @@ class _Execution:
         self.world.after(_START_SECONDS, partial(self.handle, p.StartTimedOut()))
 
     def run(self, epoch: int) -> bool:
-        """Run an epoch; tell whether it succeeded."""
+        """Run an epoch; return whether it succeeded."""
         self._epoch, self._outcome = epoch, None
         self.world.note(f"epoch {epoch}")
         self.handle(p.EpochRequested(epoch, pickle.dumps(epoch)))
@@ -159,7 +159,7 @@ class _Execution:
         cause = self.machine.cause
         confused = cause is not None and (cause.kind is p.FailureKind.PROTOCOL or "ProtocolError" in cause.text)
         if confused and not self.was_tampered_with:
-            self.world.violate(f"somebody broke the rules, and nobody did: {cause}")
+            self.world.violate(f"a protocol error was reported without a cause: {cause}")
 
     def release(self) -> None:
         """End all; what slots still have to say comes while they end."""
@@ -195,8 +195,8 @@ class _Execution:
         for slot in self.slots:
             self.later(partial(slot.obey, frame), (-1, slot.number))
 
-    def hear(self, slot: int, frame: Frame) -> None:
-        """Take what a slot says to the driver."""
+    def on_frame(self, slot: int, frame: Frame) -> None:
+        """Handle a frame from a slot to the driver."""
         if frame.kind is Kind.HELLO:
             self.handle(p.SlotRegistered(slot, f"/{slot}"))
         elif frame.kind is Kind.MET:
@@ -211,16 +211,16 @@ class _Execution:
     # --- the network
 
     def later(self, action: Callable[[], None], link: tuple[int, int] | None = None) -> None:
-        """Have something happen after a while; what goes over one link stays in order."""
+        """Run an action after a delay; actions of one link stay in order."""
         world = self.world
-        at = world.now + self.job.delay * world.random.random()
+        arrival = world.now + self.job.delay * world.random.random()
         if link is not None:
-            at = self._arrival[link] = max(at, self._arrival.get(link, 0.0))
-        world.after(at - world.now, action)
+            arrival = self._arrival[link] = max(arrival, self._arrival.get(link, 0.0))
+        world.after(arrival - world.now, action)
 
-    def tell_driver(self, slot: int, frame: Frame) -> None:
+    def send_to_driver(self, slot: int, frame: Frame) -> None:
         for _ in range(1 + (frame.kind is Kind.REPORT and self._tampers((slot, -1), "report doubled"))):
-            self.later(partial(self.hear, slot, frame), (slot, -1))
+            self.later(partial(self.on_frame, slot, frame), (slot, -1))
 
     def send(self, sender: int, target: int, frame: Frame) -> None:
         """Send from slot to slot."""
@@ -319,7 +319,7 @@ class _Slot:
         self._execution.cut(self.number, -1)
 
     def _fail(self, text: str) -> None:
-        self._execution.tell_driver(self.number, Frame(Kind.FAILED, payload=text.encode()))
+        self._execution.send_to_driver(self.number, Frame(Kind.FAILED, payload=text.encode()))
         self._until = lambda: False
 
     # --- what it does
@@ -329,7 +329,7 @@ class _Slot:
         while self.is_alive and not self._is_working:
             if self._is_cut_off:
                 self._is_cut_off = False
-                self._execution.tell_driver(self.number, Frame(Kind.LOST))
+                self._execution.send_to_driver(self.number, Frame(Kind.LOST))
                 self._until = lambda: False
             if not self._until():
                 return
@@ -341,7 +341,7 @@ class _Slot:
                 self._fail(f"ProtocolError: {e}")
 
     def _live(self) -> Iterator[Callable[[], bool]]:
-        driver = partial(self._execution.tell_driver, self.number)
+        driver = partial(self._execution.send_to_driver, self.number)
         driver(Frame(Kind.HELLO))
         while True:
             yield lambda: bool(self._commands)
@@ -369,7 +369,7 @@ class _Slot:
             if level < last:
                 self._send_level(epoch, level + 1, got)
         if self.number < widths[-1]:
-            self._execution.tell_driver(self.number, Frame(Kind.REPORT, epoch, last, pickle.dumps(got)))
+            self._execution.send_to_driver(self.number, Frame(Kind.REPORT, epoch, last, pickle.dumps(got)))
 
     def _work(self) -> Iterator[Callable[[], bool]]:
         """Be in user code for a while, deaf; or do not come back from it."""

@@ -84,7 +84,7 @@ class Faults:
         self.happened: Counter[str] = Counter()
 
     def strikes(self, kind: str, times: float = 1.0) -> bool:
-        """Tell whether a fault happens here; one that can happen often is made likelier by `times`."""
+        """Return whether a fault happens here; `times` raises the probability."""
         if not self._left or self.is_quiet or self._random.random() >= self._rates[kind] * times:
             return False
         self._left -= 1
@@ -92,7 +92,7 @@ class Faults:
         return True
 
     def sets_clock(self) -> bool:
-        """Tell whether somebody sets the clock now; the other faults happen all the same."""
+        """Return whether the clock is set now; other faults are independent of this."""
         if self.is_quiet or self._clock_sets_left == 0 or self._random.random() >= self._clock_rate:
             return False
         self._clock_sets_left -= 1
@@ -158,7 +158,7 @@ class World:
             self.now += seconds
 
     def wait(self, seconds: float, until: Callable[[], bool]) -> None:
-        """Let time pass until something is so, but no longer than so many seconds."""
+        """Advance virtual time until a condition holds, for at most a number of seconds."""
         end = self.now + seconds
         events = self._events
         while not until():

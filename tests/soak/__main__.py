@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 
 from tests.soak.flatness import Bound, Trend, trend
-from tests.soak.job import expected, found
+from tests.soak.job import expected, stored_facts
 
 MB = 2**20
 # What may differ between two looks at something that does not grow.
@@ -65,8 +65,8 @@ class Soak:
                 process.kill()
         if started.wait():
             raise SystemExit(f"The job failed:\n{(self._directory / 'log').read_text()[-3000:]}")
-        is_there = {key: value for key, value in found(self._directory).items() if key[0] != "latency"}
-        return len(expected(self._records).items() ^ is_there.items())
+        written = {key: value for key, value in stored_facts(self._directory).items() if key[0] != "latency"}
+        return len(expected(self._records).items() ^ written.items())
 
     def _watch(self, started: subprocess.Popen[bytes], driver: psutil.Process) -> None:
         began, killed_at = time.monotonic(), 0.0
@@ -84,14 +84,14 @@ class Soak:
 
     def _sample(self, driver: psutil.Process, now: float) -> None:
         try:
-            seen = dict(self._look(driver))
+            seen = dict(self._measure(driver))
         except psutil.NoSuchProcess:
             # One has ended while it was looked at.
             return
         for name, value in seen.items():
             self.samples[name].append((now, value))
 
-    def _look(self, driver: psutil.Process) -> Iterator[tuple[str, float]]:
+    def _measure(self, driver: psutil.Process) -> Iterator[tuple[str, float]]:
         below = driver.children(recursive=True)
         java = [p for p in below if "java" in p.name()]
         workers = [p for p in below if p not in java]
@@ -102,7 +102,9 @@ class Soak:
         yield "files", sum(len(files) for _, _, files in os.walk(self._directory))
         yield "file descriptors", sum(p.num_fds() for p in [driver, *below])
         yield "threads", sum(p.num_threads() for p in [driver, *below])
-        latency = found(self._directory).get(("latency", 0)) if (self._directory / "checkpoints").exists() else None
+        latency = (
+            stored_facts(self._directory).get(("latency", 0)) if (self._directory / "checkpoints").exists() else None
+        )
         if latency is not None:
             yield "latency, ms", 1000 * latency
 
@@ -130,7 +132,7 @@ def main() -> int:
     trends = soak.trends()
     is_short = options.minutes < _LEAST_MINUTES
     for t in trends:
-        verdict = "flat" if t.is_flat else "too early to tell" if is_short else "GROWS"
+        verdict = "flat" if t.is_flat else "too short a run" if is_short else "GROWS"
         print(f"{t.name:18} {t.level:10.1f}  {t.slope:+10.1f} an hour, {t.grown:+8.1f} of {t.allowed:.1f}: {verdict}")
     print(f"{options.minutes:g} minutes, {soak.killed} kills, {differences} differences")
     grows = not is_short and not all(t.is_flat for t in trends)

@@ -11,10 +11,10 @@ WARM_UP = 1 / 3
 
 @dataclass(frozen=True)
 class Bound:
-    """How much something may grow during a run and count as flat: a share of what it is, or so much whatever it is."""
+    """The growth during a run that still counts as flat: a share of the level, or an absolute minimum."""
 
     share: float
-    least: float
+    minimum: float
 
 
 @dataclass(frozen=True)
@@ -51,4 +51,4 @@ def trend(name: str, samples: list[tuple[float, float]], bound: Bound) -> Trend:
     slope = median(slopes) if slopes else 0.0
     level = median(y for _, y in warm)
     grown = slope * (warm[-1][0] - warm[0][0])
-    return Trend(name, level, slope * 3600, grown, max(bound.share * level, bound.least))
+    return Trend(name, level, slope * 3600, grown, max(bound.share * level, bound.minimum))

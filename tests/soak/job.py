@@ -29,21 +29,21 @@ class Count(KeyedProcessFunction):
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count"))
-        self.waiting = runtime_context.get_map_state(MapStateDescriptor("waiting"))
+        self.pending = runtime_context.get_map_state(MapStateDescriptor("waiting"))
 
     def process_element(self, value: tuple[int, float], ctx: Any) -> Iterator[tuple[str, int, float]]:
         number, read_at = value
         n = (self.count.value() or 0) + 1
         self.count.update(n)
-        self.waiting.put(number, read_at)
+        self.pending.put(number, read_at)
         ctx.timer_service().register_event_time_timer(number + LATER)
         yield "count", number % KEYS, n
         if number % KEYS == 0:
             yield "latency", 0, time.time() - read_at
 
     def on_timer(self, timestamp: int, ctx: Any) -> Iterator[tuple[str, int, float]]:
-        self.waiting.remove(timestamp - LATER)
-        yield "waiting", ctx.get_current_key(), len(list(self.waiting.keys()))
+        self.pending.remove(timestamp - LATER)
+        yield "waiting", ctx.get_current_key(), len(list(self.pending.keys()))
 
 
 def expected(records: int) -> dict[tuple[str, int], float]:
@@ -54,8 +54,8 @@ def expected(records: int) -> dict[tuple[str, int], float]:
     return facts | {("waiting", k): 0 for k in counts}
 
 
-def found(directory: Path) -> dict[tuple[str, int], float]:
-    """Return what the sink has, by kind and number."""
+def stored_facts(directory: Path) -> dict[tuple[str, int], float]:
+    """Return the sink's values, by kind and number."""
     database = sqlite3.connect(directory / "sink.db", timeout=30)
     rows = database.execute("SELECT kind, number, value FROM facts").fetchall()
     database.close()

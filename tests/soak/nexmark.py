@@ -53,16 +53,16 @@ class NexmarkSoak:
         self._seconds, self._rate = minutes * 60, rate
         self._started: list[subprocess.Popen[bytes]] = []
 
-    def wanted(self) -> Rows:
-        """Return what is left when nobody disturbs it: of the same program, in one process."""
+    def expected(self) -> Rows:
+        """Return the final rows of an undisturbed run of the same program, in one process."""
         directory = self._directory / "undisturbed"
         directory.mkdir()
         done = self._start(directory, 10**9, "millstream.engine=local", "execution.checkpointing.interval=5 s")
         if done.wait():
-            raise SystemExit(self._said(directory))
+            raise SystemExit(self._log_tail(directory))
         return left(directory)
 
-    def found(self) -> Rows:
+    def actual(self) -> Rows:
         """Return what is left when slots and drivers are killed meanwhile."""
         directory = self._directory / "disturbed"
         directory.mkdir()
@@ -88,7 +88,7 @@ class NexmarkSoak:
         while driver.poll() is None:
             now = time.monotonic()
             if now - began > 4 * self._seconds + 240:
-                raise SystemExit(f"{self.query} takes four times as long as its events.\n{self._said(directory)}")
+                raise SystemExit(f"{self.query} takes four times as long as its events.\n{self._log_tail(directory)}")
             self._sample(driver.pid, now - began)
             killed = self.slots_killed + self.drivers_killed
             if killed < self._kills and now - killed_at > between and _has_checkpoint(directory):
@@ -99,7 +99,7 @@ class NexmarkSoak:
                     self._kill_slot(driver.pid)
             time.sleep(pause)
         if driver.returncode:
-            raise SystemExit(f"{self.query} failed.\n{self._said(directory)}")
+            raise SystemExit(f"{self.query} failed.\n{self._log_tail(directory)}")
 
     def _kill_slot(self, driver: int) -> None:
         slots = [p for p in psutil.Process(driver).children(recursive=True) if _name(p).startswith("millstream-s")]
@@ -124,24 +124,24 @@ class NexmarkSoak:
                     process.kill()
                 started.wait()
 
-    def _said(self, directory: Path) -> str:
+    def _log_tail(self, directory: Path) -> str:
         return (directory / "log").read_text()[-3000:]
 
     def _sample(self, driver: int, now: float) -> None:
         try:
-            seen = dict(_look(psutil.Process(driver)))
+            seen = dict(_measure(psutil.Process(driver)))
         except psutil.Error:
-            # One has ended while it was looked at.
+            # A process has ended while it was measured.
             return
         for name, value in seen.items():
             self.samples[name].append((now, value))
 
     def trends(self) -> list[Trend]:
-        """Return how what was measured went."""
+        """Return the trend of each measurement."""
         return [trend(name, values, self.bounds[name]) for name, values in self.samples.items() if len(values) > 2]
 
 
-def _look(driver: psutil.Process) -> Iterator[tuple[str, float]]:
+def _measure(driver: psutil.Process) -> Iterator[tuple[str, float]]:
     below = driver.children(recursive=True)
     java = [p for p in below if "java" in p.name()]
     workers = [p for p in below if _name(p).startswith("millstream-s")]
@@ -163,7 +163,7 @@ def _name(process: psutil.Process) -> str:
 
 
 def _has_checkpoint(directory: Path) -> bool:
-    """Tell whether a job that is started again has something to go on from."""
+    """Return whether a restarted job has a checkpoint to restore."""
     return any(directory.glob("checkpoints/**/_metadata"))
 
 
@@ -174,23 +174,24 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=6)
     parser.add_argument("--only", default=",".join(NAMES))
     parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    failed, is_short = False, asked.minutes < _LEAST_MINUTES
-    for query in asked.only.split(","):
+    options = parser.parse_args()
+    failed, is_short = False, options.minutes < _LEAST_MINUTES
+    for query in options.only.split(","):
         with tempfile.TemporaryDirectory(prefix="millstream-soak-") as directory:
-            dice = random.Random(asked.seed)
-            soak = NexmarkSoak(Path(directory), query, asked.minutes, asked.rate, asked.kills, dice)
-            wanted, found = soak.wanted(), soak.found()
+            dice = random.Random(options.seed)
+            soak = NexmarkSoak(Path(directory), query, options.minutes, options.rate, options.kills, dice)
+            expected, actual = soak.expected(), soak.actual()
         for t in soak.trends():
-            verdict = "flat" if t.is_flat else "too early to tell" if is_short else "GROWS"
+            verdict = "flat" if t.is_flat else "too short a run" if is_short else "GROWS"
             print(f"{query:4} {t.name:17} {t.level:9.1f}, {t.grown:+8.1f} of {t.allowed:.1f}: {verdict}")
             failed |= not t.is_flat and not is_short
-        different = sum(((wanted - found) + (found - wanted)).values())
+        different = sum(((expected - actual) + (actual - expected)).values())
         killed = f"{soak.slots_killed} slots and {soak.drivers_killed} drivers killed"
         print(
-            f"{query:4} {soak.events} events, {killed}: {sum(wanted.values())} rows, {different} different", flush=True
+            f"{query:4} {soak.events} events, {killed}: {sum(expected.values())} rows, {different} different",
+            flush=True,
         )
-        failed |= bool(different) or not wanted or soak.slots_killed + soak.drivers_killed < asked.kills
+        failed |= bool(different) or not expected or soak.slots_killed + soak.drivers_killed < options.kills
     return int(failed)
 
 

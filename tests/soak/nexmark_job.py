@@ -20,7 +20,7 @@ from tests.faults.job import environment, main
 QUERIES = Path(__file__).parents[1] / "sql" / "nexmark"
 QUERY, EVENTS, RATE = "nexmark.query", "nexmark.events", "nexmark.rate"
 
-# An event is what its number makes of it: in 50 there are 1 person, whom nobody asks for, 3 auctions and 46 bids. They
+# An event is what its number makes of it: in 50 there are 1 person, whom no query reads, 3 auctions and 46 bids. They
 # are 100 ms apart; a bid is for an auction of the last three fifties.
 _TABLES = (
     """CREATE TABLE seq (

@@ -376,7 +376,10 @@ def test_exchange_runs_epochs_over_tcp(config: Configuration, is_encrypted: str,
     ("settings", "sentence"),
     [
         ({"millstream.exchange.transport": "udp"}, "transport is 'udp': it must be one of unix, tcp, auto"),
-        ({"millstream.exchange.tls.certificate": "a.crt"}, "tls.certificate and millstream.exchange.tls.key is set: set both or neither"),
+        (
+            {"millstream.exchange.tls.certificate": "a.crt"},
+            "tls.certificate and millstream.exchange.tls.key is set: set both or neither",
+        ),
         (
             {"millstream.exchange.tls.certificate": "a.crt", "millstream.exchange.tls.key": "a.key"},
             r"'a.crt' \(certificate\) cannot be read on host",
@@ -483,4 +486,4 @@ def test_exchange_recovers_from_killed_executor(tmp_path: Path) -> None:
     assert len(executions) > 1
     assert all(execution[1:] == (True, True) for execution in executions)
     assert (tmp_path / "killed").exists()
-    assert survivor.found(tmp_path) == survivor.expected()
+    assert survivor.results(tmp_path) == survivor.expected()

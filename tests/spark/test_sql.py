@@ -185,11 +185,11 @@ def test_sql_savepoint_restores_at_other_parallelism(config: Configuration, tmp_
             env.execute(sql_job.NAME)
             break
         job = env.execute_async(sql_job.NAME)
-        before = len(sql_job.found(tmp_path))
-        wait_until(lambda: len(sql_job.found(tmp_path)) > before)  # noqa: B023
+        before = len(sql_job.results(tmp_path))
+        wait_until(lambda: len(sql_job.results(tmp_path)) > before)  # noqa: B023
         saved = job.stop_with_savepoint(False, str(tmp_path / "savepoints")).result()
-        assert len(sql_job.found(tmp_path)) < len(sql_job.expected())
-    assert sql_job.found(tmp_path) == sql_job.expected()
+        assert len(sql_job.results(tmp_path)) < len(sql_job.expected())
+    assert sql_job.results(tmp_path) == sql_job.expected()
 
 
 def test_two_queries_of_one_stream_restore_their_state(config: Configuration, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Types and values of expressions without tables, told as tests/sql/flink/Ask.java tells Flink's."""
+"""Types and values of expressions without tables, printed as tests/sql/flink/Ask.java prints Flink's."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def bound(text: str, binder: Binder) -> Expression:
     statement = read_statement(f"SELECT {text}")
     assert isinstance(statement, QueryStatement)
     assert isinstance(statement.query, syntax.Select)
-    found = ExpressionBinder(binder, Scope()).bind(statement.query.items[0].value)
-    if isinstance(found.type, NullType):
+    expression = ExpressionBinder(binder, Scope()).bind(statement.query.items[0].value)
+    if isinstance(expression.type, NullType):
         raise ValidationException("Illegal use of 'NULL'")
-    return found
+    return expression
 
 
 def evaluated(text: str, binder: Binder) -> tuple[str, str]:

@@ -39,10 +39,10 @@ _RIGHT_SUMS = "(SELECT k AS rk, SUM(v) AS rv FROM t WHERE side = 'R' GROUP BY k)
 
 
 def _numbered(
-    order: str, wanted: str, columns: str = "*", source: str = "t", partition: str = "PARTITION BY k "
+    order: str, condition: str, columns: str = "*", source: str = "t", partition: str = "PARTITION BY k "
 ) -> str:
     numbers = f"SELECT *, ROW_NUMBER() OVER ({partition}ORDER BY {order}) AS rn FROM {source}"
-    return f"SELECT {columns} FROM ({numbers}) WHERE {wanted}"
+    return f"SELECT {columns} FROM ({numbers}) WHERE {condition}"
 
 
 def _windowed(function: str, aggregates: str = "COUNT(*), SUM(v)") -> str:
@@ -63,7 +63,7 @@ _TUMBLED = (
 _HOP = "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND)"
 
 _SELF = f"{_UPDATED} AS a {{}} JOIN {_UPDATED} AS b ON a.k = b.k"
-# Of one table, but which input of the join comes first, nobody says: only what is left is told.
+# Over one table, but the order of the join's inputs is undefined: only the final rows are compared.
 SELF = {
     "self join of updates": f"SELECT a.k, a.s, b.c FROM {_SELF.format('INNER')}",
     "left self join of updates": f"SELECT a.k, a.s, b.c FROM {_SELF.format('LEFT')}",
@@ -72,7 +72,7 @@ SELF = {
         f"(SELECT * FROM {_UPDATED} WHERE c < 3) AS b ON a.k = b.k"
     ),
 }
-# Of one input, so that the whole changelog is told.
+# Over one input, so that the whole changelog is compared.
 KEYED = {
     **SELF,
     # The filter leaves a +U without a +I, and a -U without a +U, in Flink, too.
@@ -132,7 +132,7 @@ TIMED = {
     "last row by rowtime": _numbered("ts DESC", "rn = 1", "k, v"),
     "first row by rowtime": _numbered("ts", "rn = 1", "k, v"),
 }
-# Whose inputs' turn it is, nobody says: only what is left is told.
+# The order of the inputs is undefined: only the final rows are compared.
 SIDED = {
     **{
         f"{kind.lower()} join": f"SELECT * FROM {_LEFT} {kind} JOIN {_RIGHT} ON k = rk"
@@ -164,13 +164,13 @@ def declare(t_env: Any, name: str, rows_per_second: int) -> None:
     columns, rows = (
         (_KEYED, _KEYED_ROWS) if name in KEYED else (_TIMED, _TIMED_ROWS) if name in TIMED else (_SIDED, _SIDED_ROWS)
     )
-    made = []
+    statements = []
     for i, (column, kind) in enumerate(columns):
         cases = " ".join(f"WHEN {n} THEN {_literal(row[i], kind)}" for n, row in enumerate(rows, 1))
-        made.append(f"`{column}` AS CASE id {cases} END")
+        statements.append(f"`{column}` AS CASE id {cases} END")
     watermark = ", WATERMARK FOR ts AS ts - INTERVAL '1' SECOND" if name in TIMED else ""
     t_env.execute_sql(
-        f"CREATE TABLE ids (id BIGINT, {', '.join(made)}{watermark}) WITH ('connector' = 'datagen', "
+        f"CREATE TABLE ids (id BIGINT, {', '.join(statements)}{watermark}) WITH ('connector' = 'datagen', "
         f"'fields.id.kind' = 'sequence', 'fields.id.start' = '1', 'fields.id.end' = '{len(rows)}', "
         f"'rows-per-second' = '{rows_per_second}')"
     )
@@ -188,14 +188,14 @@ def record(names: Sequence[str] = ()) -> None:
     """Ask Flink, and write what it says; of the queries of some names only, where these are given."""
     from pyflink.table import EnvironmentSettings, TableEnvironment
 
-    found = json.loads(RECORDED.read_text()) if names else {}
+    results = json.loads(RECORDED.read_text()) if names else {}
     for name in names or QUERIES:
         t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         t_env.get_config().set("parallelism.default", "1")
         declare(t_env, name, 12)
-        found[name] = changes(t_env, QUERIES[name])
-        print(name, len(found[name]), flush=True)
-    RECORDED.write_text(json.dumps(found, indent=1) + "\n")
+        results[name] = changes(t_env, QUERIES[name])
+        print(name, len(results[name]), flush=True)
+    RECORDED.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

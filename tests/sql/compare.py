@@ -36,21 +36,21 @@ def names() -> list[str]:
 
 def statements(text: str) -> list[tuple[str, bool]]:
     """Return the statements of a script, and whether the order of their rows counts."""
-    found = []
+    result = []
     for part in re.split(r";\s*\n", text):
         lines = [line for line in part.splitlines() if line.strip() and not line.strip().startswith("--")]
         if lines:
-            found.append(("\n".join(lines).rstrip("; \n"), "-- unordered" not in part))
-    return found
+            result.append(("\n".join(lines).rstrip("; \n"), "-- unordered" not in part))
+    return result
 
 
 def _first_line(error: BaseException) -> str:
     """Return what is wrong, without Java's way of saying it."""
     text = str(error)
     for line in text.splitlines():
-        found = re.search(r"(?:Exception|Error): (.*)", line)
-        if found and "Py4J" not in line:
-            return found.group(1)
+        match = re.search(r"(?:Exception|Error): (.*)", line)
+        if match and "Py4J" not in line:
+            return match.group(1)
     return next((line for line in text.splitlines() if line.strip()), "")
 
 
@@ -89,8 +89,8 @@ def _sorted(body: str) -> str:
     # Behind the header, which is the first with a bar.
     header = next((i for i, line in enumerate(lines) if line.startswith("|")), -1)
     places = [i for i, line in enumerate(lines) if i > header and line.startswith(("|", "+I", "-U", "+U", "-D"))]
-    for place, line in zip(places, sorted(lines[i] for i in places), strict=True):
-        lines[place] = line
+    for index, line in zip(places, sorted(lines[i] for i in places), strict=True):
+        lines[index] = line
     return "\n".join(lines) + "\n" if places else body
 
 
@@ -100,8 +100,8 @@ def shown(text: str, printed: list[str]) -> str:
 
 
 def is_batch(text: str) -> bool:
-    found = _MODE.search(text)
-    return found is not None and found.group(1) == "batch"
+    match = _MODE.search(text)
+    return match is not None and match.group(1) == "batch"
 
 
 def _configure(t_env: Any, text: str) -> None:
@@ -137,11 +137,11 @@ def execute_on_flink(name: str) -> None:
             _execute(t_env, statement.replace("{dir}", directory))
 
 
-def agreed(found: str, expected: str) -> str:
+def agreed(actual: str, expected: str) -> str:
     """Return what was found, with errors that say the same and more taken for the same."""
-    lines, theirs = found.splitlines(), expected.splitlines()
+    lines, theirs = actual.splitlines(), expected.splitlines()
     if len(lines) != len(theirs):
-        return found
+        return actual
     pairs = zip(lines, theirs, strict=True)
     return "".join(f"{t if t.startswith('error:') and f.startswith(t) else f}\n" for f, t in pairs)
 
@@ -170,5 +170,5 @@ if __name__ == "__main__":
 
         for one in sys.argv[1:] or names():
             expected = (RECORDED / f"{one}.txt").read_text()
-            found = agreed(here(one), expected)
-            sys.stdout.writelines(difflib.unified_diff(expected.splitlines(True), found.splitlines(True), one, "here"))
+            actual = agreed(here(one), expected)
+            sys.stdout.writelines(difflib.unified_diff(expected.splitlines(True), actual.splitlines(True), one, "here"))

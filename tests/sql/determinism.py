@@ -144,14 +144,14 @@ def record(classpath: str) -> None:
         source = str(HERE / "flink" / "AskDeterminism.java")
         subprocess.run(["javac", "-nowarn", "-cp", classpath, "-d", name, source], check=True)
         (folder / "log4j2.properties").write_text("rootLogger.level = OFF\n")
-        given, reported = folder / "given.txt", folder / "told.txt"
-        given.write_text("\n".join([*map(_declaration, TABLES), *STATEMENTS.values()]) + "\n")
+        questions, reported = folder / "questions.txt", folder / "answers.txt"
+        questions.write_text("\n".join([*map(_declaration, TABLES), *STATEMENTS.values()]) + "\n")
         opens = [f"--add-opens=java.base/java.{p}=ALL-UNNAMED" for p in ("util", "lang")]
         java = ["java", "-Xmx900m", *opens, "-cp", f"{name}:{classpath}", "AskDeterminism"]
-        subprocess.run([*java, str(given), str(reported)], check=True)
+        subprocess.run([*java, str(questions), str(reported)], check=True)
         answers = [line.replace("\\n", "\n") for line in reported.read_text().splitlines()]
-    found = {name: answer(a) for name, a in zip(STATEMENTS, answers, strict=True)}
-    RECORDED.write_text(json.dumps(found, indent=1) + "\n")
+    results = {name: answer(a) for name, a in zip(STATEMENTS, answers, strict=True)}
+    RECORDED.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

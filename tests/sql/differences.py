@@ -40,7 +40,7 @@ _BEFORE_1970 = (
 
 
 def agrees(text: str, reported: str, value: str, our_type: str, our_value: str) -> bool:
-    """Tell whether we say the same of an expression as Flink."""
+    """Return whether Millstream's answer for an expression equals Flink's."""
     if reported.startswith("!") or (our_type.startswith("!") and value.startswith("!")):
         # What Flink refuses only when it runs may be refused before.
         return our_type.startswith("!")
@@ -53,7 +53,7 @@ def agrees(text: str, reported: str, value: str, our_type: str, our_value: str) 
         # That null again, as text.
         return True
     if reported.startswith("FLOAT") and _is_same_float(value, our_value):
-        # Java 17 writes more digits of some numbers than tell them apart, Java 19 no longer does.
+        # Java 17 prints more digits of some numbers than needed to distinguish them; Java 19 does not.
         return True
     return our_value == value or (text.startswith(_LAST_DIGIT) and _are_close(value, our_value))
 
@@ -74,7 +74,7 @@ def _are_close(left: str, right: str) -> bool:
 
 
 def reason_of(text: str, reported: str, value: str) -> str | None:
-    """Return why we differ from Flink on an expression, None if nobody knows."""
+    """Return the reason for a difference from Flink on an expression, None if there is no known one."""
     for reason, test in REASONS.items():
         if test(text, reported, value):  # type: ignore[no-untyped-call]
             return reason
@@ -167,7 +167,7 @@ def _fails_oddly(value: str) -> bool:
 
 
 def aggregate_reason(text: str) -> str | None:
-    """Return why the type of an aggregate differs from Flink's, None if nobody knows."""
+    """Return the reason why an aggregate's type differs from Flink's, None if there is no known one."""
     if re.match(r"(MIN|MAX)\(", text) and re.search(r"ARRAY\[|MAP\[|ROW\(", text):
         return "what has no order has no MIN and MAX, which Flink finds out when it runs"
     if text.startswith("GROUP_ID()"):

@@ -30,12 +30,12 @@ ROWS: list[tuple[str, str, int] | None] = [
 ]
 
 
-def _chosen(place: int, kind: str) -> str:
-    cases = " ".join(f"WHEN {n * EACH} THEN '{row[place]}'" for n, row in enumerate(ROWS, 1) if row)
+def _chosen(column: int, kind: str) -> str:
+    cases = " ".join(f"WHEN {n * EACH} THEN '{row[column]}'" for n, row in enumerate(ROWS, 1) if row)
     return f"CAST(CASE id {cases} END AS {kind})"
 
 
-# What is made of the numbers.
+# The columns as expressions over the row number.
 COLUMNS = {
     "side": _chosen(0, "STRING"),
     "k": _chosen(1, "STRING"),
@@ -44,7 +44,7 @@ COLUMNS = {
     "p": "PROCTIME()",
 }
 SOURCE = (
-    f"CREATE TABLE ids (id BIGINT, {', '.join(f'{name} AS {made}' for name, made in COLUMNS.items())}, "
+    f"CREATE TABLE ids (id BIGINT, {', '.join(f'{name} AS {expression}' for name, expression in COLUMNS.items())}, "
     "WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen', 'fields.id.kind' = 'sequence', 'fields.id.start' = '1', "
     f"'fields.id.end' = '{len(ROWS) * EACH}', 'rows-per-second' = '1')"
 )
@@ -136,13 +136,13 @@ def declare(t_env: Any) -> Any:
     return statements
 
 
-def told(lines: Iterable[str]) -> dict[str, list[str]]:
+def changes_by_query(lines: Iterable[str]) -> dict[str, list[str]]:
     """Return the changes of each query."""
-    found: dict[str, list[str]] = {name: [] for name in QUERIES}
+    changes: dict[str, list[str]] = {name: [] for name in QUERIES}
     for line in lines:
         if match := re.fullmatch(r"(\w+)> ([-+][IUD]\[.*\])", line.strip()):
-            found[match[1]].append(match[2])
-    return found
+            changes[match[1]].append(match[2])
+    return changes
 
 
 def _ask() -> None:
@@ -160,4 +160,4 @@ if __name__ == "__main__":
         done = subprocess.run(
             [sys.executable, __file__, "ask"], capture_output=True, text=True, check=True, timeout=300
         )
-        RECORDED.write_text(json.dumps(told(done.stdout.splitlines()), indent=1) + "\n")
+        RECORDED.write_text(json.dumps(changes_by_query(done.stdout.splitlines()), indent=1) + "\n")

@@ -1,9 +1,9 @@
-"""Windows that are told by the clock (`table.exec.emit.*`), and what Apache Flink makes of them: all changes of each.
+"""Windows that fire by processing time (`table.exec.emit.*`), and all changes that Apache Flink emits for each.
 
     python firing.py    on a Python with apache-flink 2.3: asks, and writes firing.json
 
-Each query is a job over a slow source: a row every second. Delays are such that what the clock tells is never at the
-second of a row that it is about.
+Each query is a job over a slow source: one row per second. The delays are chosen such that a window never fires at the
+second of one of its rows.
 """
 
 from __future__ import annotations
@@ -18,38 +18,37 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 RECORDED = HERE / "firing.json"
-# The key, the value and the second in event time of each row, in the order in which they come; None for a row that is
-# left out.
+# The key, the value and the second in event time of each row, in order of arrival; None for a row that is left out.
 ROWS: list[tuple[str, int | None, int] | None] = [
     *[("w", 0, 0), None, ("a", 1, 1), ("b", 5, 2), ("a", 2, 3), None, ("a", None, 4), ("b", 1, 5), ("a", 4, 6), None],
-    # The first windows end with c. What follows of them is late, and d's has never been there before.
+    # The first windows end with c. Their later rows are late, and d's window did not exist before.
     *[("a", 7, 9), ("c", 1, 12), ("a", 3, 5), ("d", 9, 8), None, None, ("d", 1, 9), ("a", 2, 2), None, ("c", 2, 13)],
-    # With the second row of these the allowed lateness is over: the last row of all is dropped.
+    # The second row of these passes the allowed lateness, so the last row of all is dropped.
     *[None, None, None, ("a", 8, 1), ("c", 4, 23), ("a", 1, 25), ("a", 5, 3), None, None, None],
 ]
 
 
-def _chosen(place: int, kind: str, otherwise: str) -> str:
-    said = ((n, row[place]) for n, row in enumerate(ROWS, 1) if row and row[place] is not None)
-    cases = " ".join(f"WHEN {n} THEN {value!r}" for n, value in said)
+def _chosen(column: int, kind: str, otherwise: str) -> str:
+    values = ((n, row[column]) for n, row in enumerate(ROWS, 1) if row and row[column] is not None)
+    cases = " ".join(f"WHEN {n} THEN {value!r}" for n, value in values)
     return f"CAST(CASE id {cases} ELSE {otherwise} END AS {kind})"
 
 
-# What is made of the numbers.
+# The columns as expressions over the row number.
 COLUMNS = {
     "k": _chosen(0, "STRING", "CAST(NULL AS STRING)"),
     "v": _chosen(1, "INT", "CAST(NULL AS INT)"),
     "ts": f"TO_TIMESTAMP_LTZ({_chosen(2, 'BIGINT', '0')} * 1000, 3)",
 }
 SOURCE = (
-    f"CREATE TABLE ids (id BIGINT, {', '.join(f'{name} AS {made}' for name, made in COLUMNS.items())}, "
+    f"CREATE TABLE ids (id BIGINT, {', '.join(f'{name} AS {expression}' for name, expression in COLUMNS.items())}, "
     "WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen', 'fields.id.kind' = 'sequence', 'fields.id.start' = '1', "
     f"'fields.id.end' = '{len(ROWS)}', 'rows-per-second' = '1')"
 )
 _TUMBLE, _HOP = "TUMBLE(ts, INTERVAL '10' SECOND)", "HOP(ts, INTERVAL '5' SECOND, INTERVAL '10' SECOND)"
 _LATENESS = "12 s"
 
-# By name: the window, and the delays in milliseconds before its end and behind it; None where it is not told there.
+# By name: the window, and the delays in milliseconds before and after its end; None where it does not fire there.
 QUERIES: dict[str, tuple[str, int | None, int | None]] = {
     "early": (_TUMBLE, 2400, None),
     "early_hop": (_HOP, 2400, None),
@@ -62,7 +61,7 @@ QUERIES: dict[str, tuple[str, int | None, int | None]] = {
 
 
 def declare(t_env: Any, name: str) -> str:
-    """Declare the sink of a query over a table `ids` that there is, and when windows are told; return its INSERT."""
+    """Declare the sink of a query over the existing table `ids`, set when windows fire, and return its INSERT."""
     window, *delays = QUERIES[name]
     config = t_env.get_config()
     config.set("parallelism.default", "1").set("table.local-time-zone", "UTC")
@@ -81,14 +80,14 @@ def declare(t_env: Any, name: str) -> str:
     )
 
 
-def told(lines: Iterable[str]) -> dict[str, dict[str, list[str]]]:
-    """Return the changes of each query by key and window: the order of those that are told at once is nobody's."""
-    found: dict[str, dict[str, list[str]]] = {}
+def changes_by_query(lines: Iterable[str]) -> dict[str, dict[str, list[str]]]:
+    """Return the changes of each query by key and window; the order of windows that fire at once is undefined."""
+    changes: dict[str, dict[str, list[str]]] = {}
     for line in lines:
         if match := re.fullmatch(r"(\w+)(?::\d+)?> ([-+][IUD])\[(\w), \S+T(\S+), (.*)\]", line.strip()):
             name, kind, key, start, values = match.groups()
-            found.setdefault(name, {}).setdefault(f"{key} {start}", []).append(f"{kind} {values}")
-    return found
+            changes.setdefault(name, {}).setdefault(f"{key} {start}", []).append(f"{kind} {values}")
+    return changes
 
 
 def _ask() -> None:
@@ -107,4 +106,4 @@ if __name__ == "__main__":
         done = subprocess.run(
             [sys.executable, __file__, "ask"], capture_output=True, text=True, check=True, timeout=300
         )
-        RECORDED.write_text(json.dumps(told(done.stdout.splitlines()), indent=1, sort_keys=True) + "\n")
+        RECORDED.write_text(json.dumps(changes_by_query(done.stdout.splitlines()), indent=1, sort_keys=True) + "\n")

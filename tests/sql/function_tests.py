@@ -77,8 +77,8 @@ def record(tests: Path) -> None:
 
 def _point(text: str) -> dt.datetime:
     whole, _, digits = text.partition(".")
-    found = dt.datetime.fromisoformat(whole)
-    return found.replace(microsecond=int(digits[:6].ljust(6, "0"))) if digits else found
+    point = dt.datetime.fromisoformat(whole)
+    return point.replace(microsecond=int(digits[:6].ljust(6, "0"))) if digits else point
 
 
 def _instant(text: str) -> dt.datetime:
@@ -86,16 +86,16 @@ def _instant(text: str) -> dt.datetime:
 
 
 def _duration(text: str) -> dt.timedelta:
-    found = re.fullmatch(r"PT(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?[\d.]+)S)?", text)
-    assert found is not None, text
-    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    match = re.fullmatch(r"PT(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?[\d.]+)S)?", text)
+    assert match is not None, text
+    hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return dt.timedelta(hours=hours, minutes=minutes, seconds=seconds)
 
 
 def _period(text: str) -> int:
-    found = re.fullmatch(r"P(?:(-?\d+)Y)?(?:(-?\d+)M)?(?:(-?\d+)D)?", text)
-    assert found is not None, text
-    return 12 * int(found.group(1) or 0) + int(found.group(2) or 0)
+    match = re.fullmatch(r"P(?:(-?\d+)Y)?(?:(-?\d+)M)?(?:(-?\d+)D)?", text)
+    assert match is not None, text
+    return 12 * int(match.group(1) or 0) + int(match.group(2) or 0)
 
 
 _DECODED: dict[str, Callable[[Any], Any]] = {
@@ -178,10 +178,10 @@ def difference(case: dict[str, Any], binder: Any) -> str | None:
         return f"type: {', '.join(reported)} in place of {', '.join(case['result_types'])}"
     for value, expression, expected in zip(values, bound, case["results"], strict=bool(case["results"])):
         kind, zone = expression.type, context.time_zone
-        (found,) = to_python(value, kind, zone)
-        (wanted,) = to_python(to_column([_typed(decoded(expected), kind)], kind, zone), kind, zone)
-        if not _same(found, wanted):
-            return f"value: {found!r} in place of {wanted!r}"
+        (actual,) = to_python(value, kind, zone)
+        (expected_value,) = to_python(to_column([_typed(decoded(expected), kind)], kind, zone), kind, zone)
+        if not _same(actual, expected_value):
+            return f"value: {actual!r} in place of {expected_value!r}"
     return None
 
 
@@ -189,14 +189,14 @@ def _bound(text: str, binder: Any, fields: Fields) -> list[Any]:
     statement = read_statement(f"SELECT {text} FROM t")
     assert isinstance(statement, QueryStatement) and isinstance(statement.query, syntax.Select)
     scope = Scope.of(fields, ("t",))
-    found = [ExpressionBinder(binder, scope).bind(item.value) for item in statement.query.items]
-    if any(isinstance(e.type, NullType) for e in found):
+    expressions = [ExpressionBinder(binder, scope).bind(item.value) for item in statement.query.items]
+    if any(isinstance(e.type, NullType) for e in expressions):
         raise MillstreamError("Illegal use of 'NULL'")
-    return found
+    return expressions
 
 
-def _same(found: Any, wanted: Any) -> bool:
-    return found == wanted or repr(found) == repr(wanted)
+def _same(actual: Any, expected: Any) -> bool:
+    return actual == expected or repr(actual) == repr(expected)
 
 
 def _line(e: Exception) -> str:
@@ -204,16 +204,16 @@ def _line(e: Exception) -> str:
 
 
 def differences(binder: Callable[[], Any]) -> dict[str, str]:
-    """Return what differs: id and how."""
-    found = {}
+    """Return the differences by the id of the case."""
+    results = {}
     for case in cases():
         try:
             how = difference(case, binder())
         except Exception as e:
             how = f"crash: {type(e).__name__}: {e}"
         if how is not None:
-            found[case["id"]] = how
-    return found
+            results[case["id"]] = how
+    return results
 
 
 if __name__ == "__main__":

@@ -61,8 +61,8 @@ def ask(base: str, path: str, method: str = "GET", body: Any = None, token: str 
     headers = {"Content-Type": "application/json"} | ({} if token is None else {"Authorization": f"Bearer {token}"})
     request = urllib.request.Request(base + path, data, headers, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=120) as found:
-            return found.status, json.load(found)
+        with urllib.request.urlopen(request, timeout=120) as response:
+            return response.status, json.load(response)
     except urllib.error.HTTPError as e:
         return e.code, json.load(e)
 

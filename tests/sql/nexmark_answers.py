@@ -31,10 +31,10 @@ _CHANNELS = ["Apple", "Google", "Facebook", "Baidu", "channel-9", "channel-77"]
 def events(count: int = EVENTS) -> list[dict[str, Any]]:
     """Return events in the order of their times, 150 ms from one to the next."""
     r = Random(2024)
-    made: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     people, auctions = [1000], [1100]
     for number in range(count):
-        stamp = _at(number)
+        stamp = _time_of(number)
         event: dict[str, Any] = {"event_type": 2, "person": None, "auction": None, "bid": None}
         if number % 50 == 0:
             people.append(people[-1] + 1)
@@ -44,11 +44,11 @@ def events(count: int = EVENTS) -> list[dict[str, Any]]:
             event |= {"event_type": 1, "auction": _auction(r, auctions[-1], r.choice(people[-3:]), number)}
         else:
             event["bid"] = _bid(r, r.choice(auctions[-6:]), r.choice([*people, *range(2000, 2006)]), stamp)
-        made.append(event)
-    return made
+        rows.append(event)
+    return rows
 
 
-def _at(number: int, seconds: int = 0) -> str:
+def _time_of(number: int, seconds: int = 0) -> str:
     time = datetime(2024, 1, 1, 7, 59, 30) + timedelta(milliseconds=150 * number, seconds=seconds)
     return time.isoformat(" ", "milliseconds")
 
@@ -79,8 +79,8 @@ def _auction(r: Random, key: int, seller: int, number: int) -> dict[str, Any]:
         "description": _text(r),
         "initialBid": price,
         "reserve": price * 2,
-        "dateTime": _at(number),
-        "expires": _at(number, r.randint(2, 20)),
+        "dateTime": _time_of(number),
+        "expires": _time_of(number, r.randint(2, 20)),
         "seller": seller,
         "category": r.choice([10, 10, 11, 12]),
         "extra": _text(r),
@@ -119,26 +119,26 @@ def _count_char(text: str, char: str) -> int:
 
 
 def left(t_env: Any, name: str) -> list[str]:
-    """Return the rows that are left of a query, sorted."""
+    """Return the final rows of a query, sorted."""
     with t_env.execute_sql((QUERIES / f"{name}.sql").read_text()).collect() as rows:
         changes = [(str(row.get_row_kind()), row) for row in rows]
     kinds = {kind for kind, _ in changes}
     if "+U" in kinds and "-U" not in kinds:
-        # Of q9 Flink says the new halves alone: rows replace each other by their first column.
+        # For q9 Flink emits UPDATE_AFTER alone: rows are upserts by their first column.
         changes = [("+I", row) for row in {row[0]: row for _, row in changes}.values()]
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for kind, row in changes:
         # Which windows of processing time there are depends on the clock, but not how many bids there are.
         shown, weight = ([row[0]], row[1]) if name == "q12" else (row, 1)
-        found[", ".join(map(str, shown))] += -weight if kind in ("-U", "-D") else weight
-    assert all(count >= 0 for count in found.values())
-    return sorted(found.elements())
+        counts[", ".join(map(str, shown))] += -weight if kind in ("-U", "-D") else weight
+    assert all(count >= 0 for count in counts.values())
+    return sorted(counts.elements())
 
 
 def recorded() -> dict[str, list[str]]:
     """Return Flink's answers."""
-    found: dict[str, list[str]] = json.loads(gzip.decompress(RECORDED.read_bytes()))
-    return found
+    results: dict[str, list[str]] = json.loads(gzip.decompress(RECORDED.read_bytes()))
+    return results
 
 
 def record(names: Sequence[str]) -> None:
@@ -148,16 +148,16 @@ def record(names: Sequence[str]) -> None:
     from pyflink.table import EnvironmentSettings, TableEnvironment
     from pyflink.table.udf import udf
 
-    found = recorded() if RECORDED.exists() else {}
+    results = recorded() if RECORDED.exists() else {}
     for name in names or [n for n in NAMES if n not in WITHOUT]:
         t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         config = t_env.get_config().set("parallelism.default", "1").set("table.local-time-zone", "UTC")
         config.set("python.executable", sys.executable).set("python.client.executable", sys.executable)
         with tempfile.TemporaryDirectory() as folder:
             declare(t_env, Path(folder), udf)
-            found[name] = left(t_env, name)
-        print(name, len(found[name]), flush=True)
-        RECORDED.write_bytes(gzip.compress(json.dumps(found, indent=0).encode(), mtime=0))
+            results[name] = left(t_env, name)
+        print(name, len(results[name]), flush=True)
+        RECORDED.write_bytes(gzip.compress(json.dumps(results, indent=0).encode(), mtime=0))
 
 
 if __name__ == "__main__":

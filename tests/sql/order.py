@@ -1,11 +1,10 @@
-"""Random changelogs through every operator into every kind of sink: what stands in the sink is what SQLite says.
+"""Random changelogs through every operator into every kind of sink; the sink's rows are compared with SQLite's.
 
     python -m tests.sql.order [--count 2000] [--seed 0]     (`make sql-order`)
 
-Rows of two tables are inserted, updated and deleted at random; also what tells groups and partners apart changes. A
-query over them runs in 1 to 4 subtasks, with epochs cut anywhere and processes that die between them; some go on in
-another number of subtasks. Changes of one key that come to a sink in another order than they were made leave rows too
-many or too few.
+Rows of two tables are inserted, updated and deleted at random; group keys and join keys change, too. A query over them
+runs in 1 to 4 subtasks, with random epoch boundaries and processes that die between epochs; some jobs are rescaled. If
+the changes of one key reach a sink out of order, the sink has too many or too few rows.
 """
 
 from __future__ import annotations
@@ -153,7 +152,7 @@ SINKS = ("upsert", "retract", "keyed-retract", "jdbc", "files", "stream")
 
 
 class Difference(Exception):
-    """What stands in a sink and should not, or does not and should."""
+    """A sink's rows differ from the expected rows."""
 
 
 def changelog(r: random.Random, count: int) -> Changes:
@@ -176,17 +175,17 @@ def changelog(r: random.Random, count: int) -> Changes:
 
 
 def left(changes: Iterable[tuple[RowKind, Values]]) -> Counter[Values]:
-    """Return the rows that are left of changes that take back what they change."""
-    found: Counter[Values] = Counter()
+    """Return the final rows of a retract changelog."""
+    counts: Counter[Values] = Counter()
     for kind, row in changes:
-        found[row] += -1 if kind in _GONE else 1
-        if found[row] < 0:
-            raise Difference(f"{row} is taken back before it is there")
-    return +found
+        counts[row] += -1 if kind in _GONE else 1
+        if counts[row] < 0:
+            raise Difference(f"{row} is retracted before it is inserted")
+    return +counts
 
 
 def expected(query: Query, tables: dict[str, Changes]) -> Counter[Values]:
-    """Return the rows that SQLite says."""
+    """Return SQLite's rows."""
     with closing(sqlite3.connect(":memory:")) as oracle:
         for name, changes in tables.items():
             oracle.execute(f"CREATE TABLE {name} (id INTEGER, g INTEGER, v INTEGER)")
@@ -226,7 +225,7 @@ def debezium(changes: Changes) -> list[str]:
     return [json.dumps(line) for line in lines]
 
 
-def _declaration(changes: Changes, kind: str, r: random.Random, at: Path) -> str:
+def _declaration(changes: Changes, kind: str, r: random.Random, directory: Path) -> str:
     """Return how a table is declared that has changes; its files are in a directory."""
     size = r.randrange(1, 4)
     if kind == "retract":
@@ -236,11 +235,11 @@ def _declaration(changes: Changes, kind: str, r: random.Random, at: Path) -> str
         options = ValuesTable(_rows(without_old(changes)), ChangelogMode.upsert(), batch_rows=size).options
         return f"({KEYED}) WITH {options}"
     lines, parts = debezium(changes), r.randrange(1, 14)
-    at.mkdir()
+    directory.mkdir()
     for part in range(parts):
         of_part = lines[len(lines) * part // parts : len(lines) * (part + 1) // parts]
-        (at / f"part-{part}.json").write_text("".join(f"{line}\n" for line in of_part))
-    return f"({KEYED}) WITH ('connector' = 'filesystem', 'path' = '{at}', 'format' = 'debezium-json')"
+        (directory / f"part-{part}.json").write_text("".join(f"{line}\n" for line in of_part))
+    return f"({KEYED}) WITH ('connector' = 'filesystem', 'path' = '{directory}', 'format' = 'debezium-json')"
 
 
 def _declare(
@@ -266,38 +265,38 @@ def by_key(changes: Iterable[tuple[RowKind, Values]], key: Sequence[int]) -> Cou
     """Return the rows that are left of changes that replace a row by its key."""
     rows: dict[Values, Values] = {}
     for kind, row in changes:
-        place = tuple(row[k] for k in key)
+        position = tuple(row[k] for k in key)
         if kind in _GONE:
-            rows.pop(place, None)
+            rows.pop(position, None)
         else:
-            rows[place] = row
+            rows[position] = row
     return Counter(rows.values())
 
 
 def _of_files(directory: Path) -> Counter[Values]:
     """Return the rows that files of changes leave; between files there is no order."""
-    found: Counter[Values] = Counter()
+    counts: Counter[Values] = Counter()
     for part in directory.rglob("*"):
         if part.is_file() and not part.name.startswith((".", "_")):
             for line in part.read_text().splitlines():
                 change = json.loads(line)
                 for side, sign in (("before", -1), ("after", 1)):
                     if change[side] is not None:
-                        found[tuple(change[side].values())] += sign
-    if any(count < 0 for count in found.values()):
-        raise Difference(f"taken back and never there: {-found}")
-    return +found
+                        counts[tuple(change[side].values())] += sign
+    if any(count < 0 for count in counts.values()):
+        raise Difference(f"retracted and never inserted: {-counts}")
+    return +counts
 
 
 @dataclass(frozen=True)
 class Written:
-    """What a query writes to.
+    """The sink of a query.
 
     Args:
-        declared: how a table is declared that is written to it; none where it is a sink of the DataStream API.
-        read: returns the rows that stand in it.
+        declared: the declaration of its table; empty for a sink of the DataStream API.
+        read: returns its rows.
         sink: of the DataStream API.
-        moves: whether a job that goes on elsewhere leaves nothing in it that is not committed.
+        moves: whether a job restored elsewhere leaves nothing uncommitted in it.
     """
 
     declared: str
@@ -307,18 +306,18 @@ class Written:
 
 
 class Places:
-    """Where tables are read and written.
+    """The systems where tables are read and written.
 
     Args:
-        at: a directory for files.
+        directory: for the tables' files.
     """
 
-    def __init__(self, at: Path) -> None:
-        self.at = at
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
 
     def source(self, name: str, changes: Changes, kind: str, r: random.Random) -> str:
-        """Return how a table is declared that has changes; nothing where it is a stream."""
-        return "" if kind.endswith("stream") else _declaration(changes, kind, r, self.at / name)
+        """Return the declaration of a table with these changes; empty for a stream."""
+        return "" if kind.endswith("stream") else _declaration(changes, kind, r, self.directory / name)
 
     def sink(self, query: Query, kind: str, r: random.Random) -> Written:
         """Return a sink for the rows of a query."""
@@ -326,7 +325,7 @@ class Places:
         if kind == "jdbc":
             return self._database(query, keyed)
         if kind == "files":
-            out = self.at / "out"
+            out = self.directory / "out"
             options = f"('connector' = 'filesystem', 'path' = '{out}', 'format' = 'debezium-json')"
             return Written(f"({query.columns}) WITH {options}", lambda: _of_files(out), moves=False)
         if kind == "stream":
@@ -339,7 +338,7 @@ class Places:
         return Written(declared, lambda: left(_results(table)))
 
     def _database(self, query: Query, keyed: str) -> Written:
-        file = self.at / "o.db"
+        file = self.directory / "o.db"
         with closing(sqlite3.connect(str(file))) as database:
             database.execute(f"CREATE TABLE o ({query.columns}, PRIMARY KEY ({query.key}))")
 
@@ -392,10 +391,10 @@ class Run:
     def run(self, parallelism: int) -> None:
         """Run the job to its end."""
         r = self._random
-        most, dies, moves = r.choice([1, 5, 100]), r.choice([0.0, 0.3]), r.choice([0.0, 0.1])
+        max_changes, dies, moves = r.choice([1, 5, 100]), r.choice([0.0, 0.3]), r.choice([0.0, 0.1])
         moves *= self._written.moves
         storage = MemoryStorage()
-        job = LocalJob(self._program(parallelism), epoch_sizes=lambda: r.randint(1, most), storage=storage)
+        job = LocalJob(self._program(parallelism), epoch_sizes=lambda: r.randint(1, max_changes), storage=storage)
         while not job.is_finished:
             job.run_epoch()
             if r.random() < dies:
@@ -404,15 +403,17 @@ class Run:
                 snapshot = job.snapshot()
                 job.close()
                 program = self._program(r.randint(1, 4))
-                job = LocalJob(program, epoch_sizes=lambda: r.randint(1, most), snapshot=snapshot, storage=storage)
+                job = LocalJob(
+                    program, epoch_sizes=lambda: r.randint(1, max_changes), snapshot=snapshot, storage=storage
+                )
         job.close()
 
     def compare(self) -> None:
         """Raise Difference where another table came of it than SQLite says."""
-        found = self._written.read()
-        wanted = expected(self.query, self.tables)
-        if found != wanted:
-            raise Difference(f"too many {found - wanted}, missing {wanted - found}")
+        actual = self._written.read()
+        expected_rows = expected(self.query, self.tables)
+        if actual != expected_rows:
+            raise Difference(f"too many {actual - expected_rows}, missing {expected_rows - actual}")
 
 
 def check(

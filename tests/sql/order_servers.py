@@ -1,4 +1,4 @@
-"""Random changelogs from real Kafka into real Kafka and PostgreSQL: what stands there is what SQLite says.
+"""Random changelogs from real Kafka into real Kafka and PostgreSQL: their rows are compared with SQLite's.
 
     python -m tests.sql.order_servers [--count 200] [--seed 0]     (`make sql-order`)
 
@@ -53,16 +53,16 @@ class ServerPlaces(Places):
         at: a directory for files.
     """
 
-    def __init__(self, kafka: KafkaBroker, postgres: PostgresServer, at: Path) -> None:
-        super().__init__(at)
+    def __init__(self, kafka: KafkaBroker, postgres: PostgresServer, directory: Path) -> None:
+        super().__init__(directory)
         self._kafka, self._postgres = kafka, postgres
 
     def source(self, name: str, changes: Changes, kind: str, r: random.Random) -> str:
         topic, partitions = self._new_topic(r)
         if kind == "upsert-kafka":
-            kept = without_old(changes)
-            values = [None if kind is RowKind.DELETE else _value(row) for kind, row in kept]
-            ids = [row[0] for _, row in kept]
+            changelog = without_old(changes)
+            values = [None if kind is RowKind.DELETE else _value(row) for kind, row in changelog]
+            ids = [row[0] for _, row in changelog]
             columns, options = KEYED, {"connector": kind, **_JSON}
         else:
             values = list(debezium(changes))
@@ -132,20 +132,25 @@ class ServerPlaces(Places):
         """Return what a topic holds, a partition after the other; messages of a key are in one of them."""
         from confluent_kafka import Consumer, TopicPartition
 
-        asked = {"group.id": "order", "isolation.level": "read_committed", "enable.partition.eof": True, "log_level": 0}
-        consumer = Consumer({"bootstrap.servers": self._kafka.bootstrap, **asked})
-        found: list[Message] = []
+        settings = {
+            "group.id": "order",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+        consumer = Consumer({"bootstrap.servers": self._kafka.bootstrap, **settings})
+        messages: list[Message] = []
         try:
             for partition in sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions):
                 consumer.assign([TopicPartition(topic, partition, 0)])
                 while (message := consumer.poll(30)) is not None and message.error() is None:
-                    found.append((message.key(), message.value(), partition))
+                    messages.append((message.key(), message.value(), partition))
                 assert message is not None, "a transaction is open"
         finally:
             consumer.close()
-        if len({(key, partition) for key, _, partition in found}) > len({key for key, _, _ in found}):
+        if len({(key, partition) for key, _, partition in messages}) > len({key for key, _, _ in messages}):
             raise Difference("messages of one key are in several partitions")
-        return found
+        return messages
 
     def _upserted(self, topic: str, query: Query) -> Counter[Values]:
         changes: Changes = []

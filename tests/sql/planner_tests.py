@@ -47,7 +47,7 @@ _SHORT_LAST = (
     "WindowTableFunctionTestPrograms/window-table-function-hop-tvf-agg-proc-time",
     "WindowTableFunctionTestPrograms/window-table-function-cumulate-tvf-agg-proc-time",
 )
-# Programs without state whose rows tell that the second run begins without a watermark: two jobs.
+# Stateless programs whose rows show that the second run starts without a watermark: two jobs.
 _TWO_JOBS = ("WatermarkAssignerTestPrograms/watermark-assigner-pushdown-computed",)
 # Programs whose compiled plan, as Flink's test keeps it, has a WatermarkAssigner; they end within its interval.
 _ASSIGNED = ("ChangelogNormalizeTestPrograms/changelog-normalize-upsert-filter-watermark",)
@@ -93,13 +93,13 @@ def _steps(program: dict[str, Any]) -> set[str]:
 # --- rows
 
 
-def _row(given: dict[str, Any]) -> Row:
-    ((kind, inner),) = given.items()
+def _row(encoded: dict[str, Any]) -> Row:
+    ((kind, inner),) = encoded.items()
     if kind in _KINDS:
-        found: Row = decoded(inner)
-        found.set_row_kind(_KINDS[kind])
-        return found
-    row: Row = decoded(given)
+        changed: Row = decoded(inner)
+        changed.set_row_kind(_KINDS[kind])
+        return changed
+    row: Row = decoded(encoded)
     return row
 
 
@@ -172,7 +172,7 @@ class _Run:
         self._sources: list[tuple[ValuesTable, list[Row], list[Row]]] = []
         self.t_env = StreamTableEnvironment.create(LocalEnvironment(clock=self._clock), mode)
         self.t_env.get_config().set("table.local-time-zone", "UTC").set("parallelism.default", "1")
-        # Flink requires it where nobody says otherwise; most of its tests say so.
+        # Flink requires it by default; most of its tests set it.
         required = program["id"].startswith("SinkTestPrograms/")
         self.t_env.get_config().set("table.exec.sink.require-on-conflict", str(required))
         self.sinks: list[tuple[dict[str, Any], ValuesTable]] = []
@@ -228,21 +228,23 @@ class _Run:
             f"CREATE TABLE {table['name']} ({', '.join(table['schema'])}){parts} WITH {values.options}"
         )
 
-    def difference(self, earlier: _Run | None = None) -> str | None:
+    def difference(self, previous: _Run | None = None) -> str | None:
         """Return how what was written, first in an earlier job, differs from what is expected."""
-        before = [table.results() for _, table in earlier.sinks] if earlier else [[] for _ in self.sinks]
+        before = [table.results() for _, table in previous.sinks] if previous else [[] for _ in self.sinks]
         for (step, table), rows in zip(self.sinks, before, strict=True):
-            found = [_shown(r) for r in [*rows, *table.results()]]
+            actual = [_shown(r) for r in [*rows, *table.results()]]
             if step["expected"] is not None and step["changelog"]:
-                wanted, ours = Counter(step["expected"]), Counter(found)
+                expected, ours = Counter(step["expected"]), Counter(actual)
             elif step["materialized"] is not None:
-                wanted, ours = Counter(r[2:] for r in step["materialized"]), _left(found)
+                expected, ours = Counter(r[2:] for r in step["materialized"]), _left(actual)
             elif step["expected"] is not None:
-                wanted, ours = _left(step["expected"]), _left(found)
+                expected, ours = _left(step["expected"]), _left(actual)
             else:
                 continue
-            if wanted != ours:
-                return f"rows: {sorted((ours - wanted).elements())} in place of {sorted((wanted - ours).elements())}"
+            if expected != ours:
+                return (
+                    f"rows: {sorted((ours - expected).elements())} in place of {sorted((expected - ours).elements())}"
+                )
         return None
 
 
@@ -262,10 +264,10 @@ def _metadata(table: dict[str, Any], option: str) -> list[str]:
 
 
 def _cut(row: Row, width: int) -> Row:
-    """Return a row without what stands behind its columns, as the sources of Flink's tests read it."""
-    found = Row(*list(row)[:width])
-    found.set_row_kind(row.get_row_kind())
-    return found
+    """Return a row without its extra trailing values, as the sources of Flink's tests read it."""
+    result = Row(*list(row)[:width])
+    result.set_row_kind(row.get_row_kind())
+    return result
 
 
 def _mode(table: dict[str, Any], option: str) -> ChangelogMode | None:
@@ -286,14 +288,14 @@ def _sink_mode(table: dict[str, Any]) -> ChangelogMode | None:
 def difference(program: dict[str, Any]) -> str | None:
     """Return how what comes of a program differs from what Flink's test expects; None where it does not."""
     try:
-        earlier = None
+        previous = None
         for part in _in_two(program) if program["id"] in _TWO_JOBS else (program,):
             run = _Run(part)
             how = _failure(part, run)
             if how is not None or program["id"] in _REFUSED:
                 return how
-            found, earlier = run.difference(earlier), run
-        return found
+            message, previous = run.difference(previous), run
+        return message
     except Exception as e:
         return f"crash: {type(e).__name__}: {e}"
 
@@ -340,8 +342,8 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["record"]:
         record(Path(sys.argv[2]))
     else:
-        wanted = sys.argv[1:]
-        every = [p for p in programs() if not wanted or any(w in p["id"] for w in wanted)]
+        selected = sys.argv[1:]
+        every = [p for p in programs() if not selected or any(part in p["id"] for part in selected)]
         passed = 0
         for one in every:
             how = difference(one)

@@ -39,7 +39,7 @@ def _orders(t_env: Any) -> Any:
 
 def _timed(t_env: Any) -> Any:
     folder = tempfile.mkdtemp()
-    rows = [{"u": u, "v": v, "ts": f"2024-01-01 {at}"} for u, v, at in _TIMED]
+    rows = [{"u": u, "v": v, "ts": f"2024-01-01 {time}"} for u, v, time in _TIMED]
     Path(folder, "rows.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
     t_env.execute_sql(
         "CREATE TABLE timed (u STRING, v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH "
@@ -115,9 +115,9 @@ def pandas_frames(make: Any) -> None:
     t_env = make("batch")
     frame = _orders(t_env).to_pandas()
     print(frame.to_string(), frame.dtypes.to_string(), sep="\n")
-    given = pd.DataFrame({"a": [1, 2, 3], "b": ["x", None, "z"], "c": [1.5, float("nan"), 2.0]})
-    _show(t_env.from_pandas(given))
-    _show(t_env.from_pandas(given, ["q", "r", "s"]))
+    orders = pd.DataFrame({"a": [1, 2, 3], "b": ["x", None, "z"], "c": [1.5, float("nan"), 2.0]})
+    _show(t_env.from_pandas(orders))
+    _show(t_env.from_pandas(orders, ["q", "r", "s"]))
 
 
 @_program
@@ -180,14 +180,14 @@ def changes_as_rows(make: Any) -> None:
     t_env.create_temporary_view("counts", counts)
     words = "op => DESCRIPTOR(word), op_mapping => MAP['INSERT, UPDATE_AFTER', 'there', 'DELETE', 'gone']"
     _show(t_env.sql_query(f"SELECT * FROM TO_CHANGELOG(input => TABLE counts, {words})"))
-    said = [
+    changes = [
         ("INSERT", 1, "a"),
         ("INSERT", 2, "b"),
         ("UPDATE_BEFORE", 1, "a"),
         ("UPDATE_AFTER", 1, "c"),
         ("DELETE", 2, "b"),
     ]
-    reported = t_env.from_elements(said, ["op", "id", "v"])
+    reported = t_env.from_elements(changes, ["op", "id", "v"])
     _show(reported.from_changelog())
     t_env.create_temporary_view("told", reported)
     words = "MAP['INSERT, UPDATE_AFTER', 'INSERT', 'UPDATE_BEFORE, DELETE', 'DELETE']"
@@ -220,11 +220,11 @@ def record(names: list[str]) -> None:
     """Ask PyFlink, and write what it prints."""
     os.environ["PYTHONPATH"] = str(HERE)
     here = {"python__executable": sys.executable, "python__client__executable": sys.executable}
-    found: dict[str, list[str]] = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
-    for name in names or [n for n in PROGRAMS if n not in found]:
-        found[name] = printed(name, lambda mode: environment(mode, **here))
-        RECORDED.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
-        print(name, len(found[name]), flush=True)
+    results: dict[str, list[str]] = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
+    for name in names or [n for n in PROGRAMS if n not in results]:
+        results[name] = printed(name, lambda mode: environment(mode, **here))
+        RECORDED.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+        print(name, len(results[name]), flush=True)
 
 
 if __name__ == "__main__":

@@ -19,12 +19,12 @@ HERE = Path(__file__).resolve().parent
 
 # Type TAB value TAB expression; of aggregates type TAB what follows SELECT.
 VALUES, AGGREGATES = HERE / "values.tsv.gz", HERE / "aggregates.tsv.gz"
-# A JVM keeps the code of all expressions it was asked.
+# A JVM retains the generated code of all expressions, so each gets a limited number.
 _AT_ONCE = 800
 
 
-def kept(source: Path) -> list[list[str]]:
-    """Return what is recorded in a file."""
+def read_recorded(source: Path) -> list[list[str]]:
+    """Return the recorded answers in a file."""
     return [line.split("\t") for line in gzip.decompress(source.read_bytes()).decode().split("\n") if line]
 
 
@@ -51,12 +51,12 @@ def _ask(expressions: list[str], folder: Path, only_types: bool) -> list[str]:
         source = str(HERE / "flink" / "Ask.java")
         subprocess.run(["javac", "-nowarn", "-cp", classpath, "-d", str(folder), source], check=True)
         (folder / "log4j2.properties").write_text("rootLogger.level = OFF\n")
-    given, reported = folder / "given.txt", folder / "told.txt"
-    given.write_text("\n".join(expressions) + "\n")
+    questions, reported = folder / "questions.txt", folder / "answers.txt"
+    questions.write_text("\n".join(expressions) + "\n")
     opens = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in ("util", "lang", "time", "nio")]
     settings = ["-Xmx900m", "-Duser.timezone=UTC", "-Dfile.encoding=UTF-8"]
-    wanted = [str(given), str(reported), *(["types"] if only_types else [])]
-    subprocess.run(["java", *settings, *opens, "-cp", classpath, "Ask", *wanted], check=True)
+    arguments = [str(questions), str(reported), *(["types"] if only_types else [])]
+    subprocess.run(["java", *settings, *opens, "-cp", classpath, "Ask", *arguments], check=True)
     with reported.open(newline="\n") as answers:
         return answers.read().split("\n")[:-1]
 
@@ -68,5 +68,8 @@ def _type_and_expression(line: str) -> str:
 
 if __name__ == "__main__":
     new = Path(sys.argv[1]).read_text().splitlines() if len(sys.argv) > 1 else []
-    keep(ask(list(dict.fromkeys([*(line[2] for line in kept(VALUES)), *new]))), VALUES)
-    keep(list(map(_type_and_expression, ask([line[1] for line in kept(AGGREGATES)], only_types=True))), AGGREGATES)
+    keep(ask(list(dict.fromkeys([*(line[2] for line in read_recorded(VALUES)), *new]))), VALUES)
+    keep(
+        list(map(_type_and_expression, ask([line[1] for line in read_recorded(AGGREGATES)], only_types=True))),
+        AGGREGATES,
+    )

@@ -53,7 +53,10 @@ STATEMENTS = {
         "USE MODULES m",
     ],
     "inspection": [
-        *(f"SHOW {what}" for what in ("CATALOGS", "DATABASES", "TABLES", "VIEWS", "FUNCTIONS", "MODULES", "MODELS")),
+        *(
+            f"SHOW {objects}"
+            for objects in ("CATALOGS", "DATABASES", "TABLES", "VIEWS", "FUNCTIONS", "MODULES", "MODELS")
+        ),
         "SHOW USER FUNCTIONS LIKE 'a%'",
         "SHOW FULL MODULES",
         "SHOW COLUMNS FROM t",
@@ -93,9 +96,9 @@ def page() -> str:
     for kind, title in _KINDS.items():
         # Those that only the planner calls have no name in the Table API.
         shown = [f for f in functions().values() if f.kind is kind and (f.api or not f.name.startswith("$"))]
-        found = sorted(shown, key=lambda f: f.name)
+        ordered = sorted(shown, key=lambda f: f.name)
         lines += [f"## {title}", "", "| SQL | Table API |", "|---|---|"]
-        lines += [f"| `{f.name.replace('|', chr(92) + '|')}` | {f'`{f.api}`' if f.api else ''} |" for f in found]
+        lines += [f"| `{f.name.replace('|', chr(92) + '|')}` | {f'`{f.api}`' if f.api else ''} |" for f in ordered]
         lines.append("")
     lines += ["## Connectors", "", "| identifier | options |", "|---|---|"]
     formats = format_options_by_name()

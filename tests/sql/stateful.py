@@ -19,7 +19,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 RECORDED = HERE / "stateful.json"
-# How much of an answer is told: all changes in their order, all changes, or what is left.
+# What is compared: all changes in order, all changes in any order, or the final rows.
 ORDERED, CHANGES, LEFT = "ordered", "changes", "left"
 _BEFORE = "WATERMARK FOR ts AS ts - INTERVAL '1' SECOND"
 
@@ -37,22 +37,22 @@ class Given:
 
 @dataclass(frozen=True)
 class Case:
-    """A query, the tables that it reads, and how much of the answer is told."""
+    """A query, the tables that it reads, and which part of the answer is compared."""
 
     query: str
     tables: dict[str, Given]
-    told: str = CHANGES
+    compared: str = CHANGES
     views: Sequence[str] = ()
     settings: dict[str, str] = field(default_factory=dict)
 
 
-def _at(second: float) -> str:
+def _timestamp(second: float) -> str:
     return f"2024-01-01 00:00:{second:06.3f}"
 
 
 def _timed(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Return rows whose last value is a second."""
-    return [(*row[:-1], _at(row[-1])) for row in rows]
+    return [(*row[:-1], _timestamp(row[-1])) for row in rows]
 
 
 _TIMED = [("k", "STRING"), ("v", "INT"), ("d", "DOUBLE"), ("ts", "TIMESTAMP(3)")]
@@ -118,10 +118,10 @@ _HOP = "TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SE
 _SESSION = "TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '2' SECOND))"
 
 
-def _top(source: str, order: str, wanted: str = "rn <= 2", columns: str = "*", partition: str = "k") -> Case:
+def _top(source: str, order: str, condition: str = "rn <= 2", columns: str = "*", partition: str = "k") -> Case:
     by = "window_start, window_end" + (f", {partition}" if partition else "")
     numbers = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY {by} ORDER BY {order}) AS rn FROM {source}"
-    return Case(f"SELECT {columns} FROM ({numbers}) WHERE {wanted}", {"t": TIMED})
+    return Case(f"SELECT {columns} FROM ({numbers}) WHERE {condition}", {"t": TIMED})
 
 
 _TOTALS = (
@@ -291,11 +291,16 @@ JOINS = {
 
 
 def _first(
-    source: str, order: str, wanted: str = "rn <= 2", columns: str = "*", partition: str = "", reported: str = ORDERED
+    source: str,
+    order: str,
+    condition: str = "rn <= 2",
+    columns: str = "*",
+    partition: str = "",
+    reported: str = ORDERED,
 ) -> Case:
     by = f"PARTITION BY {partition} " if partition else ""
     numbers = f"SELECT *, ROW_NUMBER() OVER ({by}ORDER BY {order}) AS rn FROM {source}"
-    return Case(f"SELECT {columns} FROM ({numbers}) WHERE {wanted}", {"t": TIMED}, reported)
+    return Case(f"SELECT {columns} FROM ({numbers}) WHERE {condition}", {"t": TIMED}, reported)
 
 
 _COUNTS = "(SELECT k, COUNT(*) AS c, MAX(v) AS m FROM t GROUP BY k)"
@@ -538,13 +543,13 @@ def declare(t_env: Any, case: Case, rows_per_second: int) -> None:
         if table.is_file:
             _declare_file(t_env, name, table)
             continue
-        made = []
+        statements = []
         for i, (column, kind) in enumerate(table.columns):
             chosen = " ".join(f"WHEN {n} THEN {_literal(row[i], kind)}" for n, row in enumerate(table.rows, 1))
-            made.append(f"`{column}` AS CASE id {chosen} END")
+            statements.append(f"`{column}` AS CASE id {chosen} END")
         more = f", {table.more}" if table.more else ""
         t_env.execute_sql(
-            f"CREATE TABLE {name}_ids (id BIGINT, {', '.join(made)}{more}) WITH ('connector' = 'datagen', "
+            f"CREATE TABLE {name}_ids (id BIGINT, {', '.join(statements)}{more}) WITH ('connector' = 'datagen', "
             f"'fields.id.kind' = 'sequence', 'fields.id.start' = '1', 'fields.id.end' = '{len(table.rows)}', "
             f"'rows-per-second' = '{rows_per_second}')"
         )
@@ -569,16 +574,16 @@ def record(names: Sequence[str]) -> None:
     """Ask Flink, and write what it says."""
     from pyflink.table import EnvironmentSettings, TableEnvironment
 
-    found = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
-    for name in names or [n for n in CASES if n not in found]:
+    results = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
+    for name in names or [n for n in CASES if n not in results]:
         t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         t_env.get_config().set("parallelism.default", "1").set("table.local-time-zone", "UTC")
         # Where two inputs meet late rows, each must have gone the whole way before the next.
         declare(t_env, CASES[name], 1 if name in LATE else 12)
-        found[name] = changes(t_env, CASES[name].query)
-        print(name, len(found[name]), found[name][:1], flush=True)
-        kept = {n: found[n] for n in CASES if n in found}
-        RECORDED.write_text(json.dumps(kept, indent=1) + "\n")
+        results[name] = changes(t_env, CASES[name].query)
+        print(name, len(results[name]), results[name][:1], flush=True)
+        retained = {n: results[n] for n in CASES if n in results}
+        RECORDED.write_text(json.dumps(retained, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -46,19 +46,19 @@ _VALUES = {
 
 
 def _cases() -> dict[str, Case]:
-    found: dict[str, Case] = {}
+    cases: dict[str, Case] = {}
     texts = [(f"TIMESTAMP{z}(3)", n, v) for n, v in _TIMES.items() for z in ("", "_LTZ")]
     texts += [(kind, v, v) for kind, values in _VALUES.items() for v in values]
     for kind, name, text in texts:
         columns, shown = f"t {kind}, x INT", "CAST(t AS STRING)"
-        found[f"json {kind} {name}"] = ("json", {}, columns, shown, json.dumps({"t": text}))
-        found[f"csv {kind} {name}"] = ("csv", {"field-delimiter": "|"}, columns, shown, f"{text}|1")
+        cases[f"json {kind} {name}"] = ("json", {}, columns, shown, json.dumps({"t": text}))
+        cases[f"csv {kind} {name}"] = ("csv", {"field-delimiter": "|"}, columns, shown, f"{text}|1")
         if kind.startswith("TIMESTAMP"):
             iso = json.dumps({"t": text.strip().replace(" ", "T")})
-            found[f"iso {kind} {name}"] = ("json", _ISO, columns, shown, iso)
+            cases[f"iso {kind} {name}"] = ("json", _ISO, columns, shown, iso)
     for name, options, columns, shown, lines in _MORE:
-        found[name] = ("json", options, columns, shown, lines)
-    return found
+        cases[name] = ("json", options, columns, shown, lines)
+    return cases
 
 
 _MORE: list[tuple[str, dict[str, str], str, str, str]] = [
@@ -83,16 +83,16 @@ CASES = _cases()
 def rows(name: str, t_env: Any, folder: Path) -> list[str]:
     """Return the rows of a case, or REFUSED."""
     form, options, columns, shown, lines = CASES[name]
-    place = Path(tempfile.mkdtemp(dir=folder))
-    (place / "lines").write_text(lines + "\n")
-    given = {"connector": "filesystem", "path": f"file://{place}", "format": form}
-    given |= {f"{form}.{key}": value for key, value in options.items()}
-    listed = ", ".join(f"'{k}' = '{v}'" for k, v in given.items())
+    directory = Path(tempfile.mkdtemp(dir=folder))
+    (directory / "lines").write_text(lines + "\n")
+    table_options = {"connector": "filesystem", "path": f"file://{directory}", "format": form}
+    table_options |= {f"{form}.{key}": value for key, value in options.items()}
+    listed = ", ".join(f"'{k}' = '{v}'" for k, v in table_options.items())
     t_env.execute_sql("DROP TABLE IF EXISTS t")
     t_env.execute_sql(f"CREATE TABLE t ({columns}) WITH ({listed})")
     try:
-        with t_env.execute_sql(f"SELECT {shown} FROM t").collect() as found:
-            return [", ".join(map(str, row)) for row in found]
+        with t_env.execute_sql(f"SELECT {shown} FROM t").collect() as results:
+            return [", ".join(map(str, row)) for row in results]
     except Exception:
         return REFUSED
 
@@ -104,11 +104,11 @@ def record(names: Sequence[str]) -> None:
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     t_env.get_config().set("parallelism.default", "1").set("table.local-time-zone", "UTC")
     t_env.get_config().set("restart-strategy.type", "none")
-    found = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
+    results = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
-        for name in names or [n for n in CASES if n not in found]:
-            found[name] = rows(name, t_env, Path(folder))
-            RECORDED.write_text(json.dumps({n: found[n] for n in CASES if n in found}, indent=1) + "\n")
+        for name in names or [n for n in CASES if n not in results]:
+            results[name] = rows(name, t_env, Path(folder))
+            RECORDED.write_text(json.dumps({n: results[n] for n in CASES if n in results}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -145,9 +145,9 @@ class Top2(TableAggregateFunction):  # type: ignore[misc]
             accumulator[1] = value
 
     def emit_value(self, accumulator: Any) -> Any:
-        for place, value in enumerate(accumulator):
+        for rank, value in enumerate(accumulator):
             if value is not None:
-                yield Row(value, place)
+                yield Row(value, rank)
 
     def get_accumulator_type(self) -> Any:
         return "ARRAY<BIGINT>"
@@ -202,23 +202,23 @@ _COLUMNS = [("k", DataTypes.STRING()), ("v", DataTypes.BIGINT()), ("w", DataType
 
 
 def _sql(text: str, batch: bool = False, **functions: Any) -> Callable[[Any], Any]:
-    def made(t_env: Any) -> Any:
+    def program(t_env: Any) -> Any:
         t_env.create_temporary_view("t", _table(t_env))
         for name, function in functions.items():
             t_env.create_temporary_system_function(name, function)
         return t_env.sql_query(text)
 
-    made.batch = batch  # type: ignore[attr-defined]
-    return made
+    program.batch = batch  # type: ignore[attr-defined]
+    return program
 
 
 def _api(make: Callable[[Any], Any], batch: bool = False) -> Callable[[Any], Any]:
-    def made(t_env: Any) -> Any:
+    def program(t_env: Any) -> Any:
         t_env.get_config().set("pipeline.global-job-parameters", "more:7")
         return make(_table(t_env))
 
-    made.batch = batch  # type: ignore[attr-defined]
-    return made
+    program.batch = batch  # type: ignore[attr-defined]
+    return program
 
 
 _WAVG = {"wavg": udaf(WeightedAverage())}
@@ -305,7 +305,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "async": _api(lambda t: t.select(col("k"), udf(Doubled(), result_type="BIGINT")(col("v")))),
     "async that fails at first": _api(lambda t: t.select(col("k"), udf(Flaky(), result_type="BIGINT")(col("v")))),
 }
-# In BATCH, and where rows are told at once, their order is not defined.
+# In BATCH, and among rows that are emitted at once, the order is undefined.
 UNORDERED = {"pandas in batch", "pandas over in batch", "aggregate of rows on pandas"}
 
 
@@ -332,17 +332,17 @@ def record(names: Sequence[str]) -> None:
     """Ask Flink, and write what it says."""
     from pyflink.table import EnvironmentSettings, TableEnvironment
 
-    found = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
-    for name in names or [n for n in PROGRAMS if n not in found]:
+    results = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
+    for name in names or [n for n in PROGRAMS if n not in results]:
         settings = EnvironmentSettings.in_batch_mode() if is_batch(PROGRAMS[name]) else None
         t_env = TableEnvironment.create(settings or EnvironmentSettings.in_streaming_mode())
         t_env.get_config().set("parallelism.default", "1").set("python.fn-execution.bundle.size", "1")
         t_env.get_config().set("python.executable", sys.executable)
         t_env.get_config().set("python.client.executable", sys.executable)
-        found[name] = changes(PROGRAMS[name], t_env)
-        print(name, len(found[name]), found[name][:1], flush=True)
-        kept = {n: found[n] for n in PROGRAMS if n in found}
-        RECORDED.write_text(json.dumps(kept, indent=1) + "\n")
+        results[name] = changes(PROGRAMS[name], t_env)
+        print(name, len(results[name]), results[name][:1], flush=True)
+        retained = {n: results[n] for n in PROGRAMS if n in results}
+        RECORDED.write_text(json.dumps(retained, indent=1) + "\n")
 
 
 if __name__ == "__main__":

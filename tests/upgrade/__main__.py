@@ -48,9 +48,9 @@ def _installed(name: str, source: Path, scratch: Path) -> Package:
     subprocess.run([python, *pip, "install", wheel], check=True)
     subprocess.run([python, *pip, "install", "--no-deps", "--force-reinstall", wheel], check=True)
     where = "import millstream; print(millstream.__file__)"
-    asked = subprocess.run([python, "-I", "-c", where], cwd=scratch, capture_output=True, text=True, check=True)
-    found = asked.stdout
-    assert found.startswith(str(folder)), found
+    result = subprocess.run([python, "-I", "-c", where], cwd=scratch, capture_output=True, text=True, check=True)
+    location = result.stdout
+    assert location.startswith(str(folder)), location
     print(f"{name}: {wheel.name} ({wheel.stat().st_size:,} bytes) in {folder}", flush=True)
     return Package(name, python)
 

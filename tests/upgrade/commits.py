@@ -12,15 +12,15 @@ FIRST = "446f18bd"
 OLDER = (FIRST,)
 
 
-def is_there(commit: str) -> bool:
-    """Tell whether the repository has it: a shallow clone has no history."""
-    asked = ["git", "-C", str(ROOT), "cat-file", "-e", f"{commit}^{{commit}}"]
-    return subprocess.run(asked, capture_output=True).returncode == 0
+def exists(commit: str) -> bool:
+    """Return whether the repository has a commit: a shallow clone has no history."""
+    command = ["git", "-C", str(ROOT), "cat-file", "-e", f"{commit}^{{commit}}"]
+    return subprocess.run(command, capture_output=True).returncode == 0
 
 
 def extract(commit: str, into: Path) -> Path:
-    """Put the files of a commit somewhere; return where."""
-    if not is_there(commit):
+    """Extract the files of a commit into a directory, and return it."""
+    if not exists(commit):
         raise SystemExit(f"There is no commit {commit} here: fetch the whole history (git fetch --unshallow).")
     into.mkdir(parents=True)
     packed = subprocess.run(["git", "-C", str(ROOT), "archive", commit], capture_output=True, check=True)

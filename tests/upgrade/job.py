@@ -59,7 +59,7 @@ class Spread(AggregateFunction):
 
 
 class Kinds(KeyedProcessFunction):
-    """Keeps one state of each kind, and tells of all of them when a timer comes."""
+    """Has one state of each kind, and emits all of them when a timer fires."""
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))

@@ -16,8 +16,8 @@ JOB = Path(__file__).parent / "job.py"
 _PATIENCE = 180.0
 
 
-def wanted(records: int) -> Counter[str]:
-    """Return the lines that the job must have written, found without it."""
+def expected_lines(records: int) -> Counter[str]:
+    """Return the lines that the job must have written, computed without it."""
     assert PAUSE > GAP > KEYS, "sessions are the blocks of numbers"
     lines = Counter(f"seen,{i % KEYS},{i}" for i in range(records))
     lines.update(f"timer,{i % KEYS},{time_of(i) + LATER}" for i in range(records))
@@ -59,7 +59,7 @@ class Move:
         return self.directory / "out"
 
     def by_savepoint(self, parallelism: int = 2) -> None:
-        """Stop the older with a savepoint, and have the newer go on from it."""
+        """Stop the older version with a savepoint, and restore it in the newer."""
         older = self._start(self.older)
         self._until_at_work(older)
         self._touch("save")
@@ -67,7 +67,7 @@ class Move:
         self._finish("-s", Path(f"{self.out}.saved").read_text(), "-p", str(parallelism))
 
     def by_checkpoint(self, parallelism: int = 2) -> None:
-        """Kill the older, and have the newer go on from the latest checkpoint that it has left."""
+        """Kill the older version, and restore its latest checkpoint in the newer."""
         older = self._start(self.older)
         try:
             self._until_at_work(older)
@@ -116,10 +116,10 @@ class Move:
             if newer.poll() is None:
                 os.killpg(newer.pid, signal.SIGKILL)
         assert code == 0, self._log(self.newer)
-        found, answer = self._written(), wanted(self.records)
-        assert found == answer, f"missing: {answer - found}\ntoo many: {found - answer}\n{self._log(self.newer)}"
+        actual, answer = self._written(), expected_lines(self.records)
+        assert actual == answer, f"missing: {answer - actual}\ntoo many: {actual - answer}\n{self._log(self.newer)}"
         # The older has not done all of it, nor has the newer.
-        assert 0 < sum(before.values()) < sum(found.values())
+        assert 0 < sum(before.values()) < sum(actual.values())
 
     def _written(self) -> Counter[str]:
         """Return the lines that count: those of finished files."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from golden import ids, programs
-from golden.cases import CASES, HERE, Case, carried, location, make, resume, resume_as_job, timeless
+from golden.cases import CASES, HERE, Case, location, make, resume, resume_as_job, runtime_snapshots, timeless
 from golden.place import placed
 
 from millstream.checkpoint.manifest import NAME, VERSION
@@ -33,7 +33,7 @@ class Golden:
         self.saved = directory / "saved"
         shutil.copytree(source / "saved", self.saved)
         self.expected = json.loads((source / "expected.json").read_text())
-        self.carried = self.expected.pop("carried")
+        self.runtime_snapshots = self.expected.pop("carried")
 
     def resume(self, **how: Any) -> Any:
         with placed(self.source / "place"):
@@ -61,7 +61,7 @@ def test_golden_checkpoint_restores_same_parallelism(golden: Golden) -> None:
 
 
 def test_golden_runtime_snapshot_is_unchanged(golden: Golden) -> None:
-    assert carried(golden.saved) == golden.carried
+    assert runtime_snapshots(golden.saved) == golden.runtime_snapshots
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
@@ -83,7 +83,7 @@ def test_golden_checkpoint_restores_under_job_master(golden: Golden, tmp_path: P
 def test_golden_savepoint_restores_after_state_processor_rewrite(golden: Golden, tmp_path: Path) -> None:
     Savepoint.load(location(golden.saved)).write(tmp_path / "anew")
     golden.saved = tmp_path / "anew"
-    assert carried(golden.saved) == golden.carried
+    assert runtime_snapshots(golden.saved) == golden.runtime_snapshots
     assert golden.resume() == golden.expected
 
 
@@ -98,7 +98,7 @@ def test_golden_savepoint_restores_after_renaming_uids_and_back(golden: Golden, 
     for uid in uids:
         back.rename(f"{uid} 2", uid)
     golden.saved = Path(back.write(tmp_path / "back"))
-    assert carried(golden.saved) == golden.carried
+    assert runtime_snapshots(golden.saved) == golden.runtime_snapshots
     assert golden.resume() == golden.expected
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.upgrade.commits import FIRST, ROOT, extract, is_there
+from tests.upgrade.commits import FIRST, ROOT, exists, extract
 from tests.upgrade.moves import Move, Package
 
 pytestmark = [
     pytest.mark.timeout(300),
-    pytest.mark.skipif(not is_there(FIRST), reason="a shallow clone has no older version"),
+    pytest.mark.skipif(not exists(FIRST), reason="a shallow clone has no older version"),
 ]
 
 

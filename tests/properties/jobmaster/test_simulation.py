@@ -73,7 +73,7 @@ def test_simulation_detects_mutant(name: str) -> None:
     with MUTANTS[name].in_place():
         outcomes = map(MUTANTS[name].simulation, [*range(first, MAX_SEARCHED), *range(first)])
         outcome = next((o for o in outcomes if o.difference is not None), None)
-    assert outcome is not None, MUTANTS[name].what
+    assert outcome is not None, MUTANTS[name].description
     print(f"{name}: seed {outcome.seed}: {outcome.difference}")
     assert not outcome.is_error, outcome.difference
 

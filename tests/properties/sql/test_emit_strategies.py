@@ -22,7 +22,7 @@ from millstream.sql.plan.nodes import PeriodicFires, WindowKind
 from millstream.sql.types import DataTypes
 from millstream.table import Schema, StreamTableEnvironment
 from millstream.testing import CollectSink, LocalJob, ManualClock
-from tests.sql.firing import COLUMNS, QUERIES, RECORDED, ROWS, declare, told
+from tests.sql.firing import COLUMNS, QUERIES, RECORDED, ROWS, changes_by_query, declare
 from tests.support.sql_runs import Bare
 from tests.support.sql_transcript import shown
 
@@ -54,7 +54,7 @@ def _changes(name: str, restarts: bool = False, parallelism: int = 1) -> dict[st
             job.run_epoch()
             if restarts:
                 job.restart_slots()
-    return told(out.getvalue().splitlines())[name]
+    return changes_by_query(out.getvalue().splitlines())[name]
 
 
 @pytest.mark.parametrize("name", QUERIES)

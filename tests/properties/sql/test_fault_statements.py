@@ -32,8 +32,8 @@ def test_fault_statement_results_match_sqlite(job: SqlJob, tmp_path: Path) -> No
     env = LocalEnvironment()
     job.add_to(env, tmp_path)
     env.execute()
-    expected, found = job.expected(), job.found(tmp_path)
-    wrong = Counter(name for name, *_ in ((expected - found) + (found - expected)))
+    expected, results = job.expected(), job.results(tmp_path)
+    wrong = Counter(name for name, *_ in ((expected - results) + (results - expected)))
     assert not wrong
     # Each of them says something.
     assert {name for name, *_ in expected} == set(job.statements)

@@ -28,9 +28,9 @@ def test_stateful_changelog_matches_recorded_flink(name: str) -> None:
     t_env.get_config().set("table.local-time-zone", "UTC")
     declare(t_env, case, 1_000_000)
     found = changes(t_env, case.query)
-    if case.told == ORDERED:
+    if case.compared == ORDERED:
         assert found == expected
-    elif case.told == LEFT:
+    elif case.compared == LEFT:
         assert _left(found) == _left(expected)
     else:
         assert sorted(found) == sorted(expected)

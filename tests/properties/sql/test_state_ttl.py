@@ -16,7 +16,7 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.sql.columns.keyed_columns import TtlIndex
 from millstream.table import Schema, StreamTableEnvironment
 from millstream.testing import LocalJob
-from tests.sql.expiring import COLUMNS, EACH, QUERIES, RECORDED, ROWS, declare, told
+from tests.sql.expiring import COLUMNS, EACH, QUERIES, RECORDED, ROWS, changes_by_query, declare
 
 _FLINKS: dict[str, list[str]] = json.loads(RECORDED.read_text())
 
@@ -46,7 +46,7 @@ def found(request: pytest.FixtureRequest) -> dict[str, list[str]]:
             job.run_epoch()
             if request.param == "with restarts":
                 job.restart_slots()
-    return told(out.getvalue().splitlines())
+    return changes_by_query(out.getvalue().splitlines())
 
 
 def _left(changes: list[str]) -> Counter[str]:
@@ -56,7 +56,7 @@ def _left(changes: list[str]) -> Counter[str]:
     return rows
 
 
-# A Top-N of inserts: Flink lets each row go by itself, and takes rows back that it has never told. Here the rows of a
+# A Top-N of inserts: Flink lets each row go by itself, and retracts rows that it has never emitted. Here the rows of a
 # partition live as long as something comes for it, and go together.
 _TOP = {
     "top": "+I[a, 1, 1] +I[b, 5, 1] -U[a, 1, 1] +U[a, 3, 1] +I[a, 1, 2] +I[b, 4, 2] -U[a, 1, 2] +U[a, 2, 2] "

@@ -25,25 +25,25 @@ def main() -> None:
     for seed in range(options.seed, options.seed + options.count):
         case = make(seed)
         try:
-            found = difference(case)
+            found_difference = difference(case)
         except Skipped as e:
             counts[f"skipped: {str(e)[:60]}"] += 1
             continue
         operators.update(case.program.labels())
-        if found is None:
+        if found_difference is None:
             counts["right"] += 1
-        elif is_refused(found):
-            counts[f"refused: {found.what[:200]}"] += 1
-            print(f"refused: seed {seed} {found.what}", flush=True)
+        elif is_refused(found_difference):
+            counts[f"refused: {found_difference.summary[:200]}"] += 1
+            print(f"refused: seed {seed} {found_difference.summary}", flush=True)
         else:
             counts["wrong"] += 1
-            print(found if options.raw else smallest(found), flush=True)
+            print(found_difference if options.raw else smallest(found_difference), flush=True)
         if seed % 500 == 499:
             print(
                 f"{seed + 1 - options.seed} programs, {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True
             )
-    for what, n in counts.most_common():
-        print(f"{n:6} {what}")
+    for kind, n in counts.most_common():
+        print(f"{n:6} {kind}")
     print(dict(operators.most_common()))
     sys.exit(counts["wrong"] > 0)
 

@@ -79,12 +79,12 @@ class EventTime:
         table = self._random.choice(["e", "g"])
         rows, kind = self._window(table)
         inside = [c for c in _columns_of(table) if c.name != "ts"]
-        values, made = self._aggregates(inside, 3)
+        values, aggregates = self._aggregates(inside, 3)
         names = ["s"] if kind == "session" or self._random.random() < 0.5 else []
         bounds = self._random.choice([["window_start", "window_end"], ["window_start"], ["window_end"], []])
         kinds = {"s": "text", "window_start": "time", "window_end": "time"}
         shown = [*names, *bounds]
-        columns = (*(self._column(kinds[n]) for n in shown), *made)
+        columns = (*(self._column(kinds[n]) for n in shown), *aggregates)
         items = joined(", ", [sql("{} AS {}", v, c.name) for v, c in zip([*shown, *values], columns, strict=True)])
         keys = ", ".join(["window_start", "window_end", *names])
         text = sql("SELECT {} FROM {} GROUP BY {}", items, rows, keys)
@@ -92,14 +92,14 @@ class EventTime:
 
     def _window_top_n(self) -> Relation:
         rows, _ = self._window("e", ("tumble", "hop"))
-        most = self._random.randint(1, 2)
+        limit = self._random.randint(1, 2)
         names = ["id", "s", "d", "window_end"]
         columns = tuple(self._column(kind) for kind in ("int", "text", "dec", "time"))
         order = self._random.choice(["ts", "ts DESC", "d, ts", "id DESC, ts"])
         split = self._random.choice(["", ", s"])
         number = f"ROW_NUMBER() OVER (PARTITION BY window_start, window_end{split} ORDER BY {order}) AS rn"
         items = ", ".join(f"{n} AS {c.name}" for n, c in zip(names, columns, strict=True))
-        text = sql("SELECT {} FROM (SELECT *, {} FROM {}) AS ranked WHERE rn <= {}", items, number, rows, str(most))
+        text = sql("SELECT {} FROM (SELECT *, {} FROM {}) AS ranked WHERE rn <= {}", items, number, rows, str(limit))
         return Relation(text, columns, label="window top-n")
 
     def _window_joined(self) -> Relation:

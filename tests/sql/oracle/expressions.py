@@ -53,8 +53,8 @@ class Expressions:
             "date": lambda: f"DATE '2024-02-2{r.randint(7, 9)}'",
             "bool": lambda: r.choice(["TRUE", "FALSE"]),
         }
-        found = sql(constants[kind]())
-        return cast(found, kind) if kind in ("int", "text", "dec") else found
+        literal = sql(constants[kind]())
+        return cast(literal, kind) if kind in ("int", "text", "dec") else literal
 
     def _any(self, kind: str, depth: int) -> Sql:
         """Return what there is for every type."""
@@ -205,15 +205,15 @@ class Expressions:
         r = self._random
         kind = r.choice([c.kind for c in self._columns] or ["int"])
         value = self.of(kind, 1)
-        found, given = self._aggregate(kind, value)
+        call, arguments = self._aggregate(kind, value)
         if r.random() < 0.2:
             test = self.condition(1)
-            found = Sql(
-                *(f"{text} FILTER (WHERE {t})" for text, t in ((found.flink, test.flink), (found.duck, test.duck)))
+            call = Sql(
+                *(f"{text} FILTER (WHERE {t})" for text, t in ((call.flink, test.flink), (call.duck, test.duck)))
             )
-            if "//" in found.duck or "half_up" in found.duck:
+            if "//" in call.duck or "half_up" in call.duck:
                 return sql("COUNT({}) FILTER (WHERE {})", value, test), "int"
-        return (cast(found, given) if given in ("int", "dec") else found), given
+        return (cast(call, arguments) if arguments in ("int", "dec") else call), arguments
 
     def _aggregate(self, kind: str, value: Sql) -> tuple[Sql, str]:
         r = self._random

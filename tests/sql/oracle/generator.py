@@ -78,12 +78,12 @@ class Generator:
     def _expressions(self, columns: Sequence[Column]) -> Expressions:
         return Expressions(self._random, columns)
 
-    def _aggregates(self, columns: Sequence[Column], most: int = 3) -> tuple[list[Piece], tuple[Column, ...]]:
-        made = [self._expressions(columns).aggregate() for _ in range(self._random.randint(1, most))]
-        return [text for text, _ in made], tuple(self._column(kind) for _, kind in made)
+    def _aggregates(self, columns: Sequence[Column], max_count: int = 3) -> tuple[list[Piece], tuple[Column, ...]]:
+        aggregates = [self._expressions(columns).aggregate() for _ in range(self._random.randint(1, max_count))]
+        return [text for text, _ in aggregates], tuple(self._column(kind) for _, kind in aggregates)
 
-    def _some(self, columns: Sequence[Column], most: int) -> list[Column]:
-        return self._random.sample(list(columns), self._random.randint(1, min(most, len(columns))))
+    def _some(self, columns: Sequence[Column], max_count: int) -> list[Column]:
+        return self._random.sample(list(columns), self._random.randint(1, min(max_count, len(columns))))
 
     def _where(self, columns: Sequence[Column], often: float) -> Sql:
         if self._random.random() >= often:
@@ -113,36 +113,40 @@ class Generator:
 
     def _distinct(self, depth: int) -> Relation:
         below = self._relation(depth)
-        kept = self._some(below.columns, 3)
-        columns = tuple(self._column(c.kind) for c in kept)
-        text = sql("SELECT DISTINCT {} FROM ({}) AS {}", _items([c.name for c in kept], columns), "{0}", self._alias())
+        chosen = self._some(below.columns, 3)
+        columns = tuple(self._column(c.kind) for c in chosen)
+        text = sql(
+            "SELECT DISTINCT {} FROM ({}) AS {}", _items([c.name for c in chosen], columns), "{0}", self._alias()
+        )
         return Relation(text, columns, (below,), "distinct", tuple(c.name for c in columns))
 
     def _grouped(self, depth: int) -> Relation:
         below = self._relation(depth)
-        values, made = self._aggregates(below.columns)
+        values, aggregates = self._aggregates(below.columns)
         having = None
         if self._random.random() < 0.25:
             test, number = self._random.choice([">", "<", "="]), self._random.randint(1, 3)
             having = sql("{} COUNT(*) {} {}", Sql(" HAVING", f"{NOT_EMPTY.duck} AND"), test, str(number))
         if self._random.random() < 0.15:
-            text = sql("SELECT {} FROM ({}) AS {}{}", _items(values, made), "{0}", self._alias(), having or NOT_EMPTY)
-            return Relation(text, made, (below,), "aggregate")
+            text = sql(
+                "SELECT {} FROM ({}) AS {}{}", _items(values, aggregates), "{0}", self._alias(), having or NOT_EMPTY
+            )
+            return Relation(text, aggregates, (below,), "aggregate")
         keys = self._some(below.columns, 2)
         columns = tuple(self._column(c.kind) for c in keys)
         names = ", ".join(c.name for c in keys)
-        items = _items([*(c.name for c in keys), *values], (*columns, *made))
+        items = _items([*(c.name for c in keys), *values], (*columns, *aggregates))
         where = self._where(below.columns, 0.25)
         text = sql(
             "SELECT {} FROM ({}) AS {}{} GROUP BY {}{}", items, "{0}", self._alias(), where, names, having or sql("")
         )
-        return Relation(text, (*columns, *made), (below,), "group", tuple(c.name for c in columns))
+        return Relation(text, (*columns, *aggregates), (below,), "group", tuple(c.name for c in columns))
 
     def _grouping_sets(self, depth: int) -> Relation:
         below = self._relation(depth)
         keys = self._some(below.columns, 2)
         names = [c.name for c in keys]
-        values, made = self._aggregates(below.columns, 2)
+        values, aggregates = self._aggregates(below.columns, 2)
         columns = tuple(self._column(c.kind) for c in keys)
         sets = self._random.choice(
             [f"ROLLUP ({', '.join(names)})", f"CUBE ({', '.join(names)})", f"GROUPING SETS (({names[0]}), ())"]
@@ -151,7 +155,7 @@ class Generator:
             names, columns = names[:1], columns[:1]
         marked = self._column("int")
         values.append(cast(f"GROUPING({names[0]})", "int"))
-        columns = (*columns, *made, marked)
+        columns = (*columns, *aggregates, marked)
         text = sql(
             "SELECT {} FROM ({}) AS {} GROUP BY {}{}",
             _items([*names, *values], columns),
@@ -201,20 +205,20 @@ class Generator:
         members = joined(
             ", ", [self._expressions(below.columns).of(kind, 1) for _ in range(self._random.randint(1, 3))]
         )
-        made, alias, other = self._column(kind), self._alias(), self._alias()
+        column, alias, other = self._column(kind), self._alias(), self._alias()
         array = sql("{}[{}]", Sql("ARRAY", ""), members)
         text = sql(
             "SELECT {}.*, {}.{} FROM ({}) AS {} CROSS JOIN UNNEST({}) AS {}({})",
             alias,
             other,
-            made.name,
+            column.name,
             "{0}",
             alias,
             array,
             other,
-            made.name,
+            column.name,
         )
-        return Relation(text, (*below.columns, made), (below,), "unnest")
+        return Relation(text, (*below.columns, column), (below,), "unnest")
 
     def _over(self, depth: int) -> Relation:
         """Return running aggregates over rows that are updated."""
@@ -222,11 +226,11 @@ class Generator:
         value, kind = self._random.choice(
             [(f"SUM({c.name})", c.kind) for c in below.of_kind("int", "dbl")] or [("COUNT(*)", "int")]
         )
-        made = self._column(kind)
+        column = self._column(kind)
         split, by = self._random.choice(below.columns).name, self._random.choice(below.columns).name
         item = sql("{} OVER (PARTITION BY {} ORDER BY {})", value, split, by)
-        text = sql("SELECT *, {} AS {} FROM ({}) AS {}", cast(item, kind), made.name, "{0}", self._alias())
-        return Relation(text, (*below.columns, made), (below,), "over")
+        text = sql("SELECT *, {} AS {} FROM ({}) AS {}", cast(item, kind), column.name, "{0}", self._alias())
+        return Relation(text, (*below.columns, column), (below,), "over")
 
     # --- operators with two inputs
 
@@ -335,9 +339,9 @@ class Generator:
             where = sql(" WHERE {} = {}", b.name, a.name)
         query = sql("(SELECT {} FROM ({}) AS {}{})", value, "{1}", self._alias(), where)
         if r.random() < 0.5:
-            made = self._column(kind)
-            text = sql("SELECT *, {} AS {} FROM ({}) AS {}", query, made.name, "{0}", self._alias())
-            return Relation(text, (*left.columns, made), (left, right), "scalar subquery")
+            column = self._column(kind)
+            text = sql("SELECT *, {} AS {} FROM ({}) AS {}", query, column.name, "{0}", self._alias())
+            return Relation(text, (*left.columns, column), (left, right), "scalar subquery")
         test = sql("{} {} {}", self._expressions(left.columns).of(kind, 1), r.choice(["=", "<", ">="]), query)
         text = sql("SELECT * FROM ({}) AS {} WHERE {}", "{0}", self._alias(), test)
         return Relation(text, left.columns, (left, right), "scalar subquery", left.key)
@@ -347,12 +351,12 @@ class Generator:
         kinds = [c.kind for c in self._some(left.columns, 3)]
         columns = tuple(self._column(kind) for kind in kinds)
         sides: list[Piece] = []
-        for place, side in enumerate((left, right)):
+        for index, side in enumerate((left, right)):
             values: list[Piece] = [
                 self._random.choice([c.name for c in side.of_kind(k)] or [cast("NULL", k)])  # type: ignore[misc]
                 for k in kinds
             ]
-            sides.append(sql("SELECT {} FROM ({}) AS {}", _items(values, columns), f"{{{place}}}", self._alias()))
+            sides.append(sql("SELECT {} FROM ({}) AS {}", _items(values, columns), f"{{{index}}}", self._alias()))
         operator = self._random.choice(
             ["UNION ALL", "UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"]
         )

@@ -75,7 +75,7 @@ class Relation:
         columns: its columns.
         inputs: the queries below it.
         label: the operator.
-        key: columns that tell its rows apart.
+        key: the columns that identify its rows.
         streaming_only: whether batch mode does not have it.
     """
 
@@ -117,18 +117,18 @@ class Relation:
         """Return programs with one operator less."""
         for below in self.inputs:
             yield _with_columns(self, below)
-        for place, below in enumerate(self.inputs):
+        for index, below in enumerate(self.inputs):
             for less in below.smaller():
-                yield replace(self, inputs=(*self.inputs[:place], less, *self.inputs[place + 1 :]))
+                yield replace(self, inputs=(*self.inputs[:index], less, *self.inputs[index + 1 :]))
 
 
 def _with_columns(above: Relation, below: Relation) -> Relation:
     """Return a relation of the columns of the one above it, with values of the same types, or nulls."""
     items: list[Sql] = []
-    for place, column in enumerate(above.columns):
+    for index, column in enumerate(above.columns):
         alike = below.of_kind(column.kind)
         same = [c for c in alike if c.name == column.name]
-        value: Piece = (same or alike)[place % len(same or alike)].name if alike else cast("NULL", column.kind)
+        value: Piece = (same or alike)[index % len(same or alike)].name if alike else cast("NULL", column.kind)
         items.append(sql("{} AS {}", value, column.name))
     text = sql("SELECT {} FROM ({}) AS {}", joined(", ", items), "{0}", f"less_{above.columns[0].name}")
     return Relation(text, above.columns, (below,), "columns")

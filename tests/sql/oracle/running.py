@@ -68,13 +68,13 @@ class Difference:
 
     case: Case
     mode: Mode
-    what: str
+    summary: str
 
     def __str__(self) -> str:
         text = self.case.program.rendered()
         used = _used(self.case)
         rows = [f"  {t.name}: {[(k.name, *map(str, v)) for k, v in t.changes]}" for t in used]
-        lines = [f"seed {self.case.seed}, {self.mode}: {self.what}", f"  {text.flink}"]
+        lines = [f"seed {self.case.seed}, {self.mode}: {self.summary}", f"  {text.flink}"]
         if text.duck != text.flink:
             lines.append(f"  in DuckDB: {text.duck}")
         return "\n".join([*lines, *rows])
@@ -115,20 +115,20 @@ def difference(case: Case) -> Difference | None:
         if mode.name == "upserts":
             expected = _with_key(case.program, expected)
         try:
-            found = _answer(case, mode)
+            answer = _answer(case, mode)
         except Skipped:
             raise
         except Exception as e:
             return Difference(case, mode, f"{type(e).__name__}: {e}")
-        if found != expected and not (found == in_batch and _has_aggregate_of_nothing(case, mode)):
-            return Difference(case, mode, f"too many here {dict(found - expected)}, missing {dict(expected - found)}")
+        if answer != expected and not (answer == in_batch and _has_aggregate_of_nothing(case, mode)):
+            return Difference(case, mode, f"too many here {dict(answer - expected)}, missing {dict(expected - answer)}")
     return None
 
 
-def smallest(found: Difference) -> Difference:
+def smallest(original: Difference) -> Difference:
     """Return a difference of the same kind with as few operators and rows as can be had quickly."""
-    case = replace(found.case, modes=(found.mode,))
-    best = replace(found, case=case)
+    case = replace(original.case, modes=(original.mode,))
+    best = replace(original, case=case)
     shrinking = True
     while shrinking:
         shrinking = False
@@ -137,14 +137,14 @@ def smallest(found: Difference) -> Difference:
                 again = difference(less)
             except Skipped:
                 continue
-            if again is not None and _kind(again) == _kind(found):
+            if again is not None and _kind(again) == _kind(original):
                 best, shrinking = again, True
                 break
     return best
 
 
-def _kind(found: Difference) -> str:
-    return found.what.split(" ")[0]
+def _kind(difference: Difference) -> str:
+    return difference.summary.split(" ")[0]
 
 
 def _smaller(case: Case) -> Iterator[Case]:
@@ -254,7 +254,7 @@ def _changes(case: Case, mode: Mode) -> list[Row]:
 
 
 def _has_aggregate_of_nothing(case: Case, mode: Mode) -> bool:
-    """Return whether an aggregate is over what has no rows by the query alone: on a stream it has its row then, too."""
+    """Return whether an aggregate's input is empty by the query alone: a stream emits its row then, too."""
     _, t_env = _environment(case, mode)
     _, plan = t_env.explain_sql(case.program.rendered().flink).split("== Optimized Execution Plan ==")
     return "Values(tuples=[[{" in plan
@@ -287,20 +287,20 @@ def _run(env: StreamExecutionEnvironment, t_env: StreamTableEnvironment, query: 
 
 
 def _key_places(program: Relation) -> list[int]:
-    return [place for place, c in enumerate(program.columns) if c.name in program.key]
+    return [index for index, c in enumerate(program.columns) if c.name in program.key]
 
 
 def _with_key(program: Relation, rows: Answer) -> Answer:
     """Return the rows that a table with a primary key takes."""
     places = _key_places(program)
-    found = Counter({row: n for row, n in rows.items() if all(row[p] is not None for p in places)})
-    if len({tuple(row[p] for p in places) for row in found}) < found.total():
+    result = Counter({row: n for row, n in rows.items() if all(row[p] is not None for p in places)})
+    if len({tuple(row[p] for p in places) for row in result}) < result.total():
         raise Skipped("a smaller program has not the key of the larger one")
-    return found
+    return result
 
 
 def _upserted(case: Case, mode: Mode) -> Answer:
-    """Write a program's rows to a table with a primary key, which takes upserts, and return what it has then."""
+    """Write a program's rows to a table with a primary key, which takes upserts, and return its rows."""
     _, t_env = _environment(case, mode)
     program = case.program
     sink = ValuesTable((), ChangelogMode.upsert())
@@ -324,14 +324,14 @@ def _upserted(case: Case, mode: Mode) -> Answer:
 
 
 def _left(rows: Iterable[Row]) -> Answer:
-    found: Answer = Counter()
+    counts: Answer = Counter()
     for row in rows:
-        found[tuple(map(_plain, row))] += -1 if row.get_row_kind().name in ("UPDATE_BEFORE", "DELETE") else 1
-    if any(n < 0 for n in found.values()):
-        raise AssertionError(f"rows are retracted that were never there: {dict(-found)}")
-    return +found
+        counts[tuple(map(_plain, row))] += -1 if row.get_row_kind().name in ("UPDATE_BEFORE", "DELETE") else 1
+    if any(n < 0 for n in counts.values()):
+        raise AssertionError(f"rows are retracted that were never there: {dict(-counts)}")
+    return +counts
 
 
-def is_refused(found: Difference) -> bool:
+def is_refused(difference: Difference) -> bool:
     """Return whether a program was refused with a reason."""
-    return found.what.startswith((TableException.__name__, ValidationException.__name__))
+    return difference.summary.startswith((TableException.__name__, ValidationException.__name__))

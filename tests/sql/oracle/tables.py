@@ -59,26 +59,26 @@ class Table:
         """Return the rows when all changes are made."""
         rows: list[Values] = []
         names = list(self.definition.columns)
-        place = None if self.definition.key is None else names.index(self.definition.key)
+        index = None if self.definition.key is None else names.index(self.definition.key)
         for kind, row in self.changes:
             if kind is RowKind.INSERT or kind is RowKind.UPDATE_AFTER:
-                if place is not None and self.definition.changes == "upsert":
-                    rows = [r for r in rows if r[place] != row[place]]
+                if index is not None and self.definition.changes == "upsert":
+                    rows = [r for r in rows if r[index] != row[index]]
                 rows.append(row)
-            elif place is not None:
-                rows = [r for r in rows if r[place] != row[place]]
+            elif index is not None:
+                rows = [r for r in rows if r[index] != row[index]]
             else:
                 rows.remove(row)
         return rows
 
     def rows(self) -> list[Row]:
         """Return the changes as rows with kinds."""
-        found = []
+        rows = []
         for kind, values in self.changes:
             row = Row(*values)
             row.set_row_kind(kind)
-            found.append(row)
-        return found
+            rows.append(row)
+        return rows
 
     def mode(self) -> ChangelogMode:
         """Return which changes it may have."""
@@ -100,13 +100,13 @@ class Table:
 
     def smaller(self) -> list[Table]:
         """Return tables with fewer changes which are changelogs still."""
-        found = []
+        tables = []
         places = list(range(len(self.changes)))
-        for gone in [places[: len(places) // 2], places[len(places) // 2 :], *([p] for p in places)]:
-            less = replace(self, changes=tuple(c for p, c in enumerate(self.changes) if p not in gone))
+        for removed in [places[: len(places) // 2], places[len(places) // 2 :], *([p] for p in places)]:
+            less = replace(self, changes=tuple(c for p, c in enumerate(self.changes) if p not in removed))
             if less.changes != self.changes and less.is_changelog():
-                found.append(less)
-        return found
+                tables.append(less)
+        return tables
 
     def is_changelog(self) -> bool:
         """Return whether every change can be made, and every UPDATE_BEFORE has its UPDATE_AFTER."""
@@ -139,9 +139,9 @@ class Table:
 class TableMaker:
     """Makes random tables."""
 
-    def __init__(self, r: random.Random, most: int = 9) -> None:
+    def __init__(self, r: random.Random, max_rows: int = 9) -> None:
         self._random = r
-        self._most = most
+        self._max_rows = max_rows
 
     def tables(self) -> dict[str, Table]:
         """Return one of each."""
@@ -179,7 +179,7 @@ class TableMaker:
 
     def _with_duplicates(self, d: TableDef) -> list[Values]:
         rows: list[Values] = []
-        for _ in range(self._random.randrange(self._most + 1)):
+        for _ in range(self._random.randrange(self._max_rows + 1)):
             again = rows and self._random.random() < 0.2
             rows.append(self._random.choice(rows) if again else self._row(d))
         return rows
@@ -189,11 +189,11 @@ class TableMaker:
         left: list[Values] = []
         for row in rows:
             if left and self._random.random() < 0.35:
-                gone = left.pop(self._random.randrange(len(left)))
+                removed = left.pop(self._random.randrange(len(left)))
                 if self._random.random() < 0.5:
-                    changes.append((RowKind.DELETE, gone))
+                    changes.append((RowKind.DELETE, removed))
                     continue
-                changes += [(RowKind.UPDATE_BEFORE, gone), (RowKind.UPDATE_AFTER, row)]
+                changes += [(RowKind.UPDATE_BEFORE, removed), (RowKind.UPDATE_AFTER, row)]
             else:
                 changes.append((RowKind.INSERT, row))
             left.append(row)
@@ -203,7 +203,7 @@ class TableMaker:
         """Return changes by the first column."""
         changes: list[Change] = []
         left: dict[Any, Values] = {}
-        for _ in range(self._random.randrange(self._most + 4)):
+        for _ in range(self._random.randrange(self._max_rows + 4)):
             row = self._row(d)
             before = left.get(row[0])
             if before is None:
@@ -220,7 +220,7 @@ class TableMaker:
 
     def _over_time(self, d: TableDef) -> list[Change]:
         """Return rows whose last column is their time, out of order by less than the watermark waits."""
-        count = self._random.randrange(self._most + 4)
+        count = self._random.randrange(self._max_rows + 4)
         seconds = sorted(self._random.sample(range(90), count))
         times = [_START + dt.timedelta(seconds=s) for s in seconds]
         changes: list[Change] = []

@@ -47,10 +47,10 @@ def create_tables(env: TableEnvironment, folder: Path, tables: Sequence[str] = T
         env.execute_sql(f"CREATE TABLE {table} ({columns}) WITH ({options})")
 
 
-def _type(found: pa.DataType) -> str:
-    if pa.types.is_decimal(found):
-        return f"DECIMAL({found.precision}, {found.scale})"
-    return _TYPES.get(found, "STRING")
+def _type(arrow_type: pa.DataType) -> str:
+    if pa.types.is_decimal(arrow_type):
+        return f"DECIMAL({arrow_type.precision}, {arrow_type.scale})"
+    return _TYPES.get(arrow_type, "STRING")
 
 
 def answers() -> dict[int, list[list[Any]]]:
@@ -69,10 +69,10 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (int, float, str)) else str(value)
 
 
-def are_equal(found: list[list[Any]], wanted: list[list[Any]]) -> bool:
+def are_equal(actual: list[list[Any]], expected: list[list[Any]]) -> bool:
     """Compare rows in their order; averages and quotients have other digits behind the sixth in DuckDB."""
-    return len(found) == len(wanted) and all(
-        len(a) == len(b) and all(map(_is_equal, a, b)) for a, b in zip(found, wanted, strict=True)
+    return len(actual) == len(expected) and all(
+        len(a) == len(b) and all(map(_is_equal, a, b)) for a, b in zip(actual, expected, strict=True)
     )
 
 

@@ -39,8 +39,8 @@ def ask(folder: Path) -> str:
     python = venv("duckdb")
     if python is None:
         raise SystemExit("DuckDB cannot be had")
-    asked = json.dumps([str(folder), TABLES, queries()])
-    done = subprocess.run([python, "-c", _ASK], input=asked, capture_output=True, text=True, check=False)
+    request = json.dumps([str(folder), TABLES, queries()])
+    done = subprocess.run([python, "-c", _ASK], input=request, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
     return done.stdout

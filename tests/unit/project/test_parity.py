@@ -39,7 +39,7 @@ def test_parity_entries_marked_missing_raise_their_reason(module: str) -> None:
         # The first missing part is named: a nested class represents its members.
         assert entry.name.removeprefix(f"{module}.").split(".")[0] in str(error.value) or "()" in str(error.value)
         assert "docs/parity.md" in str(error.value)
-        assert entry.why in str(error.value), f"the list gives another reason for {entry.name}"  # type: ignore[operator]
+        assert entry.reason in str(error.value), f"the list gives another reason for {entry.name}"  # type: ignore[operator]
 
 
 def exists(name: str) -> bool:
@@ -53,7 +53,7 @@ def exists(name: str) -> bool:
 
 
 def test_parity_entries_not_done_have_a_reason() -> None:
-    assert [e.name for e in ENTRIES if e.status != "done" and not e.why] == []
+    assert [e.name for e in ENTRIES if e.status != "done" and not e.reason] == []
     assert [e.name for e in ENTRIES if e.status not in parity.STATUSES] == []
 
 
@@ -74,7 +74,7 @@ def test_parity_signatures_accept_the_arguments_of_pyflink() -> None:
     wrong = {
         e.name: problems
         for e in ENTRIES
-        if e.status in ("done", "differs") and e.name in theirs and "arguments" not in (e.why or "")
+        if e.status in ("done", "differs") and e.name in theirs and "arguments" not in (e.reason or "")
         if (problems := parity.misfits(e.name, theirs[e.name]))
     }
     assert wrong == {}

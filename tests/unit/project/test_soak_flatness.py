@@ -6,7 +6,7 @@ import random
 
 from tests.soak.flatness import Bound, trend
 
-BOUND = Bound(share=0.1, least=5)
+BOUND = Bound(share=0.1, minimum=5)
 DICE = random.Random(4)
 
 

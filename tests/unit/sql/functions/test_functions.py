@@ -30,7 +30,7 @@ from millstream.sql.types import DataType, DataTypes
 from millstream.table import EnvironmentSettings, TableEnvironment
 from tests.sql.binder import bound, evaluated
 from tests.sql.differences import aggregate_reason, agrees, reason_of
-from tests.sql.record import AGGREGATES, VALUES, kept
+from tests.sql.record import AGGREGATES, VALUES, read_recorded
 from tests.support.sql_planning import Session
 
 INT, BIGINT, DOUBLE, STRING = DataTypes.INT(), DataTypes.BIGINT(), DataTypes.DOUBLE(), DataTypes.STRING()
@@ -391,7 +391,7 @@ def session() -> Session:
 def test_function_types_and_values_match_recorded_flink(session: Session) -> None:
     differ: list[str] = []
     reasons: Counter[str] = Counter()
-    lines = kept(VALUES)
+    lines = read_recorded(VALUES)
     for reported, value, text in lines:
         ours = evaluated(text, session.binder)
         if agrees(text, reported, value, *ours):
@@ -408,7 +408,7 @@ def test_function_types_and_values_match_recorded_flink(session: Session) -> Non
 def test_functions_on_columns_equal_constants(session: Session) -> None:
     """Every eighth of the expressions, with each constant in a column that is a part of a longer one."""
     differ = []
-    for _, _, text in kept(VALUES)[::8]:
+    for _, _, text in read_recorded(VALUES)[::8]:
         if any(word in text for word in ("RAND", "UUID", "NOW()", "CURRENT_", "LOCALTIME")):
             continue
         try:
@@ -445,7 +445,7 @@ def _told(expression: Expression, batch: Batch) -> list[Any]:
 
 def test_aggregate_types_match_recorded_flink(session: Session) -> None:
     differ = []
-    for reported, text in kept(AGGREGATES):
+    for reported, text in read_recorded(AGGREGATES):
         try:
             ours = str(session.bound(f"SELECT {text}").fields[0].type)
         except (ValidationException, SqlParserException):
