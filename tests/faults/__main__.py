@@ -47,7 +47,7 @@ def main() -> int:
         "--set", action="append", default=[], metavar="KEY=VALUE", help="such as state.backend.type=lmdb"
     )
     options = parser.parse_args()
-    # Every case fails on purpose: its log would hide what counts.
+    # Every case fails on purpose: its log would hide the results.
     logging.getLogger("millstream").setLevel(logging.CRITICAL)
     if options.job == KAFKA:
         every = kafka_cases(options.seeds)

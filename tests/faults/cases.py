@@ -1,4 +1,4 @@
-"""What can go wrong where, and one run of a job with it."""
+"""The fault cases, and one run of a job with a fault."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def cases(seeds: int, job: str = "stream") -> Iterator[Case]:
 
 
 def local_cases(seeds: int, job: str) -> Iterator[Case]:
-    """Yield what can happen without Spark."""
+    """Yield the cases that need no Spark."""
     for case in cases(seeds, job):
         if case.action in ("raise", "kill-driver", *RESCALED):
             yield replace(case, local=True)
@@ -146,7 +146,7 @@ def kafka_cases(seeds: int) -> Iterator[Case]:
 
 
 def run_with_kafka(case: Case, broker: KafkaBroker) -> Outcome:
-    """Run the job from Kafka to Kafka with a fault, as often as it takes to get to its end."""
+    """Run the job from Kafka to Kafka with a fault, and restart it until it ends."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="millstream-faults-") as name:
         directory = Path(name)
@@ -171,7 +171,7 @@ def _differences(expected: Counter[Any], actual: Counter[Any]) -> Counter[Any]:
 
 
 def run(case: Case) -> Outcome:
-    """Run a job with a fault, as often as it takes to get to its end."""
+    """Run a job with a fault, and restart it until it ends."""
     started, module = time.monotonic(), JOBS[case.job]
     with tempfile.TemporaryDirectory(prefix="millstream-faults-") as name:
         directory = Path(name)

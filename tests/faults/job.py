@@ -76,7 +76,7 @@ def answered(values: DataStream) -> tuple[DataStream, DataStream]:
 
 
 def answer_of(value: int) -> Fact:
-    """What becomes of an opening value, computed without an automaton."""
+    """Return the expected result of an opening value, computed without an automaton."""
     later = range(value + KEYS, min(value + PATIENCE, RECORDS), KEYS)
     closing = next(filter(closes, later), None)
     return ("overdue", value, value + PATIENCE) if closing is None else ("closed", value, closing)

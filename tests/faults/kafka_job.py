@@ -34,7 +34,7 @@ RECORDS, RATE, EPOCH = 2400, 800, 100
 
 
 def prepare(directory: Path, broker: KafkaBroker) -> None:
-    """Make the topics, and what is to be read."""
+    """Create the topics and the input records."""
     (directory / "bootstrap").write_text(broker.bootstrap)
     broker.create_topic(f"{directory.name}-in", 3)
     broker.create_topic(f"{directory.name}-out", 2)
@@ -77,7 +77,7 @@ def expected() -> Counter[str]:
 
 
 def results(directory: Path, broker: KafkaBroker) -> Counter[str]:
-    """Return what a read_committed consumer of another library sees; where a transaction is open, this fails."""
+    """Return the records of a read_committed consumer of another library; fails on an open transaction."""
     return Counter(value.decode() for value in read_committed(broker.bootstrap, f"{directory.name}-out"))
 
 

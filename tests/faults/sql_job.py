@@ -83,7 +83,7 @@ def expected() -> Counter[Fact]:
 
 
 def results(directory: Path) -> Counter[Fact]:
-    """What is in the files that are finished."""
+    """Return the rows of all finished files."""
     return Counter(_facts(directory))
 
 

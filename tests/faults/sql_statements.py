@@ -108,7 +108,7 @@ class SqlJob:
                 self._together(t_env, names).attach_as_datastream()
 
     def plans(self, env: StreamExecutionEnvironment, directory: Path) -> dict[str, str]:
-        """Return what EXPLAIN says of each statement."""
+        """Return each statement's EXPLAIN output."""
         t_env, reported = self._declared(env, directory), {}
         for name, statement in self.statements.items():
             with _set(t_env, statement.settings):
@@ -144,7 +144,7 @@ class SqlJob:
                 t_env.execute_sql(f"CREATE TABLE {name} ({columns}) WITH ({where})")
 
     def expected(self) -> Counter[Fact]:
-        """What SQLite says."""
+        """Return SQLite's results."""
         with closing(_oracle()) as database:
             return Counter(
                 (name, *row)
@@ -153,7 +153,7 @@ class SqlJob:
             )
 
     def results(self, directory: Path) -> Counter[Fact]:
-        """What is left of all changes in files that are finished, and what is in the tables."""
+        """Return the final rows of the changes in finished files, and the rows of the tables."""
         facts: Counter[Fact] = Counter()
         for name, statement in self.statements.items():
             if statement.key:
@@ -181,7 +181,7 @@ def _changes(directory: Path) -> Iterator[tuple[Fact, int]]:
             yield tuple(row.values()), 1 if change["op"] == "c" else -1
 
 
-# --- what is read
+# --- sources
 
 
 def _declare(env: StreamExecutionEnvironment, t_env: StreamTableEnvironment, directory: Path) -> None:

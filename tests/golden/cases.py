@@ -128,7 +128,7 @@ def _write_input() -> None:
 
 
 def _save(case: Case, home: Path, into: Path) -> dict[str, list[str]]:
-    """Run the job until it is saved; return what counted before."""
+    """Run the job until its snapshot is stored; return the output committed before."""
     _write_input()
     before: dict[str, list[str]] = {}
 
@@ -176,7 +176,7 @@ def _check(case: Case, whole: dict[str, list[str]], before: dict[str, list[str]]
 
 
 def timeless(output: Any) -> Any:
-    """Return the output without what depends on how epochs were cut, and how many subtasks there are."""
+    """Return the part of the output that is independent of epoch boundaries and parallelism."""
     return {**output, "results": [r for r in output["results"] if not r.startswith("('at', ")]}
 
 
@@ -208,7 +208,7 @@ def _shown(left: RuntimeSnapshot) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return what an object consists of."""
+    """Return an object as plain data."""
     if isinstance(value, dict):
         return [[_plain(k), _plain(v)] for k, v in value.items()]
     if isinstance(value, list | tuple):

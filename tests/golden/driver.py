@@ -35,7 +35,7 @@ from millstream.testing import CollectSink, ManualClock
 
 from .programs import PROGRAMS, Env
 
-# How far the clock goes with every epoch.
+# The clock's step per epoch.
 STEP = 100
 # How many records a subtask of a source reads in an epoch.
 RECORDS = 7
@@ -78,7 +78,7 @@ class Driver:
         self._epochs = 0
 
     def run(self) -> list[Any]:
-        """Run the job to its end, or until it is cancelled; return what it has output."""
+        """Run the job to its end, or until it is cancelled; return its output."""
         self.master = JobMaster(
             JobMachine(self._plan(None), self._options(), self._seconds()),
             self,

@@ -83,7 +83,7 @@ def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
 
 @dataclass
 class Elastic:
-    """One run of the job, with its input and what is seen of it."""
+    """One run of the job, with its input and its observed output."""
 
     cluster: SparkCluster
     directory: Path

@@ -26,7 +26,7 @@ _BEGIN_SECONDS, _MOST_SECONDS = 300.0, 600.0
 
 @dataclass
 class Storm:
-    """What was done to the machines, and what came of it."""
+    """The faults injected into the machines, and their outcome."""
 
     cluster: SparkCluster
     directory: Path
@@ -85,7 +85,7 @@ class Storm:
         elif fault == "freeze":
             worker.freeze()
             time.sleep(OUTAGE_SECONDS)
-            # Awake, it goes on where it was: it must not matter.
+            # It resumes where it was, which must not affect the result.
             worker.thaw()
         elif fault == "cut-off":
             worker.cut_off()

@@ -1,4 +1,4 @@
-"""A driver's life: finds what to start from, runs the real job master, and ends or dies."""
+"""A driver: finds a checkpoint to restore, runs the real job master, and ends or dies."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ class Driver:
         return hasattr(self, "master") and self.master.view.outcome is JobStatus.FINISHED
 
     def _check_error(self) -> None:
-        """A job may fail only by what was made to fail."""
+        """Check that a job failed only because of an injected fault."""
         error = self.master.result.exception()
         if error is not None and not isinstance(error, MillstreamError):
             self._world.violation = "".join(traceback.format_exception(error))
 
-    # --- what it is made of
+    # --- its parts
 
     def _make_master(self, origin: Origin | None) -> JobMaster:
         storage = SimulatedStorage(self._world, self._scene.disk, self.home)
@@ -100,16 +100,16 @@ class Driver:
         return make_plan(self._world, self._scene.external, self._scene.records, f"{self._number:032x}", parallelism)
 
     def runner(self, plan: JobPlan, attempt: int) -> SimulatedTasks:
-        """Follow `Engine`: return what runs the epochs of one execution."""
+        """Return the runner of an execution's epochs; follows `Engine`."""
         return SimulatedTasks(self._scene, plan, attempt, f"{self.home}/{SHARED}")
 
     def slots(self, requested: int) -> int:
         return self._slots
 
-    # --- what others want of it
+    # --- the engine's interface
 
     def _plan_interference(self) -> None:
-        """Have somebody ask something of the job while it runs, or end it."""
+        """Schedule requests to the running job, slot changes, a cancellation or a kill."""
         random = self._world.random
         if random.random() < 0.2:
             self._interfere(partial(self._ask, RescaleRequest(self._scene.parallelism())))
@@ -122,7 +122,7 @@ class Driver:
         if self._world.faults.strikes("cancel"):
             self._interfere(self._cancel)
         if self._world.faults.strikes("kill"):
-            self._interfere(self._world.kill_whoever_lives)
+            self._interfere(self._world.kill_current_driver)
 
     def _interfere(self, action: Callable[[], None]) -> None:
         self._world.after(self._world.random.random() ** 2 * 5, action, self._number)

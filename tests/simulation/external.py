@@ -35,7 +35,7 @@ class External:
 
     Attributes:
         patience: for how many checkpoints committers let output wait that could count.
-        aborts_strays: whether committers abort what earlier drivers left with every commit, as KafkaSink's does;
+        aborts_strays: whether committers abort earlier drivers' output with every commit, as KafkaSink's does;
             others only when a job recovers.
     """
 
@@ -135,7 +135,7 @@ class SimulatedCommitter(Committer):
             self._abort_strays()
 
     def _abort_strays(self) -> None:
-        """Abort what workers of earlier drivers have staged late, as KafkaSink's committer does."""
+        """Abort output that workers of earlier drivers staged late, as KafkaSink's committer does."""
         sink = f"-{self._context.operator_id}-"
         for name in self._external.staged(""):
             if name[32:].startswith(sink) and name not in self._uncommitted and self.is_stray(name[:32]):

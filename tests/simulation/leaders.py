@@ -54,7 +54,7 @@ _SCALES = (0.0, 0.3, 1.0, 3.0)
 # How likely at a step, for one that is likely once: in the moments in which most can go wrong.
 _DELICATE = ("commit", "publish", "manifest", "recover", "abort", "cell", "delete", "clean-up")
 _MOST_FAULTS = 12
-# A schedule that has taken so long does not get to its end.
+# A schedule that takes longer than this counts as stuck.
 _LONGEST = 300.0
 
 
@@ -63,7 +63,7 @@ class Manager:
     """A job manager's process."""
 
     number: int
-    # What its steady clock said when the world began.
+    # The offset of its monotonic clock at the start.
     offset: float
     is_alive: bool = True
     frozen_until: float = -math.inf
@@ -93,7 +93,7 @@ class SharedWorld(World):
         self._scales = {kind: rate * self.random.choice(_SCALES) for kind, rate in _RATES.items()}
         self._faults_left = self.random.randrange(_MOST_FAULTS)
 
-    # --- who acts
+    # --- the acting job manager
 
     @property
     def driver(self) -> int | None:
@@ -216,7 +216,7 @@ class SharedWorld(World):
         self.managers[self.driver].is_alive = False
 
 
-# --- what job managers share
+# --- shared storage of the job managers
 
 
 class SimulatedCell:

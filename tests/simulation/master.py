@@ -1,4 +1,4 @@
-"""The real job master and machine, in virtual time, with checks of what they leave behind."""
+"""The real job master and machine, in virtual time, with checks of the files and output they leave."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .storage import SimulatedStorage, Writing
 
 
 class WatchedMachine:
-    """The job machine. What it decides is its own; here it is only looked at."""
+    """The real job machine, with its decisions checked."""
 
     def __init__(self, scene: Scene, machine: JobMachine, home: str, unanswered: set[int]) -> None:
         self._world = scene.world
@@ -38,7 +38,7 @@ class WatchedMachine:
         self._machine = machine
         self._home = home
         self._unanswered = unanswered
-        # Recoveries that are under way: what was asked for, and when.
+        # Recoveries in progress: the request and its time.
         self._recovery: tuple[i.RecoverOutput, float] | None = None
         self._errors_before_the_end: int | None = None
 
@@ -66,7 +66,7 @@ class WatchedMachine:
             self._unanswered.discard(event.checkpoint)
         instructions = self._machine.handle(event, now, ahead)
         if isinstance(event, (e.ManifestWritten, e.ManifestFailed)) and self._world.random.random() < 0.1:
-            self._tell_again(event, now)
+            self._repeat_event(event, now)
         if any(isinstance(x, i.PollSources) for x in instructions):
             # All that was asked for before is done.
             self._check_retained()
@@ -84,10 +84,10 @@ class WatchedMachine:
         elif isinstance(instruction, i.CloseSources):
             self._errors_before_the_end = self._world.faults.happened["error"]
 
-    # --- what must be so
+    # --- invariants
 
-    def _tell_again(self, event: e.ManifestWritten | e.ManifestFailed, now: float) -> None:
-        """The machine hears once more of what it knows, or even the contrary: it must not be moved."""
+    def _repeat_event(self, event: e.ManifestWritten | e.ManifestFailed, now: float) -> None:
+        """Repeat or contradict an event the machine has handled already: it must ignore the event."""
         number = event.checkpoint
         before = self._machine.view.checkpoints
         lost = e.ManifestFailed(checkpoint=number, reason="lost")

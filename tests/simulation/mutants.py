@@ -175,7 +175,7 @@ def cut_before_commit(real: Real, self: JobMachine, event: e.EpochFinished) -> l
     return instructions
 
 
-# --- what a recovery does with output
+# --- output during a recovery
 
 
 @_instead_of(SinkCommitters, "recover")
@@ -190,7 +190,7 @@ def forgotten_abort(
 def forgotten_commit(
     real: Real, self: SinkCommitters, staged: dict[str, bytes], job_id: str, operators: Any = None
 ) -> None:
-    """A recovery takes it that what the checkpoint names has been committed."""
+    """A recovery assumes that the output named by the checkpoint has been committed."""
     real(self, {}, job_id, operators)
 
 
@@ -198,7 +198,7 @@ def forgotten_commit(
 def aborted_in_the_wrong_job(
     real: Real, self: SinkCommitters, staged: dict[str, bytes], job_id: str, operators: Any = None
 ) -> None:
-    """A new driver looks for what to abort among its own output, not its predecessor's."""
+    """A new driver aborts staged output of its own job ID, not of its predecessor's."""
     own = next(iter(self._committers.values()))
     assert isinstance(own, SimulatedCommitter)
     real(self, staged, own.job_id, operators)
@@ -224,7 +224,7 @@ def reused_attempt(real: Real, self: RecoveryState, plan: JobPlan, start: Initia
 
 @_instead_of(CheckpointCoordinator, "set_unfinished_output")
 def waiting_output_is_not_named(real: Real, self: CheckpointCoordinator, unfinished: Any) -> None:
-    """A manifest names what was staged since the one before, not what waits from earlier."""
+    """A manifest names only newly staged output, not output that is still uncommitted from before."""
 
 
 @_instead_of(SinkCommitters, "finish")
@@ -232,7 +232,7 @@ def waiting_output_at_the_end(real: Real, self: SinkCommitters) -> None:
     """A job ends while committed output still waits."""
 
 
-# --- what is gone back to
+# --- the restored checkpoint
 
 
 @_instead_of(CheckpointCoordinator, "failed")
@@ -304,12 +304,12 @@ def position_not_renewed(real: Real, self: JobMachine, epoch: Any) -> list[i.Ins
     return [x for x in real(self, epoch) if not isinstance(x, i.ReadPositions)]
 
 
-# --- what is on storage
+# --- files on storage
 
 
 @_instead_of(CheckpointCoordinator, "clean_up")
 def failed_checkpoint_left(real: Real, self: CheckpointCoordinator) -> list[i.Instruction]:
-    """The manifest of a checkpoint that was given up stays on storage while the job runs."""
+    """The manifest of an abandoned checkpoint stays on storage while the job runs."""
     with patch.object(self, "_stored", {n: c for n, c in self._stored.items() if c.completed_at is not None}):
         instructions: list[i.Instruction] = real(self)
         return instructions
@@ -469,7 +469,7 @@ def block_of_an_older_epoch(real: Real, self: ReceiveBuffer, sender: int, frame:
 
 @_instead_of(ReceiveBuffer, "collect")
 def blocks_given_out_again(real: Real, self: ReceiveBuffer, epoch: int, level: int) -> list[bytes]:
-    """What has come for a level is given out again with the next epoch."""
+    """The blocks of a level are delivered again with the next epoch."""
     old = self.__dict__.setdefault("given_out", {})
     messages = real(self, epoch, level)
     again, old[level] = old.get(level, []), messages
@@ -478,7 +478,7 @@ def blocks_given_out_again(real: Real, self: ReceiveBuffer, epoch: int, level: i
 
 @_instead_of_entry(ExchangeMachine._HANDLERS, p.SlotReported)
 def report_counted_twice(real: Real, self: ExchangeMachine, event: p.SlotReported) -> list[p.Instruction]:
-    """Reports are counted, and not who has reported."""
+    """Reports are counted without checking which slot sent them."""
     if event.slot in self._reports:
         event = replace(event, slot=next(s for s in range(self._reporters) if s not in self._reports))
     return real(self, event)

@@ -11,9 +11,9 @@ class Outcome:
     """How a schedule went.
 
     Attributes:
-        difference: what was not as it must be; None when all was.
-        faults: what went wrong, and how often.
-        log: what happened, if that was asked for.
+        difference: the violated invariant; None without one.
+        faults: the number of injected faults by kind.
+        log: the events, if requested.
     """
 
     seed: int

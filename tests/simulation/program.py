@@ -56,7 +56,7 @@ def make_input(random: Random) -> Input:
 
 
 def count(splits: list[list[Record]]) -> dict[int, tuple[int, int]]:
-    """Return how many records each key has, and the sum of their values: what the counters must come to."""
+    """Return how many records each key has, and the sum of their values: the counters' expected results."""
     counts: dict[int, tuple[int, int]] = {}
     for record in (r for split in splits for r in split):
         number, total = counts.get(record.key, (0, 0))

@@ -1,4 +1,4 @@
-"""What a schedule is made of: the world, its input, the job's settings, and how fast things are."""
+"""The parts of a schedule: the world, its input, the job's settings and the latencies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MODES = (*[CheckpointingMode.EXACTLY_ONCE] * 8, CheckpointingMode.AT_LEAST_ONCE
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What stays the same in a schedule, however many drivers it takes.
+    """The part of a schedule that all its drivers share.
 
     Attributes:
         restart: makes a restart strategy; every driver has its own.

@@ -54,7 +54,7 @@ def _run_to_the_end(scene: Scene) -> None:
 
 
 def check_output(scene: Scene) -> None:
-    """Compare what was committed with what the input says."""
+    """Compare the committed output with the input."""
     for region, splits in enumerate(scene.records):
         names = Names(region)
         expected = Counter(r.id for split in splits for r in split)
@@ -114,7 +114,7 @@ def patched_services(scene: Scene) -> Iterator[None]:
 
 
 class _Notes(logging.Handler):
-    """Puts what the job logs into the event log."""
+    """Adds the job's log records to the event log."""
 
     def __init__(self, world: World) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the tasks of an execution do in an epoch: read, ask, count, write state, stage output. Or fail on the way."""
+"""Simulated tasks of an execution: read, request, count, write state, stage output, or fail meanwhile."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from .scene import Scene
 from .storage import TaskStorage
 from .world import DriverDied, Injected
 
-# What a subtask carries, as `Subtask` writes it.
+# A runtime snapshot, as `Subtask` writes it.
 _encode_snapshot = partial(encode, idle=False, channels={}, operators={}, watermarks={})
 
 
 @dataclass
 class _Work:
-    """What one subtask does in an epoch, and leaves behind if it gets so far."""
+    """One subtask's work in an epoch, and its effects if it succeeds."""
 
     report: SubtaskReport
     transactions: list[tuple[str, str, list[Any]]]
@@ -88,7 +88,7 @@ class SimulatedTasks:
         return [SlotReport(level=0, slot=0, subtasks=[w.report for w in works], printed="")]
 
     def _leave_behind(self, works: list[_Work]) -> None:
-        """Have the tasks write and stage what they have; or some of them, when one fails."""
+        """Let the tasks write state and stage output; only some of them if one fails."""
         world = self._world
         todo = list(works)
         world.random.shuffle(todo)
@@ -206,7 +206,7 @@ class SimulatedTasks:
         return pending[:count], len(pending) - count, state
 
     def _save(self, state: KeyedState, task: LevelTask) -> Version:
-        """Write what has changed, or hold it; return the file that holds the state, or did last."""
+        """Write the changes, or hold them in memory; return the last file with the state."""
         if task.writes_state or not state.can_hold:
             return state.write_delta(task.epoch, str(self._attempt), task.whole_state)
         return state.hold(task.epoch)
@@ -231,7 +231,7 @@ class SimulatedTasks:
         ]
 
     def _about(self, blocks: int) -> dict[str, Any]:
-        """Return what a subtask says of its requests."""
+        """Return a subtask's report on its requests."""
         if not blocks:
             return {}
         return {
@@ -247,7 +247,7 @@ class SimulatedTasks:
             self._world.violate(str(e))
 
     def _check_state(self, vertex: int, task: LevelTask) -> None:
-        """At the end of a region's input, its state must be what all records come to, whatever has happened before."""
+        """Check at the end of a region's input that its state is the result of all records."""
         if self._scene.circumstances.mode is CheckpointingMode.AT_MOST_ONCE:
             return
         expected = count(self._scene.records[vertex // 2])
@@ -319,7 +319,7 @@ class SimulatedTasks:
 
 
 def _blocks(layout: Layout, records: list[Record], epoch: int, ends: bool, parallelism: int) -> list[bytes]:
-    """Return what a source's subtask sends to each counter: records, the epoch as their time, and how far that is."""
+    """Return a source subtask's blocks for each counter: records, the epoch as their time, and a watermark."""
     blocks = []
     for target in range(parallelism):
         own = [r for r in records if owner(key_group(r.key, MAX_PARALLELISM), parallelism, MAX_PARALLELISM) == target]

@@ -122,7 +122,7 @@ class _Execution:
         self.job, self.world, self.faults = job, job.world, job.faults
         self.machine = p.ExchangeMachine(max(job.widths), job.widths[-1])
         self.slots = [_Slot(self, number) for number in range(max(job.widths))]
-        # What was done to a frame and is not noticed yet, by link.
+        # Faults injected into frames and not detected yet, by link.
         self.tampered: dict[tuple[int, int], str] = {}
         self.was_tampered_with = self.has_noticed = False
         self._epoch = 0
@@ -150,7 +150,7 @@ class _Execution:
         return isinstance(self._outcome, p.FinishEpoch)
 
     def _check_stillness(self) -> None:
-        """Without an answer there is only who lost the very last frame of a link; somebody would kill that job."""
+        """Only the loss of a link's very last frame may stall an epoch; a user would kill that job."""
         if "frame lost" not in self.tampered.values():
             self.world.violate(f"epoch {self._epoch} stands still")
         self.handle(p.ConnectionLost("killed by its user"))
@@ -162,7 +162,7 @@ class _Execution:
             self.world.violate(f"a protocol error was reported without a cause: {cause}")
 
     def release(self) -> None:
-        """End all; what slots still have to say comes while they end."""
+        """End all slots; their last frames arrive meanwhile."""
         self.handle(p.ReleaseRequested())
         self.world.wait(5.0, lambda: not any(slot.is_alive for slot in self.slots))
         for slot in self.slots:
@@ -279,11 +279,11 @@ class _Slot:
         self._commands: list[Frame] = []
         self._is_cut_off = False
         self._life = self._live()
-        # What it waits for.
+        # The condition it waits for.
         self._until: Callable[[], bool] = lambda: True
         self._is_working = False
 
-    # --- what comes
+    # --- incoming frames
 
     def obey(self, command: Frame) -> None:
         self._commands.append(command)
@@ -322,10 +322,10 @@ class _Slot:
         self._execution.send_to_driver(self.number, Frame(Kind.FAILED, payload=text.encode()))
         self._until = lambda: False
 
-    # --- what it does
+    # --- epochs
 
     def step(self) -> None:
-        """Go on, if what is waited for is there."""
+        """Continue if the awaited input has arrived."""
         while self.is_alive and not self._is_working:
             if self._is_cut_off:
                 self._is_cut_off = False

@@ -1,4 +1,4 @@
-"""The world: a clock, what is going to happen, what goes wrong, and what must never be."""
+"""The world: a virtual clock, scheduled events, faults and violated invariants."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from millstream.common.errors import MillstreamError
 
 
 class DriverDied(BaseException):
-    """The driver's process is gone. Not an Exception: nothing in it gets to see its own death."""
+    """The driver's process was killed. Not an Exception, so that no code of the driver can catch it."""
 
 
 class Violated(BaseException):
@@ -41,7 +41,7 @@ class Event:
 
 
 # How often each fault happens, of all times that it could; a schedule scales each by one of _SCALES, so that schedules
-# differ in what mostly goes wrong.
+# differ in their most frequent faults.
 _RATES = {
     "crash": 0.006,
     "error": 0.006,
@@ -68,7 +68,7 @@ def _delicacy(step: str) -> float:
 
 
 class Faults:
-    """Says what goes wrong. Only so often: a job must get the chance to reach its end."""
+    """Draws faults, with an upper bound on each so that a job can end."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -151,7 +151,7 @@ class World:
         return self.now + self._clock_error
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass, and with it what happens meanwhile."""
+        """Advance virtual time, and run the events in between."""
         if self._events and self._events[0].time <= self.now + seconds:
             self.wait(seconds, lambda: False)
         else:
@@ -206,12 +206,12 @@ class World:
                 if self.random.random() < 0.7:
                     delay = self._delay_after_death(event.time - self.now)
                     self.after(delay, event.action)
-                    # Who comes next may not live much longer than that.
+                    # The next driver may die soon after that, too.
                     if self.faults.strikes("kill"):
-                        self.after(delay + 0.3 * self.random.random(), self.kill_whoever_lives)
+                        self.after(delay + 0.3 * self.random.random(), self.kill_current_driver)
         self.driver = None
 
-    def kill_whoever_lives(self) -> None:
+    def kill_current_driver(self) -> None:
         """Kill the driver that is alive, if one is: it learns of that with its next step."""
         if self.driver is not None:
             self.note("the driver is killed")

@@ -23,7 +23,7 @@ from tests.soak.flatness import Bound, Trend, trend
 from tests.soak.job import expected, stored_facts
 
 MB = 2**20
-# What may differ between two looks at something that does not grow.
+# The noise between two samples of a flat measurement.
 BOUNDS = {
     "driver, MB": Bound(0.10, 8),
     "JVM, MB": Bound(0.15, 40),
@@ -72,7 +72,7 @@ class Soak:
         began, killed_at = time.monotonic(), 0.0
         pause, between = max(0.5, self._seconds / _SAMPLES), self._seconds / (self._kills + 1)
         while started.poll() is None:
-            # Kills cost time, and what was missed is read again.
+            # Kills cost time, and the input since the last checkpoint is read again.
             if time.monotonic() - began > 3 * self._seconds + 120:
                 raise SystemExit("The job takes three times as long as its records.")
             now = time.monotonic() - began

@@ -1,11 +1,11 @@
-"""Whether what was measured over time has grown: slopes that a few odd samples do not change."""
+"""Growth of measurements over time: slopes that a few outliers do not change."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
 
-# What a start takes is not growth.
+# Memory allocated during start-up is not growth.
 WARM_UP = 1 / 3
 
 

@@ -63,7 +63,7 @@ class NexmarkSoak:
         return left(directory)
 
     def actual(self) -> Rows:
-        """Return what is left when slots and drivers are killed meanwhile."""
+        """Return the final rows of a run in which slots and drivers are killed."""
         directory = self._directory / "disturbed"
         directory.mkdir()
         driver = self._start(directory, self._rate)

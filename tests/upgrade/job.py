@@ -79,7 +79,7 @@ class Kinds(KeyedProcessFunction):
         self.sum.add(i)
         self.spread.add(i)
         ctx.timer_service().register_event_time_timer(time_of(i) + LATER)
-        # For the end of the input: what all states have come to.
+        # For the end of the input: the final values of all states.
         ctx.timer_service().register_event_time_timer(END)
         yield f"seen,{key},{i}"
 

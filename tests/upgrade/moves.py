@@ -103,7 +103,7 @@ class Move:
             time.sleep(0.05)
 
     def _finish(self, *how: str) -> None:
-        """Have the newer version do the rest; what both have written must be the answer."""
+        """Run the rest in the newer version; compare the output of both with the expected lines."""
         before = self._written()
         assert before["end"] == 0
         for mark in ("save", "saved"):
