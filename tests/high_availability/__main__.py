@@ -18,7 +18,7 @@ from pathlib import Path
 
 from millstream.testing.servers.kafka import KafkaBroker
 from millstream.testing.servers.zookeeper import ZooKeeperServer
-from tests.support.ha_runs import Managers, managers, quick, wanted, written
+from tests.support.ha_runs import Managers, expected_lines, managers, quick, written
 from tests.support.kafka_reader import read_committed
 from tests.support.kubernetes_api import lease_server
 
@@ -95,7 +95,7 @@ def _took_over(job_managers: Managers, began: float) -> str:
 def _check(job_managers: Managers, process: subprocess.Popen[bytes]) -> None:
     job_managers.hurry()
     assert process.wait(_PATIENCE) == 0, job_managers.everything()
-    assert written(job_managers.out) == wanted(_RECORDS), job_managers.everything()
+    assert written(job_managers.out) == expected_lines(_RECORDS), job_managers.everything()
 
 
 def killed(job_managers: Managers, first: dict[str, str], where: tuple[str, ...] = _LOCAL) -> str:
@@ -120,7 +120,7 @@ def frozen(point: str, job_managers: Managers, first: dict[str, str], where: tup
     assert "is suspended" in job_managers.log(0), job_managers.everything()
     _check(job_managers, standby)
     assert leader.wait(_PATIENCE) == 0, job_managers.everything()
-    assert written(job_managers.out) == wanted(_RECORDS), job_managers.everything()
+    assert written(job_managers.out) == expected_lines(_RECORDS), job_managers.everything()
     return reported
 
 
@@ -184,7 +184,7 @@ def cut_off(directory: Path) -> str:
             proxy.join()
             _check(job_managers, standby)
             assert leader.wait(_PATIENCE) == 0, job_managers.everything()
-            assert written(job_managers.out) == wanted(_RECORDS), job_managers.everything()
+            assert written(job_managers.out) == expected_lines(_RECORDS), job_managers.everything()
     return reported
 
 
@@ -209,7 +209,7 @@ def session(job_managers: Managers, first: dict[str, str]) -> str:
     assert len(after) == 1 and after[0].split()[0] == job[0].split()[0], (job, after)
     job_managers.hurry()
     assert client.wait(_PATIENCE) == 0, job_managers.everything()
-    assert written(job_managers.out) == wanted(_RECORDS), job_managers.everything()
+    assert written(job_managers.out) == expected_lines(_RECORDS), job_managers.everything()
     return reported
 
 

@@ -562,7 +562,7 @@ def test_cookbook_program_runs_on_spark(
     assert capsys.readouterr().out.splitlines() == [line.strip() for line in promised.strip().splitlines()]
     with psycopg.connect(postgres.conninfo(), autocommit=True) as connection:
         slot = "FROM pg_replication_slots WHERE slot_name = 'customers'"
-        wait_until(lambda: not connection.execute(f"SELECT 1 {slot} AND active").fetchall(), what="nobody reads")
+        wait_until(lambda: not connection.execute(f"SELECT 1 {slot} AND active").fetchall(), description="no reader")
         connection.execute(f"SELECT pg_drop_replication_slot(slot_name) {slot}")
 
 

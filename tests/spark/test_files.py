@@ -116,8 +116,8 @@ def test_file_source_reads_files_moved_into_directory(config: Configuration, tmp
             hidden = directory / f".{i}.tmp"
             hidden.write_text("".join(f"{n}\n" for n in range(i * 100, (i + 1) * 100)))
             hidden.rename(directory / f"{i}.txt")
-            wait_until(lambda i=i: len(lines(out)) >= i * 50, what=f"half of {i} files")  # type: ignore[misc]
-        wait_until(lambda: len(lines(out)) >= 1000, what="all files")
+            wait_until(lambda i=i: len(lines(out)) >= i * 50, description=f"half of {i} files")  # type: ignore[misc]
+        wait_until(lambda: len(lines(out)) >= 1000, description="all files")
     finally:
         job.cancel().result()
     assert (tmp_path / "failed").exists()

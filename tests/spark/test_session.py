@@ -22,7 +22,7 @@ import pytest
 from millstream.checkpoint.storage import open_storage
 from millstream.service.client import ServiceClient, ServiceError
 from millstream.service.history import ArchiveDirectory, ArchiveStore
-from tests.support.ha_runs import managers, quick, wanted, written
+from tests.support.ha_runs import expected_lines, managers, quick, written
 
 PROGRAM = """
 import os, sys, time
@@ -323,4 +323,4 @@ def test_application_continues_after_leader_is_killed(tmp_path: Path) -> None:
         found.hurry()
         assert standby.wait(200) == 0, found.everything()
         assert "starts from checkpoint" in found.log(1), found.everything()
-        assert written(found.out) == wanted(records), found.everything()
+        assert written(found.out) == expected_lines(records), found.everything()

@@ -153,9 +153,9 @@ def test_compacting_file_sink_commits_pending_files_without_input(config: Config
     job = env.execute_async()
     try:
         reader.push(100)
-        wait_until(lambda: len(compacted(out)) == 100, what="all records")
+        wait_until(lambda: len(compacted(out)) == 100, description="all records")
         reader.push(1)
-        wait_until(lambda: len(list(out.rglob(".*"))) > 0, what="a part that waits")
+        wait_until(lambda: len(list(out.rglob(".*"))) > 0, description="a part that waits")
     finally:
         job.cancel().result()
     # A cancelled job leaves no committed file pending.
@@ -173,7 +173,9 @@ def test_compacting_file_sink_commits_pending_files_after_driver_death(config: C
     written(env, compacting(out, strategy), 4000, FailingOnce())
     job = env.execute_async()
     home = tmp_path / "cp" / job.get_job_id()
-    wait_until(lambda: len(list_checkpoints(str(home))) > 0 and len(list(out.rglob(".*"))) > 6, what="parts that wait")
+    wait_until(
+        lambda: len(list_checkpoints(str(home))) > 0 and len(list(out.rglob(".*"))) > 6, description="parts that wait"
+    )
     with patch.object(CompactingCommitter, "finish", _die), patch.object(CompactingCommitter, "recover", _die):
         job.cancel().exception()
     assert compacted(out) == [] and len(list(out.rglob(".*"))) > 6

@@ -49,7 +49,7 @@ from millstream.datastream.window import (
 from millstream.operators.runtime.runtime_snapshot import has_requests
 from millstream.state.backend import Backend
 from millstream.testing import CollectSink
-from tests.support.backend_programs import Tell, running, windows
+from tests.support.backend_programs import EmitOperator, running, windows
 from tests.support.helpers import PushedReader, job_of, restart_at_once, slot_processes, wait_until
 
 Env = StreamExecutionEnvironment
@@ -397,7 +397,7 @@ def test_rescaled_job_keeps_its_backend(config: Configuration) -> None:
     stamped = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v)
     values = env.from_source(DataGeneratorSource(lambda i: i, None, 500), stamped)
     tumbling = values.key_by(lambda v: v % 4).window(TumblingEventTimeWindows.of(50))
-    tumbling.reduce(lambda a, b: b, Tell("tumbling")).sink_to(sink)
+    tumbling.reduce(lambda a, b: b, EmitOperator("tumbling")).sink_to(sink)
     job = env.execute_async()
     wait_until(lambda: bool(sink.results()))
     env.get_configuration().set_string("state.backend.type", "rocksdb")

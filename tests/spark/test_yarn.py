@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.support.ha_runs import PROGRAM as HA_PROGRAM
-from tests.support.ha_runs import Managers, quick, wanted, written
+from tests.support.ha_runs import Managers, expected_lines, quick, written
 from tests.support.helpers import wait_until
 from tests.support.yarn_cluster import YarnCluster
 
@@ -107,7 +107,7 @@ def test_application_continues_on_yarn_after_leader_is_killed(cluster: YarnClust
         Path(f"{out}.go").touch()
         assert standby.wait(240) == 0, cluster.logs("*")[-3000:]
         assert leader.wait(120) != 0
-        assert written(out) == wanted(records)
+        assert written(out) == expected_lines(records)
     finally:
         for process in (leader, standby):
             process.kill()

@@ -1,4 +1,4 @@
-"""Where an installed apache-flink is, for tests that compare with it."""
+"""Locates an installed apache-flink, for tests that compare with it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WHY_NOT = "apache-flink is not installed: `make test-pyflink` (or MILLSTREAM_PYF
 
 @cache
 def flink_python() -> Path | None:
-    """Return an interpreter with apache-flink; its venv is made only when the environment asks for it."""
+    """Return an interpreter with apache-flink; its venv is created only if the environment requests it."""
     return venv("pyflink") if os.environ.get("MILLSTREAM_PYFLINK") == "1" else existing_venv("pyflink")
 
 
@@ -34,11 +34,11 @@ def flink_folder() -> Path | None:
 
 @cache
 def flink_jar(artifact: str) -> Path | None:
-    """Return a jar of Flink's that is not in the package; Maven fetches it only when the environment asks for it."""
+    """Return a Flink jar that is not in the package; Maven fetches it only if the environment requests it."""
     jar = CACHE / "jars" / f"{artifact}-{FLINK}.jar"
     if not jar.exists() and os.environ.get("MILLSTREAM_PYFLINK") == "1" and which("mvn"):
-        wanted = [f"-Dartifact=org.apache.flink:{artifact}:{FLINK}", f"-DoutputDirectory={jar.parent}"]
-        subprocess.run(["mvn", "-q", "dependency:copy", *wanted], check=True, timeout=300)
+        options = [f"-Dartifact=org.apache.flink:{artifact}:{FLINK}", f"-DoutputDirectory={jar.parent}"]
+        subprocess.run(["mvn", "-q", "dependency:copy", *options], check=True, timeout=300)
     return jar if jar.exists() else None
 
 

@@ -1,4 +1,4 @@
-"""Windows that tell which operator runs them and where it keeps its state: the physical choices, seen from the slot."""
+"""Windows that emit which operator runs them and which table holds its state, as seen from the slot."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Sum(AggregateFunction):
         return a + b
 
 
-class Tell(ProcessWindowFunction):
-    """Says what does the work in the slot, and where it keeps its state."""
+class EmitOperator(ProcessWindowFunction):
+    """Emits the class of the operator in the slot, and of its state table."""
 
     def __init__(self, windows: str) -> None:
         self.windows = windows
@@ -39,20 +39,20 @@ class Tell(ProcessWindowFunction):
 
 
 def windows(env: Env) -> list[DataStream]:
-    """Windows that have quick forms, and one that has none."""
+    """Return windows with specialized operators, and one without."""
     by_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e[1])
     events = env.from_collection([("a", 1), ("b", 2), ("a", 30)]).assign_timestamps_and_watermarks(by_time)
     keyed = events.key_by(lambda e: e[0])
     return [
-        keyed.window(TumblingEventTimeWindows.of(10)).reduce(lambda a, b: a, Tell("tumbling")),
-        keyed.window(SlidingEventTimeWindows.of(10, 5)).aggregate(Sum(), Tell("sliding")),
-        keyed.window(EventTimeSessionWindows.with_gap(10)).reduce(lambda a, b: a, Tell("sessions")),
-        keyed.window(TumblingEventTimeWindows.of(10)).process(Tell("all records")),
+        keyed.window(TumblingEventTimeWindows.of(10)).reduce(lambda a, b: a, EmitOperator("tumbling")),
+        keyed.window(SlidingEventTimeWindows.of(10, 5)).aggregate(Sum(), EmitOperator("sliding")),
+        keyed.window(EventTimeSessionWindows.with_gap(10)).reduce(lambda a, b: a, EmitOperator("sessions")),
+        keyed.window(TumblingEventTimeWindows.of(10)).process(EmitOperator("all records")),
     ]
 
 
 def running(backend: Backend) -> set[tuple[str, str, str]]:
-    """Return what windows() must tell."""
+    """Return the expected output of windows()."""
     if backend is Backend.LMDB:
         return {(w, "WindowOperator", "LmdbBase") for w in ("tumbling", "sliding", "sessions", "all records")}
     return {

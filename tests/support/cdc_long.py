@@ -25,7 +25,7 @@ import psycopg
 from millstream.testing.servers.databases import MariaDbServer, PostgresServer
 from tests.support import cdc_replica
 
-# Of columns that are not of a key; then every row is changed, for the log does not tell what becomes of the others.
+# Only columns outside the key. TOUCH then updates every row, because the log has no events for unchanged rows.
 ALTERS = [
     "ALTER TABLE accounts ADD extra{n} int DEFAULT {n}",
     "ALTER TABLE accounts DROP COLUMN extra{m}",
@@ -36,16 +36,16 @@ TOUCH = ["UPDATE accounts SET balance = balance + 1", "UPDATE notes SET n = n + 
 
 
 class Round:
-    """One database and the replica of it."""
+    """One database and its replica."""
 
     def __init__(self, kind: str, server: Any, facts: PostgresServer, rng: random.Random) -> None:
         self.kind, self.server, self.rng = kind, server, rng
         self.facts = facts.new_database()
         self.extras: list[int] = []
         self.done: Counter[str] = Counter()
-        found = server.new_database()
-        self.database = found.rpartition("=")[2]
-        where = found if kind == "postgres" else server.socket
+        conninfo = server.new_database()
+        self.database = conninfo.rpartition("=")[2]
+        where = conninfo if kind == "postgres" else server.socket
         which = f"slot{rng.randrange(10**9)}" if kind == "postgres" else self.database
         directory = tempfile.mkdtemp(prefix="millstream-cdc-")
         self.command = [sys.executable, cdc_replica.__file__, kind, where, which, self.facts, directory]
@@ -110,24 +110,24 @@ class Round:
                 try:
                     workload.transaction()
                 except Exception as e:
-                    # One of two that wait for each other, or both want to write the same key.
+                    # A deadlock, or two transactions that write the same key.
                     if not any(w in str(e).lower() for w in ("deadlock", "duplicate", "timeout")):
                         raise
                     connection.rollback()
 
     def trouble(self) -> None:
-        what = self.rng.choice(["nothing", "kill", "kill", "kill", "alter", "type", "server"])
+        trouble = self.rng.choice(["nothing", "kill", "kill", "kill", "alter", "type", "server"])
         time.sleep(self.rng.choice([0, 0.5, 1.5, 3]))
-        self.done[what] += 1
-        if what == "kill":
+        self.done[trouble] += 1
+        if trouble == "kill":
             self.kill()
-        elif what == "server":
+        elif trouble == "server":
             self.server.kill()
             time.sleep(self.rng.random())
             self.server.start()
-        elif what == "alter":
+        elif trouble == "alter":
             self.alter()
-        elif what == "type":
+        elif trouble == "type":
             self.execute(TYPES[self.kind].format(type=self.rng.choice(["int", "bigint"])), *TOUCH)
         self.work(self.rng.choice([0, 30, 90]))
 

@@ -1,7 +1,7 @@
-"""A replica that a job builds of a database's changes, and what must hold of it.
+"""A replica that a job builds from a database's changes, and the checks on it.
 
-Every change to a row is checked against the row as the job knows it, and told with a number that counts the row's
-changes: what is lost or comes twice is seen at once. As a program it runs such a job until it is killed.
+Every change to a row is checked against the row in the job's state, and emitted with a number that counts the row's
+changes, so that lost and duplicate changes show at once. As a program, the module runs such a job until it is killed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FACTS = "CREATE TABLE facts (tbl text, key text, version int, body text)"
 
 
 class Replica(KeyedProcessFunction):
-    """Keeps each row as it is; fails where a change does not fit it."""
+    """Keeps each row's current value; fails on a change that does not fit it."""
 
     def open(self, runtime_context: Any) -> None:
         self.row = runtime_context.get_state(ValueStateDescriptor("row", Types.PICKLED_BYTE_ARRAY()))
@@ -38,7 +38,7 @@ class Replica(KeyedProcessFunction):
         stored: tuple[int, Any] = self.row.value() or (0, None)
         version, row = stored
         if (row is None) != (op in "rc"):
-            raise AssertionError(f"{op} of {table} {key}, of which is known {row}")
+            raise AssertionError(f"{op} of {table} {key}, but the stored row is {row}")
         if after is not None:
             after = {k: row[k] if v == UNAVAILABLE else v for k, v in after.items()}
         self.row.update((version + 1, after))
@@ -49,7 +49,7 @@ class Replica(KeyedProcessFunction):
 KEYS = {"accounts": ["id"], "notes": ["title"], "pairs": ["a", "b"]}
 
 
-def told(text: str) -> tuple[str, str, str, Any]:
+def parsed_change(text: str) -> tuple[str, str, str, Any]:
     change = json.loads(text)
     table = change["source"]["table"]
     row = change["after"] if change["after"] is not None else change["before"]
@@ -57,7 +57,7 @@ def told(text: str) -> tuple[str, str, str, Any]:
 
 
 class Kills:
-    """Kills the process it runs in, some times in all, after some records each."""
+    """Kills its own process: once per entry of `after`, each time after that many records."""
 
     def __init__(self, flags: Path, after: list[int]) -> None:
         self._flags, self._after = flags, after
@@ -75,16 +75,16 @@ class Kills:
 def build(
     env: StreamExecutionEnvironment, source: Source, facts: Callable[[], Any], kills: Kills | None = None
 ) -> None:
-    """Put the job together."""
+    """Build the job."""
     stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "changes").uid("changes")
     if kills is not None:
         stream = stream.map(kills)
-    rows = stream.map(told).key_by(lambda c: (c[1], c[2])).process(Replica()).uid("replica")
+    rows = stream.map(parsed_change).key_by(lambda c: (c[1], c[2])).process(Replica()).uid("replica")
     rows.sink_to(SqlSink(facts, "facts", ["tbl", "key", "version", "body"])).uid("facts")
 
 
 class Connect:
-    """Connects to PostgreSQL, in any process."""
+    """Connects to PostgreSQL in any process."""
 
     def __init__(self, conninfo: str) -> None:
         self.conninfo = conninfo
@@ -132,7 +132,7 @@ class Workload:
         self.rng = random.Random(seed)
 
     def title(self) -> str:
-        # In an order that is not that of bytes.
+        # The column order differs from the byte order.
         word = self.rng.choice(["a", "B", "é", "Z", "_", "x y", "'q\\"])
         return f"{word}{self.rng.randrange(60)}"
 
@@ -173,7 +173,7 @@ class Workload:
             cursor.execute("ROLLBACK" if self.rng.random() < 0.05 else "COMMIT")
 
     def run(self, transactions: int, seconds: float = 0) -> None:
-        """Run so many, spread over so many seconds."""
+        """Run the transactions, spread over the given seconds."""
         began = time.monotonic()
         for i in range(transactions):
             self.transaction()
@@ -181,8 +181,8 @@ class Workload:
 
 
 def original(connection: Any) -> dict[tuple[str, str], str]:
-    """What is in the database."""
-    found: dict[tuple[str, str], str] = {}
+    """Return the rows of the database."""
+    rows_by_key: dict[tuple[str, str], str] = {}
     for table, keys in KEYS.items():
         with connection.cursor() as cursor:
             cursor.execute(f"SELECT * FROM {table}")
@@ -192,43 +192,45 @@ def original(connection: Any) -> dict[tuple[str, str], str]:
                     n: v if isinstance(v, (int, str)) or v is None else str(v)
                     for n, v in zip(names, values, strict=True)
                 }
-                found[table, json.dumps([row[k] for k in keys])] = json.dumps(row, sort_keys=True)
+                rows_by_key[table, json.dumps([row[k] for k in keys])] = json.dumps(row, sort_keys=True)
         connection.commit()
-    return found
+    return rows_by_key
 
 
 def replica(connection: Any) -> dict[tuple[str, str], str]:
-    """What the job has made of it; every change of a row is there, once."""
+    """Return the rows of the replica; check that every change of a row is there exactly once."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT tbl, key, version, body FROM facts ORDER BY tbl, key, version")
         rows = cursor.fetchall()
     connection.commit()
-    found: dict[tuple[str, str], Any] = {}
+    bodies: dict[tuple[str, str], Any] = {}
     versions: dict[tuple[str, str], int] = {}
     for table, key, version, body in rows:
         assert version == versions.get((table, key), 0) + 1, f"change {version} of {table} {key}"
         versions[table, key] = version
-        found[table, key] = body
-    return {where: body for where, body in found.items() if body is not None}
+        bodies[table, key] = body
+    return {where: body for where, body in bodies.items() if body is not None}
 
 
 def await_equal(database: Any, facts: Any, seconds: float = 60) -> None:
-    """Wait until the replica is the original."""
+    """Wait until the replica equals the original."""
     end = time.monotonic() + seconds
     while True:
-        wanted, found = original(database), replica(facts)
-        if wanted == found:
+        expected, actual = original(database), replica(facts)
+        if expected == actual:
             return
         if time.monotonic() > end:
-            missing = [k for k in wanted if k not in found][:5]
-            extra = [k for k in found if k not in wanted][:5]
-            other = [(k, wanted[k][:80], found[k][:80]) for k in wanted if k in found and wanted[k] != found[k]][:3]
-            raise AssertionError(f"{len(wanted)} rows, {len(found)} in the replica; {missing=} {extra=} {other=}")
+            missing = [k for k in expected if k not in actual][:5]
+            extra = [k for k in actual if k not in expected][:5]
+            other = [
+                (k, expected[k][:80], actual[k][:80]) for k in expected if k in actual and expected[k] != actual[k]
+            ][:3]
+            raise AssertionError(f"{len(expected)} rows, {len(actual)} in the replica; {missing=} {extra=} {other=}")
         time.sleep(0.1)
 
 
 def settings(checkpoints: str) -> dict[str, str]:
-    found = {
+    options = {
         "pipeline.name": "replica",
         "execution.checkpointing.interval": "100 ms",
         "execution.checkpointing.dir": checkpoints,
@@ -239,8 +241,8 @@ def settings(checkpoints: str) -> dict[str, str]:
         "parallelism.default": "2",
     }
     if any(Path(checkpoints).glob("*/chk-*/_metadata*")) or any(Path(checkpoints).glob("*/chk-*")):
-        found["execution.state-recovery.path"] = "latest"
-    return found
+        options["execution.state-recovery.path"] = "latest"
+    return options
 
 
 def main(kind: str, where: str, which: str, facts: str, checkpoints: str) -> None:

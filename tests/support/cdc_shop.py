@@ -1,4 +1,4 @@
-"""Databases whose changes jobs in this process read."""
+"""Databases whose changes are read by jobs in this process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _slots = itertools.count()
 
 
 class PostgresShop:
-    """A database of PostgreSQL, and sources that read it."""
+    """A PostgreSQL database, and sources that read it."""
 
     def __init__(self, server: PostgresServer) -> None:
         import psycopg
@@ -48,7 +48,7 @@ class PostgresShop:
         return builder.table_list(*(tables or ("public.orders",))).split_size(7)
 
     def is_read(self) -> bool:
-        """Whether somebody reads the log."""
+        """Whether the log has a reader."""
         readers = "SELECT 1 FROM pg_stat_replication r JOIN pg_replication_slots s ON s.active_pid = r.pid"
         return bool(self.run(f"{readers} WHERE slot_name = '{self.slot}'"))
 
@@ -57,7 +57,7 @@ class PostgresShop:
         return self.run(query)[0][0]
 
     def close(self) -> None:
-        """Give the slot up."""
+        """Drop the replication slot, after the end of its reader."""
         name = f"slot_name = '{self.slot}'"
         self.run(f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE {name} AND active")
         wait_until(lambda: not self.is_read())
@@ -66,7 +66,7 @@ class PostgresShop:
 
 
 class MariaDbShop:
-    """A database of MariaDB, and sources that read it."""
+    """A MariaDB database, and sources that read it."""
 
     def __init__(self, server: MariaDbServer) -> None:
         self.server = server
@@ -84,13 +84,13 @@ class MariaDbShop:
         return MySqlSource.builder().hostname(self.server.socket).username("root").table_list(*names).split_size(7)
 
     def is_read(self) -> bool:
-        """Whether somebody reads the log."""
+        """Whether the log has a reader."""
         return any(row[4] == "Binlog Dump" for row in self.run("SHOW PROCESSLIST"))
 
 
 @contextmanager
 def reading(builder: Builder, **settings: str) -> Iterator[Iterator[Any]]:
-    """The records of a source, as they come."""
+    """Yield the records of a source as they arrive."""
     env = LocalEnvironment(Configuration.from_dict(settings) if settings else None)
     with closing(env.from_source(builder.build(), NONE, "changes").execute_and_collect()) as records:
         yield records
@@ -100,16 +100,16 @@ def take(records: Iterator[Any], count: int) -> list[Any]:
     return list(itertools.islice(records, count))
 
 
-def dealt(enumerator: Any, count: int) -> list[Any]:
-    """The next changes that an enumerator deals out of the log."""
-    found: list[Any] = []
+def polled_changes(enumerator: Any, count: int) -> list[Any]:
+    """Return at least `count` further changes that an enumerator assigns."""
+    changes: list[Any] = []
     end = time.monotonic() + 60
-    while len(found) < count:
+    while len(changes) < count:
         assert time.monotonic() < end
         for share in enumerator.poll(1000, time.monotonic()).split_ranges.get(0, []):
-            found += share.changes()
+            changes += share.changes()
         time.sleep(0.01)
-    return found
+    return changes
 
 
 def refused(builder: Builder, words: str) -> None:

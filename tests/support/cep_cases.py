@@ -1,14 +1,14 @@
-"""Cases of pattern matching: patterns and inputs as plain data, to be asked of Flink and of millstream.
+"""Cases of pattern matching: patterns and inputs as plain data, for Flink and for Millstream.
 
-A case is a dict that JSON can hold:
+A case is a JSON object:
 
     pattern     items: {"join", "name" or "group", "steps": [[method, argument ...]]}
     skip        [strategy, pattern, throws]
     processing  whether in processing time; comparator, timeouts, late: whether there is one
     input       ["e", key, name, value, timestamp], ["w", watermark] or ["p", wall clock]
 
-An answer is {"out": [[kind, key, events, timestamp]]} and, where something was raised, "error". Events are told by
-their number among the inputs.
+An answer is {"out": [[kind, key, events, timestamp]]} and, on failure, "error". Events are identified by
+their index among the inputs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ END = 2**63 - 1
 
 
 def recorded() -> list[tuple[Case, dict[str, Any]]]:
-    """Return the cases that are kept, with Flink's answers."""
+    """Return the recorded cases, with Flink's answers."""
     with gzip.open(RECORDED, "rt") as lines:
         return [tuple(json.loads(line)) for line in lines]
 
@@ -41,7 +41,7 @@ def recorded() -> list[tuple[Case, dict[str, Any]]]:
 
 
 class Iterative(IterativeCondition):
-    """Conditions that look at what was taken before."""
+    """Conditions on earlier events of the match."""
 
     def __init__(self, kind: str, pattern: str) -> None:
         self.kind = kind
@@ -86,8 +86,8 @@ def _skip(spec: list[Any]) -> AfterMatchSkipStrategy:
 def _sequence(items: list[dict[str, Any]], skip: AfterMatchSkipStrategy | None) -> Pattern:
     pattern: Pattern | None = None
     for item in items:
-        what = _sequence(item["group"], None) if "group" in item else item["name"]
-        pattern = Pattern.begin(what, skip) if pattern is None else getattr(pattern, item["join"])(what)
+        head = _sequence(item["group"], None) if "group" in item else item["name"]
+        pattern = Pattern.begin(head, skip) if pattern is None else getattr(pattern, item["join"])(head)
         for method, *arguments in item["steps"]:
             _apply(pattern, method, arguments)
     assert pattern is not None
@@ -112,12 +112,12 @@ def _apply(pattern: Pattern, method: str, arguments: list[Any]) -> None:
 # --- random ones
 
 
-# From this seed on cases have many events, which most patterns take.
+# From this seed on, cases have many events that most patterns accept.
 DENSE = 1_000_000
 
 
 class Maker:
-    """Makes random cases; the same seed makes the same."""
+    """Generates random cases, deterministically by seed."""
 
     def __init__(self, seed: int) -> None:
         self.r = random.Random(seed)
@@ -152,9 +152,9 @@ class Maker:
     def _items(self, many: int, depth: int) -> list[dict[str, Any]]:
         r = self.r
         items: list[dict[str, Any]] = []
-        for at in range(many):
-            join = "begin" if at == 0 else r.choice(["next", "followed_by", "followed_by", "followed_by_any"])
-            if at > 0 and r.random() < 0.18:
+        for index in range(many):
+            join = "begin" if index == 0 else r.choice(["next", "followed_by", "followed_by", "followed_by_any"])
+            if index > 0 and r.random() < 0.18:
                 join = r.choice(["not_next", "not_followed_by", "not_followed_by"])
             item: dict[str, Any] = {"join": join}
             if depth < 2 and not join.startswith("not") and r.random() < (0.14 if depth == 0 else 0.08):
@@ -232,8 +232,8 @@ class Maker:
             items.append(self._event(stamp))
             if r.random() < often:
                 items.append(["w", now - r.choice([0, 0, 1, 3])])
-        for at in range(r.choice([0, 0, 2])):
-            items.append(["w", now + 5 * (at + 1)])
+        for index in range(r.choice([0, 0, 2])):
+            items.append(["w", now + 5 * (index + 1)])
         items.append(["w", END])
         return _rising(items)
 
@@ -252,22 +252,22 @@ class Maker:
 
 
 def _rising(items: list[list[Any]]) -> list[list[Any]]:
-    """Leave out watermarks that do not rise."""
-    kept, last = [], -(2**63)
+    """Drop watermarks that do not advance."""
+    rising, last = [], -(2**63)
     for item in items:
         if item[0] == "w":
             if item[1] <= last:
                 continue
             last = item[1]
-        kept.append(item)
-    return kept
+        rising.append(item)
+    return rising
 
 
 # --- the answer of the automaton alone
 
 
 def answer(case: Case) -> dict[str, Any]:
-    """Run a case on the automaton, with the little around it that an operator has."""
+    """Run a case on the automaton, with a minimal operator around it."""
     from millstream.cep.automaton import Automaton, Runs, match_of
     from millstream.cep.compiler import compile_pattern
     from millstream.cep.matcher import Matcher
@@ -282,23 +282,23 @@ def answer(case: Case) -> dict[str, Any]:
     matcher = Matcher(automaton, compare, case["processing"])
     keys: dict[str, tuple[Runs, list[tuple[int, Event]]]] = {}
 
-    def tell(key: str, found: list[Any]) -> None:
-        for cell, timestamp, timed_out in found:
+    def add_matches(key: str, matches: list[Any]) -> None:
+        for cell, timestamp, timed_out in matches:
             if timed_out and not case["timeouts"]:
                 continue
             events = [[name, [e[3] for e in events]] for name, events in match_of(cell).items()]
             out.append(["timeout" if timed_out else "match", key, events, timestamp])
 
     def fire(now: int) -> None:
-        for key, (runs, waiting) in keys.items():
-            due = [(t, e) for t, e in waiting if t <= now]
+        for key, (runs, buffered) in keys.items():
+            due = [(t, e) for t, e in buffered if t <= now]
             if case["processing"]:
                 ripe = any(t + 1 <= now for t, _ in due) or any(t + 1 <= now for t in runs.timers)
             else:
                 ripe = bool(due) or any(t <= now for t in runs.timers)
             if ripe:
-                waiting[:] = [(t, e) for t, e in waiting if t > now]
-                tell(key, matcher.fire(runs, sorted(due, key=lambda d: d[0]), now))
+                buffered[:] = [(t, e) for t, e in buffered if t > now]
+                add_matches(key, matcher.fire(runs, sorted(due, key=lambda d: d[0]), now))
 
     time, number = (0 if case["processing"] else -(2**63)), 0
     try:
@@ -307,13 +307,13 @@ def answer(case: Case) -> dict[str, Any]:
                 _, key, name, value, timestamp = item
                 event = (key, name, value, number)
                 number += 1
-                runs, waiting = keys.setdefault(key, (Runs(), []))
+                runs, buffered = keys.setdefault(key, (Runs(), []))
                 if case["processing"] and compare is None:
-                    tell(key, matcher.event(runs, event, time))
+                    add_matches(key, matcher.event(runs, event, time))
                 elif case["processing"]:
-                    waiting.append((time, event))
+                    buffered.append((time, event))
                 elif timestamp > time:
-                    waiting.append((timestamp, event))
+                    buffered.append((timestamp, event))
                 elif case["late"]:
                     out.append(["late", key, event[3], timestamp])
             else:
@@ -325,11 +325,11 @@ def answer(case: Case) -> dict[str, Any]:
 
 
 def by_key(answer: dict[str, Any]) -> dict[str, list[Any]]:
-    """Return an answer in the order within each key, which is the one that counts; of an error only that it is one."""
-    found: dict[str, list[Any]] = {}
+    """Return an answer's lines by key, whose order matters within each key only; nothing for an error."""
+    lines: dict[str, list[Any]] = {}
     if "error" in answer:
-        return found
+        return lines
     for line in answer["out"]:
-        # Late events leave by another way than matches.
-        found.setdefault(f"{line[1]} {'late' if line[0] == 'late' else ''}", []).append(line)
-    return found
+        # Late events go to another output than matches.
+        lines.setdefault(f"{line[1]} {'late' if line[0] == 'late' else ''}", []).append(line)
+    return lines

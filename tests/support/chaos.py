@@ -25,7 +25,7 @@ OPERATOR = "f00d"
 
 
 class Crash(BaseException):
-    """The driver dies here. Not an Exception, so that nothing catches it."""
+    """The driver crashes here. Not an Exception, so that no handler catches it."""
 
 
 class _Restart(Exception):
@@ -45,25 +45,25 @@ class Process:
 
     def __init__(self, sink: bytes, subtask: int, parallelism: int) -> None:
         self.writer: SinkWriter = pickle.loads(sink).create_writer(runtime_context(subtask, parallelism))
-        self._carried = dump(None)
+        self._snapshot = dump(None)
 
-    def catch_up(self, carried: bytes) -> None:
-        if carried != self._carried:
-            self._carried = carried
-            self.writer.restore(pickle.loads(carried))
+    def catch_up(self, snapshot: bytes) -> None:
+        if snapshot != self._snapshot:
+            self._snapshot = snapshot
+            self.writer.restore(pickle.loads(snapshot))
 
     def run(self, transaction: str, records: list[Any], flush: bool) -> Iterator[tuple[Any, bytes] | None]:
-        """Run a task step by step; the last step gives what it reports."""
+        """Run a task step by step; the last step yields its report."""
         self.writer.begin(transaction)
         yield None
         for record in records:
             self.writer.write(record)
             yield None
         committable = self.writer.prepare_commit(flush)
-        carried = self.writer.carry()
-        assert carried is None or not flush
-        self._carried = dump(carried)
-        yield travelled(committable), self._carried
+        snapshot = self.writer.carry()
+        assert snapshot is None or not flush
+        self._snapshot = dump(snapshot)
+        yield travelled(committable), self._snapshot
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Manifest:
 
 
 class ChaoticJob:
-    """Runs records through a sink; looks at what can be seen of it whenever it must be right."""
+    """Runs records through a sink, and checks its visible output whenever it must be correct."""
 
     def __init__(
         self,
@@ -90,9 +90,9 @@ class ChaoticJob:
         """Take the records of each subtask.
 
         Args:
-            visible: returns what can be seen.
-            crashing: lets the driver die after so many steps of a commit.
-            expected: what should be seen of records that count.
+            visible: returns the visible output.
+            crashing: makes the driver crash after a number of steps of a commit.
+            expected: returns the expected output of committed records.
         """
         self._sink = sink
         self._pickled = cloudpickle.dumps(sink)
@@ -119,7 +119,7 @@ class ChaoticJob:
     # --- the driver
 
     def run(self) -> None:
-        """Run to the end, then let everything late happen, and clean up."""
+        """Run to the end, then let all delayed actions happen, and clean up."""
         try:
             self._run()
         finally:
@@ -145,7 +145,7 @@ class ChaoticJob:
     def _start_over(self) -> None:
         self._positions = list(self._manifest.positions)
         self._pending: list[tuple[int, Any]] = []
-        self._carried = [dump(None)] * self._parallelism
+        self._snapshots = [dump(None)] * self._parallelism
         self._processes: list[list[Process]] = [[] for _ in self._shares]
         committer = self._sink.create_committer(CommitContext(self._job_ids[-1], OPERATOR))
         assert committer is not None
@@ -153,13 +153,13 @@ class ChaoticJob:
         assert self._committer is not None
 
     def _recover(self, every_job: bool = False) -> None:
-        """Go on from the last checkpoint, as this job or as another."""
+        """Restore the last checkpoint, as this job or as another."""
         for processes in self._processes:
             self._leave_zombies(processes)
         if self._one_in(3):
             self._job_ids.append(f"job{len(self._job_ids)}")
         self._start_over()
-        # A job that died before its first checkpoint is nobody's former job: what it left is hidden, but stays.
+        # No job restores from a job that crashed before its first checkpoint: its hidden output remains.
         for job_id in self._job_ids if every_job else [self._manifest.job_id]:
             committables = travelled(self._manifest.committables)
             if self._one_in(4):
@@ -174,8 +174,8 @@ class ChaoticJob:
         flush = after == [len(s) for s in self._shares] or self._one_in(4)
         reports = [self._run_task(i, self._shares[i][self._positions[i] : to], flush) for i, to in enumerate(after)]
         self._positions = after
-        for subtask, (committable, carried) in enumerate(reports):
-            self._carried[subtask] = carried
+        for subtask, (committable, snapshot) in enumerate(reports):
+            self._snapshots[subtask] = snapshot
             if committable is not None:
                 self._pending.append((subtask, committable))
         if self._one_in(8):
@@ -223,7 +223,7 @@ class ChaoticJob:
             return report  # type: ignore[no-any-return]
 
     def _task(self, process: Process, subtask: int, records: list[Any], flush: bool) -> Iterator[Any]:
-        process.catch_up(self._carried[subtask])
+        process.catch_up(self._snapshots[subtask])
         self._attempt += 1
         return process.run(f"{self._job_ids[-1]}-{OPERATOR}-{subtask}-{self._epoch}-{self._attempt}", records, flush)
 
@@ -237,12 +237,12 @@ class ChaoticJob:
         return process
 
     def _fail(self, process: Process, subtask: int, task: Iterator[Any], steps: int) -> None:
-        """Let a task get so far and no further: its process has died, or only seems to have, or runs the next task."""
+        """Stop a task halfway: its process has died, or only seems to have died, or runs the next task."""
         for _ in range(self._dice.randrange(steps)):
             next(task)
         fate = self._dice.choice(["dies", "seems dead", "lives"])
         if fate == "lives":
-            # An error of its own, before it reported; the process gets the next task.
+            # The task failed before its report; the process gets the next task.
             return
         self._processes[subtask].remove(process)
         if fate == "seems dead":
@@ -256,12 +256,12 @@ class ChaoticJob:
                 self._zombies.append(process.run(name, self._dice.choices(self._shares[0], k=5), self._one_in(2)))
 
     def _wake_a_zombie(self) -> None:
-        """Let one that is believed dead do some more."""
+        """Let a process that is presumed dead continue for some steps."""
         zombie = self._dice.choice(self._zombies)
         for _ in range(self._dice.randrange(1, 6)):
             try:
                 next(zombie)
             except (StopIteration, Exception):
-                # It has ended, or found its files gone.
+                # The process has ended, or its files were deleted.
                 self._zombies.remove(zombie)
                 return

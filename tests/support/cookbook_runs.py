@@ -40,7 +40,7 @@ CITIES = ["Berlin", "Paris", "Rome", "Oslo"]
 
 
 def settings(checkpoints: str) -> dict[str, str]:
-    found = {
+    options = {
         "pipeline.name": "customers-and-orders",
         "execution.checkpointing.interval": "100 ms",
         "execution.checkpointing.dir": checkpoints,
@@ -49,8 +49,8 @@ def settings(checkpoints: str) -> dict[str, str]:
         "millstream.quiet": "true",
     }
     if any(Path(checkpoints).glob("*/chk-*")):
-        found["execution.state-recovery.path"] = "latest"
-    return found
+        options["execution.state-recovery.path"] = "latest"
+    return options
 
 
 def run_job(engine: str, kafka: str, postgres: str, checkpoints: str) -> None:
@@ -63,7 +63,7 @@ def run_job(engine: str, kafka: str, postgres: str, checkpoints: str) -> None:
 
 
 class Shop:
-    """A database and topics; and the job that reads and writes them, in a process of its own."""
+    """A database, topics, and the job that reads and writes them in its own process."""
 
     def __init__(self, server: PostgresServer, kafka: KafkaBroker, engine: str, seed: int) -> None:
         self.random = random.Random(seed)
@@ -83,15 +83,15 @@ class Shop:
         self.job: subprocess.Popen[bytes] | None = None
 
     def change(self, times: int) -> None:
-        """Let customers move, come and go, and orders come."""
+        """Insert, update and delete customers, and send orders."""
         for _ in range(times):
-            customer, what = self.random.randrange(1, 25), self.random.random()
-            if what < 0.3:
+            customer, chance = self.random.randrange(1, 25), self.random.random()
+            if chance < 0.3:
                 city = self.random.choice(CITIES)
                 self.database.execute("UPDATE customers SET city = %s WHERE id = %s", (city, customer))
-            elif what < 0.4:
+            elif chance < 0.4:
                 self.database.execute("DELETE FROM customers WHERE id = %s", (customer,))
-            elif what < 0.5:
+            elif chance < 0.5:
                 self.database.execute(
                     "INSERT INTO customers VALUES (%s, 'new', %s) ON CONFLICT DO NOTHING",
                     (customer, self.random.choice(CITIES)),
@@ -114,26 +114,26 @@ class Shop:
         self.job = subprocess.Popen([*command, self.checkpoints], start_new_session=True)
 
     def kill(self) -> None:
-        """Kill the job's process and those that it has started, at once."""
+        """Kill the job's process group."""
         if self.job is not None:
             os.killpg(self.job.pid, signal.SIGKILL)
             self.job.wait()
             self.job = None
 
-    def wanted(self) -> dict[str, int]:
-        """Return what each city has spent, by those who live there now."""
-        found: Counter[str] = Counter()
+    def expected(self) -> dict[str, int]:
+        """Return the spending per city, by the customers' current city."""
+        spent: Counter[str] = Counter()
         for customer, city in self.database.execute("SELECT id, city FROM customers").fetchall():
             if customer in self.orders:
-                found[city] += self.orders[customer]
-        return dict(sorted(found.items()))
+                spent[city] += self.orders[customer]
+        return dict(sorted(spent.items()))
 
     def await_right(self, seconds: float) -> None:
-        """Wait until the topic says what is wanted."""
+        """Wait until the topic holds the expected result."""
         end = time.monotonic() + seconds
-        while (found := customers_and_orders.spent(self.kafka, TOPICS)) != (wanted := self.wanted()):
+        while (actual := customers_and_orders.spent(self.kafka, TOPICS)) != (expected := self.expected()):
             assert self.job is None or self.job.poll() is None, "the job has ended"
-            assert time.monotonic() < end, f"{found} in the topic, {wanted} in the database"
+            assert time.monotonic() < end, f"{actual} in the topic, {expected} in the database"
             time.sleep(0.1)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Reads and writes files in a format, with formats and factories pickled as on their way to a worker."""
+"""Reads and writes files in a format, with formats and factories pickled as for a worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Job managers in processes of their own, for tests: what they run, what it must come to, how they are disturbed."""
+"""Job managers in separate processes, for tests: their programs, the expected output, and failures."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ env.execute("counts")
 """
 
 
-# The same numbers into Kafka, each once.
+# Writes the same numbers to Kafka, each once.
 KAFKA_PROGRAM = """
 import os, sys, time
 from millstream.common import SimpleStringSchema, WatermarkStrategy
@@ -73,14 +73,14 @@ env.execute("numbers")
 """
 
 
-def wanted(records: int) -> Counter[str]:
-    """Return the lines that the program must have written: each key is counted one by one."""
+def expected_lines(records: int) -> Counter[str]:
+    """Return the expected output of the program: a line for each count of each key."""
     counts = Counter(i % KEYS for i in range(records))
     return Counter(f"{key},{n}" for key, count in counts.items() for n in range(1, count + 1))
 
 
 def written(out: Path) -> Counter[str]:
-    """Return the lines that count: those of finished files."""
+    """Return the lines of finished files."""
     files = [p for p in out.rglob("*") if p.is_file() and not p.name.startswith(".")]
     return Counter(line for p in files for line in p.read_text().splitlines())
 
@@ -98,10 +98,10 @@ class Managers:
         return self.directory / "out"
 
     def start(self, *command: str, **settings: str) -> subprocess.Popen[bytes]:
-        """Start another one; what it says is in a file of its own."""
+        """Start another job manager, with a log file of its own."""
         number = len(self.processes)
-        given = {**self.settings, **{k.replace("__", "."): v for k, v in settings.items()}}
-        defines = [word for key, value in given.items() for word in ("-D", f"{key}={value}")]
+        options = {**self.settings, **{k.replace("__", "."): v for k, v in settings.items()}}
+        defines = [word for key, value in options.items() for word in ("-D", f"{key}={value}")]
         head, rest = command[: _options(command)], command[_options(command) :]
         with open(self.directory / f"log-{number}", "wb") as log:
             process = subprocess.Popen(
@@ -122,7 +122,7 @@ class Managers:
         return "\n".join(f"--- {n}\n{self.log(n)}" for n in range(len(self.processes)))
 
     def term(self) -> int:
-        """Return the term of who leads, or did last."""
+        """Return the term of the current or last leader."""
         options = HaOptions.read(Configuration.from_dict(self.settings))
         assert options is not None
         cells = options.open()
@@ -131,7 +131,7 @@ class Managers:
         return 0 if lease is None else lease.term
 
     def until(self, holds: object, seconds: float = 60.0) -> float:
-        """Wait until something is so; return how long that took."""
+        """Wait until a condition holds; return the seconds it took."""
         assert callable(holds)
         began = time.monotonic()
         while not holds():
@@ -144,25 +144,25 @@ class Managers:
         return sum(written(self.out).values())
 
     def hurry(self) -> None:
-        """Have the program get to its end."""
+        """Let the program finish."""
         Path(f"{self.out}.go").touch()
 
 
 def _options(command: tuple[str, ...]) -> int:
-    """Return where settings go: before the program and what is its own."""
+    """Return the index at which settings go: before the program and its arguments."""
     return next((n for n, word in enumerate(command) if word.endswith(".py")), len(command))
 
 
 @contextmanager
 def managers(directory: Path, settings: dict[str, str]) -> Iterator[Managers]:
-    """Start none yet; end all that were."""
+    """Yield job managers without a process; end all started processes at the end."""
     (directory / "job.py").write_text(PROGRAM)
     (directory / "kafka_job.py").write_text(KAFKA_PROGRAM)
-    found = Managers(directory, settings)
+    job_managers = Managers(directory, settings)
     try:
-        yield found
+        yield job_managers
     finally:
-        for process in found.processes:
+        for process in job_managers.processes:
             for how in (signal.SIGCONT, signal.SIGKILL):
                 try:
                     os.killpg(process.pid, how)

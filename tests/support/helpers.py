@@ -25,13 +25,13 @@ def job_of(client: JobClient) -> JobMaster:
 
 
 class PushedReader:
-    """A stream reader in PySpark's shape whose end the test moves by hand."""
+    """A PySpark stream reader whose latest offset is set by the test."""
 
     def __init__(self) -> None:
         self.available = 0
         self.committed: list[int] = []
         self.stopped = False
-        # How often something was dealt out.
+        # The number of micro-batches that got offsets.
         self.cuts = 0
 
     def __getstate__(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class PushedReader:
 
 
 class CountWithPid(KeyedProcessFunction[int, Any, Any]):
-    """Counts the records of a key, and says in which process."""
+    """Counts the records of a key, and emits the process id."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count"))
@@ -75,13 +75,13 @@ class CountWithPid(KeyedProcessFunction[int, Any, Any]):
 
 
 class BreaksOnce:
-    """Raises, or kills the process that runs it, at a value that it has not broken at before."""
+    """Raises, or kills its own process, at one value, the first time only."""
 
-    def __init__(self, flag: Path, at: str, how: str) -> None:
-        self._flag, self._at, self._how = flag, at, how
+    def __init__(self, flag: Path, trigger: str, how: str) -> None:
+        self._flag, self._trigger, self._how = flag, trigger, how
 
     def __call__(self, value: str) -> str:
-        if value == self._at and not self._flag.exists():
+        if value == self._trigger and not self._flag.exists():
             self._flag.touch()
             if self._how == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -90,7 +90,7 @@ class BreaksOnce:
 
 
 def restart_at_once(env: StreamExecutionEnvironment) -> None:
-    """Have a job go on from its last checkpoint when slots are killed."""
+    """Let a job restart from its last checkpoint when slots are killed."""
     env.enable_checkpointing(50)
     config = env.get_configuration()
     config.set_string("restart-strategy.type", "fixed-delay")
@@ -104,15 +104,15 @@ def slot_processes() -> list[psutil.Process]:
 
 
 def daemon_processes() -> list[psutil.Process]:
-    """Return the daemons: those that are neither slots nor relays."""
-    found = []
+    """Return the daemons, without slots and relays."""
+    daemons = []
     for process in psutil.Process().children(recursive=True):
         try:
             if "millstream.spark.daemon" in process.cmdline() and not _name(process).startswith("millstream-"):
-                found.append(process)
+                daemons.append(process)
         except psutil.NoSuchProcess:
             continue
-    return found
+    return daemons
 
 
 def _name(process: psutil.Process) -> str:
@@ -123,8 +123,8 @@ def _name(process: psutil.Process) -> str:
         return ""
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 60, what: str = "the condition") -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 60, description: str = "the condition") -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"{what} did not become true within {seconds} s"
+        assert time.monotonic() < deadline, f"{description} did not become true within {seconds} s"
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""What a program of others sees in Kafka: kafka-python has a protocol, a fetcher and a decoder of its own."""
+"""Reads Kafka with an independent client: kafka-python has its own protocol, fetcher and decoder."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from kafka.errors import KafkaError, UnknownTopicOrPartitionError
 
 T = TypeVar("T")
 
-# A broker that was killed last of all is started again meanwhile.
+# Long enough for the restart of a broker that was killed last.
 _SECONDS = 60.0
 
 
 def read_committed(bootstrap: str, topic: str) -> list[bytes]:
-    """Return the values that a `read_committed` consumer sees; where a transaction is open, this fails."""
+    """Return the values that a `read_committed` consumer sees; fails if a transaction is open."""
     return [record.value for record in committed_records(bootstrap, topic)]
 
 
 def committed_records(bootstrap: str, topic: str) -> list[Any]:
-    """Return the records that a `read_committed` consumer sees; where a transaction is open, this fails."""
+    """Return the records that a `read_committed` consumer sees; fails if a transaction is open."""
     end = time.monotonic() + _SECONDS
     return _persist(lambda: _read(bootstrap, topic, end))
 
@@ -39,7 +39,7 @@ def _persist(ask: Callable[[], T]) -> T:
 
 
 def waits(bootstrap: str, topic: str) -> bool:
-    """Whether a `read_committed` consumer does not see all that is written yet, since a transaction is open."""
+    """Return whether an open transaction hides written records from a `read_committed` consumer."""
     return _persist(lambda: _waits(bootstrap, topic))
 
 
@@ -54,12 +54,12 @@ def _read(bootstrap: str, topic: str, end: float) -> list[Any]:
         partitions = _partitions(consumer, topic)
         consumer.assign(partitions)
         ends = _written(bootstrap, partitions)
-        found: list[Any] = []
+        records_read: list[Any] = []
         while partitions := [p for p in partitions if consumer.position(p) < ends[p]]:
             assert time.monotonic() < end, f"{partitions} do not come to their end at {ends}: a transaction is open"
             for records in consumer.poll(timeout_ms=200).values():
-                found += records
-        return found
+                records_read += records
+        return records_read
 
 
 def _consumer(bootstrap: str, level: str) -> KafkaConsumer:
@@ -71,11 +71,11 @@ def _consumer(bootstrap: str, level: str) -> KafkaConsumer:
 def _partitions(consumer: KafkaConsumer, topic: str) -> list[TopicPartition]:
     numbers = consumer.partitions_for_topic(topic)
     if not numbers:
-        raise UnknownTopicOrPartitionError(f"Kafka does not tell of {topic}")
+        raise UnknownTopicOrPartitionError(f"Kafka has no metadata of {topic}")
     return [TopicPartition(topic, number) for number in numbers]
 
 
 def _written(bootstrap: str, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the ends of partitions, also behind transactions that are open."""
+    """Return the end offsets of partitions, including open transactions."""
     with closing(_consumer(bootstrap, "read_uncommitted")) as consumer:
         return dict(consumer.end_offsets(partitions))

@@ -1,4 +1,4 @@
-"""A stand-in for Kubernetes' API, as much as Spark asks of it: pods are processes here, run by the image's script.
+"""A stand-in for the part of Kubernetes' API that Spark uses: pods are processes here, run by the image's script.
 
 What it does not have: containers, networks, watches (Spark polls instead), and anybody who may not do something.
 """
@@ -34,7 +34,7 @@ Object = dict[str, Any]
 
 
 class Kubernetes:
-    """The API server, and what it runs."""
+    """The API server, and the processes of its pods."""
 
     def __init__(self) -> None:
         self.pods: dict[str, subprocess.Popen[bytes]] = {}
@@ -57,41 +57,41 @@ class Kubernetes:
             self._end(name)
 
     def created(self, kind: str) -> list[Object]:
-        """Return all objects of a kind that there are."""
+        """Return all objects of a kind."""
         with self._lock:
-            return [self._now(found) for (k, _), found in self._objects.items() if k == kind]
+            return [self._now(item) for (k, _), item in self._objects.items() if k == kind]
 
-    def create(self, kind: str, given: Object) -> tuple[int, Object]:
+    def create(self, kind: str, body: Object) -> tuple[int, Object]:
         with self._lock:
-            name = given["metadata"]["name"]
+            name = body["metadata"]["name"]
             if (kind, name) in self._objects:
                 return 409, _status(409, "AlreadyExists")
-            meta = {**given["metadata"], "namespace": "default", "uid": f"uid-{name}"}
+            meta = {**body["metadata"], "namespace": "default", "uid": f"uid-{name}"}
             meta |= {"resourceVersion": str(next(self._versions)), "creationTimestamp": "2026-01-01T00:00:00Z"}
-            self._objects[kind, name] = {**given, "kind": _KIND[kind], "apiVersion": "v1", "metadata": meta}
+            self._objects[kind, name] = {**body, "kind": _KIND[kind], "apiVersion": "v1", "metadata": meta}
             if kind == "pods":
-                self._run(name, given["spec"])
+                self._run(name, body["spec"])
             return 201, self._now(self._objects[kind, name])
 
     def get(self, kind: str, name: str) -> tuple[int, Object]:
         with self._lock:
-            found = self._objects.get((kind, name))
-            return (200, self._now(found)) if found is not None else (404, _status(404, "NotFound"))
+            item = self._objects.get((kind, name))
+            return (200, self._now(item)) if item is not None else (404, _status(404, "NotFound"))
 
     def select(self, kind: str, selector: str) -> tuple[int, Object]:
-        matching = [found for found in self.created(kind) if _matches(found["metadata"].get("labels", {}), selector)]
+        matching = [item for item in self.created(kind) if _matches(item["metadata"].get("labels", {}), selector)]
         about = {"resourceVersion": str(next(self._versions))}
         return 200, {"kind": f"{_KIND[kind]}List", "apiVersion": "v1", "metadata": about, "items": matching}
 
     def delete(self, kind: str, name: str) -> tuple[int, Object]:
         with self._lock:
-            found = self._objects.pop((kind, name), None)
+            item = self._objects.pop((kind, name), None)
         if kind == "pods" and name in self.pods:
             self._end(name)
-        return (200, found) if found is not None else (404, _status(404, "NotFound"))
+        return (200, item) if item is not None else (404, _status(404, "NotFound"))
 
     def _run(self, name: str, spec: Object) -> None:
-        """Start a pod's container as a process, with the variables that its description has."""
+        """Start a pod's container as a process, with the environment of its spec."""
         (container,) = spec["containers"]
         variables = {v["name"]: v.get("value", "") for v in container.get("env", []) if "value" in v}
         referred = [v for v in container.get("env", []) if "valueFrom" in v]
@@ -99,12 +99,12 @@ class Kubernetes:
         variables |= {v["name"]: fields[v["valueFrom"]["fieldRef"]["fieldPath"]] for v in referred}
         home = self.directory / name
         home.mkdir()
-        # The image has this Python.
-        kept = {"PATH": os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])}
+        # The image contains this Python.
+        base = {"PATH": os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])}
         with open(home / "log", "wb") as log:
             self.pods[name] = subprocess.Popen(
                 [str(ENTRYPOINT), *container["args"]],
-                env={**kept, **variables},
+                env={**base, **variables},
                 cwd=home,
                 stdout=log,
                 stderr=log,
@@ -117,14 +117,14 @@ class Kubernetes:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
-    def _now(self, found: Object) -> Object:
-        if found["kind"] != "Pod":
-            return found
-        code = self.pods[found["metadata"]["name"]].poll()
+    def _now(self, item: Object) -> Object:
+        if item["kind"] != "Pod":
+            return item
+        code = self.pods[item["metadata"]["name"]].poll()
         phase = "Running" if code is None else "Succeeded" if code == 0 else "Failed"
         state = {"running": {}} if code is None else {"terminated": {"exitCode": code}}
-        container = {"name": found["spec"]["containers"][0]["name"], "state": state, "ready": code is None}
-        return {**found, "status": {"phase": phase, "podIP": "127.0.0.1", "containerStatuses": [container]}}
+        container = {"name": item["spec"]["containers"][0]["name"], "state": state, "ready": code is None}
+        return {**item, "status": {"phase": phase, "podIP": "127.0.0.1", "containerStatuses": [container]}}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -132,37 +132,37 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        kind, name, query = self._asked()
+        kind, name, query = self._parsed_request()
         if name is None:
             self._answer(*self.kubernetes.select(kind, query.get("labelSelector", [""])[0]))
         else:
             self._answer(*self.kubernetes.get(kind, name))
 
     def do_POST(self) -> None:
-        kind, _, _ = self._asked()
+        kind, _, _ = self._parsed_request()
         self._answer(*self.kubernetes.create(kind, json.loads(self._body())))
 
     def do_PATCH(self) -> None:
-        kind, name, _ = self._asked()
+        kind, name, _ = self._parsed_request()
         self._body()
         self._answer(*self.kubernetes.get(kind, name or ""))
 
     def do_DELETE(self) -> None:
-        kind, name, query = self._asked()
+        kind, name, query = self._parsed_request()
         self._body()
         if name is not None:
             self._answer(*self.kubernetes.delete(kind, name))
             return
-        status, found = self.kubernetes.select(kind, query.get("labelSelector", [""])[0])
-        for item in found["items"]:
+        status, selected = self.kubernetes.select(kind, query.get("labelSelector", [""])[0])
+        for item in selected["items"]:
             self.kubernetes.delete(kind, item["metadata"]["name"])
-        self._answer(status, found)
+        self._answer(status, selected)
 
-    def _asked(self) -> tuple[str, str | None, dict[str, list[str]]]:
+    def _parsed_request(self) -> tuple[str, str | None, dict[str, list[str]]]:
         parts = urlsplit(self.path)
-        found = _PATH.fullmatch(parts.path)
-        assert found is not None, self.path
-        return found["kind"], found["name"], parse_qs(parts.query)
+        match = _PATH.fullmatch(parts.path)
+        assert match is not None, self.path
+        return match["kind"], match["name"], parse_qs(parts.query)
 
     def _body(self) -> bytes:
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -182,12 +182,12 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _matches(labels: dict[str, str], selector: str) -> bool:
     for term in filter(None, re.split(r",(?![^(]*\))", selector)):
-        if found := re.fullmatch(r"(\S+)\s*(in|notin)\s*\((.*)\)", term.strip()):
-            values = [v.strip() for v in found[3].split(",")]
-            if (labels.get(found[1]) in values) != (found[2] == "in"):
+        if match := re.fullmatch(r"(\S+)\s*(in|notin)\s*\((.*)\)", term.strip()):
+            values = [v.strip() for v in match[3].split(",")]
+            if (labels.get(match[1]) in values) != (match[2] == "in"):
                 return False
-        elif found := re.fullmatch(r"([^!=]+)(==?|!=)(.*)", term.strip()):
-            if (labels.get(found[1].strip()) == found[3].strip()) != (found[2] != "!="):
+        elif match := re.fullmatch(r"([^!=]+)(==?|!=)(.*)", term.strip()):
+            if (labels.get(match[1].strip()) == match[3].strip()) != (match[2] != "!="):
                 return False
         elif term.strip().startswith("!"):
             if term.strip()[1:] in labels:

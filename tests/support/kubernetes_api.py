@@ -14,11 +14,11 @@ _PATH = "/apis/coordination.k8s.io/v1/namespaces/"
 
 
 class LeaseServer(ThreadingHTTPServer):
-    """Follows what the API server does with leases.
+    """Behaves as the API server does with leases.
 
-    Every write makes a new resourceVersion, which is an opaque text and the same counter for all objects. A POST of an
-    object that is there is refused with 409 AlreadyExists; a PUT whose resourceVersion is not the last one with 409
-    Conflict; a PUT without one is not conditional, which nobody here may rely on; metadata.name must be the path's.
+    Every write makes a new resourceVersion: an opaque text from one counter for all objects. A POST of an existing
+    object is refused with 409 AlreadyExists; a PUT whose resourceVersion is not the current one, with 409 Conflict.
+    A PUT without one is unconditional; no code here may rely on that. metadata.name must be that of the path.
     """
 
     daemon_threads = True
@@ -40,7 +40,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: LeaseServer
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Suppress the log."""
 
     def _answer(self, code: int, body: dict[str, Any]) -> None:
         data = json.dumps(body).encode()
@@ -77,8 +77,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _do(self, namespace: str, name: str, sent: dict[str, Any] | None) -> None:
         leases = self.server.leases
         if self.command == "GET":
-            found = leases.get((namespace, name))
-            self._answer(200, found) if found is not None else self._status(404, "NotFound")
+            lease = leases.get((namespace, name))
+            self._answer(200, lease) if lease is not None else self._status(404, "NotFound")
             return
         assert sent is not None
         if sent.get("apiVersion") != "coordination.k8s.io/v1" or sent.get("kind") != "Lease":

@@ -1,4 +1,4 @@
-"""A real S3 API, served on this machine."""
+"""A real S3 API on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the repository and its tests are."""
+"""Paths of the repository and its tests."""
 
 from __future__ import annotations
 

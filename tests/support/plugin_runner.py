@@ -1,4 +1,4 @@
-"""Runs pytest on a sample file, in a process of its own that finds our plugin as a user's would."""
+"""Runs pytest on a sample file, in a process that loads the plugin as a user's does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROJECT = ROOT
 
 
 def run_pytest(folder: Path, sources: list[str], *arguments: str) -> str:
-    """Run pytest on test files, with millstream as an installed package would be; return what it printed."""
+    """Run pytest on test files, with millstream as an installed package; return its output."""
     for number, source in enumerate(sources):
         (folder / f"test_sample_{number}.py").write_text(source)
     about = folder / "site" / "millstream_sample-1.dist-info"

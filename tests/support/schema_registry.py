@@ -1,4 +1,4 @@
-"""A schema registry that speaks the documented HTTP API, as far as clients need it."""
+"""A schema registry with the part of the documented HTTP API that clients use."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from typing import Any
 
 
 class RegistryServer:
-    """Keeps schemas by number and by subject.
+    """Stores schemas by number and by subject.
 
     Attributes:
         user: `name:password` that clients must give, None for none.
-        asked: the paths that were asked for.
+        requested_paths: the paths of all requests.
     """
 
     def __init__(self) -> None:
         self.schemas: list[str] = []
         self.subjects: dict[str, list[int]] = {}
         self.user: str | None = None
-        self.asked: list[str] = []
+        self.requested_paths: list[str] = []
         self.url = ""
 
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
-        self.asked.append(path)
+        self.requested_paths.append(path)
         parts = path.strip("/").split("/")
         if method == "GET" and parts[:2] == ["schemas", "ids"]:
             number = int(parts[2])
@@ -62,8 +62,8 @@ def registry_server() -> Iterator[RegistryServer]:
         def _handle(self, method: str) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(length)) if length else None
-            wanted = registry.user and f"Basic {base64.b64encode(registry.user.encode()).decode()}"
-            if wanted and self.headers.get("Authorization") != wanted:
+            credentials = registry.user and f"Basic {base64.b64encode(registry.user.encode()).decode()}"
+            if credentials and self.headers.get("Authorization") != credentials:
                 status, answer = 401, {"error_code": 401, "message": "Unauthorized"}
             else:
                 status, answer = registry.answer(method, self.path, body)

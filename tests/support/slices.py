@@ -1,4 +1,4 @@
-"""A clock that only slow functions move, and programs whose epochs are slices of it."""
+"""A clock that only slow functions advance, and programs whose epochs are slices of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.testing import LocalJob, ManualClock
 
-# Functions are pickled: what they name in a module is the one that is there.
+# Functions are pickled: a module global that they use is the one of the unpickling process.
 CLOCK = ManualClock()
 SLICE = {"millstream.epoch.slice": "200 ms"}
 CALLS: list[Any] = []

@@ -1,7 +1,7 @@
-"""A real Spark cluster for tests: master and workers are processes that can be killed, frozen and cut off.
+"""A real Spark cluster for tests: tests can kill, freeze and disconnect its master and workers.
 
-Where the machine allows it, each worker has a network of its own, with an address and a cable that can be pulled, and a
-temporary directory of its own: nothing is shared but what is said to be. Else workers share the machine's loopback.
+Where the machine allows it, each worker has a network namespace, with an address and a cable that can be pulled, and a
+temporary directory of its own: workers share only the `shared` directory. Else they share the machine's loopback.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from millstream.spark.java import find_java
 
 _START_SECONDS = 60.0
 _POLL_SECONDS = 0.05
-# So many clusters can be there at once.
+# The maximum number of clusters at a time.
 _NETWORKS = 250
-# An address of network cards that none has.
-_NOBODY = "02:00:00:00:00:01"
+# A MAC address that no network card has.
+_UNUSED_MAC = "02:00:00:00:00:01"
 
 
 def can_separate() -> bool:
-    """Tell whether this machine lets us make networks and mounts for workers: that takes root, and iproute2."""
+    """Return whether this machine allows networks and mounts for workers, which needs root and iproute2."""
     if os.geteuid() != 0 or shutil.which("ip") is None or shutil.which("unshare") is None:
         return False
     return subprocess.run(["unshare", "-n", "-m", "true"], capture_output=True).returncode == 0
@@ -51,18 +51,18 @@ class SparkCluster:
     """
 
     def __init__(self, workers: int = 3, cores: int = 1, memory_mb: int = 1024, shared: str | None = None) -> None:
-        """Take the number of workers, and what each has.
+        """Create a cluster; `start` starts it.
 
         Args:
-            workers: how many there are at the beginning.
+            workers: the initial number of workers.
             cores: of each worker.
             memory_mb: of each worker.
-            shared: the directory that all see; all other temporary files are each one's own, where that can be.
+            shared: the directory that all workers see; other temporary files are private where the machine allows it.
         """
         self.workers: list[Worker] = []
         self.is_separate = can_separate()
         self.shared = shared
-        self._cores, self._memory_mb, self._wanted = cores, memory_mb, workers
+        self._cores, self._memory_mb, self._num_workers = cores, memory_mb, workers
         self._directory = tempfile.mkdtemp(prefix="millstream-cluster-")
         self._network = Network.free() if self.is_separate else None
         self._master: subprocess.Popen[bytes] | None = None
@@ -75,7 +75,7 @@ class SparkCluster:
         return f"spark://{self.host}:{self.port}"
 
     def settings(self) -> dict[str, str]:
-        """Return what a program must be told to run here."""
+        """Return the settings that a program needs to run on this cluster."""
         return {
             "spark.master": self.url,
             "spark.driver.host": self.host,
@@ -96,14 +96,14 @@ class SparkCluster:
         self.close()
 
     def start(self) -> None:
-        """Start master and workers, and wait until they know each other."""
+        """Start master and workers, and wait until all workers have registered."""
         if self._network:
             self._network.make()
         self.port = _free_port(self.host)
         command = [*_spark("master.Master"), "--host", self.host, "--port", str(self.port), "--webui-port", "0"]
         self._master = _started(command, self._log("master"), {"SPARK_LOCAL_IP": self.host})
         _wait_for(lambda: _listens(self.host, self.port), "Spark's master", self._log("master"))
-        for _ in range(self._wanted):
+        for _ in range(self._num_workers):
             self.add_worker(wait=False)
         for worker in self.workers:
             worker.wait()
@@ -116,9 +116,9 @@ class SparkCluster:
         address, prefix = f"127.0.0.{number + 1}", []
         if self._network:
             address = self._network.add(number)
-            # An interpreter may be there as well.
-            kept = [path for path in (self.shared, sys.prefix, spark_home()) if path is not None]
-            prefix = [*self._network.inside(number), *_own_temporary(os.path.join(own, "tmp"), kept)]
+            # The interpreter may be under /tmp as well.
+            shared_paths = [path for path in (self.shared, sys.prefix, spark_home()) if path is not None]
+            prefix = [*self._network.inside(number), *_own_temporary(os.path.join(own, "tmp"), shared_paths)]
         command = [*prefix, *_spark("worker.Worker"), "--host", address, "--webui-port", "0"]
         command += [
             "-c",
@@ -138,7 +138,7 @@ class SparkCluster:
         return worker
 
     def close(self) -> None:
-        """End all processes and take the networks away."""
+        """End all processes and remove the networks."""
         for worker in self.workers:
             worker.kill()
         if self._master is not None:
@@ -162,7 +162,7 @@ class Worker:
     network: Network | None
 
     def wait(self) -> None:
-        """Wait until the master has taken it on."""
+        """Wait until the worker has registered with the master."""
         _wait_for(
             lambda: b"Successfully registered with master" in Path(self.log).read_bytes(),
             f"Spark's worker {self.number}",
@@ -170,26 +170,26 @@ class Worker:
         )
 
     def kill(self) -> None:
-        """Let the machine lose its power: all of its processes are killed."""
+        """Kill all processes of the machine, as a power failure does."""
         for pid in [*_below(self.process.pid), self.process.pid]:
             _signal(pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(10)
 
     def kill_executors(self) -> int:
-        """Kill the executors, not what they have forked; return how many there were."""
+        """Kill the executors but not their forked processes; return the number of executors."""
         return _signal_all(self._executors(), signal.SIGKILL)
 
     def freeze(self) -> None:
-        """Stop every process of the machine, as a hypervisor does that moves it."""
+        """Stop every process of the machine, as a live migration does."""
         _signal_all([self.process.pid, *_below(self.process.pid)], signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let all processes go on where they were."""
+        """Resume all processes."""
         _signal_all([self.process.pid, *_below(self.process.pid)], signal.SIGCONT)
 
     def cut_off(self) -> None:
-        """Pull the cable: nothing reaches the machine, and nothing is refused either."""
+        """Pull the cable: packets to the machine are lost, without refusals."""
         self._cable("down")
 
     def join(self) -> None:
@@ -197,15 +197,15 @@ class Worker:
         self._cable("up")
 
     def part_from_driver(self) -> None:
-        """Let nothing pass any more between the machine and that of master and driver, which reach all others."""
+        """Drop traffic between the machine and that of master and driver; all other traffic passes."""
         self._own_network().part(self.number, 0)
 
     def part_from(self, other: Worker) -> None:
-        """Let nothing pass any more between two machines, which both reach all others."""
+        """Drop traffic between two machines, which both still reach all others."""
         self._own_network().part(self.number, other.number)
 
     def reunite(self) -> None:
-        """Let everything pass again that was parted."""
+        """Restore all dropped traffic."""
         self._own_network().reunite()
 
     def slots(self) -> list[int]:
@@ -234,16 +234,16 @@ class Network:
 
     def __init__(self, number: int, lock: IO[bytes]) -> None:
         self._number = number
-        # Held as long as the network is there, by no process that is started.
+        # Held for the life of the network; child processes do not inherit it.
         self._lock = lock
         self._bridge = f"msb{number}"
         self._members: list[int] = []
-        # Pairs of members between which nothing passes; 0 is the machine of master and drivers.
+        # Pairs of disconnected members; 0 is the machine of master and drivers.
         self._parted: list[tuple[int, int]] = []
 
     @classmethod
     def free(cls) -> Network:
-        """Return a network that no other program on this machine has."""
+        """Return a network that no other program on this machine uses."""
         for number in range(1, _NETWORKS + 1):
             lock = open(os.path.join(tempfile.gettempdir(), f"millstream-network-{number}.lock"), "ab")  # noqa: SIM115
             try:
@@ -254,8 +254,8 @@ class Network:
                 return cls(number, lock)
         raise MillstreamError(f"All {_NETWORKS} networks for clusters of tests are in use on this machine.")
 
-    def address(self, place: int) -> str:
-        return f"10.213.{self._number}.{place}"
+    def address(self, host_number: int) -> str:
+        return f"10.213.{self._number}.{host_number}"
 
     def make(self) -> None:
         self._clear()
@@ -264,9 +264,9 @@ class Network:
         _ip("link", "set", self._bridge, "up")
 
     def add(self, member: int) -> str:
-        """Make a namespace with a cable to the bridge; return its address."""
+        """Create a namespace with a cable to the bridge; return its address."""
         self._members.append(member)
-        name, address = self._namespace(member), self._place(member)
+        name, address = self._namespace(member), self._address_of(member)
         _ip("netns", "add", name)
         _ip("link", "add", self._end(member), "type", "veth", "peer", "name", "eth0", "netns", name)
         _ip("link", "set", self._end(member), "master", self._bridge, "up")
@@ -276,30 +276,30 @@ class Network:
         return address
 
     def inside(self, member: int) -> list[str]:
-        """Return what a command begins with that runs in a namespace."""
+        """Return the prefix of a command that runs in a namespace."""
         return ["ip", "netns", "exec", self._namespace(member)]
 
     def cable(self, member: int, state: str) -> None:
         _ip("link", "set", self._end(member), state)
 
     def part(self, one: int, other: int) -> None:
-        """Have each of two send to nobody what is for the other: no answer comes, and no refusal either."""
+        """Drop all traffic between two members: a connection gets neither an answer nor a refusal."""
         self._parted.append((one, other))
         for here, there in ((one, other), (other, one)):
-            self._neighbour(here, "replace", self._place(there), "lladdr", _NOBODY, "nud", "permanent")
+            self._neighbour(here, "replace", self._address_of(there), "lladdr", _UNUSED_MAC, "nud", "permanent")
 
     def reunite(self) -> None:
-        """Have all find each other again."""
+        """Restore the traffic between all members."""
         for one, other in self._parted:
             for here, there in ((one, other), (other, one)):
-                self._neighbour(here, "del", self._place(there))
+                self._neighbour(here, "del", self._address_of(there))
         self._parted.clear()
 
     def _neighbour(self, member: int, action: str, *arguments: str) -> None:
         inside = ["-n", self._namespace(member)] if member else []
         _ip(*inside, "neigh", action, *arguments, "dev", "eth0" if member else self._bridge)
 
-    def _place(self, member: int) -> str:
+    def _address_of(self, member: int) -> str:
         return self.address(member + 10 if member else 1)
 
     def remove(self) -> None:
@@ -307,20 +307,20 @@ class Network:
         self._lock.close()
 
     def _clear(self) -> None:
-        """Take away what is there, also what a program has left that was killed."""
+        """Remove the network, and the remains of a killed program."""
         for namespace in self._left_behind():
             pids = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True).stdout
             _signal_all([int(pid) for pid in pids.split()], signal.SIGKILL)
             self._members.append(int(namespace.rpartition("-")[2]))
         for member in self._members:
-            # A namespace goes when its last process has: its cable would be there for a while.
+            # A namespace disappears only after its last process, so its cable is deleted first.
             subprocess.run(["ip", "link", "del", self._end(member)], capture_output=True)
             subprocess.run(["ip", "netns", "del", self._namespace(member)], capture_output=True)
         self._members.clear()
         subprocess.run(["ip", "link", "del", self._bridge], capture_output=True)
 
     def _left_behind(self) -> list[str]:
-        """Return the namespaces of this network that this program has not made."""
+        """Return the namespaces of this network that another program created."""
         listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout.splitlines()
         names = [line.split()[0] for line in listed if line.startswith(f"ms{self._number}-")]
         return [name for name in names if name not in map(self._namespace, self._members)]
@@ -332,15 +332,15 @@ class Network:
         return f"msv{self._number}-{member}"
 
 
-def _own_temporary(directory: str, kept: list[str]) -> list[str]:
-    """Return what a command begins with that has a temporary directory of its own, in which some are everybody's."""
+def _own_temporary(directory: str, shared_paths: list[str]) -> list[str]:
+    """Return the prefix of a command with its own temporary directory, which includes the shared paths."""
     os.makedirs(directory)
     script = f'mount --rbind "{directory}" /tmp && exec "$@"'
-    for path in map(os.path.realpath, kept):
+    for path in map(os.path.realpath, shared_paths):
         if path.startswith("/tmp/"):
-            place = os.path.join(directory, path.removeprefix("/tmp/"))
-            os.makedirs(place, exist_ok=True)
-            script = f'mount --bind "{path}" "{place}" && {script}'
+            target = os.path.join(directory, path.removeprefix("/tmp/"))
+            os.makedirs(target, exist_ok=True)
+            script = f'mount --bind "{path}" "{target}" && {script}'
     return ["unshare", "-m", "sh", "-c", script, "sh"]
 
 
@@ -349,7 +349,7 @@ def _spark(role: str) -> list[str]:
 
 
 def _started(command: list[str], log: str, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    # What the machine has: its Python, and Spark. All else has to be brought.
+    # The machine has only this Python and Spark; the job must ship everything else.
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_", "PYTHON"))}
     java = os.path.dirname(os.path.dirname(os.path.realpath(find_java().path)))
     clean |= {"SPARK_HOME": spark_home(), "JAVA_HOME": java, "PYSPARK_PYTHON": sys.executable, **environment}
@@ -383,28 +383,28 @@ def _listens(host: str, port: int) -> bool:
     return True
 
 
-def _wait_for(holds: Callable[[], bool], what: str, log: str) -> None:
+def _wait_for(holds: Callable[[], bool], name: str, log: str) -> None:
     end = time.monotonic() + _START_SECONDS
     while not holds():
         if time.monotonic() > end:
-            raise MillstreamError(f"{what} did not start: {Path(log).read_text(errors='replace')[-1000:]}")
+            raise MillstreamError(f"{name} did not start: {Path(log).read_text(errors='replace')[-1000:]}")
         time.sleep(_POLL_SECONDS)
 
 
 def _below(pid: int) -> list[int]:
-    """Return all processes that a process has started, and those that these have."""
+    """Return all descendants of a process."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with contextlib.suppress(OSError):
                 stat = Path(f"/proc/{entry}/stat").read_text()
                 children.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry))
-    found, left = [], [pid]
+    descendants, left = [], [pid]
     while left:
         more = children.get(left.pop(), [])
-        found += more
+        descendants += more
         left += more
-    return found
+    return descendants
 
 
 def _command_of(pid: int) -> bytes:

@@ -1,4 +1,4 @@
-"""What Flink's SQL operators do, row by row: an oracle for operators that work by vectors."""
+"""Models of Flink's SQL operators, row by row: an oracle for the vectorized operators."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class GroupAggregateModel:
 
 
 class JoinModel:
-    """StreamingJoinOperator and StreamingSemiAntiJoinOperator, with rows in the order in which they came."""
+    """StreamingJoinOperator and StreamingSemiAntiJoinOperator, with rows in arrival order."""
 
     def __init__(self, kind: str, keys: tuple[int, int], widths: tuple[int, int], condition: Any = None):
         self.kind = kind
@@ -90,10 +90,10 @@ class JoinModel:
         key = row[self.keys[side]]
         if key is None:
             return []
-        found = [o for o in self.rows[1 - side] if o[0][self.keys[1 - side]] == key]
+        matches = [o for o in self.rows[1 - side] if o[0][self.keys[1 - side]] == key]
         if self.condition is not None:
-            found = [o for o in found if self.condition(*((row, o[0]) if side == 0 else (o[0], row)))]
-        return found
+            matches = [o for o in matches if self.condition(*((row, o[0]) if side == 0 else (o[0], row)))]
+        return matches
 
     def take(self, side: int, change: Change) -> list[Change]:
         kind, *values = change
@@ -103,9 +103,9 @@ class JoinModel:
         if adds:
             self.rows[side].append([row, len(others)])
         else:
-            at = next((i for i, r in enumerate(self.rows[side]) if r[0] == row), None)
-            if at is not None:
-                del self.rows[side][at]
+            index = next((i for i, r in enumerate(self.rows[side]) if r[0] == row), None)
+            if index is not None:
+                del self.rows[side][index]
         if self.kind in ("SEMI", "ANTI"):
             return self._semi(side, kind, row, others, adds)
         out: list[Change] = []
@@ -118,8 +118,8 @@ class JoinModel:
                     if other[1] == 0:
                         out.append(self._out("-D", 1 - side, other[0], None))
                     other[1] += 1
-            said = "+I" if mine_outer or other_outer else kind
-            return out + [self._out(said, side, row, o[0]) for o in others]
+            out_kind = "+I" if mine_outer or other_outer else kind
+            return out + [self._out(out_kind, side, row, o[0]) for o in others]
         out += [self._out("-D" if mine_outer else kind, side, row, o[0]) for o in others]
         if other_outer:
             for other in others:
@@ -135,14 +135,14 @@ class JoinModel:
         out: list[Any] = []
         for other in others:
             if other[1] == (0 if adds else 1):
-                said = kind if not anti else ("-D" if adds else "+I")
-                out.append((said, *other[0]))
+                out_kind = kind if not anti else ("-D" if adds else "+I")
+                out.append((out_kind, *other[0]))
             other[1] += 1 if adds else -1
         return out
 
 
 class WindowModel:
-    """Windows over event time: rows of each key and window until the watermark has passed its end."""
+    """Event-time windows: the rows of each key and window until the watermark passes its end."""
 
     def __init__(self, windows: Callable[[int], list[tuple[int, int]]], value: Callable[[list[Row]], Row], time: int):
         self.windows = windows

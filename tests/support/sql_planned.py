@@ -1,4 +1,4 @@
-"""Planned queries over batches that tests of SQL run in jobs, whatever the engine."""
+"""Planned queries over batches, which SQL tests run as jobs on any engine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.schema import INSERTS, Fields
 from millstream.sql.types import DataTypes
-from tests.support.sql_runs import Inputs, batch_of, fields, given, kinds_of, planned
+from tests.support.sql_runs import Inputs, batch_of, fields, input_node, kinds_of, planned
 
 _BIGINT, _STRING, _TIME = DataTypes.BIGINT(), DataTypes.STRING(), DataTypes.TIMESTAMP(3)
 _COUNT, _SUM = AggregateCall("COUNT", (), _BIGINT), AggregateCall("SUM", (1,), _BIGINT)
@@ -26,12 +26,12 @@ Query = tuple[Planned, Inputs]
 def _batches(columns: Fields, rows: list[Any], size: int) -> list[Batch]:
     kinds = kinds_of(columns)
     plain = [pa.int64() if pa.types.is_timestamp(k) else k for k in kinds]
-    found = [batch_of(rows[i : i + size], plain) for i in range(0, len(rows), size)]
-    return [b.with_columns([c.view(k) for c, k in zip(b.columns, kinds, strict=True)]) for b in found]
+    batches = [batch_of(rows[i : i + size], plain) for i in range(0, len(rows), size)]
+    return [b.with_columns([c.view(k) for c, k in zip(b.columns, kinds, strict=True)]) for b in batches]
 
 
 def _rows(count: int, seed: int) -> list[Any]:
-    """Rows of a key, a number and a time, of which some are taken back."""
+    """Return rows of a key, a number and a time, of which some are retracted."""
     rng = np.random.default_rng(seed)
     rows: list[Any] = []
     for i in range(count):
@@ -43,7 +43,7 @@ def _rows(count: int, seed: int) -> list[Any]:
 
 def aggregate() -> Query:
     columns = fields(k=_STRING, n=_BIGINT, t=_TIME)
-    source = given(columns, uid="aggregate-input")
+    source = input_node(columns, uid="aggregate-input")
     calls = (_COUNT, _SUM, AggregateCall("MAX", (1,), _BIGINT), AggregateCall("COUNT", (1,), _BIGINT, distinct=True))
     out = fields(k=_STRING, c=_BIGINT, s=_BIGINT, m=_BIGINT, d=_BIGINT)
     query = planned(nodes.Aggregate(out, source.node, (0,), calls), source, uid="aggregate")
@@ -52,7 +52,7 @@ def aggregate() -> Query:
 
 def join() -> Query:
     columns = fields(k=_STRING, n=_BIGINT, t=_TIME)
-    left, right = given(columns, uid="join-left"), given(columns, uid="join-right")
+    left, right = input_node(columns, uid="join-left"), input_node(columns, uid="join-right")
     out = fields(k=_STRING, n=_BIGINT, t=_TIME, k2=_STRING, n2=_BIGINT, t2=_TIME)
     node = nodes.Join(out, left.node, right.node, nodes.JoinKind.FULL, (0, 1), (0, 1), (False, False))
     query = planned(node, left, right, uid="join")
@@ -62,9 +62,9 @@ def join() -> Query:
 
 def _in_time(name: str, size: int = 11) -> tuple[Planned, Planned, list[Batch]]:
     columns = fields(k=_STRING, n=_BIGINT, t=_TIME)
-    source = given(columns, INSERTS, f"{name}-input")
+    source = input_node(columns, INSERTS, f"{name}-input")
     rows = [row for row in _rows(200, 4) if row[0] == "+I"]
-    # Some are out of order, and a few late.
+    # Some rows are out of order, and a few are late.
     rows = [(*r[:3], r[3] - 700 * (i % 7 == 0) - 3000 * (i % 41 == 40)) for i, r in enumerate(rows)]
     node = nodes.Watermark(columns, source.node, 2, Column(_TIME, 2))
     marked = planned(node, source, changes=INSERTS, uid=f"{name}-watermark")
@@ -80,8 +80,8 @@ def hop() -> Query:
 
 
 def phases() -> Query:
-    """Windows that cumulate, in two phases."""
-    # Few keys, and many rows at once: else they are not taken together.
+    """Return cumulative windows in two phases."""
+    # Few keys and large batches: else the local phase does not aggregate.
     source, marked, batches = _in_time("phases", 37)
     calls = (_COUNT, _SUM, AggregateCall("MAX", (1,), _BIGINT))
     out = fields(k=_BIGINT, c=_BIGINT, s=_BIGINT, m=_BIGINT, start=_TIME, end=_TIME)
@@ -109,7 +109,7 @@ def session_rows() -> Query:
 
 def top() -> Query:
     columns = fields(k=_STRING, n=_BIGINT, t=_TIME)
-    source = given(columns, uid="top-input")
+    source = input_node(columns, uid="top-input")
     node = nodes.Rank(columns, source.node, (0,), ((1, True, False), (2, False, True)), "ROW_NUMBER", 1, 2, False)
     return planned(node, source, uid="top"), [(source, _batches(columns, _rows(100, 5), 10))]
 

@@ -1,4 +1,4 @@
-"""A small environment for tests of SQL's binder, planner and catalogs: tables without connectors behind them."""
+"""A small environment for tests of SQL's binder, planner and catalogs: tables without connectors."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Target(TableSink):
 
 
 class NoConnectors:
-    """Makes sources and sinks of every table."""
+    """Creates sources and sinks for every table."""
 
     def source(self, context: TableContext) -> TableSource:
         return Source(context.table.options)
@@ -70,7 +70,7 @@ class NoConnectors:
 
 @dataclass
 class Scalar:
-    """A function of a user's."""
+    """A user-defined function."""
 
     name: str
     result_type: DataType
@@ -86,7 +86,7 @@ class Scalar:
 
 
 class Session:
-    """Runs statements about catalogs, binds and plans the others."""
+    """Runs catalog statements; binds and plans the others."""
 
     def __init__(self, tables: str = TABLES, batch: bool = False) -> None:
         self.catalogs = CatalogManager()
@@ -98,7 +98,7 @@ class Session:
             self.ddl.execute(statement, text)
 
     def run(self, text: str) -> Result:
-        """Carry a statement about catalogs out."""
+        """Execute a catalog statement."""
         return self.ddl.execute(read_statement(text), text)
 
     def rows(self, text: str) -> list[tuple[Any, ...]]:
@@ -130,12 +130,12 @@ class Session:
 
     def plan(self, text: str) -> list[str]:
         """Return the names of a plan's nodes, indented, without the end of a query."""
-        (found,) = self.planned(text)
-        start = found.inputs[0] if isinstance(found.node, Collected) else found
+        (root,) = self.planned(text)
+        start = root.inputs[0] if isinstance(root.node, Collected) else root
         return list(_names(start, 0))
 
     def explain(self, text: str, *details: str) -> str:
-        """Return what EXPLAIN says."""
+        """Return the output of EXPLAIN."""
         return explained([self.end(text)], self.settings, self.batch, details)
 
     def columns(self, text: str) -> list[str]:
@@ -150,13 +150,13 @@ def _names(planned: Planned, depth: int) -> Any:
 
 
 def nodes(planned: Planned) -> Any:
-    """Yield all nodes of a plan, from its end."""
+    """Yield all nodes of a plan, starting at its root."""
     yield planned
     for below in planned.inputs:
         yield from nodes(below)
 
 
 def kinds(planned: Planned) -> str:
-    """Return what the rows of a node can say, as EXPLAIN does."""
+    """Return the changelog mode of a node, as EXPLAIN prints it."""
     order = ["I", "UB", "UA", "D"]
     return ",".join(k for k in order if k in {c.value for c in planned.traits.changes})

@@ -1,4 +1,4 @@
-"""Queries that must give the same rows wherever epochs are cut, whoever dies and however many subtasks there are."""
+"""Queries that must give the same rows for any epoch boundaries, failures and parallelism."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _VIEWS = [
     "CREATE TEMPORARY VIEW versions AS SELECT rk, rv, rts FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY rk ORDER BY "
     "rts DESC) AS rn FROM r) WHERE rn = 1",
 ]
-# So many rows come at one time by the wall clock, and so long, in milliseconds, before the next.
+# Rows per wall-clock time, and the milliseconds between two such times.
 _BEAT, _PAUSE = 10, 400
 
 Settings = Mapping[str, str]
@@ -33,10 +33,10 @@ Sink = CollectSink | ValuesTable
 
 @dataclass(frozen=True)
 class Case:
-    """A query, and what is to be known to run it.
+    """A query and its settings.
 
     Args:
-        query: SQL over the views, or what makes a table of an environment.
+        query: SQL over the views, or a function that returns a table of an environment.
         settings: of the table environment.
         functions: of the user's, by name.
         late: whether some rows are late; else some are out of order, and none is.
@@ -62,9 +62,9 @@ class Case:
 
 @cache
 def rows_of(late: bool) -> tuple[Row, ...]:
-    """Return rows a little out of order, of keys that pause for a while."""
+    """Return rows slightly out of order, whose keys pause for a while."""
     r = Random(7)
-    found = [
+    rows = [
         Row(
             i,
             r.choice("LR"),
@@ -75,12 +75,12 @@ def rows_of(late: bool) -> tuple[Row, ...]:
         for i in range(160)
     ]
     if late:
-        found = [Row(*row[:4], max(0, row[4] - 3500 * (i % 11 == 10))) for i, row in enumerate(found)]
-    return tuple(found)
+        rows = [Row(*row[:4], max(0, row[4] - 3500 * (i % 11 == 10))) for i, row in enumerate(rows)]
+    return tuple(rows)
 
 
 def program(case: Case, parallelism: int, rows: Sequence[Any]) -> tuple[StreamExecutionEnvironment, Sink]:
-    """Return a program of a query over rows, and the sink that gets its changes."""
+    """Return a program of a query over rows, and the sink of its changes."""
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
     t_env = StreamTableEnvironment.create(env)
     t_env.get_config().set("table.local-time-zone", "UTC")
@@ -88,7 +88,7 @@ def program(case: Case, parallelism: int, rows: Sequence[Any]) -> tuple[StreamEx
         t_env.get_config().set(key, value)
     for name, function in case.functions.items():
         t_env.create_temporary_system_function(name, function)
-    # The order of a key's rows is what many queries are about.
+    # Many queries depend on the order of a key's rows.
     source = env.from_source(TestingSource(rows, 1000), WatermarkStrategy.no_watermarks(), "rows").set_parallelism(1)
     typed = source.map(lambda row: row, _TYPE).set_parallelism(1)
     schema = Schema.new_builder().column("id", "BIGINT").column("side", "STRING")
@@ -114,14 +114,14 @@ def program(case: Case, parallelism: int, rows: Sequence[Any]) -> tuple[StreamEx
 
 
 class Played:
-    """A job that is run epoch by epoch; the wall clock moves when as many rows are read as come at one time.
+    """A job that runs epoch by epoch; the wall clock advances when all rows of its current time are read.
 
     Args:
         env: the program.
-        elements: what its source has.
-        sizes: says how many elements an epoch reads at most; it never reads rows of two times.
-        make: makes the job of the program, when it does not begin anew.
-        read: how many elements were read before.
+        elements: the elements of its source.
+        sizes: returns the maximum elements of an epoch, which never reads rows of two times.
+        make: creates the job; by default one without a snapshot.
+        read: the number of elements read before.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Played:
     ) -> None:
         self.read = read
         self._sizes, self._clock = sizes, ManualClock()
-        # The time at which each element comes.
+        # The arrival time of each element.
         self._times: list[int] = []
         rows = 0
         for element in elements:
@@ -156,12 +156,12 @@ class Played:
         self.read += min(self.job.run_epoch() and self._size, len(ahead))
 
     def run(self, restarts: int = 0, until: int = 1 << 20, dies: Callable[[], bool] = lambda: False) -> None:
-        """Run to the end, or until so many elements are read.
+        """Run to the end, or until a number of elements is read.
 
         Args:
-            restarts: after how many failures to go on from the last epoch that was good.
-            until: how many elements.
-            dies: tells behind each epoch whether all processes die.
+            restarts: the maximum number of failures after which the last good epoch is restored.
+            until: the number of elements.
+            dies: returns after each epoch whether all processes die.
         """
         job = self.job
         while not job.is_finished and self.read < until:
@@ -179,8 +179,8 @@ class Played:
                 job.restore(before)
 
 
-def told(case: Case, *sinks: Sink) -> Counter[str]:
-    """Return what is compared: the changes, or the rows that are left of them."""
+def result_of(case: Case, *sinks: Sink) -> Counter[str]:
+    """Return the compared result: the changes, or the final rows."""
     rows = Counter[str]()
     for row in (row for sink in sinks for row in sink.results()):
         kind, values = str(row.get_row_kind()), repr(tuple(row))

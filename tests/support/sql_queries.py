@@ -1,4 +1,4 @@
-"""Random queries that SQLite can answer, too: joins, groups, set operations, and subqueries in all places."""
+"""Random queries that SQLite can answer too: joins, groups, set operations, and subqueries everywhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _COMPARED = ("=", "<", ">", "<=", ">=", "<>")
 
 
 class Queries:
-    """Makes queries over three tables of three INT columns each."""
+    """Generates queries over three tables of three INT columns each."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
@@ -42,7 +42,7 @@ class Queries:
         return self._random.choice(kinds)
 
     def _inside(self, around: str) -> tuple[str, str, list[str]] | None:
-        """Return a table that is not around, its columns, and conditions that may look at what is around."""
+        """Return a table outside the enclosing query, its columns, and possibly correlated conditions."""
         free = [t for t in ("u", "w") if not set(TABLES[t]) & set(around)]
         if not free:
             return None
@@ -118,7 +118,7 @@ class Queries:
     # --- queries with a key
 
     def by_key(self) -> str:
-        """Return a query of three columns whose first one tells its rows apart."""
+        """Return a query of three columns whose first one is unique."""
         tested = self._one("", " WHERE c > 0", " WHERE b IS NOT NULL", " WHERE a <> 1")
         having = self._one("", " HAVING COUNT(*) > 1", " HAVING SUM(c) > 2")
         join = self._one("JOIN", "LEFT JOIN")
@@ -144,21 +144,21 @@ class Queries:
         return self._one(*plain, "COUNT(*)", f"COUNT(DISTINCT {column})")
 
     def changes(self, upserts: bool) -> tuple[list[tuple[str, tuple[int | None, ...]]], list[tuple[int | None, ...]]]:
-        """Return changes of a table by its first column, as (kind, row), and the rows that are left."""
+        """Return changes of a table by its first column, as (kind, row), and the final rows."""
         left: dict[int, tuple[int | None, ...]] = {}
-        said: list[tuple[str, tuple[int | None, ...]]] = []
+        changes: list[tuple[str, tuple[int | None, ...]]] = []
         for _ in range(self._random.randrange(1, 14)):
             key = self._random.randrange(4)
             row = (key, self._random.choice([None, 0, 1, 2]), self._random.choice([0, 1, 2, 3]))
             if key not in left:
-                said.append(("+I", row))
+                changes.append(("+I", row))
             elif self._often(0.25):
-                said.append(("-D", left.pop(key)))
+                changes.append(("-D", left.pop(key)))
                 continue
             else:
-                said += [("+U", row)] if upserts else [("-U", left[key]), ("+U", row)]
+                changes += [("+U", row)] if upserts else [("-U", left[key]), ("+U", row)]
             left[key] = row
-        return said, list(left.values())
+        return changes, list(left.values())
 
 
 def _where(tests: list[str]) -> str:

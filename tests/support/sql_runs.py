@@ -1,4 +1,4 @@
-"""Runs operators of SQL in tests: bare, with batches handed in, or as a job in this process."""
+"""Runs SQL operators in tests: bare, on given batches, or as a job in this process."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ Change = tuple[Any, ...]
 def batch_of(changes: Sequence[Change], kinds: Sequence[pa.DataType]) -> Batch:
     """Return changes as a batch with columns of some types."""
     columns = [pa.array([c[1 + i] for c in changes], kind) for i, kind in enumerate(kinds)]
-    said = np.array([KINDS.index(c[0]) for c in changes], np.int8)
-    return Batch(columns, said if said.any() else None, len(changes))
+    row_kinds = np.array([KINDS.index(c[0]) for c in changes], np.int8)
+    return Batch(columns, row_kinds if row_kinds.any() else None, len(changes))
 
 
 def changes_of(batches: Iterable[Batch]) -> list[Change]:
     """Return the rows of batches, each with its kind."""
-    found: list[Change] = []
+    changes: list[Change] = []
     for batch in batches:
         rows = zip(*(c.to_pylist() for c in batch.columns), strict=True) if batch.columns else [()] * len(batch)
-        found += [(KINDS[k], *row) for k, row in zip(batch.all_kinds().tolist(), rows, strict=True)]
-    return found
+        changes += [(KINDS[k], *row) for k, row in zip(batch.all_kinds().tolist(), rows, strict=True)]
+    return changes
 
 
 def final(changes: Iterable[Change]) -> list[tuple[Any, ...]]:
-    """Return the rows that are left of a changelog, sorted as text."""
+    """Return the final rows of a changelog, sorted as text."""
     rows: dict[tuple[Any, ...], int] = {}
     for kind, *row in changes:
         key = tuple(_frozen(v) for v in row)
         rows[key] = rows.get(key, 0) + (1 if kind in ("+I", "+U") else -1)
         if not rows[key]:
             del rows[key]
-    assert all(count > 0 for count in rows.values()), f"taken back and never there: {rows}"
+    assert all(count > 0 for count in rows.values()), f"retracted but never inserted: {rows}"
     return sorted((row for row, count in rows.items() for _ in range(count)), key=repr)
 
 
@@ -101,16 +101,16 @@ class Bare:
         self.out += [b for b in getattr(operator, name)(batch) if len(b)]
 
     def restart(self) -> None:
-        """Write a file, forget everything and go on from the file."""
+        """Write the state to a file, drop the state and restore it from the file."""
         self._epoch = getattr(self, "_epoch", 0) + 1
         name = self.state.write_delta(self._epoch, "a")
         self.state.prepare(name)
         self.state.begin()
-        # Dirty and another version than what is loaded: everything is read anew.
+        # The state is dirty and its version differs from the loaded one, so that everything is read again.
         self.state._reload(name, None)
 
     def changes(self) -> list[Change]:
-        """Return what was emitted since this was last asked."""
+        """Return the changes since the last call."""
         out, self.out = self.out, []
         return changes_of(out)
 
@@ -120,11 +120,11 @@ def fields(**types: DataType) -> Fields:
 
 
 class Batches(nodes.Node):
-    """A node of the tests: batches that are handed in."""
+    """An input node of the tests, whose batches the test provides."""
 
 
 class TestTranslator(Translator):
-    """Knows where the batches of a test come from."""
+    """A translator with scans of the test's batches."""
 
     __test__ = False
 
@@ -135,8 +135,8 @@ class TestTranslator(Translator):
         self.register(planned, [UpstreamEdge(added)])
 
 
-def given(columns: Fields, changes: frozenset[Changes] = ALL_CHANGES, uid: str = "input") -> Planned:
-    """Return a planned node whose rows a test hands in."""
+def input_node(columns: Fields, changes: frozenset[Changes] = ALL_CHANGES, uid: str = "input") -> Planned:
+    """Return a planned node whose rows the test provides."""
     return Planned(Batches(columns), (), Traits(changes), uid, uid)
 
 
@@ -148,7 +148,7 @@ Inputs = Sequence[tuple[Planned, Sequence[Any]]]
 
 
 def add(env: StreamExecutionEnvironment, query: Planned, inputs: Inputs, session: Session | None = None) -> CollectSink:
-    """Add a planned query over batches to a program; return the sink that gets what comes of it."""
+    """Add a planned query over batches to a program; return the sink of its result."""
     translator = TestTranslator(env._program, session or Session(), translation_of)
     for node, batches in inputs:
         translator.put(node, batches)
@@ -163,7 +163,7 @@ def add(env: StreamExecutionEnvironment, query: Planned, inputs: Inputs, session
 def collecting(
     query: Planned, inputs: Inputs, parallelism: int = 1, session: Session | None = None
 ) -> tuple[StreamExecutionEnvironment, CollectSink]:
-    """Return a program that runs a planned query over batches, and the sink that gets what comes of it."""
+    """Return a program that runs a planned query over batches, and the sink of its result."""
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
     if session is not None and session.batch:
         env.set_runtime_mode(RuntimeExecutionMode.BATCH)

@@ -1,4 +1,4 @@
-"""Runs transcripts of SQL's operators as jobs; each step is an epoch of its own, so that they keep their order."""
+"""Runs transcripts of SQL operators as jobs; each step is one epoch, which preserves the order of steps."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from millstream.sql.operators.base import BatchOperator
 from millstream.sql.operators.io.table_io import ScanOperator, TableSinkOperator
 from millstream.testing import CollectSink, TestingSource
 
-# A step: which input its rows are of, and the rows; or a watermark.
+# A step: the index of an input and its rows; or a watermark.
 Step = tuple[int, Batch] | int
 
 
 class _Played(WatermarkEmitter, BatchOperator):
-    """Takes steps as batches, whose last two columns are the input and the watermark; plays those of one input."""
+    """Receives steps as batches whose last two columns are input and watermark; emits those of one input."""
 
     def __init__(self, side: int) -> None:
         self.side = side
@@ -43,14 +43,14 @@ class _Played(WatermarkEmitter, BatchOperator):
             yield Batch(columns, batch.kinds, len(batch))
 
     def on_watermark(self, watermark: int) -> int | None:
-        # Only the steps' own, and the end.
+        # Forward only the end; the steps have their own watermarks.
         return watermark if watermark == MAX_WATERMARK else None
 
     def carry(self) -> Any:
         return self._sent
 
-    def restore(self, carried: Any) -> None:
-        self._sent = carried
+    def restore(self, snapshot: Any) -> None:
+        self._sent = snapshot
 
 
 def _record(step: Step, kinds: list[pa.DataType]) -> Batch:
@@ -68,7 +68,7 @@ def add(
     kinds: list[pa.DataType],
     steps: list[Step],
 ) -> CollectSink:
-    """Add an operator that takes the steps of a transcript to a program; return the sink that gets what comes of it."""
+    """Add an operator that receives the steps of a transcript to a program; return the sink of its output."""
     program, operator, sink = env._program, make(), CollectSink()
     records = [_record(s, kinds) for s in steps]
     source = program.add(f"steps of {name}", ScanOperator(TestingSource(records)), parallelism=1)

@@ -22,44 +22,44 @@ class Terminal:
     """The prompt on a terminal."""
 
     def __init__(self, folder: Path, options: Sequence[str], seconds: float) -> None:
-        """Start it.
+        """Start the prompt.
 
         Args:
-            folder: where it is started.
-            options: what is said on the command line.
-            seconds: how long to wait for something that shall be seen.
+            folder: the working directory.
+            options: the command-line options.
+            seconds: the timeout for expected output.
         """
         self._seconds = seconds
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.environ |= {"TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
             os.chdir(folder)
-            # Who runs tests behind a shell's back has Ctrl-C ignored, and so would have the prompt.
+            # A background job of a shell ignores Ctrl-C, and the prompt would inherit that.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.execv(sys.executable, [sys.executable, "-m", "millstream", "sql", *options, "-hist", "history"])
-        self.told = ""
+        self.unread_output = ""
 
     def sees(self, pattern: str, pressing: str = "") -> str:
-        """Wait until something is on the terminal; return what it was, and go on behind it.
+        """Wait until the output matches a pattern; return the match and discard the output up to it.
 
         Args:
-            pattern: what shall be seen.
-            pressing: a key that is pressed until then, every second: the line editor hears of a Ctrl-C that comes
-                between its drawing of the prompt and its waiting for keys only with the next key.
+            pattern: the expected output.
+            pressing: a key to press every second until then: the line editor handles a Ctrl-C that arrives between
+                its drawing of the prompt and its waiting for keys only on the next key.
         """
         self.types(pressing)
         end = time.monotonic() + self._seconds
-        while not (found := re.search(pattern, self.told, re.DOTALL)):
-            assert time.monotonic() < end, self.told[-3000:]
+        while not (match := re.search(pattern, self.unread_output, re.DOTALL)):
+            assert time.monotonic() < end, self.unread_output[-3000:]
             if not select.select([self.fd], [], [], 1)[0]:
                 self.types(pressing)
                 continue
             try:
-                self.told += os.read(self.fd, 65536).decode("utf-8", "replace")
+                self.unread_output += os.read(self.fd, 65536).decode("utf-8", "replace")
             except OSError:
-                pytest.fail(f"the prompt has ended: {self.told[-3000:]}")
-        self.told = self.told[found.end() :]
-        return found.group()
+                pytest.fail(f"the prompt has ended: {self.unread_output[-3000:]}")
+        self.unread_output = self.unread_output[match.end() :]
+        return match.group()
 
     def types(self, text: str) -> None:
         os.write(self.fd, text.encode())
@@ -76,7 +76,7 @@ class Terminal:
 
 @contextlib.contextmanager
 def terminal_with(folder: Path, *options: str, seconds: float = 40) -> Iterator[Terminal]:
-    """Start the prompt; when the test is over it is ended."""
+    """Start the prompt, and kill it when the test ends."""
     terminal = Terminal(folder, options, seconds)
     try:
         yield terminal

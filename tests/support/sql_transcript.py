@@ -20,12 +20,12 @@ WAYS = ["as written", "row by row", "with restarts"]
 
 @dataclass
 class Transcript:
-    """An operator, the types of its input, and what happens: rows come, or the watermark, or the end."""
+    """An operator, the types of its input, and its events: rows, watermarks and the end."""
 
     name: str
     operator: Callable[[], Operator]
     kinds: list[pa.DataType]
-    # Texts like "+I a 1", with the input's number in front where there are two; a watermark; or "end".
+    # Texts like "+I a 1", prefixed by the input's number if there are two; a watermark; or "end".
     steps: list[tuple[str | int, str]] = field(default_factory=list)
 
 
@@ -54,10 +54,10 @@ def shown(batches: list[Any]) -> str:
 
 def steps_of(transcript: Transcript, one_by_one: bool = False) -> list[Any]:
     """Return the steps: (input, batch), watermarks, and "end"."""
-    found: list[Any] = []
+    steps: list[Any] = []
     for step, _ in transcript.steps:
-        found += [step] if not isinstance(step, str) or step == "end" else _batches(transcript, step, one_by_one)
-    return found
+        steps += [step] if not isinstance(step, str) or step == "end" else _batches(transcript, step, one_by_one)
+    return steps
 
 
 def _batches(transcript: Transcript, text: str, one_by_one: bool) -> list[tuple[int, Any]]:
@@ -66,16 +66,16 @@ def _batches(transcript: Transcript, text: str, one_by_one: bool) -> list[tuple[
         index, text = int(text[0]) - 1, text[1:]
     plain = [pa.int64() if pa.types.is_timestamp(k) else k for k in transcript.kinds]
     changes = _changes(text, plain)
-    found = []
+    batches = []
     for part in [[c] for c in changes] if one_by_one else [changes]:
         batch = batch_of(part, plain)
         typed = [c.view(k) for c, k in zip(batch.columns, transcript.kinds, strict=True)]
-        found.append((index, batch.with_columns(typed)))
-    return found
+        batches.append((index, batch.with_columns(typed)))
+    return batches
 
 
 def check(transcript: Transcript, way: str) -> None:
-    """Run a transcript in one of the ways, and hold it to what is to come out."""
+    """Run a transcript in one of the ways, and check its output."""
     bare = Bare(transcript.operator())
     for step, expected in transcript.steps:
         if step == "end":

@@ -1,4 +1,4 @@
-"""A program with every kind of state, for tests that look into checkpoints and savepoints."""
+"""A program with every kind of state, for tests that read checkpoints and savepoints."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class Keep(KeyedProcessFunction):
         return iter(())
 
     def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
-        kept = self.total.value(), self.seen.get(), dict(self.by_rest.items()), self.sum.get(), self.recent.value()
-        yield "keep", ctx.get_current_key(), timestamp, kept
+        values = self.total.value(), self.seen.get(), dict(self.by_rest.items()), self.sum.get(), self.recent.value()
+        yield "keep", ctx.get_current_key(), timestamp, values
 
 
 class CountUp(MapFunction):

@@ -56,20 +56,20 @@ class Case:
 
     @property
     def has_sides_in_order(self) -> bool:
-        """Whether the outcome depends on the order between two inputs, which nobody promises where they are apart."""
+        """Whether the outcome depends on the order between two inputs, which separate inputs do not guarantee."""
         return bool(self.spec.get("sides_in_order"))
 
     def expected(self) -> list[str]:
-        """Return all outputs the case expects, over all its steps."""
+        """Return the expected outputs of all steps."""
         return sorted(line for s in self.steps if isinstance(s, dict) for line in s["expect"])
 
 
 def cases() -> list[Case]:
-    found = []
+    collected = []
     for path in sorted(FOLDER.glob("*.yaml")):
         for spec in yaml.safe_load(path.read_text()):
-            found.append(Case(f"{path.stem}: {spec['name']}", spec))
-    return found
+            collected.append(Case(f"{path.stem}: {spec['name']}", spec))
+    return collected
 
 
 # --- the source
@@ -95,16 +95,16 @@ def parse(step: str) -> Item | None:
         return Item("wm", time=int(step[3:]))
     if step.startswith("time "):
         return Item("clock", time=int(step[5:]))
-    found = ELEMENT.fullmatch(step)
-    assert found is not None, step
-    value: Any = found["value"]
+    match = ELEMENT.fullmatch(step)
+    assert match is not None, step
+    value: Any = match["value"]
     value = int(value) if re.fullmatch(r"-?\d+", value) else value
-    time = MIN_WATERMARK + 1 if found["time"] is None else int(found["time"])
-    return Item("element", found["key"], value, time, found["side"] or "")
+    time = MIN_WATERMARK + 1 if match["time"] is None else int(match["time"])
+    return Item("element", match["key"], value, time, match["side"] or "")
 
 
 class FileClock:
-    """A clock that stands in a file, so that all processes of a job read the same."""
+    """A clock in a file, so that all processes of a job read the same time."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -122,7 +122,7 @@ class FileClock:
 
 
 class ScriptSource(Source):
-    """Plays a script in one subtask; the clock is set before the epoch that follows."""
+    """Plays a script in one subtask; sets the clock before the following epoch."""
 
     name = "Script"
 
@@ -171,7 +171,7 @@ class _ScriptReader(SourceReader):
 
 
 class ScriptedWatermarks(WatermarkGenerator):
-    """Emits the script's watermarks where they stand."""
+    """Emits the script's watermarks at their positions."""
 
     def on_event(self, event: Item, event_timestamp: int, output: WatermarkOutput) -> None:
         if event.kind == "wm":
@@ -216,7 +216,7 @@ class CountFires(ProcessWindowFunction):
 
 
 class Whole(ProcessAllWindowFunction):
-    """Any of the above for a window over the whole stream."""
+    """Any of the functions above for a window over the whole stream."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -248,7 +248,7 @@ def add(a: Item, b: Item) -> Item:
 
 
 class RunCommands(KeyedProcessFunction):
-    """Does what the records say: register timers, delete them, tell the time."""
+    """Runs the commands in the records: register and delete timers, emit the time."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.chain = runtime_context.get_state(ValueStateDescriptor("chain"))
@@ -292,7 +292,7 @@ class ShowPair(ProcessJoinFunction):
 def assigner(spec: dict[str, Any]) -> w.WindowAssigner[Any, Any]:
     [(kind, value)] = spec.items()
     numbers = value if isinstance(value, list) else [value]
-    made: dict[str, Any] = {
+    assigners: dict[str, Any] = {
         "tumbling": lambda: w.TumblingEventTimeWindows.of(*numbers),
         "sliding": lambda: w.SlidingEventTimeWindows.of(*numbers),
         "session": lambda: w.EventTimeSessionWindows.with_gap(*numbers),
@@ -304,7 +304,7 @@ def assigner(spec: dict[str, Any]) -> w.WindowAssigner[Any, Any]:
         "sliding_processing": lambda: w.SlidingProcessingTimeWindows.of(*numbers),
         "session_processing": lambda: w.ProcessingTimeSessionWindows.with_gap(*numbers),
     }
-    return made[kind]()  # type: ignore[no-any-return]
+    return assigners[kind]()  # type: ignore[no-any-return]
 
 
 def distance(a: Item, b: Item) -> float:
@@ -316,7 +316,7 @@ def trigger(spec: Any) -> w.Trigger[Any, Any]:
     if isinstance(spec, str):
         return plain[spec]()  # type: ignore[abstract]
     [(kind, value)] = spec.items()
-    made: dict[str, Any] = {
+    triggers: dict[str, Any] = {
         "count": lambda: w.CountTrigger.of(value),
         "continuous": lambda: w.ContinuousEventTimeTrigger.of(value),
         "continuous_processing": lambda: w.ContinuousProcessingTimeTrigger.of(value),
@@ -324,7 +324,7 @@ def trigger(spec: Any) -> w.Trigger[Any, Any]:
         "purging": lambda: w.PurgingTrigger.of(trigger(value)),
         "no_repeated": lambda: w.NoRepeatedTrigger.of(trigger(value)),
     }
-    return made[kind]()  # type: ignore[no-any-return]
+    return triggers[kind]()  # type: ignore[no-any-return]
 
 
 def evictor(spec: dict[str, Any]) -> w.Evictor:
@@ -337,9 +337,9 @@ def evictor(spec: dict[str, Any]) -> w.Evictor:
 
 
 def build(env: StreamExecutionEnvironment, case: Case, clock: Any = None, epoch: int = 1 << 30) -> CollectSink:
-    """Add a case's program to an environment; its outputs, as lines, go to the sink that is returned."""
+    """Add a case's program to an environment; return the sink of its output lines."""
     items = [i for s in case.steps if isinstance(s, str) and (i := parse(s)) is not None]
-    # The end comes in an epoch of its own, so that what it causes is told apart.
+    # The end comes in an epoch of its own, so that its effects are separate.
     items.append(Item("end"))
     strategy = WatermarkStrategy.for_generator(ScriptedWatermarks).with_timestamp_assigner(lambda item, _: item.time)
     script = env.from_source(ScriptSource(items, clock, epoch)).set_parallelism(1)

@@ -1,4 +1,4 @@
-"""A job of two statement sets over one stream that say the same, and what a savepoint of it has."""
+"""A job of two equal statement sets over one stream, and the content of its savepoints."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def started(settings: Configuration) -> JobClient:
 
 
 def has_counted(client: Any) -> bool:
-    """Tell whether rows have come to all that counts them."""
+    """Return whether every aggregate has received rows."""
     view = job_of(client).view
-    found = [view.progress.subtasks.get((v.id, 0)) for v in view.plan.vertices if not v.is_source]
-    return all(one is not None and one.records_in for one in found)
+    progress = [view.progress.subtasks.get((v.id, 0)) for v in view.plan.vertices if not v.is_source]
+    return all(one is not None and one.records_in for one in progress)
 
 
 def counted(path: str) -> dict[str, int]:
-    """Return how many numbers each aggregate of a savepoint has counted, by its uid: each of them once."""
-    inspection, found = Inspection.open(path), {}
+    """Return how many numbers each aggregate of a savepoint has counted, by uid; check that each counted once."""
+    inspection, counts = Inspection.open(path), {}
     for operator in inspection.operators():
         if not operator.name.startswith("GroupAggregate"):
             continue
         rows: list[Any] = [r.value for state in operator.states for r in inspection.rows(operator, state)]
         assert operator.uid is not None
-        found[operator.uid] = sum(count for count, *_ in rows)
-        assert found[operator.uid] == max(most for _, most, *_ in rows)
-    return found
+        counts[operator.uid] = sum(count for count, *_ in rows)
+        assert counts[operator.uid] == max(max_value for _, max_value, *_ in rows)
+    return counts

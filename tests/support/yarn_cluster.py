@@ -22,7 +22,7 @@ from millstream.spark.jars import fetch_jars
 from millstream.spark.java import find_java
 
 _HADOOP = ("org.apache.hadoop", "hadoop-client-minicluster", "3.5.0")
-# Hadoop's jar of everything leaves this one out, and the resource manager does not start without.
+# Hadoop's uber jar lacks this one, and the resource manager does not start without it.
 _SIGNATURES = ("org.bouncycastle", "bcpkix-jdk18on", "1.78.1")
 _SERVER = "org.apache.hadoop.yarn.server."
 _START_SECONDS = 120.0
@@ -38,7 +38,7 @@ appender.console.layout.pattern = %d %p %c{1}: %m%n
 
 
 class YarnCluster:
-    """A resource manager and some node managers, each a process of its own.
+    """A resource manager and node managers, each in its own process.
 
     Example:
         with YarnCluster(nodes=2) as cluster:
@@ -46,7 +46,7 @@ class YarnCluster:
     """
 
     def __init__(self, nodes: int = 2, cores: int = 4, memory_mb: int = 4096) -> None:
-        """Take the number of nodes, and what each has."""
+        """Create a cluster of a number of nodes with the given resources; `start` starts it."""
         self._nodes, self._cores, self._memory_mb = nodes, cores, memory_mb
         self._directory = tempfile.mkdtemp(prefix="millstream-yarn-")
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -65,7 +65,7 @@ class YarnCluster:
         self.close()
 
     def start(self) -> None:
-        """Start all, and wait until every node has registered."""
+        """Start all processes, and wait until every node has registered."""
         with open(self._file("log4j2.properties"), "w") as file:
             file.write(_LOGGING)
         self._launch("manager", "resourcemanager.ResourceManager", self._manager)
@@ -74,11 +74,11 @@ class YarnCluster:
         deadline = time.monotonic() + _START_SECONDS
         while self._registered() < self._nodes:
             if any(p.poll() is not None for p in self._processes) or time.monotonic() > deadline:
-                raise MillstreamError(f"YARN did not start:\n{self._said()}")
+                raise MillstreamError(f"YARN did not start:\n{self._server_logs()}")
             time.sleep(_POLL_SECONDS)
 
     def close(self) -> None:
-        """End all, with the containers that still run, and delete their files."""
+        """End all processes and running containers, and delete their files."""
         for process in reversed(self._processes):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
@@ -92,30 +92,30 @@ class YarnCluster:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def applications(self) -> list[tuple[str, str]]:
-        """Return the applications there were: the id, and how each ended."""
+        """Return the id and final status of each application."""
         apps = self._ask("apps").get("apps") or {}
         return [(app["id"], app["finalStatus"]) for app in apps.get("app", [])]
 
     def logs(self, application: str) -> str:
-        """Return what the containers of an application said."""
-        said = []
+        """Return the logs of an application's containers."""
+        texts = []
         for path in sorted(glob.glob(self._file("node*", "logs", application, "*", "std*"))):
             with open(path, errors="replace") as file:
-                said.append(f"{os.path.relpath(path, self._directory)}:\n{file.read()}")
-        return "\n".join(said)
+                texts.append(f"{os.path.relpath(path, self._directory)}:\n{file.read()}")
+        return "\n".join(texts)
 
     def _registered(self) -> int:
         try:
             return len((self._ask("nodes").get("nodes") or {}).get("node", []))
         except OSError:
-            # It does not listen yet.
+            # The server does not listen yet.
             return 0
 
-    def _ask(self, what: str) -> dict[str, dict[str, list[dict[str, str]]]]:
+    def _ask(self, resource: str) -> dict[str, dict[str, list[dict[str, str]]]]:
         address = self._manager["yarn.resourcemanager.webapp.address"]
-        with urllib.request.urlopen(f"http://{address}/ws/v1/cluster/{what}", timeout=10) as answer:
-            found: dict[str, dict[str, list[dict[str, str]]]] = json.load(answer)
-        return found
+        with urllib.request.urlopen(f"http://{address}/ws/v1/cluster/{resource}", timeout=10) as answer:
+            response: dict[str, dict[str, list[dict[str, str]]]] = json.load(answer)
+        return response
 
     def _launch(self, name: str, main: str, settings: dict[str, str]) -> None:
         directory = self._file(name)
@@ -137,10 +137,10 @@ class YarnCluster:
     def _managers_addresses(self) -> dict[str, str]:
         names = ("address", "scheduler.address", "resource-tracker.address", "admin.address", "webapp.address")
         ports = zip(names, _free_ports(len(names)), strict=True)
-        found = {f"yarn.resourcemanager.{name}": f"127.0.0.1:{port}" for name, port in ports}
+        addresses = {f"yarn.resourcemanager.{name}": f"127.0.0.1:{port}" for name, port in ports}
         package = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.fifo"
         return {
-            **found,
+            **addresses,
             "yarn.resourcemanager.hostname": "127.0.0.1",
             "yarn.resourcemanager.bind-host": "127.0.0.1",
             "yarn.resourcemanager.scheduler.class": f"{package}.FifoScheduler",
@@ -163,12 +163,12 @@ class YarnCluster:
             checker: "99.9",
         }
 
-    def _said(self) -> str:
-        said = []
+    def _server_logs(self) -> str:
+        texts = []
         for path in sorted(glob.glob(self._file("*.log"))):
             with open(path, errors="replace") as file:
-                said.append(f"{os.path.basename(path)}: {file.read()[-2000:]}")
-        return "\n".join(said)
+                texts.append(f"{os.path.basename(path)}: {file.read()[-2000:]}")
+        return "\n".join(texts)
 
     def _file(self, *names: str) -> str:
         return os.path.join(self._directory, *names)

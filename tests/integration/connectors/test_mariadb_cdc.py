@@ -23,7 +23,7 @@ from millstream.datastream.connectors.cdc import (
 )
 from millstream.testing.servers.databases import MariaDbServer, PostgresServer
 from tests.support import cdc_replica
-from tests.support.cdc_shop import MariaDbShop, dealt, reading, refused, take
+from tests.support.cdc_shop import MariaDbShop, polled_changes, reading, refused, take
 from tests.support.helpers import wait_until
 
 
@@ -135,13 +135,13 @@ def test_mysql_source_starts_after_gtid_set(shop: MariaDbShop) -> None:
     domain, server, number = next(g for g in last.split(",") if g.startswith("0-")).split("-")
     # One domain is fully processed, the other not at all.
     with closing(begin(f"{domain}-{server}-{number}").build().create_enumerator(1)) as enumerator:
-        found = dealt(enumerator, 1)
+        found = polled_changes(enumerator, 1)
         state = enumerator.snapshot()
     shop.run("INSERT INTO orders VALUES (24, NULL, NULL)")
     # Transactions processed before the start stay processed after a restore.
     state |= {"offset": place(shop, 4), "gtid": ""}
     with closing(shop.source().build().create_enumerator(1, state)) as enumerator:
-        again = dealt(enumerator, 2)
+        again = polled_changes(enumerator, 2)
     assert ([c.after[0] for c in found], [c.after[0] for c in again]) == ([22], [22, 24])
     refused(begin(f"0-1-{int(number) + 1000}"), "has not reached GTID")
     refused(begin("binlog.000001"), "is not a GTID")

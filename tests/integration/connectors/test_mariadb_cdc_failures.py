@@ -18,7 +18,7 @@ from millstream.datastream.connectors.cdc import (
     StartupOptions,
 )
 from millstream.testing.servers.databases import MariaDbServer
-from tests.support.cdc_shop import MariaDbShop, dealt, reading, refused, take
+from tests.support.cdc_shop import MariaDbShop, polled_changes, reading, refused, take
 from tests.support.helpers import wait_until
 
 JSON = JsonDebeziumDeserializationSchema()
@@ -189,11 +189,11 @@ def test_mysql_source_reads_table_altered_during_snapshot(shop: MariaDbShop, mon
 def test_mysql_source_reads_columns_changed_between_chunks(shop: MariaDbShop) -> None:
     source = shop.source().split_size(5).snapshot_parallelism(1).build()
     with closing(source.create_enumerator(1)) as enumerator:
-        found = dealt(enumerator, 5)
+        found = polled_changes(enumerator, 5)
         shop.run("ALTER TABLE orders ADD note varchar(9) DEFAULT 'n', CHANGE item thing varchar(80)")
         shop.run("UPDATE orders SET thing = 'new'")
         while len({c.after[0] for c in found}) < 20 or sum(c.op == "u" for c in found) < 5:
-            found += dealt(enumerator, 1)
+            found += polled_changes(enumerator, 1)
     rows = {c.after[0]: dict(zip(c.columns, c.after, strict=True)) for c in found}
     assert len(rows) == 20 and all(r.get("thing") == "new" and r["note"] == "n" for r in rows.values())
 
@@ -202,13 +202,13 @@ def test_mysql_source_restore_rejects_different_binlog(shop: MariaDbShop) -> Non
     source = shop.source().startup_options(StartupOptions.latest()).server_id(77).build()
     with closing(source.create_enumerator(1)) as enumerator:
         shop.run("INSERT INTO orders VALUES (21, '')")
-        dealt(enumerator, 1)
+        polled_changes(enumerator, 1)
         state = enumerator.snapshot()
         with closing(source.create_enumerator(1)):
             # The server allows one connection per server id.
             words = "Another reader has the same server_id: .*Set a unique server_id"
             with pytest.raises(MillstreamError, match=words):
-                dealt(enumerator, 1)
+                polled_changes(enumerator, 1)
     domain, server, number = state["gtid"].split("-")
     number_, position, *rest = state["offset"]
     # As if the log were further ahead there, or another one.

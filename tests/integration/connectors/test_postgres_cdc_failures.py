@@ -20,7 +20,7 @@ from millstream.datastream.connectors.cdc import (
     StartupOptions,
 )
 from millstream.testing.servers.databases import PostgresServer
-from tests.support.cdc_shop import PostgresShop, dealt, reading, refused, take
+from tests.support.cdc_shop import PostgresShop, polled_changes, reading, refused, take
 from tests.support.helpers import wait_until
 
 UPSERT = RowDeserializationSchema(changelog_mode="upsert")
@@ -236,11 +236,11 @@ def test_postgres_source_blocks_alter_table_during_snapshot(
 def test_postgres_source_reads_columns_changed_between_chunks(shop: PostgresShop) -> None:
     source = shop.source().deserializer(UPSERT).split_size(5).snapshot_parallelism(1).build()
     with closing(source.create_enumerator(1)) as enumerator:
-        found = dealt(enumerator, 5)
+        found = polled_changes(enumerator, 5)
         shop.run("ALTER TABLE orders ADD note text DEFAULT 'n', ALTER item TYPE varchar(20), ALTER id TYPE bigint")
         shop.run("ALTER TABLE orders RENAME item TO thing", "UPDATE orders SET thing = 'new'")
         while len({c.after[0] for c in found}) < 20 or sum(c.op == "u" for c in found) < 5:
-            found += dealt(enumerator, 1)
+            found += polled_changes(enumerator, 1)
     rows = {c.after[0]: dict(zip(c.columns, c.after, strict=True)) for c in found}
     assert len(rows) == 20 and all(r.get("thing") == "new" and r["note"] == "n" for r in rows.values())
 

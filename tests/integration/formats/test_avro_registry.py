@@ -46,7 +46,7 @@ def test_registry_schema_writes_confluent_format_and_caches_schemas(registry: Re
     reader = pickle.loads(pickle.dumps(reading(registry, OLD)))
     assert [reader.deserialize(message) for _ in range(3)] == [Row(name="Ann")] * 3
     writer.serialize(Row(name="Bob"))
-    assert registry.asked == ["/subjects/people-value/versions", "/schemas/ids/1"]
+    assert registry.requested_paths == ["/subjects/people-value/versions", "/schemas/ids/1"]
 
 
 def test_registry_schema_reads_versions_of_schema(registry: RegistryServer) -> None:

@@ -25,7 +25,7 @@ from millstream.leader import drivers as module
 from millstream.leader.cas_cells import FileCell
 from millstream.leader.drivers import DriverLease, DriverRegistry, owner_file, program_ended
 from millstream.leader.fence import Fence, JobRecord
-from tests.support.ha_runs import Managers, managers, wanted, written
+from tests.support.ha_runs import Managers, expected_lines, managers, written
 
 HERE = this_process("job")
 # A process on a host that cannot be inspected here.
@@ -317,7 +317,7 @@ def run(found: Managers, **more: str) -> subprocess.Popen[bytes]:
 def check(found: Managers, process: subprocess.Popen[bytes]) -> None:
     found.hurry()
     assert process.wait(120) == 0, found.everything()
-    assert written(found.out) == wanted(RECORDS), found.everything()
+    assert written(found.out) == expected_lines(RECORDS), found.everything()
 
 
 def move_away(found: Managers) -> None:
@@ -366,15 +366,15 @@ def test_finished_job_does_not_rerun_after_process_kill(tmp_path: Path) -> None:
         found.hurry()
         killed = run(found, millstream__testing__fault=f"driver.after-removal|kill-driver|1|{tmp_path / 'killed'}")
         assert killed.wait(120) == -signal.SIGKILL
-        assert written(found.out) == wanted(RECORDS)
+        assert written(found.out) == expected_lines(RECORDS)
         again = run(found)
         assert again.wait(120) == 0, found.everything()
         assert "job 'counts' has already finished" in found.log(1), found.everything()
-        assert written(found.out) == wanted(RECORDS)
+        assert written(found.out) == expected_lines(RECORDS)
         # Its program has ended now: a new start runs it again.
         once_more = run(found)
         assert once_more.wait(120) == 0, found.everything()
-        assert written(found.out) == wanted(RECORDS) + wanted(RECORDS)
+        assert written(found.out) == expected_lines(RECORDS) + expected_lines(RECORDS)
 
 
 def test_job_that_cannot_start_releases_name_and_finished_job_reruns(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ha_runs import Managers, managers, quick, wanted, written
+from tests.support.ha_runs import Managers, expected_lines, managers, quick, written
 
 RECORDS = 8000
 
@@ -32,7 +32,7 @@ def check(found: Managers, process: subprocess.Popen[bytes]) -> None:
     """Wait for the application to end, and check that every record counts once."""
     found.hurry()
     assert process.wait(60) == 0, found.everything()
-    assert written(found.out) == wanted(RECORDS), found.everything()
+    assert written(found.out) == expected_lines(RECORDS), found.everything()
 
 
 def test_standby_restores_job_when_leader_is_killed(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_leader_frozen_during_commit_does_no_harm_when_it_wakes(tmp_path: Path) 
         assert "is suspended" in found.log(0)
         check(found, standby)
         assert leader.wait(30) == 0, found.everything()
-        assert written(found.out) == wanted(RECORDS)
+        assert written(found.out) == expected_lines(RECORDS)
 
 
 def test_deposed_leader_cannot_publish_without_checking_lease(tmp_path: Path) -> None:

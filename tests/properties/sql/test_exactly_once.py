@@ -22,7 +22,7 @@ from millstream.table.udf import udaf, udf, udtaf, udtf
 from millstream.table.window import Slide, Tumble
 from millstream.testing import ABORT, save_checkpoint, save_savepoint, start_from
 from tests.sql.user_functions import CountAndSum, CountAndSumOf, Doubled, Joined, Top2, WeightedAverage
-from tests.support.sql_proof import Case, Played, program, rows_of, told
+from tests.support.sql_proof import Case, Played, program, result_of, rows_of
 
 _TUMBLE = "TABLE(TUMBLE(TABLE {}, DESCRIPTOR({}), INTERVAL '1' SECOND))"
 _T, _L, _R = (_TUMBLE.format(*of) for of in (("t", "ts"), ("l", "ts"), ("r", "rts")))
@@ -345,7 +345,7 @@ def _expected(name: str) -> Counter[str]:
     rows = rows_of(case.late)
     env, sink = program(run, 1, rows)
     Played(env, rows, lambda: 1 << 20, run.clock).run()
-    found = told(case, sink)
+    found = result_of(case, sink)
     assert found.total() >= 4
     if case.unlike:
         assert found != _expected(case.unlike)
@@ -367,4 +367,4 @@ def test_stateful_query_is_exactly_once_for_random_schedules(name: str, seed: in
     env, second = program(case, after, rows)
     played = Played(env, rows, lambda: r.randint(1, 30), case.clock, partial(start_from, location=saved), played.read)
     played.run(restarts=1, dies=lambda: r.random() < 0.2)
-    assert told(case, first, second) == _expected(name)
+    assert result_of(case, first, second) == _expected(name)

@@ -87,12 +87,12 @@ def test_cep_operator_counts_late_events_without_a_side_output() -> None:
 
 
 def test_cep_operator_within_excludes_the_end_of_the_window() -> None:
-    for distance, found, late in ((9, ["a b"], []), (10, [], [("a", 15)])):
+    for distance, matched, late in ((9, ["a b"], []), (10, [], [("a", 15)])):
         with CepHarness(a_then_b().within(Duration.of_millis(10)), Both(), side_outputs=[TIMED_OUT]) as harness:
             harness.process_element("a", timestamp=5)
             harness.process_element("b", timestamp=5 + distance)
             harness.process_watermark(100)
-            assert (harness.output(), harness.side_output(TIMED_OUT)) == (found, late)
+            assert (harness.output(), harness.side_output(TIMED_OUT)) == (matched, late)
 
 
 def test_cep_operator_within_clears_all_state() -> None:
@@ -189,8 +189,8 @@ def test_cep_operator_in_batch_mode_gives_the_same_matches() -> None:
         WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e[2])
     )
     pattern = Pattern.begin("a").where(is_("a")).next("b").where(is_("b"))
-    found = CEP.pattern(events.key_by(lambda e: e[1]), pattern).select(lambda m: (m["a"][0], m["b"][0]))
-    assert sorted(found.execute_and_collect()) == [(("a", 1, 5), ("b", 1, 9)), (("a", 2, 3), ("b", 2, 4))]
+    matches = CEP.pattern(events.key_by(lambda e: e[1]), pattern).select(lambda m: (m["a"][0], m["b"][0]))
+    assert sorted(matches.execute_and_collect()) == [(("a", 1, 5), ("b", 1, 9)), (("a", 2, 3), ("b", 2, 4))]
 
 
 # --- functions
@@ -335,10 +335,10 @@ def test_cep_operator_warns_once_about_many_partial_matches(caplog: pytest.LogCa
         harness.process_watermark(1)
         harness.process_element(15, timestamp=2)
         harness.process_watermark(2)
-    (said,) = [r.message for r in caplog.records]
-    # As soon as there are more than 10,000, though all of these events are of one watermark.
+    (message,) = [r.message for r in caplog.records]
+    # As soon as there are more than 10,000, although all of these events are before one watermark.
     # Where a job has run in this process before, its speaker is named in front.
-    assert "Key 'the key' has 16,384 partial matches of pattern 'n end' in operator " in said
+    assert "Key 'the key' has 16,384 partial matches of pattern 'n end' in operator " in message
 
 
 # --- errors
@@ -351,11 +351,11 @@ def test_cep_operator_condition_error_names_pattern_event_and_key() -> None:
     harness.process_element("b7", timestamp=2)
     with pytest.raises(JobExecutionError) as failed:
         harness.process_watermark(9)
-    said = str(failed.value)
+    message = str(failed.value)
     # The traceback contains only the user's line.
-    assert said.count('  File "') == 1 and "lambda event: 1 / 0" in said
-    assert "in a condition of pattern 'b', event 'b7', key 'key of 7'" in said
-    assert "in operator 'CepOperator'" in said
+    assert message.count('  File "') == 1 and "lambda event: 1 / 0" in message
+    assert "in a condition of pattern 'b', event 'b7', key 'key of 7'" in message
+    assert "in operator 'CepOperator'" in message
 
 
 def test_cep_operator_function_error_names_match_and_key() -> None:
@@ -400,9 +400,9 @@ def test_cep_api_rejects_invalid_programs_before_the_job_starts(build: Any, word
 
 def test_cep_operator_is_exactly_once_across_failures() -> None:
     events: list[Any] = [(n % 7, "abac"[n // 7 % 4], n) for n in range(400)]
-    for at in (300, 207, 113, 20):
-        events.insert(at, ABORT)
-    found, late = CollectSink(), CollectSink()
+    for index in (300, 207, 113, 20):
+        events.insert(index, ABORT)
+    on_time, late = CollectSink(), CollectSink()
     for sink_of in (lambda elements: elements, lambda elements: [e for e in elements if e is not ABORT]):
         env = LocalEnvironment(restarts=9)
         stream = env.from_source(TestingSource(sink_of(events), batch_size=11)).assign_timestamps_and_watermarks(
@@ -414,13 +414,13 @@ def test_cep_operator_is_exactly_once_across_failures() -> None:
         matches = CEP.pattern(stream.key_by(lambda e: e[0]), pattern).select(
             TIMED_OUT, lambda m, t: (m, t), lambda m: (m["a"][0], m["b"][0])
         )
-        matches.sink_to(found)
+        matches.sink_to(on_time)
         matches.get_side_output(TIMED_OUT).sink_to(late)
         env.execute()
         if any(e is ABORT for e in sink_of(events)):
-            with_failures = found.results(), late.results()
-            found, late = CollectSink(), CollectSink()
-    assert sorted(with_failures[0]) == sorted(found.results()) and len(found.results()) > 20
+            with_failures = on_time.results(), late.results()
+            on_time, late = CollectSink(), CollectSink()
+    assert sorted(with_failures[0]) == sorted(on_time.results()) and len(on_time.results()) > 20
     assert sorted(map(repr, with_failures[1])) == sorted(map(repr, late.results())) and len(late.results()) > 20
 
 
@@ -432,14 +432,14 @@ def processor(id: str, version: int, first: str, second: str, **window: int) -> 
     if window:
         pattern.within(window["within"])
 
-    class Tell(PatternProcessFunction, TimedOutPartialMatchHandler):
+    class EmitText(PatternProcessFunction, TimedOutPartialMatchHandler):
         def process_match(self, match: Any, ctx: Any) -> Any:
             yield f"{id} {version}: {joined(match)}"
 
         def process_timed_out_match(self, match: Any, ctx: Any) -> Any:
             yield TIMED_OUT, f"{id} {version}: {joined(match)}"
 
-    return PatternProcessor(id, version, pattern, Tell())
+    return PatternProcessor(id, version, pattern, EmitText())
 
 
 def dynamic(snapshot: Any = None, parallelism: int = 1) -> StreamHarness:
@@ -454,7 +454,7 @@ def dynamic(snapshot: Any = None, parallelism: int = 1) -> StreamHarness:
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_dynamic_patterns_are_added_changed_and_removed(restarts: bool) -> None:
-    harness, said = dynamic(), []
+    harness, emitted = dynamic(), []
 
     def step(*events: Any) -> None:
         nonlocal harness
@@ -463,7 +463,7 @@ def test_dynamic_patterns_are_added_changed_and_removed(restarts: bool) -> None:
             if input == 1:
                 harness.process_watermark(time)
             if restarts:
-                said.extend([*harness.output(), *harness.side_output(TIMED_OUT)])
+                emitted.extend([*harness.output(), *harness.side_output(TIMED_OUT)])
                 harness = dynamic(harness.snapshot(), parallelism=1 + time % 3)
 
     step((2, processor("p", 1, "a", "b"), 0), (1, "a1", 1), (1, "b1", 2))
@@ -471,11 +471,11 @@ def test_dynamic_patterns_are_added_changed_and_removed(restarts: bool) -> None:
     step((1, "a1", 3), (2, processor("q", 1, "a", "c", within=50), 3), (1, "c1", 4), (1, "b1", 5))
     # An older version, and one that is there, are not taken.
     step((2, processor("p", 1, "a", "d"), 5), (2, processor("p", 0, "a", "d"), 5), (1, "a1", 6), (1, "b1", 7))
-    # What had begun of the old version is forgotten, and does not time out.
+    # Partial matches of the old version are discarded, and do not time out.
     step((1, "a2", 8), (2, processor("q", 2, "a", "d", within=50), 8), (1, "c2", 9), (1, "d2", 10), (1, "a2", 20))
     step((2, Removed("p"), 20), (1, "b2", 30), (1, "z", 100))
-    said.extend([*harness.output(), *harness.side_output(TIMED_OUT)])
-    assert sorted(said) == ["p 1: a1 b1", "p 1: a1 b1", "p 1: a1 b1", "q 2: a2"]
+    emitted.extend([*harness.output(), *harness.side_output(TIMED_OUT)])
+    assert sorted(emitted) == ["p 1: a1 b1", "p 1: a1 b1", "p 1: a1 b1", "q 2: a2"]
     assert harness.num_keyed_state_entries() == 0
 
 
@@ -511,10 +511,10 @@ def test_dynamic_patterns_match_like_static_ones(part: int) -> None:
         else:
             harness.process_element((*item[1:4], number), timestamp=item[4])
             number += 1
-    found: dict[str, list[Any]] = {}
+    actual: dict[str, list[Any]] = {}
     for kind, key, events, timestamp in [*harness.output(), *harness.side_output(TIMED_OUT_CASES)]:
-        found.setdefault(f"{key} {kind}", []).append([kind, key, events, timestamp])
-    assert found == {k: v for k, v in expected(theirs).items() if not k.endswith("late")}
+        actual.setdefault(f"{key} {kind}", []).append([kind, key, events, timestamp])
+    assert actual == {k: v for k, v in expected(theirs).items() if not k.endswith("late")}
 
 
 def test_dynamic_patterns_reject_other_elements() -> None:
@@ -527,11 +527,11 @@ def test_dynamic_patterns_reject_other_elements() -> None:
 def test_cep_operator_function_can_have_operator_state() -> None:
     class Counting(PatternProcessFunction, CheckpointedFunction):
         def initialize_state(self, context: Any) -> None:
-            self.kept = context.get_operator_state_store().get_list_state(ListStateDescriptor("count"))
-            self.count = sum(self.kept.get())
+            self.count_state = context.get_operator_state_store().get_list_state(ListStateDescriptor("count"))
+            self.count = sum(self.count_state.get())
 
         def snapshot_state(self, context: Any) -> None:
-            self.kept.update([self.count])
+            self.count_state.update([self.count])
 
         def process_match(self, match: Any, ctx: Any) -> Any:
             self.count += 1

@@ -45,10 +45,10 @@ def begin(name: str, **options: Any) -> Pattern:
     return Pattern.begin(name, **options).where(is_(name))
 
 
-def found(pattern: Pattern, events: str) -> list[str]:
+def matches_of(pattern: Pattern, events: str) -> list[str]:
     """Return the matches of events that arrive one per millisecond."""
     automaton, runs = Automaton(compile_pattern(pattern)), Runs()
-    matches = [m for at, event in enumerate(events.split()) for m in automaton.event(runs, event, at + 1)]
+    matches = [m for index, event in enumerate(events.split()) for m in automaton.event(runs, event, index + 1)]
     return [" ".join(e for events in match_of(m).values() for e in events) for m in matches]
 
 
@@ -62,7 +62,7 @@ def test_patterns_match_recorded_flink_cases() -> None:
         ours = json.loads(json.dumps(answer(case)))
         if ("error" in ours, by_key(ours)) != ("error" in theirs, by_key(theirs)):
             differ.append((case, theirs, ours))
-    # What Flink accepts and then does not survive is refused.
+    # Patterns that Flink accepts but fails on at run time are rejected.
     refused = [d for d in differ if d[2].get("error", "").startswith(NO_EMPTY_GROUP)]
     assert differ == refused
     assert len(refused) <= 2
@@ -71,10 +71,10 @@ def test_patterns_match_recorded_flink_cases() -> None:
 @pytest.mark.parametrize("part", range(4))
 def test_cep_operator_matches_recorded_cases_after_every_restart(part: int) -> None:
     # With another parallelism each time; the first half of a case's name is its number.
-    for at, (case, theirs) in enumerate(ALL[part::80]):
+    for index, (case, theirs) in enumerate(ALL[part::80]):
         if "error" in theirs:
             continue
-        restarts = None if at % 3 == 0 else random.Random(at)
+        restarts = None if index % 3 == 0 else random.Random(index)
         ours = operator_answer(case, restarts)
         assert (ours.get("error"), json.loads(json.dumps(ours["by_key"]))) == (None, expected(theirs)), case
 
@@ -82,7 +82,7 @@ def test_cep_operator_matches_recorded_cases_after_every_restart(part: int) -> N
 def test_cep_operator_within_clears_state_of_recorded_patterns() -> None:
     left, looked_at = 0, 0
     for case, theirs in ALL[::12]:
-        # Flink sets no timer for what begins before 1970, so that such runs stay.
+        # Flink sets no timer for runs that begin before 1970, so they remain.
         by_time = not case["processing"] and all(item[-1] > 0 for item in case["input"])
         if not by_time or "error" in theirs or compile_pattern(pattern_of(case)).window <= 0:
             continue
@@ -93,7 +93,7 @@ def test_cep_operator_within_clears_state_of_recorded_patterns() -> None:
 
 
 def test_patterns_reject_recorded_cases_in_the_words_of_flink() -> None:
-    said = 0
+    rejected = 0
     for case, theirs in ALL:
         error = theirs.get("error", "")
         if not error.startswith(("MalformedPattern", "UnsupportedOperation", "IllegalArgument")):
@@ -101,8 +101,8 @@ def test_patterns_reject_recorded_cases_in_the_words_of_flink() -> None:
         with pytest.raises(MalformedPatternError) as refused:
             compile_pattern(pattern_of(case))
         assert error.partition(": ")[2].rstrip(".!")[:60] in str(refused.value)
-        said += 1
-    assert said > 200
+        rejected += 1
+    assert rejected > 200
 
 
 # --- documented answers
@@ -119,7 +119,7 @@ def test_cep_docs_examples_pass() -> None:
     [("next", []), ("followed_by", ["a b1"]), ("followed_by_any", ["a b1", "a b2"])],
 )
 def test_pattern_contiguity(join: str, matches: list[str]) -> None:
-    assert found(getattr(begin("a"), join)("b").where(is_("b")), "a c b1 b2") == matches
+    assert matches_of(getattr(begin("a"), join)("b").where(is_("b")), "a c b1 b2") == matches
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_pattern_loops(inner: str | None, matches: set[str]) -> None:
     loop = begin("a").followed_by_any("b").where(is_("b")).one_or_more()
     if inner is not None:
         getattr(loop, inner)()
-    assert set(found(loop.followed_by("c").where(is_("c")), "a b1 d b2 d b3 c")) == matches
+    assert set(matches_of(loop.followed_by("c").where(is_("c")), "a b1 d b2 d b3 c")) == matches
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_pattern_loops(inner: str | None, matches: set[str]) -> None:
 )
 def test_after_match_skip_strategies(strategy: AfterMatchSkipStrategy, matches: list[str]) -> None:
     pattern = begin("b", skip_strategy=strategy).one_or_more().consecutive().next("c").where(is_("c"))
-    assert found(pattern, "b1 b2 b3 c") == matches
+    assert matches_of(pattern, "b1 b2 b3 c") == matches
 
 
 def test_not_followed_by_ends_with_an_optional_successor() -> None:
@@ -161,8 +161,8 @@ def test_not_followed_by_ends_with_an_optional_successor() -> None:
         .followed_by("d")
         .where(is_("d"))
     )
-    assert found(pattern, "a c b d") == ["a c d"]
-    assert found(pattern, "a b d") == []
+    assert matches_of(pattern, "a c b d") == ["a c d"]
+    assert matches_of(pattern, "a b d") == []
 
 
 # --- conditions
@@ -179,7 +179,7 @@ def test_pattern_accepts_conditions_of_every_form() -> None:
 
     def count(condition: Any) -> int:
         automaton, runs = Automaton(compile_pattern(Pattern.begin("n").where(condition).times(2))), Runs()
-        return sum(len(automaton.event(runs, n, at)) for at, n in enumerate([20, 5, 30, 11, 40]))
+        return sum(len(automaton.event(runs, n, index)) for index, n in enumerate([20, 5, 30, 11, 40]))
 
     assert count(lambda event: event > 10) == count(Big()) == count(SimpleCondition.of(lambda e: e > 10)) == 3
     assert count(Rising()) == count(lambda event, ctx: all(event > e for e in ctx.get_events_for_pattern("n"))) == 4
@@ -194,19 +194,20 @@ def test_pattern_rejects_invalid_conditions() -> None:
 
 
 def test_simple_condition_is_evaluated_once_per_event() -> None:
-    asked: list[int] = []
-    pattern = Pattern.begin("a").where(lambda e: e < 100).followed_by_any("b").where(lambda e: asked.append(e) or False)  # type: ignore[func-returns-value]
+    evaluated: list[int] = []
+    begin = Pattern.begin("a").where(lambda e: e < 100)
+    pattern = begin.followed_by_any("b").where(lambda e: evaluated.append(e) or False)  # type: ignore[func-returns-value]
     automaton, runs = Automaton(compile_pattern(pattern)), Runs()
     for n in range(50):
         automaton.event(runs, n, n)
     assert runs.queue is not None and len(runs.queue) == 51
-    asked.clear()
+    evaluated.clear()
     automaton.event(runs, 200, 200)
-    assert asked == [200]
+    assert evaluated == [200]
 
 
 def test_conditions_are_evaluated_only_where_flink_does() -> None:
-    # The second would raise for what the first refuses.
+    # The second condition would raise for events that the first rejects.
     pattern = Pattern.begin("a").where(lambda e: isinstance(e, int)).where(lambda e: e > 1).next("b")
     automaton, runs = Automaton(compile_pattern(pattern)), Runs()
     assert not automaton.event(runs, "text", 1)
@@ -246,7 +247,7 @@ def test_runs_pickle_a_shared_history_once() -> None:
     for n in range(1_000):
         history = (history, "a", n, n, 0)
     longest = ((0, 0), "a", history)
-    # Ten thousand runs behind one history of a thousand events.
+    # Ten thousand runs share one history of a thousand events.
     few, many = Runs(), Runs()
     few.queue = [longest]
     many.queue = [(longest[0], "a", (longest[2], "a", "b", 2_000, n)) for n in range(10_000)]
@@ -255,11 +256,11 @@ def test_runs_pickle_a_shared_history_once() -> None:
 
 
 def _chain(cell: Any) -> list[Any]:
-    found = []
+    cells = []
     while cell is not None:
-        found.append(cell)
+        cells.append(cell)
         cell = cell[0]
-    return found
+    return cells
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -312,7 +313,7 @@ def test_matcher_registers_one_timer_per_start_time() -> None:
     Matcher(Automaton(compile_pattern(plain.within(10)))).fire(runs, [(4, "c"), (5, "a"), (6, "c"), (7, "a")], 7)
     # The second timer is registered when the first fires.
     assert runs.timers == [15]
-    # A run that waits for an event since its last one has no timer, and ends by any; in Flink every event behind one
+    # A run that waits for an event since its last one has no timer, and ends with any; in Flink every event after one
     # that began a run sets one, among those that are processed together.
     guarded = begin("a").followed_by("b").where(is_("b")).within(3, WithinType.PREVIOUS_AND_CURRENT).within(10)
     matcher, runs = Matcher(Automaton(compile_pattern(guarded))), Runs()
@@ -339,9 +340,9 @@ def test_priority_queue_orders_elements_as_java_does() -> None:
     assert [e[1] for e in heap] == ["a1", "a3", "a2", "b1", "b2", "c1", "d2", "d1"]
     assert poll(heap)[1] == "a1"
     assert [e[1] for e in heap] == ["a3", "b1", "a2", "d1", "b2", "c1", "d2"]
-    kept = keep(heap, "b")
-    assert [e[1] for e in kept] == ["b1", "c1", "b2", "d1", "d2"]
-    assert keep(kept, "a") is kept
+    retained = keep(heap, "b")
+    assert [e[1] for e in retained] == ["b1", "c1", "b2", "d1", "d2"]
+    assert keep(retained, "a") is retained
 
 
 def test_priority_queue_shrinks_to_the_same_order_as_a_rebuild() -> None:
@@ -351,9 +352,9 @@ def test_priority_queue_shrinks_to_the_same_order_as_a_rebuild() -> None:
         for n in range(size):
             add(heap, (dice.randrange(20) if size % 2 else n // 3, n))
         shrinking = Shrinking(list(heap))
-        for least in range(0, 24, dice.choice([1, 2, 5])):
-            heap = keep(heap, least)
-            shrinking.keep(least)
+        for lower_bound in range(0, 24, dice.choice([1, 2, 5])):
+            heap = keep(heap, lower_bound)
+            shrinking.keep(lower_bound)
             assert shrinking.rest() == heap
             assert shrinking.least() == (heap[0][0] if heap else None)
 
@@ -460,21 +461,21 @@ def test_rich_condition_without_context_names_the_cause() -> None:
 
 def test_event_buffer_orders_by_time_and_arrival() -> None:
     chance = random.Random(3)
-    waiting, model, number = WaitingEvents(), [], 0
+    buffer, model, number = WaitingEvents(), [], 0
     for _ in range(300):
         came = [(chance.randrange(60), "key", number + n) for n in range(chance.choice([0, 1, 1, 5, 40]))]
         number += len(came)
         model += came
-        waiting.add(sorted(came, key=lambda e: e[0]))
+        buffer.add(sorted(came, key=lambda e: e[0]))
         until = chance.randrange(-1, 70)
         due = sorted((e for e in model if e[0] <= until), key=lambda e: e[0])
         model = [e for e in model if e[0] > until]
-        assert waiting.take(until) == due
+        assert buffer.take(until) == due
 
 
 def test_event_buffer_take_costs_nothing_per_buffered_event() -> None:
-    waiting = WaitingEvents()
-    waiting.add([(n + 1_000_000, "key", n) for n in range(20_000)])
+    buffer = WaitingEvents()
+    buffer.add([(n + 1_000_000, "key", n) for n in range(20_000)])
     steps = 0
 
     def count(frame: Any, event: str, arg: Any) -> Any:
@@ -485,8 +486,8 @@ def test_event_buffer_take_costs_nothing_per_buffered_event() -> None:
     sys.settrace(count)
     try:
         for n in range(500):
-            waiting.add([(n, "key", n), (n + 900_000, "key", n)])
-            assert len(waiting.take(n)) == 1
+            buffer.add([(n, "key", n), (n + 900_000, "key", n)])
+            assert len(buffer.take(n)) == 1
     finally:
         sys.settrace(None)
     assert steps < 500 * 200

@@ -34,7 +34,7 @@ Env = StreamExecutionEnvironment
 
 
 class Holding(KeyedProcessFunction):
-    """Holds a value in each of some states."""
+    """Stores a value in each of several states."""
 
     def __init__(self, *descriptors: StateDescriptor, problem: Exception | None = None) -> None:
         self.descriptors = descriptors
@@ -106,10 +106,10 @@ def test_savepoint_check_reports_changed_parallelism(tmp_path: Path) -> None:
     env = build(3)[0].set_max_parallelism(64)
     report = check(saved(build()[0], tmp_path), env)
     assert report.fits()
-    found = {m.uid: m for m in report.matches}
-    assert found["keep"].parallelism == (2, 3)
-    assert found["keep"].max_parallelism == (128, 64)
-    assert found["numbers"].parallelism == (1, 1)
+    matches = {m.uid: m for m in report.matches}
+    assert matches["keep"].parallelism == (2, 3)
+    assert matches["keep"].max_parallelism == (128, 64)
+    assert matches["numbers"].parallelism == (1, 1)
 
 
 def test_savepoint_check_reports_lost_and_new_operators(tmp_path: Path) -> None:
@@ -176,8 +176,8 @@ def test_savepoint_check_names_removed_pattern_states(tmp_path: Path) -> None:
         env = Env.get_execution_environment().set_parallelism(1)
         marks = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e)
         numbers = env.from_collection(list(range(20))).uid("numbers").assign_timestamps_and_watermarks(marks)
-        found = CEP.pattern(numbers.key_by(lambda x: x % 5), pattern).select(str).uid("patterns")
-        found.sink_to(CollectSink()).uid("out")
+        matches = CEP.pattern(numbers.key_by(lambda x: x % 5), pattern).select(str).uid("patterns")
+        matches.sink_to(CollectSink()).uid("out")
         return env
 
     def ten() -> Pattern:

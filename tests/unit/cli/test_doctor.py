@@ -1,4 +1,4 @@
-"""What the doctor of a cluster makes of what machines have."""
+"""The cluster doctor's findings on the properties of machines."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from millstream.common.fast_dataclass import fast_dataclass
 @fast_dataclass
 class Place:
     name: str
-    at: int = field(default=0, compare=False, kw_only=True, repr=False)
+    position: int = field(default=0, compare=False, kw_only=True, repr=False)
 
 
 @fast_dataclass
@@ -25,12 +25,12 @@ class Nothing:
 @dataclass(frozen=True)
 class TownAsDataclass:
     name: str
-    at: int = field(default=0, compare=False, kw_only=True, repr=False)
+    position: int = field(default=0, compare=False, kw_only=True, repr=False)
     people: tuple[int, ...] = ()
 
 
 def test_fast_dataclass_behaves_like_a_dataclass() -> None:
-    here, there = Town("Ulm", (1, 2), at=3), Town("Ulm", (1, 2), at=9)
+    here, there = Town("Ulm", (1, 2), position=3), Town("Ulm", (1, 2), position=9)
 
     assert here == there and hash(here) == hash(there)
     assert here != replace(here, name="Bonn") and here != Place("Ulm") and here != "Ulm"  # type: ignore[comparison-overlap]

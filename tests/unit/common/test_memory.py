@@ -1,4 +1,4 @@
-"""Memory is divided as Flink divides it; its own answers are in tests/memory."""
+"""Memory is divided as in Flink, whose recorded results are in tests/memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_memory_model_matches_flink() -> None:
     for line in lines:
         flinks, _, options = line.partition("\t|\t")
         answer = ours(options)
-        # Flink refuses in its own words, but refuses the same.
+        # Flink rejects the same settings, with other messages.
         same = answer.startswith("error") if flinks.startswith("error") else answer == flinks
         if not same:
             different.append((options, flinks, answer))
@@ -68,7 +68,7 @@ def test_info_memory_prints_the_model() -> None:
     assert ["Managed", "1.3", "GiB"] in lines
     assert ["spark.executor.cores", "2"] in lines
     settings = dict(line for line in lines if len(line) == 2 and line[0].startswith("spark."))
-    # What Spark asks of the cluster is what Flink would.
+    # Spark requests the same memory from the cluster as Flink.
     total = sum(int(settings[f"spark.executor.{name}"].removesuffix("m")) for name in ("memory", "memoryOverhead"))
     assert total in (4095, 4096)
 

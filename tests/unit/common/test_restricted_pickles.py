@@ -91,11 +91,11 @@ class _Keeping(KeyedProcessFunction):
         self._path = path
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        self._kept = runtime_context.get_state(ValueStateDescriptor("kept", Types.PICKLED_BYTE_ARRAY()))
+        self._state = runtime_context.get_state(ValueStateDescriptor("kept", Types.PICKLED_BYTE_ARRAY()))
 
     def process_element(self, value: Any, ctx: Any) -> Any:
-        self._kept.update(Attack(self._path))
-        # State copies what it is given; only what is written is to be dangerous.
+        self._state.update(Attack(self._path))
+        # State copies its values; only the written copy may be dangerous.
         Attack.is_armed = value[0] == "b"
         yield value
 
@@ -130,7 +130,7 @@ def test_restricted_pickle_imports_nothing_and_follows_no_attributes(
     monkeypatch.syspath_prepend(str(tmp_path))
     assert "evil_module" in repr(load_restricted(b"cevil_module\nThing\n(tR."))
     assert "evil_module" not in sys.modules
-    # By a module of ours to what that imports.
+    # Through a Millstream module to its imports.
     mark = tmp_path / "attacked"
     for names in (
         ("millstream.common.private_files", "os.mkdir"),

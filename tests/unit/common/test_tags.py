@@ -1,4 +1,4 @@
-"""Objects of millstream's own are written under stable tags: what is on disk names no module, class or attribute."""
+"""Millstream's objects are pickled under stable tags: files name no module, class or attribute."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ SAMPLES = samples()
 
 def named(data: bytes) -> set[str]:
     """Return the modules that a pickle names."""
-    found: set[str] = set()
+    module_names: set[str] = set()
 
     class Reader(pickle.Unpickler):
         def find_class(self, module_name: str, global_name: str, /) -> Any:
-            found.add(module_name)
+            module_names.add(module_name)
             return super().find_class(module_name, global_name)
 
     Reader(io.BytesIO(data)).load()
-    return found
+    return module_names
 
 
 def test_tags_all_have_a_golden_pickle() -> None:
@@ -50,7 +50,7 @@ def test_tag_writes_the_golden_bytes(name: str) -> None:
 def test_tag_reads_the_golden_bytes(name: str) -> None:
     written = base64.b64decode(GOLDEN[name])
     assert dump(pickle.loads(written)) == written
-    # Without trust, functions of the user's are stand-ins.
+    # Without trust, user functions become stand-ins.
     for read in (pickle.loads(written), load_restricted(written)):
         assert type(read) is type(SAMPLES[name])
 

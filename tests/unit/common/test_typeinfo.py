@@ -154,16 +154,16 @@ def test_typeinfo_accepts_numpy_scalars() -> None:
 def test_row_type_text_shows_explicit_names_and_stream_type_shows_all() -> None:
     row = Types.ROW([Types.INT(), Types.LIST(Types.ROW([Types.STRING()]))])
     assert str(row) == "RowTypeInfo(Integer, ListTypeInfo<RowTypeInfo(String)>)"
-    said = "RowTypeInfo(f0: Integer, f1: ListTypeInfo<RowTypeInfo(f0: String)>)"
-    assert str(LocalEnvironment().from_collection([(1, [])], row).get_type()) == said
-    # What checkpoints note of a state is as it was.
-    assert ValueStateDescriptor("s", row).type_text() == said
-    assert MapStateDescriptor("s", Types.INT(), row).type_text() == f"Integer -> {said}"
+    text = "RowTypeInfo(f0: Integer, f1: ListTypeInfo<RowTypeInfo(f0: String)>)"
+    assert str(LocalEnvironment().from_collection([(1, [])], row).get_type()) == text
+    # The type text in checkpoints is unchanged.
+    assert ValueStateDescriptor("s", row).type_text() == text
+    assert MapStateDescriptor("s", Types.INT(), row).type_text() == f"Integer -> {text}"
 
 
 def test_type_arguments_reject_what_is_not_a_type() -> None:
     numbers = LocalEnvironment().from_collection([1])
-    given: list[Callable[[Any], object]] = [
+    calls: list[Callable[[Any], object]] = [
         lambda t: LocalEnvironment().from_collection([1], t),
         lambda t: numbers.map(str, t),
         lambda t: numbers.key_by(str, t),
@@ -174,7 +174,7 @@ def test_type_arguments_reject_what_is_not_a_type() -> None:
         lambda t: Types.TUPLE([Types.INT(), t]),
         lambda t: Types.ROW([t]),
     ]
-    for give in given:
+    for give in calls:
         with pytest.raises(TypeError, match=r": Types\.LONG lacks its parentheses, write Types\.LONG\(\)\."):
             give(Types.LONG)
         with pytest.raises(TypeError, match=r": a type is for example Types\.INT\(\), not <class 'int'>\."):
@@ -221,7 +221,7 @@ class TestRow:
             Row(1, a=2)
 
 
-# Recorded from Double.toString and Float.toString of JDK 25; JDK 17 writes some with more digits than it takes.
+# Recorded from Double.toString and Float.toString of JDK 25; JDK 17 writes some with superfluous digits.
 @pytest.mark.parametrize(
     ("value", "narrow", "text"),
     [

@@ -1,4 +1,4 @@
-"""FileSource: real files, read in epochs cut at random, by any number of subtasks, stopped and taken up again."""
+"""FileSource: real files, read in random epochs by any number of subtasks, stopped and restored."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def some_files(directory: Path, rng: random.Random) -> list[str]:
 def test_file_source_reads_every_line_once_across_restarts(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     expected = some_files(tmp_path, rng)
-    source, found = files(tmp_path), []
+    source, read_lines = files(tmp_path), []
     snapshot, storage = None, None
     while True:
         sink = CollectSink()
@@ -102,11 +102,11 @@ def test_file_source_reads_every_line_once_across_restarts(tmp_path: Path, seed:
         for _ in range(rng.randint(1, 8)):
             if not local.is_finished:
                 local.run_epoch()
-        found += sink.results()
+        read_lines += sink.results()
         if local.is_finished:
             break
         snapshot, storage = local.snapshot(), local.storage
-    assert Counter(found) == Counter(expected)
+    assert Counter(read_lines) == Counter(expected)
 
 
 @given(
@@ -123,23 +123,23 @@ def test_file_source_splits_reassemble_the_file(parts: list[bytes], cuts: list[i
     before, lines.BLOCK_BYTES = lines.BLOCK_BYTES, block
     try:
         blocks = [
-            found
+            chunk
             for start, end in pairwise(edges)
-            for found in lines.line_blocks(io.BytesIO(data + b"grown"), start, end, len(data))
+            for chunk in lines.line_blocks(io.BytesIO(data + b"grown"), start, end, len(data))
         ]
     finally:
         lines.BLOCK_BYTES = before
     assert b"".join(b for _, b in blocks) == data
-    # Every block says where it begins, and begins where a line does.
+    # Every block has its offset, which is the start of a line.
     for offset, piece in blocks:
         assert data[offset : offset + len(piece)] == piece
         assert offset == 0 or data[offset - 1 : offset] == b"\n"
 
 
 def test_file_source_single_subtask_keeps_file_order(tmp_path: Path) -> None:
-    wanted = [f"line {i}" for i in range(300)]
-    (tmp_path / "a").write_text("\n".join(wanted))
-    assert read(files(tmp_path), 1, lambda: 3) == wanted
+    expected = [f"line {i}" for i in range(300)]
+    (tmp_path / "a").write_text("\n".join(expected))
+    assert read(files(tmp_path), 1, lambda: 3) == expected
 
 
 @pytest.mark.parametrize("budget", [1, 100, 1 << 30])
@@ -152,10 +152,10 @@ def test_file_source_reads_a_huge_line_once(tmp_path: Path, budget: int) -> None
 def test_file_source_splits_large_files_between_subtasks(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("".join(f"line {i:4}\n" for i in range(400)))
     enumerator = files(tmp_path).create_enumerator(4)
-    dealt = enumerator.poll(1, 0.0)
-    assert sorted(dealt.split_ranges) == [0, 1, 2, 3] and dealt.limited
+    assignment = enumerator.poll(1, 0.0)
+    assert sorted(assignment.split_ranges) == [0, 1, 2, 3] and assignment.limited
     # Splits are assigned from the start of the file, so that event time advances evenly.
-    assert max(s.end for shares in dealt.split_ranges.values() for s in shares) < 1000
+    assert max(s.end for shares in assignment.split_ranges.values() for s in shares) < 1000
     whole = (
         FileSource.for_record_stream_format(TEXT, str(tmp_path))
         .set_file_enumerator(FileEnumeratorProvider.default_non_splittable_file_enumerator())
@@ -168,8 +168,8 @@ def test_file_source_splits_large_files_between_subtasks(tmp_path: Path) -> None
 def test_file_source_epoch_reads_about_its_budget(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("".join(f"{i:063}\n" for i in range(1000)))
     enumerator = files(tmp_path).create_enumerator(1)
-    dealt = enumerator.poll(100, 0.0)
-    assert sum(s.end - s.start for s in dealt.split_ranges[0]) == 6400 and dealt.limited
+    assignment = enumerator.poll(100, 0.0)
+    assert sum(s.end - s.start for s in assignment.split_ranges[0]) == 6400 and assignment.limited
     rest = enumerator.poll(1 << 30, 0.0)
     assert not rest.limited and enumerator.is_finished()
 
@@ -181,10 +181,10 @@ def test_file_source_epoch_reads_about_its_budget(tmp_path: Path) -> None:
 def test_file_source_does_not_split_compressed_files(
     tmp_path: Path, ending: str, pack: Callable[[bytes], bytes]
 ) -> None:
-    wanted = [f"line {i} é" for i in range(500)]
-    (tmp_path / f"a.txt{ending}").write_bytes(pack("\n".join(wanted).encode()))
+    expected = [f"line {i} é" for i in range(500)]
+    (tmp_path / f"a.txt{ending}").write_bytes(pack("\n".join(expected).encode()))
     (tmp_path / "plain").write_text("plain")
-    assert Counter(read(files(tmp_path), 3, lambda: 5)) == Counter([*wanted, "plain"])
+    assert Counter(read(files(tmp_path), 3, lambda: 5)) == Counter([*expected, "plain"])
 
 
 def test_file_source_reads_zstd(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_file_source_charsets(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes("für\nöre\r\nend".encode("latin-1"))
     latin = StreamFormat.text_line_format("ISO-8859-1")
     assert read(files(tmp_path, file_format=latin), 2, lambda: 1) == ["für", "öre", "end"]
-    # As in Flink, what is not UTF-8 is replaced.
+    # As in Flink, invalid UTF-8 is replaced.
     assert read(files(tmp_path)) == ["f\ufffdr", "\ufffdre", "end"]
     (tmp_path / "a").write_bytes("à\r\n\u0a0a\nend".encode("utf-16"))
     assert read(files(tmp_path, file_format=StreamFormat.text_line_format("UTF-16")), 2) == ["à", "\u0a0a", "end"]
@@ -305,7 +305,7 @@ def test_file_source_monitor_reads_new_files_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_file_source_monitor_reads_every_line_once_across_restarts(tmp_path: Path, seed: int) -> None:
     rng, clock = random.Random(seed), ManualClock()
-    source, found, expected = watched(tmp_path), [], []
+    source, read_lines, expected = watched(tmp_path), [], []
     snapshot, storage = None, None
     for run in range(4):
         sink = CollectSink()
@@ -320,9 +320,9 @@ def test_file_source_monitor_reads_every_line_once_across_restarts(tmp_path: Pat
             clock.millis += 1000
             for _ in range(1000):
                 local.run_epoch()
-        found += sink.results()
+        read_lines += sink.results()
         snapshot, storage = local.snapshot(), local.storage
-    assert Counter(found) == Counter(expected)
+    assert Counter(read_lines) == Counter(expected)
 
 
 def test_file_source_monitor_memory_is_bounded_by_the_directory(tmp_path: Path) -> None:
@@ -406,7 +406,7 @@ def test_file_source_has_watermarks_per_split(tmp_path: Path) -> None:
     LocalJob(env, epoch_sizes=lambda: 1).run()
     marks = [mark for _, mark in sink.results()]
     assert marks == sorted(marks)
-    # The files before it do not hold time back when the last one is read; nor is what is in it late.
+    # Earlier files do not hold back the watermark of the last one, whose records are not late.
     assert marks[-1] > 100 and all(mark < int(value) for value, mark in sink.results() if int(value) > 60)
 
 
@@ -415,20 +415,20 @@ def test_file_source_rescaling_keeps_watermarks(tmp_path: Path) -> None:
         (tmp_path / f"{i}").write_text("".join(f"{t}\n" for t in range(i * 10, i * 10 + 40)))
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: int(v))
     snapshot, storage = None, None
-    found: list[Any] = []
+    records: list[Any] = []
     for parallelism in (2, 3, 1, 4, 2, 1):
         env, sink = Env.get_execution_environment().set_parallelism(parallelism), CollectSink()
         stream = env.from_source(files(tmp_path), strategy, type_info=None).uid("files")
         stream.process(Marks()).uid("marks").sink_to(sink).uid("sink")
         local = LocalJob(env, None, lambda: 1, snapshot, storage)
-        for _ in range(3 if parallelism != 1 or not found else 1000):
+        for _ in range(3 if parallelism != 1 or not records else 1000):
             if not local.is_finished:
                 local.run_epoch()
-        found += sink.results()
+        records += sink.results()
         snapshot, storage = local.snapshot(), local.storage
         if local.is_finished:
             break
-    assert Counter(int(v) for v, _ in found) == Counter(t for i in range(6) for t in range(i * 10, i * 10 + 40))
+    assert Counter(int(v) for v, _ in records) == Counter(t for i in range(6) for t in range(i * 10, i * 10 + 40))
 
 
 # --- old names

@@ -1,4 +1,4 @@
-"""HybridSource: one source after another, stopped anywhere and taken up again by any number of subtasks."""
+"""HybridSource: one source after another, stopped anywhere and restored at any parallelism."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ def test_hybrid_source_switches_after_all_subtasks_finish() -> None:
     source = chain(
         NumberSequenceSource(0, 99), NumberSequenceSource(100, 199), DataGeneratorSource(lambda i: i + 200, 9)
     )
-    found = [int(v) for v in read(source, parallelism=3, size=7)]
-    assert sorted(found[:100]) == list(range(100)) and sorted(found[100:200]) == list(range(100, 200))
-    assert sorted(found[200:]) == list(range(200, 209))
+    values = [int(v) for v in read(source, parallelism=3, size=7)]
+    assert sorted(values[:100]) == list(range(100)) and sorted(values[100:200]) == list(range(100, 200))
+    assert sorted(values[200:]) == list(range(200, 209))
 
 
 @pytest.mark.parametrize("empty", [0, 1, 2])
@@ -105,7 +105,7 @@ def test_hybrid_source_is_exactly_once_across_restarts(tmp_path_factory: pytest.
         chain(CollectionSource(list(range(rng.randint(0, 40)))), NumberSequenceSource(100, 100 + rng.randint(0, 50))),
     )
     expected = Counter(read(source))
-    found: Counter[str] = Counter()
+    actual: Counter[str] = Counter()
     snapshot, storage = None, MemoryStorage()
     while True:
         sink = CollectSink()
@@ -114,14 +114,14 @@ def test_hybrid_source_is_exactly_once_across_restarts(tmp_path_factory: pytest.
             if not running.is_finished:
                 running.run_epoch()
         snapshot, counted = running.snapshot(), list(sink.results())
-        found.update(counted)
+        actual.update(counted)
         if running.is_finished:
             break
         # Records after the checkpoint are rolled back.
         for _ in range(rng.randint(0, 2)):
             if not running.is_finished:
                 running.run_epoch()
-    assert found == expected
+    assert actual == expected
 
 
 class Parts(Source[int]):
@@ -142,21 +142,21 @@ class Parts(Source[int]):
 
 
 class _Parts(SplitEnumerator):
-    def __init__(self, source: Parts, at: int) -> None:
-        self.source, self.at, self.over = source, at, False
+    def __init__(self, source: Parts, position: int) -> None:
+        self.source, self.position, self.has_ended = source, position, False
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
-        if self.at == self.source.count:
-            self.over = True
+        if self.position == self.source.count:
+            self.has_ended = True
             return SplitAssignment({})
-        self.at += 1
-        return SplitAssignment({0: [self.at - 1]})
+        self.position += 1
+        return SplitAssignment({0: [self.position - 1]})
 
     def is_finished(self) -> bool:
-        return self.over
+        return self.has_ended
 
     def snapshot(self) -> int:
-        return self.at
+        return self.position
 
     def committed(self, snapshot: int) -> None:
         self.source.heard.append(("committed", self.source.first, snapshot))
@@ -202,8 +202,8 @@ def test_hybrid_source_notifies_each_source_of_commits() -> None:
 
 def test_hybrid_source_polls_the_next_source_at_once() -> None:
     enumerator = chain(DataGeneratorSource(int, 2), DataGeneratorSource(int, None, 1)).create_enumerator(1)
-    dealt = enumerator.poll(10, 5.0)
-    assert dealt.limited and not enumerator.is_finished() and enumerator.next_poll(5.0) == 5.0
+    assignment = enumerator.poll(10, 5.0)
+    assert assignment.limited and not enumerator.is_finished() and enumerator.next_poll(5.0) == 5.0
     assert enumerator.poll(10, 5.0).split_ranges == {}
     assert enumerator.next_poll(5.0) == 6.0
 

@@ -39,7 +39,7 @@ def options_for(url: str, user: str | None = None, password: str | None = None) 
 
 
 def postgres_url(conninfo: str) -> str:
-    """The server's address is a directory, which JDBC cannot say; libpq's own words can."""
+    """The server's address is a directory, which a JDBC URL cannot express but libpq parameters can."""
     words = dict(word.split("=") for word in conninfo.split())
     return f"jdbc:postgresql:///{words['dbname']}?host={words['host']}&port={words['port']}&user={words['user']}"
 
@@ -48,11 +48,11 @@ def postgres_url(conninfo: str) -> str:
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A database with a table."""
     if request.param == "sqlite":
-        found = f"jdbc:sqlite:{tmp_path}/test.db"
+        database_url = f"jdbc:sqlite:{tmp_path}/test.db"
     else:
-        found = postgres_url(request.getfixturevalue("postgres").new_database())
-    run_sql(connector(options_for(found)), "CREATE TABLE words (word TEXT, number INTEGER)")
-    return found
+        database_url = postgres_url(request.getfixturevalue("postgres").new_database())
+    run_sql(connector(options_for(database_url)), "CREATE TABLE words (word TEXT, number INTEGER)")
+    return database_url
 
 
 def words(url: str) -> list[Any]:

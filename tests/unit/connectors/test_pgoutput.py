@@ -48,38 +48,42 @@ def relation(identity: str = "d") -> bytes:
 TABLE = TableDescription(pgoutput.relation(relation()), (), (0,))
 
 
-def told(*messages: bytes) -> list[tuple[Any, ...]]:
+def decoded_changes(*messages: bytes) -> list[tuple[Any, ...]]:
     share = LogRange({7: TABLE}, [(Begin(9, 1000, 5), list(messages))])
     return [(c.op, c.before, c.after, c.whole) for c in changes_of(share)]
 
 
 def test_pgoutput_decodes_relation_and_begin() -> None:
-    found = pgoutput.relation(relation("f"))
-    assert (found.table, found.identity) == ("public.t", "f")
-    assert [(c.name, c.type, c.is_key) for c in found.columns] == [("id", 23, True), ("name", 25, False)]
+    decoded = pgoutput.relation(relation("f"))
+    assert (decoded.table, decoded.identity) == ("public.t", "f")
+    assert [(c.name, c.type, c.is_key) for c in decoded.columns] == [("id", 23, True), ("name", 25, False)]
     assert pgoutput.begin(begin(9)) == Begin(9, 946_684_801_000, 5)
 
 
 def test_pgoutput_changes_have_before_and_after() -> None:
     oid = struct.pack(">I", 7)
-    assert told(insert(7, b"1", None)) == [(ops.CREATE, None, [1, None], False)]
-    # The key is as it was: the log has no row from before.
-    assert told(b"U" + oid + b"N" + row(b"1", b"x")) == [(ops.UPDATE, None, [1, "x"], False)]
+    assert decoded_changes(insert(7, b"1", None)) == [(ops.CREATE, None, [1, None], False)]
+    # The key is unchanged, so the log has no before image.
+    assert decoded_changes(b"U" + oid + b"N" + row(b"1", b"x")) == [(ops.UPDATE, None, [1, "x"], False)]
     whole = b"U" + oid + b"O" + row(b"1", b"big") + b"N" + row(b"1", UNCHANGED)
-    assert told(whole) == [(ops.UPDATE, [1, "big"], [1, "big"], True)]
-    assert told(b"U" + oid + b"N" + row(b"1", UNCHANGED)) == [(ops.UPDATE, None, [1, ops.UNAVAILABLE], False)]
-    assert told(b"D" + oid + b"K" + row(b"1", None)) == [(ops.DELETE, [1, None], None, False)]
-    assert told(b"T" + struct.pack(">IB", 2, 0) + struct.pack(">II", 3, 7)) == [(ops.TRUNCATE, None, None, False)]
+    assert decoded_changes(whole) == [(ops.UPDATE, [1, "big"], [1, "big"], True)]
+    assert decoded_changes(b"U" + oid + b"N" + row(b"1", UNCHANGED)) == [
+        (ops.UPDATE, None, [1, ops.UNAVAILABLE], False)
+    ]
+    assert decoded_changes(b"D" + oid + b"K" + row(b"1", None)) == [(ops.DELETE, [1, None], None, False)]
+    assert decoded_changes(b"T" + struct.pack(">IB", 2, 0) + struct.pack(">II", 3, 7)) == [
+        (ops.TRUNCATE, None, None, False)
+    ]
 
 
 def test_pgoutput_changed_key_is_another_row() -> None:
     oid = struct.pack(">I", 7)
     message = b"U" + oid + b"K" + row(b"1", None) + b"N" + row(b"2", b"x")
-    assert told(message) == [(ops.DELETE, [1, None], None, False), (ops.CREATE, None, [2, "x"], False)]
-    assert told(*pgoutput.split_update(message)) == told(message)
+    assert decoded_changes(message) == [(ops.DELETE, [1, None], None, False), (ops.CREATE, None, [2, "x"], False)]
+    assert decoded_changes(*pgoutput.split_update(message)) == decoded_changes(message)
     large = b"U" + oid + b"O" + row(b"1", b"big") + b"N" + row(b"2", UNCHANGED)
-    assert told(*pgoutput.split_update(large)) == told(large)
-    assert told(large)[1] == (ops.CREATE, None, [2, "big"], False)
+    assert decoded_changes(*pgoutput.split_update(large)) == decoded_changes(large)
+    assert decoded_changes(large)[1] == (ops.CREATE, None, [2, "big"], False)
     assert pgoutput.key_of(pgoutput.images(message), (0,)) == ((b"1",), (b"2",))
 
 
@@ -130,8 +134,8 @@ def pieces(assembler: Assembler, messages: list[bytes]) -> list[Piece]:
     return [piece for m in messages if (piece := assembler.message(m)) is not None]
 
 
-def contents(found: list[Piece]) -> list[Any]:
-    return [m for piece in found for m in piece.messages if isinstance(m, bytes)]
+def contents(pieces: list[Piece]) -> list[Any]:
+    return [m for piece in pieces for m in piece.messages if isinstance(m, bytes)]
 
 
 def transaction(n: int, changes: int) -> list[bytes]:
@@ -149,10 +153,10 @@ def test_pgoutput_assembler_resumes_inside_a_large_transaction(monkeypatch: pyte
         PostgresOffset(150, 200, 6),
         PostgresOffset(250),
     ]
-    for at, piece in enumerate(whole):
+    for index, piece in enumerate(whole):
         # The server resends unconfirmed changes from the start of their transaction.
         again = pieces(Assembler(piece.after), log)
-        assert contents(whole[: at + 1]) + contents(again) == contents(whole)
+        assert contents(whole[: index + 1]) + contents(again) == contents(whole)
         assert again[-1].after == whole[-1].after
 
 
@@ -162,5 +166,5 @@ def test_pgoutput_assembler_idle_reports_the_log_position() -> None:
     idle = assembler.idle(180)
     assert idle is not None and idle.after == PostgresOffset(180)
     assembler.message(begin(200))
-    # What is open will be committed behind this.
+    # Open transactions commit after this position.
     assert assembler.idle(220) is None

@@ -14,21 +14,21 @@ from millstream.datastream.connectors.rabbitmq import RMQConnectionConfig
 
 
 class Queue:
-    """A queue with one consumer: what it was sent and has not acknowledged goes back to its place when it goes."""
+    """A queue with one consumer; unacknowledged messages return to the head of the queue on disconnect."""
 
     def __init__(self, bodies: list[int]) -> None:
-        self._waiting: list[tuple[int, bool]] = [(body, False) for body in bodies]
+        self._pending: list[tuple[int, bool]] = [(body, False) for body in bodies]
         self._sent: dict[int, int] = {}
 
     def connect(self) -> None:
-        self._waiting = [(body, True) for body in self._sent.values()] + self._waiting
+        self._pending = [(body, True) for body in self._sent.values()] + self._pending
         self._sent = {}
 
     def send(self, buffer: MessageBuffer) -> bool:
         """Send one message; return whether there was one."""
-        if not self._waiting:
+        if not self._pending:
             return False
-        body, again = self._waiting.pop(0)
+        body, again = self._pending.pop(0)
         tag = max(self._sent, default=self._last) + 1
         self._last, self._sent[tag] = tag, body
         if buffer.add(Message(tag, f"id {body}", b"%d" % body), again):
@@ -42,7 +42,7 @@ class Queue:
 
     @property
     def is_empty(self) -> bool:
-        return not self._waiting and not self._sent
+        return not self._pending and not self._sent
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -51,7 +51,7 @@ def test_rabbitmq_buffer_is_exactly_once_for_random_failures(seed: int) -> None:
     random = Random(seed)
     messages = list(range(40))
     queue = Queue(messages)
-    # What a checkpoint holds: the position, and what was processed up to it.
+    # A checkpoint holds the position, and the ids processed up to it.
     held: tuple[Any, list[bytes]] = (None, [])
     for execution in range(100):
         queue.connect()
@@ -96,7 +96,7 @@ def test_rabbitmq_buffer_without_ids_is_at_least_once() -> None:
     position = first.position()
     assert first.assign(9) == (2, [b"3"])
     second = MessageBuffer("b", position)
-    # Of another channel: its messages are gone already.
+    # Of a closed channel, whose messages were requeued.
     assert second.acknowledge(position) is None
     for tag in (1, 2, 3):
         assert not second.add(Message(tag, None, b"%d" % tag), True)
@@ -135,8 +135,8 @@ def test_rabbitmq_config_rejects_missing_fields() -> None:
     builder.set_virtual_host("/").set_requested_heartbeat(5).set_requested_frame_max(9000).set_requested_channel_max(7)
     builder.set_connection_timeout(1500).set_automatic_recovery(True).set_network_recovery_interval(10)
     config = builder.set_topology_recovery_enabled(False).build()
-    found = config.get_host(), config.get_port(), config.get_virtual_host(), config.get_user_name()
-    assert (*found, config.get_password(), config.get_uri()) == ("h", 5672, "/", "u", "p", None)
+    settings = config.get_host(), config.get_port(), config.get_virtual_host(), config.get_user_name()
+    assert (*settings, config.get_password(), config.get_uri()) == ("h", 5672, "/", "u", "p", None)
     assert (config.get_requested_heartbeat(), config.get_requested_frame_max()) == (5, 9000)
     assert (config.get_requested_channel_max(), config.get_connection_timeout()) == (7, 1500)
     assert (config.is_automatic_recovery(), config.is_topology_recovery()) == (True, False)

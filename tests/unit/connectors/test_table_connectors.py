@@ -66,8 +66,10 @@ def test_table_options_errors_match_flink(t_env: StreamTableEnvironment, options
     t_env.execute_sql(f"CREATE TABLE bad (a INT) {options}")
     with pytest.raises(ValidationException) as error:
         t_env.execute_sql("SELECT * FROM bad")
-    said = "Unable to create a source for reading table 'default_catalog.default_database.bad'.\n\nTable options are:"
-    assert said in str(error.value)
+    message = (
+        "Unable to create a source for reading table 'default_catalog.default_database.bad'.\n\nTable options are:"
+    )
+    assert message in str(error.value)
     with pytest.raises(ValidationException, match=words):
         t_env.execute_sql("SELECT * FROM bad")
 
@@ -129,9 +131,23 @@ def test_print_sink_formats_rows_as_java_does(
         "tz TIMESTAMP_LTZ(3), by1 BYTES, a ARRAY<INT>, m MAP<STRING, INT>, r ROW<x INT, y STRING>"
     )
     t_env.execute_sql(f"CREATE TABLE p ({declared}) WITH ('connector' = 'print', 'print-identifier' = 'me')")
-    at = datetime.datetime(2024, 1, 2, 3, 4)
+    timestamp = datetime.datetime(2024, 1, 2, 3, 4)
     half = decimal.Decimal("1.5")
-    row = (1, "a", True, 1e8, half, at.date(), at.time(), at, at, b"A\xff", [1, None], {"k": 2}, Row(5, None))
+    row = (
+        1,
+        "a",
+        True,
+        1e8,
+        half,
+        timestamp.date(),
+        timestamp.time(),
+        timestamp,
+        timestamp,
+        b"A\xff",
+        [1, None],
+        {"k": 2},
+        Row(5, None),
+    )
     source = ValuesTable([row, (None,) * 13])
     t_env.execute_sql(f"CREATE TABLE src ({declared}) WITH {source.options}")
     t_env.execute_sql("INSERT INTO p SELECT * FROM src").wait()
@@ -171,8 +187,8 @@ def test_upsert_sink_receives_deletes_for_update_before(mode: str) -> None:
 
 
 def test_upsert_sink_without_materializer_receives_rows_unchanged() -> None:
-    found = _sums_above_zero("NONE", "n", ChangelogMode.upsert())
-    assert found == _sums_above_zero("NONE", "a", ChangelogMode.upsert())
+    changes = _sums_above_zero("NONE", "n", ChangelogMode.upsert())
+    assert changes == _sums_above_zero("NONE", "a", ChangelogMode.upsert())
     assert ("UPDATE_AFTER", 1, 2) not in _sums_above_zero("AUTO", "n", ChangelogMode.upsert())
 
 
@@ -188,21 +204,21 @@ def test_datagen_generates_sequences_and_random_values(parallelism: int) -> None
           'fields.arr.element.min' = '1', 'fields.arr.element.max' = '2', 'fields.se.kind' = 'sequence',
           'fields.se.start' = '1', 'fields.se.end' = '50000')
     """)
-    found = collected(t_env, "SELECT * FROM g")
-    assert sorted(r[0] for r in found) == list(range(5, 40005))
-    assert sorted(int(r[11]) for r in found) == list(range(1, 40001))
-    assert {len(r[1]) for r in found} == {7}
-    assert {r[2] for r in found} == {3, 4, 5}
-    assert all(0.5 <= r[3] <= 0.75 for r in found)
-    assert {len(r[5]) for r in found} == {3}
-    assert 18_000 < sum(r[6] is None for r in found) < 22_000
-    assert {v for r in found for v in r[8]} == {1, 2}
+    rows = collected(t_env, "SELECT * FROM g")
+    assert sorted(r[0] for r in rows) == list(range(5, 40005))
+    assert sorted(int(r[11]) for r in rows) == list(range(1, 40001))
+    assert {len(r[1]) for r in rows} == {7}
+    assert {r[2] for r in rows} == {3, 4, 5}
+    assert all(0.5 <= r[3] <= 0.75 for r in rows)
+    assert {len(r[5]) for r in rows} == {3}
+    assert 18_000 < sum(r[6] is None for r in rows) < 22_000
+    assert {v for r in rows for v in r[8]} == {1, 2}
 
 
 def test_datagen_is_unbounded_without_a_sequence_or_row_limit(t_env: StreamTableEnvironment) -> None:
     t_env.execute_sql("CREATE TABLE g (a INT) WITH ('connector' = 'datagen')")
-    with t_env.execute_sql("SELECT a FROM g").collect() as found:
-        assert len([next(found) for _ in range(3)]) == 3
+    with t_env.execute_sql("SELECT a FROM g").collect() as rows:
+        assert len([next(rows) for _ in range(3)]) == 3
     assert len(collected(t_env, "SELECT a FROM g /*+ OPTIONS('number-of-rows' = '17') */")) == 17
 
 
@@ -233,16 +249,16 @@ COLUMNS = (
 
 
 def some_rows() -> list[tuple[Any, ...]]:
-    at = datetime.datetime(2024, 1, 2, 3, 4, 5, 678000)
-    zoned = at.replace(tzinfo=datetime.UTC)
+    timestamp = datetime.datetime(2024, 1, 2, 3, 4, 5, 678000)
+    zoned = timestamp.replace(tzinfo=datetime.UTC)
     first = (
         1,
         'say "hi", you',
         1.5,
         decimal.Decimal("2.25"),
         True,
-        at.date(),
-        at,
+        timestamp.date(),
+        timestamp,
         zoned,
         [1, 2],
         Row(1, "q"),
@@ -267,8 +283,8 @@ def test_filesystem_table_round_trips_every_format(
     )
     t_env.execute_sql("INSERT INTO files SELECT * FROM src").wait()
     assert sorted(str(p.parent.relative_to(tmp_path)) for p in tmp_path.rglob("part-*")) == ["p=x/q=1", "p=y%2Fz/q=2"]
-    found = sorted(collected(t_env, "SELECT * FROM files"))
-    assert found == [tuple(r) for r in some_rows()]
+    rows = sorted(collected(t_env, "SELECT * FROM files"))
+    assert rows == [tuple(r) for r in some_rows()]
     assert collected(t_env, "SELECT a FROM files WHERE q = 2") == [(2,)]
 
 
@@ -323,8 +339,8 @@ def test_debezium_json_table_emits_changes(t_env: StreamTableEnvironment, tmp_pa
         f"CREATE TABLE c (id INT, v STRING) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}', "
         "'format' = 'debezium-json')"
     )
-    found = list(t_env.execute_sql("SELECT id, v FROM c").collect())
-    assert [(r.get_row_kind().name, r[1]) for r in found] == [
+    changes = list(t_env.execute_sql("SELECT id, v FROM c").collect())
+    assert [(r.get_row_kind().name, r[1]) for r in changes] == [
         ("INSERT", "a"), ("UPDATE_BEFORE", "a"), ("UPDATE_AFTER", "b"), ("DELETE", "b"),
     ]  # fmt: skip
 
@@ -424,6 +440,6 @@ def test_source_watermark_requires_connector_support() -> None:
         t_env.execute_sql("SELECT * FROM generated")
     values = ValuesTable([(datetime.datetime(2024, 1, 1, 0, 0, s),) for s in (1, 12, 3)], watermarks_on_event=True)
     t_env.execute_sql(declared.format("given", values.options))
-    found = t_env.execute_sql("SELECT ts, CURRENT_WATERMARK(ts) FROM given").collect()
-    times = [(row[0].second, row[1] and row[1].second) for row in found]
+    rows = t_env.execute_sql("SELECT ts, CURRENT_WATERMARK(ts) FROM given").collect()
+    times = [(row[0].second, row[1] and row[1].second) for row in rows]
     assert times == [(1, None), (12, 1), (3, 12)]

@@ -27,28 +27,28 @@ def here(offset: int = 0) -> str:
 def test_call_site_is_in_execution_plan_and_svg() -> None:
     env = LocalEnvironment()
     source = env.from_collection([1, 2])
-    made = [here(-1)]
+    call_sites = [here(-1)]
     mapped = (
         source.map(lambda x: x)
         .key_by(lambda x: x)
         .reduce(lambda a, b: a + b)
     )  # fmt: skip
-    made += [here(-4), here(-2)]
+    call_sites += [here(-4), here(-2)]
     sink = mapped.print()
-    made.append(here(-1))
+    call_sites.append(here(-1))
     nodes = json.loads(env.get_execution_plan())["nodes"]
-    assert [node["made_at"] for node in nodes] == made
+    assert [node["made_at"] for node in nodes] == call_sites
     picture = draw(build_job_graph(env._stream_graph(None, [sink._transformation])))
-    assert f"<title>Map, made at {made[1]}</title>" in picture
+    assert f"<title>Map, made at {call_sites[1]}</title>" in picture
 
 
 def test_call_site_is_in_user_code_errors() -> None:
     env = LocalEnvironment()
     stream = env.from_collection([1, 0]).map(lambda x: 1 // x)
-    made = here(-1)
+    call_site = here(-1)
     with pytest.raises(JobExecutionError) as e:
         list(stream.execute_and_collect())
-    assert f"in operator 'Map' (no uid), made at {made}, subtask 1/1, epoch 1\nrecord: 0" in str(e.value)
+    assert f"in operator 'Map' (no uid), made at {call_site}, subtask 1/1, epoch 1\nrecord: 0" in str(e.value)
 
 
 def test_call_site_is_in_errors_of_program_construction() -> None:
@@ -58,10 +58,10 @@ def test_call_site_is_in_errors_of_program_construction() -> None:
         stream.map(str).name("text").set_parallelism(0)
     assert f"operator 'text' (made at {here(-1)})" in str(e.value)
     stream.uid("a").map(str).uid("a").print()
-    made = here(-1)
+    call_site = here(-1)
     with pytest.raises(InvalidProgramError) as e:
         env.execute()
-    assert f"'Map' (made at {made}) have the same uid 'a'" in str(e.value)
+    assert f"'Map' (made at {call_site}) have the same uid 'a'" in str(e.value)
 
 
 class BrokenSource(DataGeneratorSource):
@@ -72,10 +72,10 @@ class BrokenSource(DataGeneratorSource):
 def test_call_site_is_in_errors_of_a_source_enumerator() -> None:
     env = LocalEnvironment()
     stream = env.from_source(BrokenSource(lambda i: i, 3), source_name="orders")
-    made = here(-1)
+    call_site = here(-1)
     with pytest.raises(JobExecutionError) as e:
         list(stream.execute_and_collect())
-    assert f"Source 'Source: orders' (made at {made}) failed to assign splits: OSError('the broker" in str(e.value)
+    assert f"Source 'Source: orders' (made at {call_site}) failed to assign splits: OSError('the broker" in str(e.value)
 
 
 def test_call_site_is_the_first_frame_outside_millstream() -> None:

@@ -181,7 +181,7 @@ def test_enable_checkpointing_requires_an_interval(env: StreamExecutionEnvironme
 def test_checkpointing_mode_getters_and_setters(env: StreamExecutionEnvironment, config: CheckpointConfig) -> None:
     assert env.get_checkpointing_mode() == CheckpointConfig.DEFAULT_MODE == CheckpointingMode.EXACTLY_ONCE
     env.enable_checkpointing(1000, CheckpointingMode.AT_LEAST_ONCE)
-    # Without a mode it stays what it was, as in Flink.
+    # Without a mode the setting is unchanged, as in Flink.
     env.enable_checkpointing(2000)
     assert env.get_checkpointing_mode() == config.get_checkpointing_mode() == CheckpointingMode.AT_LEAST_ONCE
     config.set_checkpointing_mode(CheckpointingMode.AT_MOST_ONCE)
@@ -193,7 +193,7 @@ def test_checkpointing_mode_getters_and_setters(env: StreamExecutionEnvironment,
     ]
 
 
-# A setter, its argument, the getter, what that returned before, the key.
+# A setter, its argument, the getter, its default, the option key.
 METHODS: list[tuple[str, Any, str, Any, str]] = [
     ("set_checkpoint_interval", 30_000, "get_checkpoint_interval", -1, "interval"),
     ("set_checkpoint_timeout", 61_000, "get_checkpoint_timeout", 600_000, "timeout"),
@@ -321,7 +321,7 @@ def test_checkpoint_config_deprecated_methods_name_their_replacement(config: Che
         assert config.get_externalized_checkpoint_cleanup() is None
     with pytest.warns(DeprecationWarning, match="use set_externalized_checkpoint_retention") as caught:
         config.enable_externalized_checkpoints(Retention.RETAIN_ON_CANCELLATION)
-    # The line of the user's call is what the warning points at.
+    # The warning points at the line of the user's call.
     assert caught[0].filename == __file__
     with pytest.warns(DeprecationWarning):
         assert config.get_externalized_checkpoint_cleanup() == Retention.RETAIN_ON_CANCELLATION

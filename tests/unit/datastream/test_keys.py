@@ -1,4 +1,4 @@
-"""Keys of whole programs: equal ones meet, those that cannot are refused."""
+"""Keys of whole programs: equal keys meet in one subtask, unsuitable keys are rejected."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Said:
 
 
 class Plain:
-    """A class that says nothing of when its objects are equal."""
+    """A class without an `__eq__` of its own."""
 
     def __init__(self, x: int) -> None:
         self.x = x
@@ -92,7 +92,7 @@ def add(a: Any, b: Any) -> Any:
 
 
 class Count(KeyedProcessFunction):
-    """Counts by state, and says its key."""
+    """Counts in keyed state, and emits the key."""
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.INT()))
@@ -183,7 +183,7 @@ def test_key_by_accepts_keys_with_value_equality(selector: Callable[[Any], Any])
     assert [n for _, n in keyed_by(selector)] == [0, 1, 3, 6]
 
 
-# Recorded from PyFlink 2.3: what get_current_key() gives for keys of a declared type, and which meet.
+# Recorded from PyFlink 2.3: the result of get_current_key() for keys of a declared type, and which keys meet.
 @pytest.mark.parametrize(
     ("key_type", "keys", "counted"),
     [
@@ -195,15 +195,17 @@ def test_key_by_accepts_keys_with_value_equality(selector: Callable[[Any], Any])
         (Types.ROW([Types.INT()]), [Row(0), Row(False)], [(1, Row(f0=0)), (2, Row(f0=0))]),
     ],
 )
-@pytest.mark.parametrize("made", [False, True])
-def test_key_by_coerces_keys_to_the_declared_type(key_type: Any, keys: list[Any], counted: Any, made: bool) -> None:
+@pytest.mark.parametrize("has_new_keys", [False, True])
+def test_key_by_coerces_keys_to_the_declared_type(
+    key_type: Any, keys: list[Any], counted: Any, has_new_keys: bool
+) -> None:
     env = LocalEnvironment()
     env.set_parallelism(2)
     # The receiver extracts a key that is a part of the record; a computed key is sent with it.
     records = env.from_collection([(key, 0) for key in keys])
-    selector: Any = (lambda v: next(iter(v))) if made else (lambda v: v[0])
-    found = list(records.key_by(selector, key_type).process(Count()).execute_and_collect())
-    assert sorted(map(repr, found)) == sorted(map(repr, counted))
+    selector: Any = (lambda v: next(iter(v))) if has_new_keys else (lambda v: v[0])
+    counts = list(records.key_by(selector, key_type).process(Count()).execute_and_collect())
+    assert sorted(map(repr, counts)) == sorted(map(repr, counted))
 
 
 def test_key_by_error_names_the_key_that_does_not_fit_the_declared_type() -> None:

@@ -158,17 +158,17 @@ def test_exchange_machine_answers_every_epoch_in_any_event_order() -> None:
     """For any order of events, a requested epoch fails exactly once after an error."""
     for seed in range(500):
         rng = random.Random(seed)
-        machine, waiting = p.ExchangeMachine(2, 2), False
+        machine, pending = p.ExchangeMachine(2, 2), False
         events: list[p.Event] = [p.SlotRegistered(s, "/") for s in (0, 1)] + [p.SlotConnected(s) for s in (0, 1)]  # type: ignore[assignment]
         events += [p.SlotReported(s, 1, b"") for s in (0, 1)] + [p.EpochRequested(1, b""), p.ConnectionLost("x")]
         if seed % 2:
             rng.shuffle(events)
         for event in events:
-            waiting = waiting or isinstance(event, p.EpochRequested)
+            pending = pending or isinstance(event, p.EpochRequested)
             ends = [i for i in machine.handle(event) if isinstance(i, (p.FinishEpoch, p.FailEpoch))]
-            assert len(ends) <= waiting
-            waiting = waiting and not ends
-        assert not waiting
+            assert len(ends) <= pending
+            pending = pending and not ends
+        assert not pending
         assert machine.phase is p.Phase.ENDING
 
 

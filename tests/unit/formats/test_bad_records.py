@@ -34,12 +34,12 @@ def a_source(kind: str, directory: Path) -> FileSource:
             fastavro.writer(file, NUMBER.parsed, [{"n": i} for i in range(10)], sync_interval=1)
         data = bytearray(path.read_bytes())
         mark = data[-16:]
-        for place in (4, 8):
-            # Behind the mark: how many records, how many bytes, and the number itself.
-            at = -1
-            for _ in range(place + 1):
-                at = data.index(mark, at + 1)
-            data[at + 16 + 2] = 0xFF
+        for block in (4, 8):
+            # After the mark: the number of records, the number of bytes, and the number itself.
+            offset = -1
+            for _ in range(block + 1):
+                offset = data.index(mark, offset + 1)
+            data[offset + 16 + 2] = 0xFF
         path.write_bytes(data)
         return FileSource.for_bulk_file_format(AvroFormat(NUMBER), path).build()
     lines = ["x" if i in (4, 8) else (str(i) if kind == "csv" else f'{{"n": {i}}}') for i in range(10)]
@@ -78,13 +78,13 @@ def test_bad_records_policy_fails_skips_or_side_outputs(kind: str, tmp_path: Pat
     stream.get_side_output(BAD).sink_to(spoilt)
     env.execute()
     assert numbers(sink.results()) == GOOD
-    found = spoilt.results()
+    bad_records = spoilt.results()
     if kind == "avro":
-        assert len(found) == 2 and all("the block at byte" in bad.where for bad in found)
+        assert len(bad_records) == 2 and all("the block at byte" in bad.where for bad in bad_records)
     else:
-        assert [bad.value for bad in found] == ["x", "x"]
-        assert [bad.where.partition(", ")[2].split()[1] for bad in found] == ["5", "9"]
-        assert all(bad.error for bad in found)
+        assert [bad.value for bad in bad_records] == ["x", "x"]
+        assert [bad.where.partition(", ")[2].split()[1] for bad in bad_records] == ["5", "9"]
+        assert all(bad.error for bad in bad_records)
 
 
 def test_bad_records_policy_handles_lines_that_are_not_utf8(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Formats of changes as tables read them: Debezium's, Canal's and Maxwell's messages, and what is left out."""
+"""Formats of changes as tables read them: Debezium's, Canal's and Maxwell's messages, and omitted fields."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def rows(batch: Batch) -> list[tuple[str, Any, Any]]:
 
 
 def read(name: str, *messages: Any, **options: str) -> list[tuple[str, Any, Any]]:
-    said = {f"{name}.{k.replace('__', '.').replace('_', '-')}": v for k, v in options.items()}
+    full_options = {f"{name}.{k.replace('__', '.').replace('_', '-')}": v for k, v in options.items()}
     bodies = [m if isinstance(m, bytes) or m is None else json.dumps(m).encode() for m in messages]
-    return rows(create_message_format(name, said, "UTC").read_all(bodies, FIELDS).batch)
+    return rows(create_message_format(name, full_options, "UTC").read_all(bodies, FIELDS).batch)
 
 
 UPDATED = [("-U", 1, "a"), ("+U", 1, "b")]
@@ -45,8 +45,8 @@ def test_changelog_table_formats_emit_both_halves_of_an_update() -> None:
 def test_changelog_table_formats_handle_inserts_deletes_and_empty_messages() -> None:
     row = {"id": 1, "name": "a"}
     both = [("+I", 1, "a"), ("-D", 1, "a")]
-    gone = {"before": row, "after": None, "op": "d"}
-    assert read("debezium-json", {"before": None, "after": row, "op": "r"}, gone, None, b"") == both
+    deletion = {"before": row, "after": None, "op": "d"}
+    assert read("debezium-json", {"before": None, "after": row, "op": "r"}, deletion, None, b"") == both
     assert read("maxwell-json", {"data": row, "type": "insert"}, {"data": row, "type": "delete"}, None) == both
     two = {"data": [row, {"id": 2}], "type": "INSERT"}
     assert read("canal-json", two, {"data": None, "type": "CREATE"}) == [("+I", 1, "a"), ("+I", 2, None)]
@@ -83,9 +83,9 @@ def test_changelog_table_formats_reject_or_ignore_malformed_messages(name: str, 
     with pytest.raises(Malformed, match=words) as error:
         read(name, good, message)
     assert error.value.index == 1
-    found = read(name, good, message, ignore_parse_errors="true")
-    # What is wrong in a field alone is null there.
-    assert found == ([("+I", None, None)] if "INT" in words else [])
+    rows = read(name, good, message, ignore_parse_errors="true")
+    # An invalid field alone becomes null.
+    assert rows == ([("+I", None, None)] if "INT" in words else [])
 
 
 def test_changelog_table_formats_metadata_columns() -> None:

@@ -1,4 +1,4 @@
-"""CSV, JSON and Parquet: files in jobs, errors that say where, writers, and old names."""
+"""CSV, JSON and Parquet: files in jobs, errors with positions, writers, and old names."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_csv_decimal_columns_have_the_scale_of_their_type(tmp_path: Path) -> Non
     )
     (tmp_path / "a.csv").write_text("1.5,1.50,1;2.25\n99.5,1E+2,100\n")
     rows = read(CsvReaderFormat.for_schema(schema), tmp_path)
-    # As DecimalData: rounded half up, and null where there are too many digits.
+    # As DecimalData: rounded half up, and null on overflow.
     assert [[str(v) for v in row] for row in rows] == [
         ["2", "1.50", "[Decimal('1.0'), Decimal('2.3')]"],
         ["None", "1E+2", "[None]"],
@@ -118,7 +118,7 @@ def _column(kind: Any, is_array: bool) -> CsvSchema:
     return (builder.add_array_column("n", ";", kind) if is_array else builder.add_number_column("n", kind)).build()
 
 
-# What Java's parseByte, parseInt, parseFloat .. say of the text without the blanks around it.
+# Results of Java's parseByte, parseInt, parseFloat ... for the trimmed text.
 @pytest.mark.parametrize("is_array", [False, True])
 @pytest.mark.parametrize(
     ("kind", "text", "value"),
@@ -206,7 +206,7 @@ def test_csv_reads_fields_spanning_blocks(tmp_path: Path) -> None:
     assert tuples(read(CsvReaderFormat.for_schema(SCHEMA), tmp_path, 3, 1)) == rows
 
 
-# Mostly what matters, so that a few hundred examples find it.
+# Mostly special characters, so that a few hundred examples suffice.
 _cuttable = st.text(st.sampled_from('a""",,\n\n\r '), max_size=40)
 
 
@@ -220,13 +220,13 @@ def test_csv_pieces_equal_the_whole_file(text: str, length: int) -> None:
         whole = dialect.records(text)
     except ValueError:
         return
-    found, at = [], 0
-    while at < len(data):
-        to = cut_behind_record(io.BytesIO(data), at, min(at + length, len(data)), len(data), dialect)
-        assert at < to <= len(data)
-        found += dialect.records(data[at:to].decode())
-        at = to
-    assert found == whole
+    records, offset = [], 0
+    while offset < len(data):
+        to = cut_behind_record(io.BytesIO(data), offset, min(offset + length, len(data)), len(data), dialect)
+        assert offset < to <= len(data)
+        records += dialect.records(data[offset:to].decode())
+        offset = to
+    assert records == whole
 
 
 def test_csv_large_file_is_read_over_many_epochs_by_one_subtask(tmp_path: Path) -> None:
@@ -235,9 +235,9 @@ def test_csv_large_file_is_read_over_many_epochs_by_one_subtask(tmp_path: Path) 
     enumerator = source_of(csv, tmp_path).create_enumerator(3)
     shares = []
     while not enumerator.is_finished():
-        dealt = enumerator.poll(10, 0.0)
-        assert list(dealt.split_ranges) == [0] and dealt.limited != enumerator.is_finished()
-        shares += dealt.split_ranges[0]
+        assignment = enumerator.poll(10, 0.0)
+        assert list(assignment.split_ranges) == [0] and assignment.limited != enumerator.is_finished()
+        shares += assignment.split_ranges[0]
     assert len(shares) > 10
     assert tuples(read(csv, tmp_path, 3, 10)) == [("Ann\nof York", 7), ("Bob", 8)] * 500
 
@@ -390,8 +390,8 @@ def test_json_row_schema_round_trips_nested_rows() -> None:
     convert = NESTED.converter()
     assert convert is not None
     message = pickle.loads(cloudpickle.dumps(writer)).serialize(NESTED_ROW)
-    found = pickle.loads(cloudpickle.dumps(reader)).deserialize(message)
-    assert found == convert(NESTED_ROW) and found.row.name == "Ann" and found.list[0].name == "Bob"
+    decoded = pickle.loads(cloudpickle.dumps(reader)).deserialize(message)
+    assert decoded == convert(NESTED_ROW) and decoded.row.name == "Ann" and decoded.list[0].name == "Bob"
     empty = Row(*[None] * 9)
     copy = reader.deserialize(writer.serialize(empty))
     assert copy is not None and list(copy) == list(empty)
@@ -408,9 +408,9 @@ def test_json_row_schema_builds_from_json_schema() -> None:
         },
     }
     reader = JsonRowDeserializationSchema.builder().json_schema(json.dumps(schema)).build()
-    found = reader.deserialize(b'{"id": 7, "at": "2020-01-02T03:04:05Z", "tags": ["a"], "in": {"ok": true}}')
-    assert found is not None
-    assert tuple(found) == (
+    decoded = reader.deserialize(b'{"id": 7, "at": "2020-01-02T03:04:05Z", "tags": ["a"], "in": {"ok": true}}')
+    assert decoded is not None
+    assert tuple(decoded) == (
         Decimal(7),
         datetime.datetime(2020, 1, 2, 3, 4, 5),
         ["a"],
@@ -441,10 +441,10 @@ PARQUET = Types.ROW_NAMED(NESTED.get_field_names()[:8], NESTED.get_field_types()
 def test_parquet_round_trips_nested_rows(tmp_path: Path) -> None:
     row = Row(*list(NESTED_ROW)[:8])
     write_parquet(tmp_path / "a.parquet", PARQUET, [row, Row(*[None] * 8)])
-    (found, empty) = read(ParquetColumnarRowInputFormat(PARQUET), tmp_path)
+    (decoded, empty) = read(ParquetColumnarRowInputFormat(PARQUET), tmp_path)
     convert = PARQUET.converter()
-    assert convert is not None and found == convert(row) and list(empty) == [None] * 8
-    assert found.list[0].name == "Bob"
+    assert convert is not None and decoded == convert(row) and list(empty) == [None] * 8
+    assert decoded.list[0].name == "Bob"
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
@@ -461,8 +461,10 @@ def test_parquet_row_groups_are_read_in_parallel(
         share.end - share.start == 1 for shares in enumerator.poll(1, 0.0).split_ranges.values() for share in shares
     )
     rng = random.Random(parallelism)
-    found = read(ParquetColumnarRowInputFormat(PEOPLE, batch_size=3), tmp_path, parallelism, rng.choice([1, 15, 1000]))
-    assert Counter(tuples(found)) == Counter(dict.fromkeys(rows, 3))
+    records = read(
+        ParquetColumnarRowInputFormat(PEOPLE, batch_size=3), tmp_path, parallelism, rng.choice([1, 15, 1000])
+    )
+    assert Counter(tuples(records)) == Counter(dict.fromkeys(rows, 3))
 
 
 def test_parquet_selects_columns_by_name(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The format `json` of tables: what is left out, and which entries belong to which row."""
+"""The table format `json`: omitted fields, and the map entries of each row."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def test_json_format_omits_null_fields_of_nested_rows() -> None:
     )
     nested = pa.ListArray.from_arrays(pa.array([0, 2, 2, 3], pa.int32()), rows)
     fields = [Field("a", INNER), Field("b", DataTypes.ARRAY(INNER))]
-    found = JsonFormat(LEAVES_OUT, "UTC").encoded(Batch([rows, nested], None, 3), fields)
+    encoded = JsonFormat(LEAVES_OUT, "UTC").encoded(Batch([rows, nested], None, 3), fields)
     # As RowDataToJsonConverters: an element of an array stays, null or not.
-    assert found == [b'{"a":{"x":1},"b":[{"x":1},{}]}', b'{"a":{},"b":[]}', b'{"b":[null]}']
+    assert encoded == [b'{"a":{"x":1},"b":[{"x":1},{}]}', b'{"a":{},"b":[]}', b'{"b":[null]}']
 
 
 def test_json_format_writes_maps_after_a_null_with_entries() -> None:
@@ -33,7 +33,7 @@ def test_json_format_writes_maps_after_a_null_with_entries() -> None:
     maps = pa.MapArray.from_arrays(
         pa.array([0, 1, 3, 4], pa.int32()), keys, values, mask=pa.array([False, True, False])
     )
-    for column, wanted in ((maps, [{"a": 1}, None, {"d": 4}]), (maps[1:], [None, {"d": 4}])):
+    for column, expected in ((maps, [{"a": 1}, None, {"d": 4}]), (maps[1:], [None, {"d": 4}])):
         batch = Batch([column], None, len(column))
-        found = JsonFormat(Options({}), "UTC").encoded(batch, [Field("m", MAP)])
-        assert [json.loads(text)["m"] for text in found] == wanted
+        encoded = JsonFormat(Options({}), "UTC").encoded(batch, [Field("m", MAP)])
+        assert [json.loads(text)["m"] for text in encoded] == expected

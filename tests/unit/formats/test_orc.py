@@ -144,5 +144,5 @@ def test_orc_in_a_file_sink(tmp_path: Path) -> None:
     env.from_collection(people, PEOPLE).rebalance().sink_to(sink.build())
     LocalJob(env, epoch_sizes=lambda: 30).run()
     tables = [pyarrow.orc.read_table(path) for path in (tmp_path / "out").iterdir()]
-    found = [tuple(row.values()) for row in pa.concat_tables(tables).to_pylist()]
-    assert sorted(found, key=lambda r: r[1]) == people
+    rows = [tuple(row.values()) for row in pa.concat_tables(tables).to_pylist()]
+    assert sorted(rows, key=lambda r: r[1]) == people

@@ -38,13 +38,13 @@ def _cases() -> list[tuple[dict[str, Any], Any]]:
 
 CASES = _cases()
 
-# Where we differ on purpose, and what we do.
+# Intended differences, with the results here.
 OURS = {
     # Characters beyond 16 bits are written as they are, not as two escapes; both are the same JSON.
     ("json_row_write", "['\U0001f600', 1]"): '{"s":"\U0001f600","n":1}',
     # A decimal retains its scale.
     ("json_row", repr('{"dec":1.230}')): [None, None, None, "1.230", None],
-    # A file with nothing in it has no header to check.
+    # An empty file has no header to check.
     ("csv_read", "''"): [],
 }
 
@@ -100,13 +100,13 @@ def read_all(file_format: FileFormat, case: dict[str, Any], path: Path) -> list[
     data = case["input"].encode()
     path.write_bytes(data)
     share = FileSplitRange(0, str(path), 0, len(data), len(data), True)
-    found: list[Any] = []
+    results: list[Any] = []
     try:
         for batch in file_format.read(FileAccess({}), share) if data else ():
-            found += batch
+            results += batch
     except MillstreamError as e:
-        found.append({"error": str(e)})
-    return [plain(list(r)) if isinstance(r, object) and not isinstance(r, (str, dict)) else r for r in found]  # type: ignore[call-overload]
+        results.append({"error": str(e)})
+    return [plain(list(r)) if isinstance(r, object) and not isinstance(r, (str, dict)) else r for r in results]  # type: ignore[call-overload]
 
 
 def one(make: Any) -> Any:

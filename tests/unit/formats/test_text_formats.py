@@ -1,4 +1,4 @@
-"""JSON and CSV are read as apache-flink reads them, and what it refuses is refused (`tests/sql/text_formats.py`)."""
+"""JSON and CSV are accepted and rejected as by apache-flink (`tests/sql/text_formats.py`)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _FLINKS: dict[str, list[str]] = json.loads(RECORDED.read_text())
 
 @pytest.fixture(scope="module")
 def t_env() -> StreamTableEnvironment:
-    found = StreamTableEnvironment.create(LocalEnvironment())
-    found.get_config().set("table.local-time-zone", "UTC")
-    return found
+    environment = StreamTableEnvironment.create(LocalEnvironment())
+    environment.get_config().set("table.local-time-zone", "UTC")
+    return environment
 
 
 @pytest.mark.parametrize("name", CASES)

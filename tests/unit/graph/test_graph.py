@@ -83,7 +83,7 @@ def test_chaining_keeps_a_fork_in_one_chain(env: Env) -> None:
 
 
 def test_batch_levels_place_a_chain_right_before_its_reader(env: Env) -> None:
-    """What is read early for late would pass all levels between."""
+    """Input read early for a late level would pass all levels between."""
     first, second, third = (numbers(env).name(name) for name in ("first", "second", "third"))
     grouped = first.union(second).key_by(lambda x: x).map(lambda x: x).name("grouped")
     grouped.union(third).rebalance().map(lambda x: x).name("end").print()

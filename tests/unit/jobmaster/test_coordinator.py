@@ -1,4 +1,4 @@
-"""The checkpoint coordinator: when it triggers, what it says, and what it goes back to."""
+"""The checkpoint coordinator: triggers, decisions, and the checkpoint to restore."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def test_coordinator_min_pause_counts_from_the_last_completion() -> None:
 
 
 def test_coordinator_limits_concurrent_checkpoints() -> None:
-    for most in (1, 2):
-        coordinator = CheckpointCoordinator(replace(OPTIONS, max_concurrent=most), 0.0)
-        for _ in range(most):
+    for max_concurrent in (1, 2):
+        coordinator = CheckpointCoordinator(replace(OPTIONS, max_concurrent=max_concurrent), 0.0)
+        for _ in range(max_concurrent):
             assert coordinator.next_due() < math.inf
             coordinator.trigger(10.0)
         assert coordinator.next_due() == math.inf
@@ -75,7 +75,7 @@ def test_coordinator_staged_output_stays_in_checkpoints_until_committed() -> Non
     coordinator.acknowledge(first.id, cut(), 1.0)
     coordinator.stage("sink", 1, "b")
     assert staged(first) == {"sink": [(0, "a")]}
-    # It could not be written: what it named goes into the next.
+    # The write failed: its output goes into the next checkpoint.
     coordinator.lost(first.id, "the disk is full", 2.0)
     second = coordinator.trigger(3.0)
     coordinator.acknowledge(second.id, cut(), 3.0)
@@ -109,8 +109,8 @@ def test_coordinator_tolerates_consecutive_failures() -> None:
     for fails in (False, True):
         checkpoint = coordinator.trigger(1.0)
         coordinator.acknowledge(checkpoint.id, cut(), 1.0)
-        why = coordinator.lost(checkpoint.id, "no", 1.0)
-        assert (why is not None) == fails
+        reason = coordinator.lost(checkpoint.id, "no", 1.0)
+        assert (reason is not None) == fails
     complete(coordinator, 2.0)
     checkpoint = coordinator.trigger(3.0)
     assert coordinator.lost(checkpoint.id, "no", 3.0) is None
@@ -162,7 +162,7 @@ def test_coordinator_failure_rolls_back_to_the_last_complete_checkpoint() -> Non
     pending = coordinator.trigger(3.0)
     assert coordinator.failed(4.0) is done
     assert pending.status is CheckpointStatus.FAILED
-    # What was staged since belongs to nothing any more.
+    # Output staged since then belongs to no checkpoint.
     assert not coordinator.has_staged()
     # The next is as far away as after a start.
     assert coordinator.next_due() == 14.0

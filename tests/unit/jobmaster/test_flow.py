@@ -121,9 +121,9 @@ def test_epoch_sizer_does_not_extrapolate_from_few_records() -> None:
 
 
 def test_epoch_sizer_targets_most_of_a_slice_by_default() -> None:
-    for fixed, found in ((None, pytest.approx(0.15)), (3.0, 3.0)):
+    for fixed, target in ((None, pytest.approx(0.15)), (3.0, 3.0)):
         sizer = EpochSizer(fixed_target=fixed)
         sizer.aim_at(0.2)
-        assert sizer.target_seconds == found
+        assert sizer.target_seconds == target
         sizer.aim_at(math.inf)
-        assert sizer.target_seconds == found
+        assert sizer.target_seconds == target

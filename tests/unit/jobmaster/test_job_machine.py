@@ -55,21 +55,21 @@ class MachineHarness:
         self.now = 100.0
         self.options = JobOptions(**{"checkpoints": EVERY_EPOCH, **options})
         self.machine = JobMachine(self.plan, self.options, self.now)
-        self.asked: list[i.Instruction] = []
+        self.instructions: list[i.Instruction] = []
         self.sink = next(n.id for v in self.plan.vertices for n in v.nodes if n.uid == "sink")
 
-    def tell(self, event: e.Event) -> list[i.Instruction]:
+    def send(self, event: e.Event) -> list[i.Instruction]:
         """Send an event; answer actions with a single possible answer until a decision is needed."""
         todo = self.machine.handle(event, self.now)
-        asked = []
+        instructions = []
         while todo:
             instruction = todo.pop(0)
-            asked.append(instruction)
+            instructions.append(instruction)
             answer = self._answer(instruction)
             if answer is not None:
                 todo = self.machine.handle(answer, self.now) + todo
-        self.asked += asked
-        return asked
+        self.instructions += instructions
+        return instructions
 
     def _answer(self, instruction: i.Instruction) -> e.Event | None:
         match instruction:
@@ -93,9 +93,9 @@ class MachineHarness:
             if self.machine.deadline == math.inf or self.machine.has_ended:
                 return []
             self.now = max(self.now, self.machine.deadline)
-            if asked := self.tell(e.TimePassed()):
-                return asked
-        raise AssertionError("the machine asks for nothing")
+            if instructions := self.send(e.TimePassed()):
+                return instructions
+        raise AssertionError("the machine requests nothing")
 
     def until(self, kind: type) -> Any:
         """Advance the clock until an action of a type is requested."""
@@ -103,18 +103,18 @@ class MachineHarness:
             for instruction in self.go_on():
                 if isinstance(instruction, kind):
                     return instruction
-        raise AssertionError(f"{kind.__name__} was not asked for: {self.asked}")
+        raise AssertionError(f"{kind.__name__} was not requested: {self.instructions}")
 
-    # --- ways of a job
+    # --- steps of a job
 
     def start(self) -> None:
-        self.tell(e.JobStarted())
+        self.send(e.JobStarted())
         self.until(i.PollSources)
 
     def poll(self, finished: bool = False) -> i.RunEpoch:
-        """The sources have something to read."""
+        """Poll the sources, which have input."""
         sources = frozenset({self.plan.vertices[0].id})
-        found = self.tell(
+        instructions = self.send(
             e.SourcesPolled(
                 split_ranges={self.plan.vertices[0].id: {0: ["share"]}},
                 limited=True,
@@ -122,29 +122,29 @@ class MachineHarness:
                 poll_again=self.now,
             )
         )
-        return next(x for x in found if isinstance(x, i.RunEpoch))
+        return next(x for x in instructions if isinstance(x, i.RunEpoch))
 
     def report(
         self,
         run: i.RunEpoch,
         staged: str | None = None,
         ended: bool = False,
-        unread: bool = False,
-        waiting: bool = False,
+        has_pending_splits: bool = False,
+        has_pending_blocks: bool = False,
         **about: Any,
     ) -> None:
-        """Report an epoch; `about` is what the last vertex says."""
-        slot = reported(self.plan, run.tasks, self.sink, staged, ended, unread, waiting)
+        """Report an epoch; `about` overrides fields of the last subtask's report."""
+        slot = reported(self.plan, run.tasks, self.sink, staged, ended, has_pending_splits, has_pending_blocks)
         if "source_carries" in about:
             slot.subtasks[0] = replace(slot.subtasks[0], runtime_snapshot=about.pop("source_carries"))
         about["ended"] = about.pop("last_ended", slot.subtasks[-1].ended)
         slot.subtasks[-1] = replace(slot.subtasks[-1], **about)
-        self.tell(e.EpochFinished(reports=[slot]))
+        self.send(e.EpochFinished(reports=[slot]))
 
     def found_nothing(self, finished: bool = False) -> list[i.Instruction]:
         """Poll the sources, which have nothing to read."""
         ended = frozenset({self.plan.vertices[0].id} if finished else ())
-        return self.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=ended, poll_again=math.inf))
+        return self.send(e.SourcesPolled(split_ranges={}, limited=False, finished=ended, poll_again=math.inf))
 
     def epoch(self, staged: str | None = None, finished: bool = False) -> None:
         self.report(self.poll(finished), staged, finished)
@@ -156,17 +156,17 @@ def reported(
     sink: str,
     staged: str | None,
     ended: bool,
-    unread: bool = False,
-    waiting: bool = False,
+    has_pending_splits: bool = False,
+    has_pending_blocks: bool = False,
 ) -> SlotReport:
     """Return an epoch report; some assigned input may be unread, or pending behind the exchange."""
     left = partial(encode, watermark=0, idle=False, ended=False, channels={}, operators={}, watermarks={})
-    carried = {v.id: b"" for v in plan.vertices}
+    snapshots = {v.id: b"" for v in plan.vertices}
     for v in plan.vertices:
-        if v.is_source and unread:
-            carried[v.id] = left(pending_ranges=[(None, "share", 1)])
-        if v.in_edges and waiting:
-            carried[v.id] = left(pending_blocks=[((v.in_edges[0].id, 0), 0, (False, False, [b"block"]))])
+        if v.is_source and has_pending_splits:
+            snapshots[v.id] = left(pending_ranges=[(None, "share", 1)])
+        if v.in_edges and has_pending_blocks:
+            snapshots[v.id] = left(pending_blocks=[((v.in_edges[0].id, 0), 0, (False, False, [b"block"]))])
     subtasks = [
         SubtaskReport(
             vertex=v.id,
@@ -179,10 +179,10 @@ def reported(
             committables={sink: staged} if staged and any(n.id == sink for n in v.nodes) else {},
             watermark=0,
             metrics={},
-            runtime_snapshot=carried[v.id],
+            runtime_snapshot=snapshots[v.id],
             next_wake=None,
             aligned={},
-            ended=ended and (v.is_source or not waiting),
+            ended=ended and (v.is_source or not has_pending_blocks),
             tables={},
             exported={},
         )
@@ -191,8 +191,8 @@ def reported(
     return SlotReport(level=0, slot=0, subtasks=subtasks, printed=f"epoch {tasks[0].epoch}\n")
 
 
-def kinds(asked: list[i.Instruction]) -> list[str]:
-    return [type(x).__name__ for x in asked]
+def kinds(instructions: list[i.Instruction]) -> list[str]:
+    return [type(x).__name__ for x in instructions]
 
 
 def staged_of(harness: MachineHarness) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def staged_of(harness: MachineHarness) -> dict[str, Any]:
 
 def test_job_machine_opens_in_order() -> None:
     harness = MachineHarness()
-    assert kinds(harness.tell(e.JobStarted())) == ["ClaimDirectory", "OpenOutput"]
+    assert kinds(harness.send(e.JobStarted())) == ["ClaimDirectory", "OpenOutput"]
     assert harness.machine.view.status is JobStatus.CREATED
     assert kinds(harness.go_on()) == ["OpenSlots"]
     assert {t.state for t in harness.machine.view.tasks.values()} == {ExecutionState.DEPLOYING}
@@ -215,17 +215,17 @@ def test_job_machine_commits_output_after_the_manifest_is_written() -> None:
     harness.start()
     harness.epoch("output")
     write = harness.until(i.WriteManifest)
-    assert not [x for x in harness.asked if isinstance(x, i.CommitOutput)]
-    asked = harness.tell(e.ManifestWritten(checkpoint=write.manifest.id, location="there"))
-    assert asked[0] == i.CommitOutput(staged=staged_of(harness), checkpoint=1)
-    confirm = asked[1]
+    assert not [x for x in harness.instructions if isinstance(x, i.CommitOutput)]
+    instructions = harness.send(e.ManifestWritten(checkpoint=write.manifest.id, location="there"))
+    assert instructions[0] == i.CommitOutput(staged=staged_of(harness), checkpoint=1)
+    confirm = instructions[1]
     assert isinstance(confirm, i.ConfirmSources) and list((confirm.positions or {}).values()) == [b"here"]
     latest = harness.machine.view.checkpoints.latest
     assert latest is not None and (latest.id, latest.location) == (1, "there")
 
 
 def test_job_machine_slot_loss_waits_for_the_pending_manifest() -> None:
-    """The job goes back only when it is known whether the manifest is there; then its output counts."""
+    """A job rolls back only after the fate of the pending manifest is known; if written, its output is committed."""
     harness = MachineHarness(restart=FixedDelay(1, 5.0))
     harness.start()
     harness.epoch("output")
@@ -233,18 +233,18 @@ def test_job_machine_slot_loss_waits_for_the_pending_manifest() -> None:
     # The wait is short: the next epoch begins.
     harness.until(i.PollSources)
     harness.poll()
-    asked = harness.tell(e.InstructionFailed(error=EpochFailed("a slot died")))
-    assert kinds(asked) == ["Warn", "ReleaseSlots"] and harness.machine.view.status is JobStatus.RESTARTING
+    instructions = harness.send(e.InstructionFailed(error=EpochFailed("a slot died")))
+    assert kinds(instructions) == ["Warn", "ReleaseSlots"] and harness.machine.view.status is JobStatus.RESTARTING
     assert harness.machine.deadline == harness.now + 5.0
     # The delay has passed, but there is no answer yet.
     harness.now += 5.0
-    assert harness.tell(e.TimePassed()) == []
+    assert harness.send(e.TimePassed()) == []
     assert harness.machine.deadline > harness.now
-    asked = harness.tell(e.ManifestWritten(checkpoint=1, location="there"))
-    assert asked[0] == i.CommitOutput(staged=staged_of(harness), checkpoint=1)
-    asked = harness.go_on()
-    assert kinds(asked) == ["DiscardOthers", "RecoverOutput", "OpenSlots", "SweepState"]
-    discard, recover, opened = asked[:3]
+    instructions = harness.send(e.ManifestWritten(checkpoint=1, location="there"))
+    assert instructions[0] == i.CommitOutput(staged=staged_of(harness), checkpoint=1)
+    instructions = harness.go_on()
+    assert kinds(instructions) == ["DiscardOthers", "RecoverOutput", "OpenSlots", "SweepState"]
+    discard, recover, opened = instructions[:3]
     assert isinstance(discard, i.DiscardOthers) and discard.retained == {1}
     assert isinstance(recover, i.RecoverOutput) and set(recover.named) == {harness.sink}
     assert isinstance(opened, i.OpenSlots) and opened.attempt == 1
@@ -258,7 +258,7 @@ def test_job_machine_restart_repeats_a_failed_commit() -> None:
     harness.until(i.WriteManifest)
     [commit, *_] = harness.machine.handle(e.ManifestWritten(checkpoint=1, location="there"), harness.now)
     assert isinstance(commit, i.CommitOutput)
-    harness.tell(e.InstructionFailed(error=JobExecutionError("the sink is away")))
+    harness.send(e.InstructionFailed(error=JobExecutionError("the sink is away")))
     recover = harness.until(i.RecoverOutput)
     assert set(recover.named) == {harness.sink}
 
@@ -275,10 +275,10 @@ def test_job_machine_finishes_after_all_output_is_committed() -> None:
     tolerant.start()
     tolerant.epoch("output", finished=True)
     tolerant.until(i.WriteManifest)
-    tolerant.tell(e.ManifestFailed(checkpoint=1, reason="the disk is full"))
+    tolerant.send(e.ManifestFailed(checkpoint=1, reason="the disk is full"))
     again = tolerant.until(i.WriteManifest)
     assert again.manifest.id == 2 and set(again.manifest.snapshot.committables) == {tolerant.sink}
-    tolerant.tell(e.ManifestWritten(checkpoint=2, location="there"))
+    tolerant.send(e.ManifestWritten(checkpoint=2, location="there"))
     finish = tolerant.until(i.Finish)
     assert finish.error is None and finish.result.records_in == 1
     view = tolerant.machine.view
@@ -292,7 +292,7 @@ def test_job_machine_fails_after_too_many_lost_checkpoints() -> None:
     harness.start()
     harness.epoch("output")
     harness.until(i.WriteManifest)
-    harness.tell(e.ManifestFailed(checkpoint=1, reason="the disk is full"))
+    harness.send(e.ManifestFailed(checkpoint=1, reason="the disk is full"))
     finish = harness.until(i.Finish)
     assert "the disk is full" in str(finish.error) and harness.machine.view.status is JobStatus.FAILED
 
@@ -302,16 +302,16 @@ def test_job_machine_cancel_aborts_after_the_pending_manifest() -> None:
     harness.start()
     harness.epoch("output")
     harness.until(i.WriteManifest)
-    harness.tell(e.CancelRequested())
+    harness.send(e.CancelRequested())
     assert harness.machine.view.status is JobStatus.CANCELLING
     assert kinds(harness.go_on()) == ["ReleaseSlots"]
-    # What goes wrong meanwhile does not end the waiting.
-    assert kinds(harness.tell(e.InstructionFailed(error=JobExecutionError("no")))) == ["Warn"]
+    # Other failures do not end the wait.
+    assert kinds(harness.send(e.InstructionFailed(error=JobExecutionError("no")))) == ["Warn"]
     assert kinds(harness.go_on()) == ["FinishOutput"]
-    assert harness.tell(e.TimePassed()) == []
-    assert kinds(harness.tell(e.InstructionFailed(error=JobExecutionError("no")))) == ["Warn"]
+    assert harness.send(e.TimePassed()) == []
+    assert kinds(harness.send(e.InstructionFailed(error=JobExecutionError("no")))) == ["Warn"]
     assert harness.machine.deadline > harness.now
-    commit, *_ = harness.tell(e.ManifestWritten(checkpoint=1, location="there"))
+    commit, *_ = harness.send(e.ManifestWritten(checkpoint=1, location="there"))
     assert isinstance(commit, i.CommitOutput)
     assert kinds(harness.go_on()) == ["DiscardOthers", "RecoverOutput"]
     finish = harness.until(i.Finish)
@@ -324,12 +324,12 @@ def test_job_machine_cancel_keeps_output_when_storage_does_not_answer() -> None:
     harness.start()
     harness.epoch("output")
     harness.until(i.WriteManifest)
-    harness.tell(e.CancelRequested())
+    harness.send(e.CancelRequested())
     harness.until(i.Finish)
-    assert not [x for x in harness.asked if isinstance(x, i.RecoverOutput)]
-    assert [x.text for x in harness.asked if isinstance(x, i.Warn)][-1].endswith("has not answered for 10 s.")
+    assert not [x for x in harness.instructions if isinstance(x, i.RecoverOutput)]
+    assert [x.text for x in harness.instructions if isinstance(x, i.Warn)][-1].endswith("has not answered for 10 s.")
     # The answer arrives too late to commit anything.
-    assert harness.tell(e.ManifestWritten(checkpoint=1, location="there")) == []
+    assert harness.send(e.ManifestWritten(checkpoint=1, location="there")) == []
 
 
 def test_job_machine_attributes_a_failure_to_its_operator() -> None:
@@ -338,10 +338,10 @@ def test_job_machine_attributes_a_failure_to_its_operator() -> None:
     harness.poll()
     vertex = harness.plan.vertices[-1]
     error = EpochFailed("no", operator_id=vertex.head.id, subtask=0, printed="last words\n")
-    harness.tell(e.InstructionFailed(error=error))
+    harness.send(e.InstructionFailed(error=error))
     finish = harness.until(i.Finish)
     assert finish.error is error
-    assert i.Print(text="last words\n") in harness.asked
+    assert i.Print(text="last words\n") in harness.instructions
     view = harness.machine.view
     assert view.tasks[vertex.id, 0].state is ExecutionState.FAILED
     assert [(f.message, f.operator) for f in view.failures] == [("no", vertex.head.id)]
@@ -351,7 +351,7 @@ def test_job_machine_does_not_retry_program_errors() -> None:
     harness = MachineHarness(restart=FixedDelay(1_000, 0.0))
     harness.start()
     harness.poll()
-    harness.tell(e.InstructionFailed(error=InvalidProgramError("no")))
+    harness.send(e.InstructionFailed(error=InvalidProgramError("no")))
     harness.until(i.Finish)
     assert harness.machine.view.status is JobStatus.FAILED
 
@@ -361,7 +361,7 @@ def test_job_machine_at_most_once_checkpoints_before_reading() -> None:
         checkpoints=CheckpointOptions(enabled=True, interval=1.0, mode=CheckpointingMode.AT_MOST_ONCE)
     )
     harness.start()
-    asked = harness.tell(
+    instructions = harness.send(
         e.SourcesPolled(
             split_ranges={harness.plan.vertices[0].id: {0: ["share"]}},
             limited=True,
@@ -369,10 +369,10 @@ def test_job_machine_at_most_once_checkpoints_before_reading() -> None:
             poll_again=harness.now,
         )
     )
-    assert kinds(asked) == ["ReadPositions"]
+    assert kinds(instructions) == ["ReadPositions"]
     write = harness.until(i.WriteManifest)
     assert list(write.manifest.snapshot.sources.values()) == [b"here"]
-    harness.tell(e.ManifestWritten(checkpoint=1, location="there"))
+    harness.send(e.ManifestWritten(checkpoint=1, location="there"))
     run = harness.until(i.RunEpoch)
     assert run.tasks[0].split_ranges == {harness.plan.vertices[0].id: {0: ["share"]}}
 
@@ -384,21 +384,23 @@ REQUESTS: list[Request] = [CheckpointRequest(), SavepointRequest("/there", name=
 def test_job_machine_answers_every_request_once(request_: Request) -> None:
     harness = MachineHarness()
     harness.start()
-    todo = harness.tell(e.Requested(request=request_)) + harness.tell(
+    todo = harness.send(e.Requested(request=request_)) + harness.send(
         e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=harness.now + 1)
     )
-    while not (answers := [x for x in harness.asked if isinstance(x, (i.Answer, i.Refuse))]):
-        for asked in todo or harness.go_on():
-            match asked:
+    while not (answers := [x for x in harness.instructions if isinstance(x, (i.Answer, i.Refuse))]):
+        for instruction in todo or harness.go_on():
+            match instruction:
                 case i.Replan():
-                    harness.tell(e.Replanned(plan=plan_of(2)))
+                    harness.send(e.Replanned(plan=plan_of(2)))
                 case i.RunEpoch():
-                    harness.report(asked)
+                    harness.report(instruction)
                 case i.WriteManifest():
-                    harness.tell(e.ManifestWritten(checkpoint=asked.manifest.id, location=f"chk-{asked.manifest.id}"))
+                    harness.send(
+                        e.ManifestWritten(checkpoint=instruction.manifest.id, location=f"chk-{instruction.manifest.id}")
+                    )
                 case i.WriteSavepoint():
-                    harness.tell(e.SavepointWritten(location=asked.location))
-        todo = [x for x in harness.asked[-2:] if isinstance(x, i.RunEpoch)]
+                    harness.send(e.SavepointWritten(location=instruction.location))
+        todo = [x for x in harness.instructions[-2:] if isinstance(x, i.RunEpoch)]
     [answer] = answers
     assert isinstance(answer, i.Answer) and answer.request is request_
     match request_:
@@ -413,12 +415,12 @@ def test_job_machine_answers_every_request_once(request_: Request) -> None:
 def test_job_machine_refuses_requests_after_the_end() -> None:
     harness = MachineHarness()
     harness.start()
-    waiting, late = CheckpointRequest(), CheckpointRequest()
-    harness.tell(e.Requested(request=waiting))
-    harness.tell(e.CancelRequested())
+    pending, late = CheckpointRequest(), CheckpointRequest()
+    harness.send(e.Requested(request=pending))
+    harness.send(e.CancelRequested())
     harness.until(i.Finish)
-    refused = [x for x in harness.asked if isinstance(x, i.Refuse)] + harness.tell(e.Requested(request=late))
-    assert [x.request for x in refused if isinstance(x, i.Refuse)] == [waiting, late]
+    refused = [x for x in harness.instructions if isinstance(x, i.Refuse)] + harness.send(e.Requested(request=late))
+    assert [x.request for x in refused if isinstance(x, i.Refuse)] == [pending, late]
     assert all(isinstance(x.error, MillstreamError) for x in refused if isinstance(x, i.Refuse))
 
 
@@ -429,7 +431,7 @@ def test_job_machine_view_is_immutable() -> None:
     epochs, tasks = before.progress.epochs, dict(before.tasks)
     harness.epoch("output")
     harness.until(i.WriteManifest)
-    harness.tell(e.ManifestWritten(checkpoint=1, location="there"))
+    harness.send(e.ManifestWritten(checkpoint=1, location="there"))
     assert (before.progress.epochs, dict(before.tasks)) == (epochs, tasks) == (0, tasks)
     assert before.checkpoints.completed == 0 and harness.machine.view.checkpoints.completed == 1
     assert harness.machine.view.progress.epochs == 1
@@ -443,16 +445,18 @@ def test_job_machine_view_is_immutable() -> None:
 def test_job_machine_does_not_poll_a_source_with_pending_input() -> None:
     harness = MachineHarness(checkpoints=CheckpointOptions())
     harness.start()
-    harness.report(harness.poll(finished=True), unread=True)
-    asked = harness.until(i.PollSources)
-    assert [x.pending for x in harness.asked if isinstance(x, i.ConfirmSources)] == [{harness.plan.vertices[0].id}]
-    assert asked.budgets == {} and asked.running == {harness.plan.vertices[0].id}
+    harness.report(harness.poll(finished=True), has_pending_splits=True)
+    poll = harness.until(i.PollSources)
+    assert [x.pending for x in harness.instructions if isinstance(x, i.ConfirmSources)] == [
+        {harness.plan.vertices[0].id}
+    ]
+    assert poll.budgets == {} and poll.running == {harness.plan.vertices[0].id}
     # The source has assigned all splits, but has not finished.
-    found = harness.tell(
-        e.SourcesPolled(split_ranges={}, limited=False, finished=asked.running, poll_again=harness.now)
+    instructions = harness.send(
+        e.SourcesPolled(split_ranges={}, limited=False, finished=poll.running, poll_again=harness.now)
     )
-    run = next(x for x in found if isinstance(x, i.RunEpoch))
-    assert run.tasks[0].ending == asked.running and run.tasks[0].slice == QUICK.longest
+    run = next(x for x in instructions if isinstance(x, i.RunEpoch))
+    assert run.tasks[0].ending == poll.running and run.tasks[0].slice == QUICK.longest
     harness.report(run, ended=True)
     harness.until(i.FinishOutput)
 
@@ -460,14 +464,16 @@ def test_job_machine_does_not_poll_a_source_with_pending_input() -> None:
 def test_job_machine_polls_a_source_after_its_backlog_by_its_rate() -> None:
     harness = MachineHarness(buffer_timeout=100.0)
     harness.start()
-    harness.report(harness.poll(), unread=True)
-    asked = harness.until(i.PollSources)
-    found = harness.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=math.inf))
+    harness.report(harness.poll(), has_pending_splits=True)
+    poll = harness.until(i.PollSources)
+    instructions = harness.send(
+        e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=math.inf)
+    )
     # Two records took twice as long as a slice.
     before = harness.now = harness.now + 2 * QUICK.longest
-    harness.report(next(x for x in found if isinstance(x, i.RunEpoch)))
-    asked = harness.until(i.PollSources)
-    assert harness.now - before < 1 and asked.budgets == {harness.plan.vertices[0].id: 1}
+    harness.report(next(x for x in instructions if isinstance(x, i.RunEpoch)))
+    poll = harness.until(i.PollSources)
+    assert harness.now - before < 1 and poll.budgets == {harness.plan.vertices[0].id: 1}
     harness.epoch()
     assert harness.until(i.PollSources).budgets == {harness.plan.vertices[0].id: 2}
 
@@ -475,41 +481,49 @@ def test_job_machine_polls_a_source_after_its_backlog_by_its_rate() -> None:
 def test_job_machine_does_not_poll_a_source_with_input_behind_an_exchange() -> None:
     harness = MachineHarness(checkpoints=CheckpointOptions())
     harness.start()
-    harness.report(harness.poll(), waiting=True)
-    asked = harness.until(i.PollSources)
-    assert asked.budgets == {}
-    assert [x.pending for x in harness.asked if isinstance(x, i.ConfirmSources)] == [{harness.plan.vertices[0].id}]
+    harness.report(harness.poll(), has_pending_blocks=True)
+    poll = harness.until(i.PollSources)
+    assert poll.budgets == {}
+    assert [x.pending for x in harness.instructions if isinstance(x, i.ConfirmSources)] == [
+        {harness.plan.vertices[0].id}
+    ]
     # An epoch runs although there is no new input.
-    found = harness.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=math.inf))
-    harness.report(next(x for x in found if isinstance(x, i.RunEpoch)))
+    instructions = harness.send(
+        e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=math.inf)
+    )
+    harness.report(next(x for x in instructions if isinstance(x, i.RunEpoch)))
     assert set(harness.until(i.PollSources).budgets) == {harness.plan.vertices[0].id}
 
 
 def test_job_machine_runs_until_pending_input_is_processed() -> None:
     harness = MachineHarness(checkpoints=CheckpointOptions())
     harness.start()
-    harness.report(harness.poll(finished=True), ended=True, waiting=True)
-    asked = harness.until(i.PollSources)
-    assert (asked.budgets, asked.running) == ({}, frozenset())
-    found = harness.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=math.inf))
-    harness.report(next(x for x in found if isinstance(x, i.RunEpoch)), ended=True)
+    harness.report(harness.poll(finished=True), ended=True, has_pending_blocks=True)
+    poll = harness.until(i.PollSources)
+    assert (poll.budgets, poll.running) == ({}, frozenset())
+    instructions = harness.send(
+        e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=math.inf)
+    )
+    harness.report(next(x for x in instructions if isinstance(x, i.RunEpoch)), ended=True)
     harness.until(i.FinishOutput)
 
 
 def test_job_machine_does_not_confirm_pending_splits() -> None:
     harness = MachineHarness()
     harness.start()
-    harness.report(harness.poll(), unread=True)
+    harness.report(harness.poll(), has_pending_splits=True)
     write = harness.until(i.WriteManifest)
     assert list(write.manifest.snapshot.sources.values()) == [b"here"]
-    found = harness.tell(e.ManifestWritten(checkpoint=1, location="there"))
-    assert [x.positions for x in found if isinstance(x, i.ConfirmSources)] == [{}]
+    instructions = harness.send(e.ManifestWritten(checkpoint=1, location="there"))
+    assert [x.positions for x in instructions if isinstance(x, i.ConfirmSources)] == [{}]
     harness.until(i.PollSources)
-    found = harness.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=harness.now))
-    harness.report(next(x for x in found if isinstance(x, i.RunEpoch)))
+    instructions = harness.send(
+        e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=harness.now)
+    )
+    harness.report(next(x for x in instructions if isinstance(x, i.RunEpoch)))
     harness.until(i.WriteManifest)
-    found = harness.tell(e.ManifestWritten(checkpoint=2, location="there"))
-    confirm = next(x for x in found if isinstance(x, i.ConfirmSources))
+    instructions = harness.send(e.ManifestWritten(checkpoint=2, location="there"))
+    confirm = next(x for x in instructions if isinstance(x, i.ConfirmSources))
     assert list((confirm.positions or {}).values()) == [b"here"]
 
 
@@ -517,26 +531,28 @@ def test_job_machine_request_epoch_reads_nothing_unless_it_drains() -> None:
     for drain, seconds in ((False, QUICK.longest), (True, math.inf)):
         harness = MachineHarness()
         harness.start()
-        harness.report(harness.poll(), unread=True)
+        harness.report(harness.poll(), has_pending_splits=True)
         harness.until(i.PollSources)
-        harness.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=harness.now))
-        harness.tell(e.Requested(request=SavepointRequest("there", stop=True, drain=drain)))
-        harness.report(next(x for x in reversed(harness.asked) if isinstance(x, i.RunEpoch)), unread=True)
+        harness.send(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=harness.now))
+        harness.send(e.Requested(request=SavepointRequest("there", stop=True, drain=drain)))
+        harness.report(
+            next(x for x in reversed(harness.instructions) if isinstance(x, i.RunEpoch)), has_pending_splits=True
+        )
         task = harness.until(i.RunEpoch).tasks[0]
         assert (task.reads, task.slice) == (drain, seconds)
 
 
 def test_job_machine_slice_length_follows_engine_and_options() -> None:
     def slices(**options: Any) -> list[float]:
-        found = []
+        lengths = []
         for engine in (QUICK, SHUFFLED):
             harness = MachineHarness(**options)
             harness.start()
-            harness.tell(e.SlotsOpened(resident=False, slices=engine))
-            found.append(harness.poll().tasks[0].slice)
+            harness.send(e.SlotsOpened(resident=False, slices=engine))
+            lengths.append(harness.poll().tasks[0].slice)
             # Epochs are aimed to take most of it.
-            assert harness.options.sizer.target_seconds == 0.75 * found[-1]
-        return found
+            assert harness.options.sizer.target_seconds == 0.75 * lengths[-1]
+        return lengths
 
     assert slices() == [0.2, 1.0]
     assert slices(haste=0.5) == [0.1, 0.5]
@@ -564,7 +580,7 @@ def test_job_machine_polls_async_results_without_input() -> None:
     before = harness.now
     harness.until(i.PollSources)
     assert not harness.found_nothing()
-    # The checkpoint of that epoch is not answered for, so nothing else is due.
+    # The checkpoint of that epoch is still pending, so no other is due.
     harness.until(i.PollSources)
     assert harness.now - before == pytest.approx(0.25)
     assert any(isinstance(x, i.RunEpoch) for x in harness.found_nothing())
@@ -574,17 +590,17 @@ def test_job_machine_pauses_sources_under_backpressure() -> None:
     harness = MachineHarness(buffer_timeout=100.0)
     source = harness.plan.vertices[0].id
     harness.start()
-    harness.report(harness.poll(), unread=True, poll_after_seconds=0.25, at_capacity=True)
+    harness.report(harness.poll(), has_pending_splits=True, poll_after_seconds=0.25, at_capacity=True)
     before = harness.now
-    asked = harness.until(i.PollSources)
-    assert asked.budgets == {}
-    # Neither what is left to read nor their end is a reason for an epoch.
+    poll = harness.until(i.PollSources)
+    assert poll.budgets == {}
+    # Neither pending input nor the end of sources triggers an epoch.
     assert not harness.found_nothing(finished=True)
     harness.until(i.PollSources)
     assert harness.now - before == pytest.approx(0.25)
     run = next(x for x in harness.found_nothing(finished=True) if isinstance(x, i.RunEpoch))
     assert run.tasks[0].paused_sources == {source} and run.tasks[1].paused_sources == frozenset()
-    harness.report(run, unread=True)
+    harness.report(run, has_pending_splits=True)
     # Capacity is free: pending input is read at once.
     harness.until(i.PollSources)
     assert harness.now - before < 1
@@ -614,10 +630,10 @@ def test_job_machine_repeats_async_requests_after_restore_without_input() -> Non
     harness.now += 600
     harness.report(harness.poll(), source_carries=REQUESTS_IN_FLIGHT, poll_after_seconds=50.0)
     harness.until(i.WriteManifest)
-    harness.tell(e.ManifestWritten(checkpoint=1, location="there"))
+    harness.send(e.ManifestWritten(checkpoint=1, location="there"))
     harness.until(i.PollSources)
     harness.found_nothing()
-    harness.tell(e.InstructionFailed(error=EpochFailed("a slot died")))
+    harness.send(e.InstructionFailed(error=EpochFailed("a slot died")))
     harness.until(i.PollSources)
     assert any(isinstance(x, i.RunEpoch) for x in harness.found_nothing())
 
@@ -630,7 +646,7 @@ def test_job_machine_finishes_with_the_last_async_request() -> None:
     # The source has finished; the last vertex waits for a request.
     harness.report(run, "first", ended=True, poll_after_seconds=0.5, last_ended=False)
     harness.until(i.WriteManifest)
-    harness.tell(e.ManifestWritten(checkpoint=1, location="there"))
+    harness.send(e.ManifestWritten(checkpoint=1, location="there"))
     harness.until(i.PollSources)
     assert not harness.found_nothing()
     harness.until(i.PollSources)
@@ -641,7 +657,7 @@ def test_job_machine_finishes_with_the_last_async_request() -> None:
     harness.report(run, "second", ended=True)
     write = harness.until(i.WriteManifest)
     assert harness.now - before < 1
-    harness.tell(e.ManifestWritten(checkpoint=write.manifest.id, location="there"))
+    harness.send(e.ManifestWritten(checkpoint=write.manifest.id, location="there"))
     harness.until(i.FinishOutput)
 
 
@@ -661,13 +677,13 @@ TOLERANT = CheckpointOptions(enabled=True, interval=0.0, timeout=60.0, tolerable
 
 
 def ask_while_a_manifest_is_written(harness: MachineHarness, request: Request) -> i.WriteManifest:
-    """Ask for something while checkpoint 1 is being written; return what is written for the request."""
+    """Send a request while checkpoint 1 is being written; return the write instruction for the request."""
     harness.start()
     harness.epoch("first")
     harness.until(i.WriteManifest)
     harness.until(i.PollSources)
-    harness.tell(e.Requested(request=request))
-    harness.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=harness.now + 1))
+    harness.send(e.Requested(request=request))
+    harness.send(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=harness.now + 1))
     harness.report(harness.until(i.RunEpoch), "second")
     write: i.WriteManifest = harness.until(i.WriteManifest)
     return write
@@ -675,31 +691,31 @@ def ask_while_a_manifest_is_written(harness: MachineHarness, request: Request) -
 
 @pytest.mark.parametrize("request_", [CheckpointRequest(), SavepointRequest("/there")], ids=lambda r: type(r).__name__)
 def test_job_machine_request_is_served_by_its_own_checkpoint(request_: Request) -> None:
-    """Another one that was completed meanwhile does not name what the request's epoch has staged."""
+    """Another checkpoint that completes meanwhile does not name the staged output of the request's epoch."""
     harness = MachineHarness(checkpoints=TOLERANT)
     write = ask_while_a_manifest_is_written(harness, request_)
-    harness.tell(e.ManifestWritten(checkpoint=write.manifest.id - 1, location="there"))
-    harness.tell(e.ManifestFailed(checkpoint=write.manifest.id, reason="the disk is full"))
+    harness.send(e.ManifestWritten(checkpoint=write.manifest.id - 1, location="there"))
+    harness.send(e.ManifestFailed(checkpoint=write.manifest.id, reason="the disk is full"))
     refuse = harness.until(i.Refuse)
     assert refuse.request is request_ and "the disk is full" in str(refuse.error)
-    assert not [x for x in harness.asked if isinstance(x, (i.WriteSavepoint, i.Answer))]
+    assert not [x for x in harness.instructions if isinstance(x, (i.WriteSavepoint, i.Answer))]
 
 
 def test_job_machine_drain_without_its_savepoint_fails() -> None:
     """All input has ended and its output is committed, but the job must not report FINISHED."""
     harness = MachineHarness(restart=FixedDelay(10, 0.0))
     harness.start()
-    harness.tell(e.Requested(request=SavepointRequest("/there", stop=True, drain=True)))
-    harness.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=harness.now + 1))
+    harness.send(e.Requested(request=SavepointRequest("/there", stop=True, drain=True)))
+    harness.send(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=harness.now + 1))
     run = harness.until(i.RunEpoch)
     harness.report(run, ended=True)
     write = harness.until(i.WriteManifest)
-    harness.tell(e.ManifestWritten(checkpoint=write.manifest.id, location="there"))
+    harness.send(e.ManifestWritten(checkpoint=write.manifest.id, location="there"))
     harness.until(i.WriteSavepoint)
-    harness.tell(e.InstructionFailed(error=OSError("no space")))
+    harness.send(e.InstructionFailed(error=OSError("no space")))
     harness.until(i.Finish)
     assert harness.machine.view.status is JobStatus.FAILED
-    assert [x for x in harness.asked if isinstance(x, i.Refuse)]
+    assert [x for x in harness.instructions if isinstance(x, i.Refuse)]
 
 
 def test_job_machine_repeats_a_lost_checkpoint_without_input() -> None:
@@ -707,28 +723,28 @@ def test_job_machine_repeats_a_lost_checkpoint_without_input() -> None:
     harness.start()
     harness.epoch("output")
     harness.until(i.WriteManifest)
-    harness.tell(e.ManifestFailed(checkpoint=1, reason="the disk is full"))
+    harness.send(e.ManifestFailed(checkpoint=1, reason="the disk is full"))
     harness.until(i.PollSources)
-    asked = harness.tell(
+    instructions = harness.send(
         e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=harness.now + 1)
     )
-    run = next(x for x in asked if isinstance(x, i.RunEpoch))
+    run = next(x for x in instructions if isinstance(x, i.RunEpoch))
     assert run.tasks[0].checkpoint == 2
 
 
 def test_job_machine_rescale_without_slots_keeps_the_old_plan() -> None:
     harness = MachineHarness()
     harness.start()
-    harness.tell(e.Requested(request=RescaleRequest(2)))
-    harness.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=harness.now + 1))
+    harness.send(e.Requested(request=RescaleRequest(2)))
+    harness.send(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=harness.now + 1))
     harness.until(i.Replan)
-    asked = harness.tell(e.Replanned(plan=plan_of(2)))
-    harness.report(next(x for x in asked if isinstance(x, i.RunEpoch)))
+    instructions = harness.send(e.Replanned(plan=plan_of(2)))
+    harness.report(next(x for x in instructions if isinstance(x, i.RunEpoch)))
     opened = harness.until(i.OpenSlots)
     assert opened.plan is not harness.plan
-    asked = harness.tell(e.InstructionFailed(error=JobExecutionError("there is no room")))
-    assert kinds(asked) == ["Refuse", "ReleaseSlots", "OpenSlots"]
-    again = asked[-1]
+    instructions = harness.send(e.InstructionFailed(error=JobExecutionError("there is no room")))
+    assert kinds(instructions) == ["Refuse", "ReleaseSlots", "OpenSlots"]
+    again = instructions[-1]
     assert isinstance(again, i.OpenSlots) and again.plan is harness.plan and again.attempt == opened.attempt + 1
     harness.go_on()
     assert harness.machine.view.status is JobStatus.RUNNING and harness.machine.view.restarts == 0
@@ -741,9 +757,9 @@ RARELY = CheckpointOptions(enabled=True, interval=10.0, timeout=60.0)
 
 def keeps(harness: MachineHarness, run: i.RunEpoch) -> bool:
     """Return whether an epoch writes state, which all its levels do or none; let it end."""
-    (found,) = {task.writes_state for task in run.tasks}
+    (writes_state,) = {task.writes_state for task in run.tasks}
     harness.report(run)
-    return found
+    return writes_state
 
 
 def test_job_machine_writes_state_when_a_checkpoint_needs_it() -> None:
@@ -772,17 +788,17 @@ def test_job_machine_writes_state_for_requests_and_the_final_checkpoint() -> Non
     harness.start()
     for request in (RescaleRequest(1), SavepointRequest("there", stop=False, drain=False)):
         run = harness.poll()
-        harness.tell(e.Requested(request=request))
+        harness.send(e.Requested(request=request))
         assert not keeps(harness, run)
         if isinstance(request, RescaleRequest):
             harness.until(i.Replan)
-            run = next(x for x in harness.tell(e.Replanned(plan=harness.plan)) if isinstance(x, i.RunEpoch))
+            run = next(x for x in harness.send(e.Replanned(plan=harness.plan)) if isinstance(x, i.RunEpoch))
         else:
             run = harness.until(i.RunEpoch)
         assert keeps(harness, run)
         if isinstance(request, SavepointRequest):
             harness.until(i.WriteSavepoint)
-            harness.tell(e.SavepointWritten(location="there"))
+            harness.send(e.SavepointWritten(location="there"))
         harness.until(i.PollSources)
     assert not harness.poll(finished=True).tasks[0].writes_state
     harness = MachineHarness(resident_slots=True, checkpoints=RARELY)
@@ -805,7 +821,7 @@ def test_job_machine_writes_state_in_every_epoch_with_several_regions() -> None:
         assert keeps(harness, harness.poll())
     harness = MachineHarness(resident_slots=True, checkpoints=once)
     harness.start()
-    harness.tell(
+    harness.send(
         e.SourcesPolled(
             split_ranges={harness.plan.vertices[0].id: {0: ["share"]}},
             limited=True,
@@ -814,41 +830,41 @@ def test_job_machine_writes_state_in_every_epoch_with_several_regions() -> None:
         )
     )
     harness.until(i.WriteManifest)
-    harness.tell(e.ManifestWritten(checkpoint=1, location="there"))
+    harness.send(e.ManifestWritten(checkpoint=1, location="there"))
     assert harness.until(i.RunEpoch).tasks[0].writes_state
 
 
 # --- events that wake an idle job
 
 
-def waiting(**options: Any) -> MachineHarness:
+def idle_job(**options: Any) -> MachineHarness:
     """Return a job with no input now or soon."""
     harness = MachineHarness(**options)
     harness.start()
-    harness.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=harness.now + 1_000))
+    harness.send(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=harness.now + 1_000))
     return harness
 
 
 def test_job_machine_input_event_polls_at_once() -> None:
-    harness = waiting()
+    harness = idle_job()
     before = harness.now
-    harness.tell(e.InputArrived())
+    harness.send(e.InputArrived())
     harness.until(i.PollSources)
     assert harness.now == before
 
 
 def test_job_machine_detects_slot_loss_without_input() -> None:
-    harness = waiting(restart=FixedDelay(1, 2.0), checkpoints=CheckpointOptions())
+    harness = idle_job(restart=FixedDelay(1, 2.0), checkpoints=CheckpointOptions())
     before = harness.now
-    harness.tell(e.SlotsLost(attempt=0))
+    harness.send(e.SlotsLost(attempt=0))
     run = harness.until(i.RunEpoch)
     assert harness.now == before and run.tasks[0].split_ranges == {}
-    harness.tell(e.InstructionFailed(error=EpochFailed("a slot is gone")))
+    harness.send(e.InstructionFailed(error=EpochFailed("a slot is gone")))
     assert harness.until(i.OpenSlots).attempt == 1
     # Events of released slots are ignored.
     harness.until(i.PollSources)
-    harness.tell(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=harness.now + 1_000))
-    harness.tell(e.SlotsLost(attempt=0))
+    harness.send(e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=harness.now + 1_000))
+    harness.send(e.SlotsLost(attempt=0))
     harness.until(i.PollSources)
     assert harness.now > before + 1_000
 
@@ -857,12 +873,12 @@ def test_job_machine_handles_slot_loss_after_the_running_instruction() -> None:
     harness = MachineHarness()
     harness.start()
     run = harness.poll()
-    harness.tell(e.SlotsLost(attempt=0))
+    harness.send(e.SlotsLost(attempt=0))
     harness.report(run)
     harness.until(i.WriteManifest)
-    harness.tell(e.ManifestWritten(checkpoint=1, location="there"))
-    found = harness.until(i.RunEpoch)
-    assert found.tasks[0].split_ranges == {} and found.tasks[0].epoch == 2
+    harness.send(e.ManifestWritten(checkpoint=1, location="there"))
+    next_run = harness.until(i.RunEpoch)
+    assert next_run.tasks[0].split_ranges == {} and next_run.tasks[0].epoch == 2
 
 
 # --- how long input gathers
@@ -876,7 +892,7 @@ def gathered(seconds: float, **options: Any) -> float:
         began = harness.now
         shares = {harness.plan.vertices[0].id: {0: ["share"]}}
         polled = e.SourcesPolled(split_ranges=shares, limited=False, finished=frozenset(), poll_again=harness.now)
-        run = next(x for x in harness.tell(polled) if isinstance(x, i.RunEpoch))
+        run = next(x for x in harness.send(polled) if isinstance(x, i.RunEpoch))
         harness.now += seconds
         harness.report(run)
         harness.until(i.PollSources)
@@ -919,12 +935,12 @@ def adaptive(**about: Any) -> MachineHarness:
     """Return a job of parallelism 4 that adapts to the available slots without waiting."""
     options: dict[str, Any] = {"wait": 60.0, "settle_at_start": 0.0, "cooldown": 0.0, "settle": 0.0, **about}
     harness = MachineHarness(plan=plan_of(4), restart=FixedDelay(5, 1.0), scaling=ScalingOptions(**options))
-    harness.tell(e.JobStarted())
+    harness.send(e.JobStarted())
     return harness
 
 
 def counted(harness: MachineHarness, slots: int) -> list[i.Instruction]:
-    return harness.tell(e.SlotsCounted(slots=slots))
+    return harness.send(e.SlotsCounted(slots=slots))
 
 
 def widths(opened: i.OpenSlots) -> list[int]:
@@ -958,12 +974,12 @@ def test_adaptive_job_rescales_when_slots_arrive() -> None:
     harness.found_nothing()
     counted(harness, 3)
     run = harness.until(i.RunEpoch)
-    # The cut has all state and a checkpoint of its own, and sources read nothing in it.
+    # The epoch before the rescale writes all state in its own checkpoint, and reads no input.
     assert run.tasks[0].writes_state and run.tasks[0].checkpoint is not None and not run.tasks[0].reads
     harness.report(run)
     opened = harness.until(i.OpenSlots)
     assert widths(opened) == [1, 3]
-    assert [type(x) for x in harness.asked if isinstance(x, (i.ReleaseSlots, i.OpenSlots))] == [
+    assert [type(x) for x in harness.instructions if isinstance(x, (i.ReleaseSlots, i.OpenSlots))] == [
         i.OpenSlots,
         i.ReleaseSlots,
         i.OpenSlots,
@@ -978,7 +994,7 @@ def test_adaptive_job_continues_with_remaining_slots_after_a_failure() -> None:
     assert widths(harness.until(i.OpenSlots)) == [1, 4]
     harness.until(i.PollSources)
     run = harness.poll()
-    harness.tell(e.InstructionFailed(error=EpochFailed("a machine is gone")))
+    harness.send(e.InstructionFailed(error=EpochFailed("a machine is gone")))
     counted(harness, 2)
     assert harness.until(i.CountSlots).desired == 4
     opened = harness.until(i.OpenSlots)
@@ -994,8 +1010,8 @@ def test_adaptive_job_accepts_new_bounds_and_refuses_manual_rescaling() -> None:
     source, sums = (v.head.id for v in harness.plan.vertices)
     smaller = RequirementsRequest({source: Bounds(1, 1), sums: Bounds(1, 2)})
     harness.found_nothing()
-    asked = harness.tell(e.Requested(request=smaller))
-    assert asked == [i.CountSlots(desired=2), i.Answer(request=smaller, result=None)]
+    instructions = harness.send(e.Requested(request=smaller))
+    assert instructions == [i.CountSlots(desired=2), i.Answer(request=smaller, result=None)]
     bounds = harness.machine.view.bounds
     assert bounds is not None and [b.upper for b in bounds.values()] == [1, 2]
     harness.report(harness.until(i.RunEpoch))
@@ -1003,9 +1019,9 @@ def test_adaptive_job_accepts_new_bounds_and_refuses_manual_rescaling() -> None:
     harness.until(i.PollSources)
     harness.found_nothing()
     by_hand, wrong = RescaleRequest(3), RequirementsRequest({sums: Bounds(1, 2)})
-    harness.tell(e.Requested(request=by_hand))
+    harness.send(e.Requested(request=by_hand))
     assert "follows the available slots" in str(harness.until(i.Refuse).error)
-    refused = harness.tell(e.Requested(request=wrong))
+    refused = harness.send(e.Requested(request=wrong))
     assert isinstance(refused[0], i.Refuse) and "name every vertex" in str(refused[0].error)
 
 
@@ -1021,7 +1037,7 @@ def test_job_machine_hanging_epoch_fails_with_the_checkpoint_timeout() -> None:
     harness.now += timeout
     [hanging] = [x for x in explanations(harness.machine.view, {}, harness.now) if x.kind == "hanging epoch"]
     assert hanging.title == f"Epoch 2 has been running for {timeout:.0f} s"
-    harness.tell(e.InstructionFailed(error=EpochOverdue("Epoch 2 has not ended within a while")))
+    harness.send(e.InstructionFailed(error=EpochOverdue("Epoch 2 has not ended within a while")))
     finish = harness.until(i.Finish)
     assert "so checkpoints exceed execution.checkpointing.timeout" in str(finish.error)
     last = harness.machine.view.checkpoints.history[-1]

@@ -1,4 +1,4 @@
-"""Restart strategies: what they decide, how they are configured."""
+"""Restart strategies: their decisions and configuration."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def build(name: str, numbers: list[float]) -> RestartStrategy:
 
 @pytest.mark.parametrize("line", FLINK.strip().splitlines())
 def test_restart_strategy_decides_like_recorded_flink(line: str) -> None:
-    what, failures = line.split(" : ")
-    name, *numbers = what.split()
+    description, failures = line.split(" : ")
+    name, *numbers = description.split()
     strategy = build(name, [float(n) for n in numbers])
     for failure in failures.split():
         time, expected = failure.split("=")

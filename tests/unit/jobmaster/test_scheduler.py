@@ -22,11 +22,11 @@ OPTIONS = ScalingOptions(wait=300, settle_at_start=10, cooldown=30, settle=60, m
 CHECKPOINTS = CheckpointOptions(enabled=True, interval=3.0)
 
 
-def plan_of(parallelism: int = 4, two_groups: bool = False, most: int = 0, forward: bool = False) -> JobPlan:
+def plan_of(parallelism: int = 4, two_groups: bool = False, max_parallelism: int = 0, forward: bool = False) -> JobPlan:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(parallelism)
-    if most:
-        env.set_max_parallelism(most)
+    if max_parallelism:
+        env.set_max_parallelism(max_parallelism)
     sums = env.from_collection([1, 2, 3]).key_by(lambda x: x).reduce(lambda a, b: a + b)
     if forward:
         sums = sums.map(lambda x: x).start_new_chain()
@@ -45,13 +45,13 @@ def width(decision: s.Decision | None) -> int:
     return max(decision.parallelisms.values())
 
 
-def running(slots: int, options: ScalingOptions = OPTIONS, at: float = 0.0) -> s.Scheduler:
+def running(slots: int, options: ScalingOptions = OPTIONS, now: float = 0.0) -> s.Scheduler:
     """Return a scheduler whose job runs with the given slots."""
     one = scheduler(options)
-    one.handle(s.SlotsChanged(slots=slots), at)
+    one.handle(s.SlotsChanged(slots=slots), now)
     fitted = one.requirements.fitted(slots)
     assert fitted is not None
-    one.handle(s.Deployed(parallelisms=fitted), at)
+    one.handle(s.Deployed(parallelisms=fitted), now)
     return one
 
 
@@ -69,7 +69,7 @@ def test_parallelism_bounds_share_slots_within_a_sharing_group() -> None:
 
 
 def test_parallelism_bounds_in_reactive_mode_reach_max_parallelism() -> None:
-    plan = plan_of(1, most=6)
+    plan = plan_of(1, max_parallelism=6)
     source, sums = (v.id for v in plan.vertices)
     requirements = Requirements.of(plan, reactive=True)
     # A collection is read by one.
@@ -81,8 +81,8 @@ def test_parallelism_bounds_are_equal_across_forward_edges() -> None:
     plan = plan_of(4, forward=True)
     assert [e.partitioner.name for e in plan.vertices[1].out_edges] == ["FORWARD"]
     source, sums, behind = plan.vertices
-    given = {source.head.id: Bounds(1, 1), sums.head.id: Bounds(1, 4), behind.head.id: Bounds(1, 2)}
-    assert Requirements.of(plan, False).changed(plan, given).fitted(4) == {source.id: 1, sums.id: 2, behind.id: 2}
+    bounds = {source.head.id: Bounds(1, 1), sums.head.id: Bounds(1, 4), behind.head.id: Bounds(1, 2)}
+    assert Requirements.of(plan, False).changed(plan, bounds).fitted(4) == {source.id: 1, sums.id: 2, behind.id: 2}
 
 
 @pytest.mark.parametrize("lower, upper", [(0, 1), (3, 2), (1, 129)])
@@ -172,10 +172,10 @@ def test_scheduler_uses_fewer_slots_after_they_stabilize() -> None:
 
 
 def test_scheduler_does_not_rescale_during_cooldown() -> None:
-    one = running(1, at=100.0)
+    one = running(1, now=100.0)
     assert one.handle(s.SlotsChanged(slots=4), 101.0) is None
-    for at in (102.0, 110.0, 129.0):
-        assert one.handle(s.CheckpointCompleted(), at) is None
+    for now in (102.0, 110.0, 129.0):
+        assert one.handle(s.CheckpointCompleted(), now) is None
     assert width(one.handle(s.TimePassed(), 130.0)) == 4
 
 
@@ -184,8 +184,8 @@ def test_scheduler_ignores_slots_that_come_and_go() -> None:
     one.handle(s.TimePassed(), 40.0)
     one.handle(s.SlotsChanged(slots=2), 50.0)
     one.handle(s.SlotsChanged(slots=1), 51.0)
-    for at in (60.0, 110.0, 119.0, 500.0):
-        assert one.handle(s.TimePassed(), at) is None
+    for now in (60.0, 110.0, 119.0, 500.0):
+        assert one.handle(s.TimePassed(), now) is None
     assert one.state is s.State.EXECUTING and one.deadline == math.inf
 
 
@@ -202,8 +202,8 @@ def test_scheduler_treats_new_bounds_like_new_slots() -> None:
     one = scheduler(plan=plan)
     one.handle(s.SlotsChanged(slots=4), 0.0)
     one.handle(s.Deployed(parallelisms={source.id: 1, sums.id: 4}), 0.0)
-    given = {source.head.id: Bounds(1, 1), sums.head.id: Bounds(1, 2)}
-    smaller = one.requirements.changed(plan, given)
+    bounds = {source.head.id: Bounds(1, 1), sums.head.id: Bounds(1, 2)}
+    smaller = one.requirements.changed(plan, bounds)
     assert one.handle(s.RequirementsChanged(requirements=smaller), 40.0) is None
     assert width(one.handle(s.CheckpointCompleted(), 41.0)) == 2
 
@@ -241,8 +241,8 @@ def test_scheduler_options_match_flink() -> None:
         "jobmanager.adaptive-scheduler.resource-stabilization-timeout": "2 s",
         "jobmanager.adaptive-scheduler.scaling-interval.min": "3 s",
     }
-    given = read(Configuration.from_dict(adaptive | old), CHECKPOINTS)
-    assert given is not None and (given.wait, given.settle_at_start, given.cooldown) == (math.inf, 2.0, 3.0)
+    options = read(Configuration.from_dict(adaptive | old), CHECKPOINTS)
+    assert options is not None and (options.wait, options.settle_at_start, options.cooldown) == (math.inf, 2.0, 3.0)
     failures = {"jobmanager.adaptive-scheduler.rescale-trigger.max-checkpoint-failures": "0"}
     with pytest.raises(InvalidProgramError, match="it must be at least 1"):
         read(Configuration.from_dict(adaptive | failures), CHECKPOINTS)
@@ -252,7 +252,7 @@ def test_scheduler_options_match_flink() -> None:
 
 
 def best_fit(requirements: Requirements, slots: int) -> dict[int, int] | None:
-    """Return what a job of two groups should get, by trying all: the group that has fewest has as many as can be."""
+    """Return the best parallelisms of two groups by brute force, which maximizes the smaller group."""
     source, sums, other = sorted(requirements.bounds)
     first, second = requirements.bounds[sums], requirements.bounds[other]
     tried = [(a, b) for a in range(first.lower, first.upper + 1) for b in range(second.lower, second.upper + 1)]
@@ -275,16 +275,16 @@ class World:
     slots: int = 0
     started_at: float = 0.0
     wanted_at: float | None = 0.0
-    # Since when there have been enough slots, and since when slots and bounds are what they are.
+    # When the slots and bounds last changed.
     same_since: float = 0.0
     parallelisms: dict[int, int] | None = None
     done: list[tuple[float, object]] = field(default_factory=list)
-    is_over: bool = False
+    has_ended: bool = False
 
     def __post_init__(self) -> None:
         self.one = s.Scheduler(self.options, Requirements.of(self.plan, reactive=False))
 
-    def tell(self, event: s.Event, triggers: bool = False) -> None:
+    def send(self, event: s.Event, triggers: bool = False) -> None:
         decision = self.one.handle(event, self.now)
         if decision is not None:
             self.check(decision, triggers)
@@ -295,7 +295,7 @@ class World:
         options = self.options
         if isinstance(decision, s.GiveUp):
             assert best is None and self.wanted_at is not None and self.now >= self.wanted_at + options.wait
-            self.is_over = True
+            self.has_ended = True
             return
         assert best is not None and sum(sorted(decision.parallelisms.values())[1:]) <= self.slots
         assert decision.parallelisms == best
@@ -310,32 +310,32 @@ class World:
             assert all_there or self.now >= self.started_at + options.settle
             assert triggers or self.now >= self.started_at + options.max_delay
         self.parallelisms, self.started_at, self.wanted_at = dict(best), self.now, None
-        self.tell(s.Deployed(parallelisms=best))
+        self.send(s.Deployed(parallelisms=best))
 
     def run(self, steps: int) -> None:
-        self.tell(s.ResourcesWanted())
+        self.send(s.ResourcesWanted())
         for _ in range(steps):
-            if self.is_over:
+            if self.has_ended:
                 return
             self.pass_time(self.random.choice((0.5, 1.0, 3.0, 20.0, 100.0)))
-            if not self.is_over:
+            if not self.has_ended:
                 self.happen()
 
     def pass_time(self, seconds: float) -> None:
         """Advance the clock to each deadline, or in small steps; both must give the same decisions."""
         end = self.now + seconds
-        while not self.is_over:
+        while not self.has_ended:
             following = min(self.one.deadline, end) if self.patient else min(self.now + 1.0, self.one.deadline, end)
             self.now = max(self.now, following)
-            self.tell(s.TimePassed())
+            self.send(s.TimePassed())
             if self.now >= end and self.one.deadline > end:
                 break
         self.settled()
 
     def settled(self) -> None:
-        """What has not changed for long enough has been acted upon."""
+        """Check that the scheduler has acted on everything that is stable for long enough."""
         options, best = self.options, best_fit(self.one.requirements, self.slots)
-        if self.is_over or best is None:
+        if self.has_ended or best is None:
             return
         if self.wanted_at is None:
             patience = options.cooldown + options.settle + options.max_delay
@@ -348,21 +348,21 @@ class World:
         kind = self.random.choice(("slots", "slots", "slots", "bounds", "checkpoint", "checkpoint", "lost", "fail"))
         if kind == "slots":
             self.slots, self.same_since = self.random.choice((0, 1, 2, 3, 5, 8, 9)), self.now
-            self.tell(s.SlotsChanged(slots=self.slots))
+            self.send(s.SlotsChanged(slots=self.slots))
         elif kind == "bounds":
             names = [v.head.id for v in self.plan.vertices]
             pairs = [sorted((self.random.randint(1, 4), self.random.randint(1, 4))) for _ in names[1:]]
             bounds = dict(zip(names, [Bounds(1, 1), *(Bounds(*p) for p in pairs)], strict=True))
             self.same_since = self.now
-            self.tell(s.RequirementsChanged(requirements=self.one.requirements.changed(self.plan, bounds)))
+            self.send(s.RequirementsChanged(requirements=self.one.requirements.changed(self.plan, bounds)))
         elif kind == "checkpoint":
-            self.tell(s.CheckpointCompleted(), triggers=True)
+            self.send(s.CheckpointCompleted(), triggers=True)
         elif kind == "lost":
-            self.tell(s.CheckpointFailed(), triggers=True)
+            self.send(s.CheckpointFailed(), triggers=True)
         elif self.wanted_at is None:
-            self.tell(s.ExecutionFailed())
+            self.send(s.ExecutionFailed())
             self.wanted_at = self.now
-            self.tell(s.ResourcesWanted())
+            self.send(s.ResourcesWanted())
 
 
 def test_scheduler_decisions_are_optimal_for_random_events() -> None:

@@ -1,4 +1,4 @@
-"""The election machine: who leads, by candidates whose clocks have nothing in common."""
+"""The election machine, with candidates whose clocks are unrelated."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_election_frozen_leader_steps_down_on_any_event() -> None:
 def test_election_candidate_waits_a_full_lease_and_takes_the_next_term() -> None:
     election = candidate("b")
     held = Lease("a", 7, "http://a", 10.0)
-    # Its clock has nothing to do with that of the leader.
+    # Its clock is unrelated to the leader's clock.
     start = 1e9
     election.handle(Ticked(), start)
     assert election.handle(LeaseRead(held, 41), start) == []
@@ -199,15 +199,15 @@ def test_election_rejects_inconsistent_timing(times: tuple[float, float, float])
 
 @dataclass
 class Machine:
-    """A candidate on a machine of its own: with a clock that began elsewhere and runs a little too fast or too slow."""
+    """A candidate on its own machine, whose clock has another offset and a slightly different rate."""
 
     election: Election
     offset: float
     rate: float
     frozen_until: float = 0.0
     cut_off_until: float = 0.0
-    # The requested operation, and the times at which it is applied and answered.
-    asked: list[tuple[float, object]] = field(default_factory=list)
+    # The requested operations and their answers, each with the time at which it takes effect.
+    requests: list[tuple[float, object]] = field(default_factory=list)
     answers: list[tuple[float, object]] = field(default_factory=list)
 
     def clock(self, now: float) -> float:
@@ -220,15 +220,15 @@ class Cell:
         self.version = 0
         self.terms: list[tuple[int, str]] = []
 
-    def do(self, asked: object) -> object:
-        if isinstance(asked, ReadLease):
+    def do(self, request: object) -> object:
+        if isinstance(request, ReadLease):
             return LeaseRead(self.lease, self.version)
-        assert isinstance(asked, WriteLease)
-        if asked.version != self.version:
+        assert isinstance(request, WriteLease)
+        if request.version != self.version:
             return LeaseRefused()
-        if self.lease is None or asked.lease.term != self.lease.term:
-            self.terms.append((asked.lease.term, asked.lease.holder))
-        self.lease, self.version = asked.lease, self.version + 1
+        if self.lease is None or request.lease.term != self.lease.term:
+            self.terms.append((request.lease.term, request.lease.holder))
+        self.lease, self.version = request.lease, self.version + 1
         return LeaseWritten(self.version)
 
 
@@ -249,8 +249,8 @@ def test_election_never_has_two_leaders_or_reuses_a_term(seed: int) -> None:
             if chance.random() < 0.001:
                 m.cut_off_until = now + chance.uniform(1, 30)
             # The cell applies the operation whether or not the candidate is awake.
-            for due in [x for x in m.asked if x[0] <= now]:
-                m.asked.remove(due)
+            for due in [x for x in m.requests if x[0] <= now]:
+                m.requests.remove(due)
                 lost = now < m.cut_off_until
                 done: object = LeaseUnreachable("cut off") if lost and chance.random() < 0.5 else cell.do(due[1])
                 m.answers.append((now + chance.random(), LeaseUnreachable("lost") if lost else done))
@@ -263,7 +263,7 @@ def test_election_never_has_two_leaders_or_reuses_a_term(seed: int) -> None:
                 todo += m.election.handle(event, m.clock(now))  # type: ignore[arg-type]
             if m.election.deadline <= m.clock(now):
                 todo += m.election.handle(Ticked(), m.clock(now))
-            m.asked += [(now + chance.random(), x) for x in todo if isinstance(x, (ReadLease, WriteLease))]
+            m.requests += [(now + chance.random(), x) for x in todo if isinstance(x, (ReadLease, WriteLease))]
         # A frozen candidate does nothing; on waking, its first event is its own clock.
         leaders = [m for m in machines if now >= m.frozen_until and m.election.is_leader(m.clock(now))]
         assert len(leaders) <= 1, [m.election.term for m in leaders]

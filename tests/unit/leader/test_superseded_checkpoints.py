@@ -15,7 +15,7 @@ from millstream.checkpoint.store import CheckpointStore, latest_checkpoints, ope
 from millstream.common import Configuration
 from millstream.common.errors import DamagedStateError, InvalidProgramError
 
-# A process that is gone.
+# A process that no longer exists.
 DEAD = {"job": "job", "released": True}
 
 
@@ -38,7 +38,7 @@ def settings(directory: Path) -> Configuration:
 
 
 def start(directory: Path, job_id: str) -> str | None:
-    """Start a driver; return what from."""
+    """Start a driver; return the checkpoint that it restores."""
     origin = find_origin(settings(directory), "job")
     claim_latest(settings(directory), "job", origin, driver(directory, job_id).storage.url)
     return None if origin is None else origin.location.removeprefix(f"{directory}/")
@@ -81,8 +81,8 @@ def test_latest_checkpoints_reads_parent_and_job_directories(tmp_path: Path) -> 
     write(store, 4, 20)
     (tmp_path / "notes.txt").write_text("not a job")
     for directory in (tmp_path, tmp_path / "a"):
-        found, problems = latest_checkpoints(str(directory), "job")
-        assert ([f.manifest.id for f in found], problems) == ([4, 3], [])
+        checkpoints, problems = latest_checkpoints(str(directory), "job")
+        assert ([f.manifest.id for f in checkpoints], problems) == ([4, 3], [])
 
 
 def test_checkpoint_directory_can_be_taken_after_release(tmp_path: Path) -> None:

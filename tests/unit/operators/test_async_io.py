@@ -1,4 +1,4 @@
-"""Async I/O across epochs: what is emitted when, and what is in the cut; with a clock that only the test moves."""
+"""Async I/O across epochs: emitted results and snapshots, with a clock that only the test advances."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def out(queue: InFlight) -> list[Any]:
 
 def answered(queue: InFlight, *numbers: int) -> list[Any]:
     for number in numbers:
-        found = queue.input_of(number)
-        assert found is not None
-        queue.complete(found, [])
+        entry = queue.input_of(number)
+        assert entry is not None
+        queue.complete(entry, [])
     return out(queue)
 
 
@@ -99,7 +99,7 @@ def test_async_queue_restores_from_its_snapshot(ordered: bool) -> None:
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """An event loop on which it is as late as a clock says."""
+    """An event loop whose time is that of a clock."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class Stepped(Requests):
         super().__init__(capacity)
         self._loop.close()
         self._loop = _Loop(clock)
-        self.most = 0
+        self.max_running = 0
         self.all.append(self)
 
     def start(self, requests: Any) -> None:
@@ -126,13 +126,13 @@ class Stepped(Requests):
 
     def answers(self) -> Any:
         for _ in range(20):
-            self.most = max(self.most, len(self._running))
+            self.max_running = max(self.max_running, len(self._running))
             self._loop.call_soon(self._loop.stop)
             self._loop.run_forever()
         return super().answers()
 
     def wait(self, seconds: float) -> bool:
-        assert seconds < math.inf, "nobody moves the clock meanwhile"
+        assert seconds < math.inf, "the clock does not advance meanwhile"
         return bool(self._answers)
 
     def cancel(self) -> None:
@@ -150,12 +150,12 @@ class Stepped(Requests):
 class MachineHarness(AsyncFunction):
     """Answers a record (name, seconds) after that many seconds of the test clock."""
 
-    asked: list[str] = []
+    requested: list[str] = []
     cancelled: list[str] = []
 
     async def async_invoke(self, value: Any) -> list[Any]:
         name, seconds = value
-        MachineHarness.asked.append(name)
+        MachineHarness.requested.append(name)
         try:
             await asyncio.sleep(seconds)
         except asyncio.CancelledError:
@@ -169,29 +169,29 @@ class Late(MachineHarness):
         return [f"{value[0]} late"]
 
 
-class Tell(ProcessFunction):
+class EmitWatermarks(ProcessFunction):
     """Emits a watermark whenever it advances."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        self.at = MIN_WATERMARK
+        self.last_watermark = MIN_WATERMARK
 
     def process_element(self, value: Any, ctx: Any) -> Iterable[Any]:
-        if ctx.timer_service().current_watermark() > self.at:
-            self.at = ctx.timer_service().current_watermark()
-            yield self.at
+        if ctx.timer_service().current_watermark() > self.last_watermark:
+            self.last_watermark = ctx.timer_service().current_watermark()
+            yield self.last_watermark
         yield value
 
 
 Wait = Callable[[DataStream], DataStream]
 
 
-def waiting(function: Any = None, ordered: bool = True, capacity: int = 100, timeout: float = 1000) -> Wait:
+def async_wait(function: Any = None, ordered: bool = True, capacity: int = 100, timeout: float = 1000) -> Wait:
     wait = AsyncDataStream.ordered_wait if ordered else AsyncDataStream.unordered_wait
     return lambda stream: wait(stream, function or MachineHarness(), Time.milliseconds(int(timeout * 1000)), capacity)
 
 
 class Job:
-    """A job whose epochs and clock a test moves."""
+    """A job whose epochs and clock the test controls."""
 
     def __init__(self, build: Wait, before: Job | None = None, parallelism: int = 1) -> None:
         self.clock = ManualClock() if before is None else before.clock  # type: ignore[has-type]
@@ -200,7 +200,7 @@ class Job:
         env.set_parallelism(parallelism)
         self.sink = CollectSink()
         stream = build(scripted_stream(env, self.input, 1)).uid("wait")
-        stream.process(Tell()).uid("tell").sink_to(self.sink).uid("sink")
+        stream.process(EmitWatermarks()).uid("watermarks").sink_to(self.sink).uid("sink")
         if before is None:
             self.job = LocalJob(env, self.clock)
         else:
@@ -221,7 +221,7 @@ class Job:
 
 @pytest.fixture(autouse=True)
 def stepped(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    Stepped.all, MachineHarness.asked, MachineHarness.cancelled = [], [], []
+    Stepped.all, MachineHarness.requested, MachineHarness.cancelled = [], [], []
     real = local.RuntimeServices  # type: ignore[attr-defined]
 
     def services(clock: Any, requests: Any, *others: Any) -> Any:
@@ -235,7 +235,7 @@ def stepped(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_async_wait_emits_results_in_a_later_epoch() -> None:
-    job = Job(waiting())
+    job = Job(async_wait())
     assert job.epoch(("slow", 5), ("quick", 0)) == []
     assert job.job.has_requests and job.job.progress.epochs == 1
     assert job.epoch(("second", 1), seconds=1) == []
@@ -244,7 +244,7 @@ def test_async_wait_emits_results_in_a_later_epoch() -> None:
 
 
 def test_async_wait_unordered_emits_completed_results_first() -> None:
-    job = Job(waiting(ordered=False))
+    job = Job(async_wait(ordered=False))
     assert job.epoch(("slow", 5), ("quick", 1)) == []
     assert job.epoch(("second", 0), seconds=1) == ["quick", "second"]
     assert job.epoch(seconds=4) == ["slow"]
@@ -252,42 +252,42 @@ def test_async_wait_unordered_emits_completed_results_first() -> None:
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_async_wait_watermark_waits_for_earlier_results(ordered: bool) -> None:
-    job = Job(waiting(ordered=ordered))
+    job = Job(async_wait(ordered=ordered))
     assert job.epoch(("a", 5), 10, ("b", 1), 20) == []
     assert job.epoch(("c", 0), seconds=2) == []
-    # What is behind a watermark knows of it, and what is before it does not.
+    # Records after a watermark see it; records before it do not.
     assert job.epoch(seconds=3) == ["a", 10, "b", 20, "c"]
 
 
 def test_async_wait_watermark_passes_without_requests() -> None:
-    job = Job(waiting())
+    job = Job(async_wait())
     assert job.epoch(("a", 0)) == ["a"]
     assert job.epoch(10, ("b", 0)) == [10, "b"]
 
 
 def test_async_wait_capacity_limits_requests_and_pauses_sources() -> None:
-    job = Job(waiting(ordered=False, capacity=3))
+    job = Job(async_wait(ordered=False, capacity=3))
     job.epoch(*[(f"r{i}", 1) for i in range(8)])
     # All sent records are accepted and pending; the source must not read meanwhile.
-    assert len(MachineHarness.asked) == 3 and job.job.execution.held_sources()
+    assert len(MachineHarness.requested) == 3 and job.job.execution.held_sources()
     job.input.put([record(("more", 0), 0)])
     assert set(job.epoch(seconds=1)) == {"r0", "r1", "r2"}
     assert job.job.execution.held_sources() and not job.job.execution.readable_sources()
     assert set(job.epoch(seconds=1)) == {"r3", "r4", "r5"}
-    assert not job.job.execution.held_sources() and "more" not in MachineHarness.asked
+    assert not job.job.execution.held_sources() and "more" not in MachineHarness.requested
     assert set(job.epoch(seconds=1)) == {"r6", "r7", "more"}
-    assert max(r.most for r in Stepped.all) == 3
+    assert max(r.max_running for r in Stepped.all) == 3
 
 
 def test_async_wait_paused_source_retains_its_splits() -> None:
-    job = Job(waiting(capacity=1))
+    job = Job(async_wait(capacity=1))
     job.epoch(("a", 1))
     execution = job.job.execution
     (source,) = execution.held_sources()
     job.input.put([record(("b", 0), 0)])
     job.job.run_tasks(execution.tasks({source: {0: job.input.pending}}, frozenset(), slice=1.0))
     job.input.pending = []
-    assert MachineHarness.asked == ["a"] and execution.sources_with_pending_input() == {source}
+    assert MachineHarness.requested == ["a"] and execution.sources_with_pending_input() == {source}
     assert job.epoch(seconds=1) == ["a"]
     assert job.epoch() == ["b"]
 
@@ -307,25 +307,25 @@ def test_async_wait_chained_source_returns_input_above_capacity() -> None:
     job = chained(4, 1.0)
     job.run_epoch()
     assert (
-        MachineHarness.asked == [0, 1, 2, 3]  # type: ignore[comparison-overlap]
+        MachineHarness.requested == [0, 1, 2, 3]  # type: ignore[comparison-overlap]
         and job.execution.sources_with_pending_input() == job.execution.held_sources() != set()
     )
     job.run_epoch()
-    assert MachineHarness.asked == [0, 1, 2, 3]  # type: ignore[comparison-overlap]
+    assert MachineHarness.requested == [0, 1, 2, 3]  # type: ignore[comparison-overlap]
     assert isinstance(job._clock, ManualClock)
     for _ in range(2):
         job._clock.advance(1000)
         # Capacity becomes free, and the next epoch reads.
         job.run_epoch()
         job.run_epoch()
-    assert MachineHarness.asked == list(range(10)) and job.execution.running_sources()  # type: ignore[comparison-overlap]
+    assert MachineHarness.requested == list(range(10)) and job.execution.running_sources()  # type: ignore[comparison-overlap]
     job._clock.advance(1000)
     job.run_epoch()
     assert job.is_finished
 
 
 def test_async_wait_job_runs_until_requests_complete() -> None:
-    job = Job(waiting())
+    job = Job(async_wait())
     assert job.epoch(("a", 5), 10, ("b", 1), end=True) == []
     assert not job.job.is_finished and not job.job.execution.running_sources()
     assert job.epoch(seconds=1) == []
@@ -334,7 +334,7 @@ def test_async_wait_job_runs_until_requests_complete() -> None:
 
 
 def test_async_wait_timeout_counts_from_the_request_across_epochs() -> None:
-    job = Job(waiting(Late(), timeout=3))
+    job = Job(async_wait(Late(), timeout=3))
     job.epoch(("a", 10))
     assert job.epoch(("b", 10), seconds=1) == [] and job.epoch(seconds=1.5) == []
     assert job.epoch(seconds=0.5) == ["a late"]
@@ -343,7 +343,7 @@ def test_async_wait_timeout_counts_from_the_request_across_epochs() -> None:
 
 
 def test_async_wait_timeout_fails_the_job_with_the_record() -> None:
-    job = Job(waiting(timeout=3))
+    job = Job(async_wait(timeout=3))
     job.epoch(("a", 10), ("b", 0))
     with pytest.raises(SubtaskFailed, match=r"timed out for input: \('a', 10\)[^$]*record: \('a', 10\)"):
         job.epoch(seconds=3)
@@ -358,7 +358,7 @@ class Refuses(MachineHarness):
 
 
 def test_async_wait_error_fails_the_job_with_operator_and_record() -> None:
-    job = Job(waiting(Refuses()))
+    job = Job(async_wait(Refuses()))
     job.epoch(("first", 10), ("bad", 1))
     with pytest.raises(SubtaskFailed) as failed:
         # An unordered result does not wait.
@@ -403,9 +403,9 @@ def test_async_wait_snapshot_is_isolated_from_record_mutation() -> None:
             await asyncio.sleep(1)
             return [value]
 
-    job = Job(waiting(Changes()))
+    job = Job(async_wait(Changes()))
     job.epoch(["a"])
-    again = Job(waiting(Changes()), job)
+    again = Job(async_wait(Changes()), job)
     again.epoch()
     assert again.epoch(seconds=1) == [["a", "changed"]]
 
@@ -414,36 +414,36 @@ def test_async_wait_snapshot_is_isolated_from_record_mutation() -> None:
 
 
 def test_async_wait_restore_repeats_requests_in_flight() -> None:
-    job = Job(waiting(Late(), timeout=5))
+    job = Job(async_wait(Late(), timeout=5))
     assert job.epoch(("a", 4), ("b", 1), 10, ("c", 10), seconds=0) == []
-    again = Job(waiting(Late(), timeout=5), job)
+    again = Job(async_wait(Late(), timeout=5), job)
     # Their timeouts restart, as in Flink, because they are new requests.
-    assert again.epoch(seconds=100) == [] and MachineHarness.asked == ["a", "b", "c"] * 2
+    assert again.epoch(seconds=100) == [] and MachineHarness.requested == ["a", "b", "c"] * 2
     assert again.epoch(seconds=4) == ["a", "b"]
     assert again.epoch(("d", 0), 20, ("e", 0), seconds=1) == [10, "c late", "d", 20, "e"]
 
 
 def test_async_wait_restore_repeats_only_results_not_emitted() -> None:
-    job = Job(waiting())
+    job = Job(async_wait())
     assert job.epoch(("a", 0), ("b", 5), ("c", 0)) == ["a"]
-    again = Job(waiting(), job)
-    assert again.epoch() == [] and MachineHarness.asked == ["a", "b", "c", "b", "c"]
+    again = Job(async_wait(), job)
+    assert again.epoch() == [] and MachineHarness.requested == ["a", "b", "c", "b", "c"]
     assert again.epoch(seconds=5) == ["b", "c"]
-    third = Job(waiting(), again)
-    assert third.epoch(seconds=50) == [] and len(MachineHarness.asked) == 5
+    third = Job(async_wait(), again)
+    assert third.epoch(seconds=50) == [] and len(MachineHarness.requested) == 5
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (2, 3)])
 @pytest.mark.parametrize("ordered", [True, False])
 def test_async_wait_rescaling_redistributes_requests(before: int, after: int, ordered: bool) -> None:
-    job = Job(waiting(ordered=ordered), parallelism=before)
+    job = Job(async_wait(ordered=ordered), parallelism=before)
     names = [f"r{i}" for i in range(10)]
     job.epoch(*[(name, 5) for name in names], 10)
-    again = Job(waiting(ordered=ordered), job, parallelism=after)
+    again = Job(async_wait(ordered=ordered), job, parallelism=after)
     # The driver schedules an epoch although there is no input.
     assert again.job.has_requests
     again.epoch()
-    assert sorted(MachineHarness.asked) == sorted(names * 2)
+    assert sorted(MachineHarness.requested) == sorted(names * 2)
     # The watermark follows all results in every subtask.
     assert sorted(again.epoch(seconds=5), key=str) == names
     assert set(again.epoch(*[("z", 0)] * after)) == {10, "z"}
@@ -451,9 +451,9 @@ def test_async_wait_rescaling_redistributes_requests(before: int, after: int, or
 
 
 def test_async_wait_rescaling_at_end_of_input() -> None:
-    job = Job(waiting(), parallelism=2)
+    job = Job(async_wait(), parallelism=2)
     job.epoch(("a", 5), ("b", 5), ("c", 5), end=True)
-    again = Job(waiting(), job, parallelism=3)
+    again = Job(async_wait(), job, parallelism=3)
     again.input.ended = True
     again.epoch()
     assert not again.job.is_finished
@@ -483,7 +483,7 @@ def test_async_wait_chained_to_a_finished_source_completes_after_restore() -> No
 
 
 def test_async_wait_slot_restart_cancels_requests() -> None:
-    job = Job(waiting())
+    job = Job(async_wait())
     job.epoch(("a", 5))
     job.job.restart_slots()
     assert MachineHarness.cancelled == ["a"]
@@ -544,7 +544,7 @@ def test_async_wait_idleness_waits_for_earlier_results(heads: bool) -> None:
     # At the head of its chain an operator hears of it from its channels.
     stream = stamped.rebalance() if heads else stamped
     answers = AsyncDataStream.ordered_wait(stream, MachineHarness(), Time.seconds(100))
-    answers.union(scripted_stream(env, other, 2)).process(Tell()).sink_to(sink)
+    answers.union(scripted_stream(env, other, 2)).process(EmitWatermarks()).sink_to(sink)
     job = LocalJob(env, clock)
     quiet.put([record(("a", 5), 0)])
     job.run_epoch()
@@ -564,7 +564,7 @@ def test_async_wait_idleness_waits_for_earlier_results(heads: bool) -> None:
 def test_async_wait_is_exactly_once_for_random_epochs_and_restarts() -> None:
     for seed in range(30):
         rng = random.Random(seed)
-        build = waiting(ordered=rng.random() < 0.5, capacity=rng.choice([1, 3, 100]))
+        build = async_wait(ordered=rng.random() < 0.5, capacity=rng.choice([1, 3, 100]))
         job, sent, got, stamp = Job(build, parallelism=rng.choice([1, 2])), 0, list[Any](), 0
         for _ in range(rng.randint(3, 12)):
             items: list[Any] = []

@@ -43,11 +43,11 @@ def run(stamped: tuple[bool, bool], epoch: int) -> list[Any]:
 
 @pytest.mark.parametrize("epoch", [2, 100])
 def test_batch_keyed_operator_orders_two_inputs_by_time(epoch: int) -> None:
-    found = run((True, True), epoch)
+    rows = run((True, True), epoch)
     expected = [("a", n, t, t) for n, t in [(1, 1), (2, 2), (1, 3), (1, 4), (2, 5), (2, 6), (2, 7), (1, 8)]]
-    assert [r for r in found if r[0] == "a"] == expected
-    assert [r for r in found if r[0] == "b"] == [("b", 2, 1, 1), ("b", 1, 2, 2)]
-    assert [r[0] for r in found] in (["a"] * 8 + ["b"] * 2, ["b"] * 2 + ["a"] * 8)
+    assert [r for r in rows if r[0] == "a"] == expected
+    assert [r for r in rows if r[0] == "b"] == [("b", 2, 1, 1), ("b", 1, 2, 2)]
+    assert [r[0] for r in rows] in (["a"] * 8 + ["b"] * 2, ["b"] * 2 + ["a"] * 8)
 
 
 def test_batch_keyed_operator_puts_records_without_timestamps_first() -> None:

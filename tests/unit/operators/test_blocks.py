@@ -17,27 +17,27 @@ LAYOUTS = [Layout(key, timestamp) for key in (False, True) for timestamp in (Fal
 RECORDS: list[Record] = [("a", (1, "x"), 10), ("b", None, 20), ("a", [3], 30)]
 
 
-def carried(layout: Layout, records: list[Record]) -> list[Record]:
-    """What a layout leaves of records."""
+def projected(layout: Layout, records: list[Record]) -> list[Record]:
+    """Return the records with only the fields of a layout."""
     return [(k if layout.has_key else None, v, t if layout.has_timestamp else None) for k, v, t in records]
 
 
 def parts(block: Block) -> list[tuple[list[Record], Any]]:
-    """Take a block apart as a receiver does."""
-    queue, found = Queue(block.layout, [block.encode()] * (not block.is_empty)), list[tuple[list[Record], Any]]()
+    """Return the records and controls of a block, as a receiver reads them."""
+    queue, results = Queue(block.layout, [block.encode()] * (not block.is_empty)), list[tuple[list[Record], Any]]()
     while not queue.is_empty:
-        inside, at, end = queue.records()
-        records = list(inside.part(at, end).records())
+        inside, start, end = queue.records()
+        records = list(inside.part(start, end).records())
         queue.advance(end)
-        found.append((records, queue.take_control()))
-    return found
+        results.append((records, queue.take_control()))
+    return results
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_block_round_trips_records_of_its_layout(layout: Layout) -> None:
     block = layout.block_of(RECORDS)
     assert len(block) == 3
-    assert list(block.records()) == carried(layout, RECORDS)
+    assert list(block.records()) == projected(layout, RECORDS)
     keys, values, timestamps = block.columns()
     assert values == [(1, "x"), None, [3]]
     assert keys == (["a", "b", "a"] if layout.has_key else [None] * 3)
@@ -50,7 +50,7 @@ def test_block_generated_loop_reads_what_it_wrote(layout: Layout) -> None:
     with layout.loop(w) as (key, value):
         layout.append_code(w, w.bind(bucket.append, "append"), key.name if key else None, value)
     w.build("batch")(layout.block_of(RECORDS).content)
-    assert list(bucket.records()) == carried(layout, RECORDS)
+    assert list(bucket.records()) == projected(layout, RECORDS)
 
 
 @given(
@@ -64,7 +64,7 @@ def test_block_is_split_at_control_elements(layout: Layout, elements: list[Any])
         if isinstance(element, tuple):
             for item in layout.block_of([element]).content:
                 bucket.append(item)
-            expected[-1][0].extend(carried(layout, [element]))
+            expected[-1][0].extend(projected(layout, [element]))
         else:
             bucket.add_control(element, 7)
             before = sum(len(records) for records, _ in expected)
@@ -85,7 +85,7 @@ def test_block_can_be_refilled_after_clear(layout: Layout) -> None:
     assert bucket.is_empty
     for item in layout.block_of(RECORDS[:1]).content:
         append(item)
-    assert parts(bucket) == [(carried(layout, RECORDS[:1]), None)]
+    assert parts(bucket) == [(projected(layout, RECORDS[:1]), None)]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -115,8 +115,8 @@ def test_block_with_tuple_members_round_trips(layout: Layout) -> None:
     sent = Layout(layout.has_key, layout.has_timestamp).decode(block.encode())
     assert sent.layout == layout
     assert len(sent) == 3
-    assert parts(sent) == [(carried(layout, PAIRS), (3, WATERMARK, 5))]
-    assert list(zip(*sent.columns(), strict=True)) == carried(layout, PAIRS)
+    assert parts(sent) == [(projected(layout, PAIRS), (3, WATERMARK, 5))]
+    assert list(zip(*sent.columns(), strict=True)) == projected(layout, PAIRS)
     assert layout.full([sent, layout.block_of(PAIRS[:2])], 3) == [0]
 
 
@@ -128,11 +128,11 @@ def test_block_generated_loop_rebuilds_tuples_from_members(layout: Layout, whole
     with layout.loop(w) as (key, value):
         target.append_code(w, w.bind(bucket.append, "append"), key.name if key else None, value)
     w.build("batch")(layout.block_of(PAIRS).content)
-    assert list(bucket.records()) == carried(layout, PAIRS)
+    assert list(bucket.records()) == projected(layout, PAIRS)
 
 
 @pytest.mark.parametrize(
-    ("shape", "constants"),
+    ("inferred", "constants"),
     [
         (ANYTHING, None),
         (TEXT, None),
@@ -144,8 +144,8 @@ def test_block_generated_loop_rebuilds_tuples_from_members(layout: Layout, whole
         (Fixed((TEXT, inferred_type_of(True), inferred_type_of(1.5))), (None, None, None)),
     ],
 )
-def test_pieces_split_inferred_tuples(shape: InferredType, constants: tuple[int | None, ...] | None) -> None:
-    pieces = Pieces.of(shape, None)
+def test_pieces_split_inferred_tuples(inferred: InferredType, constants: tuple[int | None, ...] | None) -> None:
+    pieces = Pieces.of(inferred, None)
     assert (pieces and pieces.constants) == constants
 
 
@@ -169,10 +169,10 @@ def test_block_halves_equal_the_block(layout: Layout, elements: list[int | None]
     assert list(first.records()) + list(second.records()) == list(block.records())
     assert abs(len(first) - len(second)) <= 1
 
-    def told(blocks: list[Block]) -> list[Any]:
-        found: list[Any] = []
+    def emissions(blocks: list[Block]) -> list[Any]:
+        emitted: list[Any] = []
         for records, control in (p for b in blocks for p in parts(b)):
-            found += [*records, *([] if control is None else [control[1:]])]
-        return found
+            emitted += [*records, *([] if control is None else [control[1:]])]
+        return emitted
 
-    assert told([first, second]) == told([block])
+    assert emissions([first, second]) == emissions([block])

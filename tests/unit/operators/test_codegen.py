@@ -25,7 +25,7 @@ CHAINS = 3000
 
 
 def make_chain(function: Callable[[Any], Any]) -> tuple[ChainNode, Callable[..., None]]:
-    """Compile a chain of two maps; the first also emits outside the loop, and so holds a function of the chain's."""
+    """Compile a chain of two maps; the first also emits outside the loop, and so references a function of the chain."""
     first, second = (
         ChainNode(MapOperator(UserFunction(f, None)), name, name, None, None, False)
         for name, f in [("First", function), ("Second", lambda x: x)]
@@ -44,7 +44,7 @@ def listed() -> set[str]:
 def test_codegen_frees_the_source_of_dropped_chains() -> None:
     gc.collect()
     before, operators = listed(), weakref.WeakSet[Any]()
-    kept, run = make_chain(lambda x: x + 1)
+    chain, run = make_chain(lambda x: x + 1)
     for _ in range(CHAINS):
         node, dropped = make_chain(lambda x: x + 1)
         operators.add(node.operator)
@@ -55,8 +55,8 @@ def test_codegen_frees_the_source_of_dropped_chains() -> None:
     assert len(listed() - before) == 2
     with pytest.raises(TypeError) as raised:
         run([1, "a"])
-    found = locate(raised.value)
-    assert (found.operator, found.shown_record) == (kept.operator, "'a'")
+    location = locate(raised.value)
+    assert (location.operator, location.shown_record) == (chain.operator, "'a'")
 
 
 def test_codegen_file_names_are_unique() -> None:
@@ -94,23 +94,23 @@ def test_codegen_errors_name_operator_and_record_after_other_jobs(function: Call
 
 
 def test_codegen_skips_unread_values() -> None:
-    class Asked:
+    class Recorder:
         def __init__(self) -> None:
             self.times = 0
 
-        def __getitem__(self, place: int) -> int:
+        def __getitem__(self, index: int) -> int:
             self.times += 1
-            return place
+            return index
 
     for reads in (False, True):
-        asked = Asked()
+        recorder = Recorder()
         seen: list[Any] = []
         w = CodeWriter("test")
         with w.block("for x in batch:"):
-            w.assign_if_read("m1", f"{w.bind(asked, 'asked')}[7]")
+            w.assign_if_read("m1", f"{w.bind(recorder, 'recorder')}[7]")
             with w.block("if not x:"):
                 w.assign_also(["m1"], "(8,)", None, "")
             if reads:
                 w.line(f"{w.bind(seen.append, 'see')}(m1)")
         w.build("batch")([1, 0, 1])
-        assert (asked.times, seen) == ((3, [7, 8, 7]) if reads else (0, []))
+        assert (recorder.times, seen) == ((3, [7, 8, 7]) if reads else (0, []))

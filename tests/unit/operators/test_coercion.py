@@ -123,8 +123,8 @@ def fitting_values(type_info: TypeInformation) -> st.SearchStrategy[Any]:
     return PLAIN
 
 
-def told(action: Callable[[], Any]) -> Any:
-    """Return what an action returns, with all classes, or the error it raises."""
+def outcome(action: Callable[[], Any]) -> Any:
+    """Return an action's result with the classes of all its parts, or the error it raises."""
     try:
         return described(action())
     except TypeMismatchError as e:
@@ -163,7 +163,7 @@ def written(type_info: TypeInformation, known: InferredType = ANYTHING) -> Calla
 def test_coercion_codegen_equals_the_converter(data: st.DataObject) -> None:
     type_info = data.draw(TYPES)
     value = data.draw(fitting_values(type_info))
-    assert told(lambda: written(type_info)(value)) == told(lambda: converted(type_info, value))
+    assert outcome(lambda: written(type_info)(value)) == outcome(lambda: converted(type_info, value))
 
 
 @given(st.data())
@@ -173,7 +173,7 @@ def test_coercion_codegen_equals_the_converter_with_inferred_types(data: st.Data
     known = either(inferred_type_of(value), inferred_type_of(data.draw(fitting_values(type_info))))
     if data.draw(st.booleans()):
         known = widened(inferred_type_of(value), known)
-    assert told(lambda: written(type_info, known)(value)) == told(lambda: converted(type_info, value))
+    assert outcome(lambda: written(type_info, known)(value)) == outcome(lambda: converted(type_info, value))
 
 
 @given(TYPES, TYPES, st.data())
@@ -185,45 +185,45 @@ def test_coercion_codegen_equals_the_converter_between_types(
     except TypeMismatchError:
         return
     fit = written(second, first.inferred_type() or ANYTHING)
-    assert told(lambda: fit(value)) == told(lambda: converted(second, value))
+    assert outcome(lambda: fit(value)) == outcome(lambda: converted(second, value))
 
 
 @given(st.data())
 def test_coercion_result_has_the_inferred_type_and_is_idempotent(data: st.DataObject) -> None:
     type_info = data.draw(TYPES)
-    shape = type_info.inferred_type()
+    inferred = type_info.inferred_type()
     try:
         value = converted(type_info, data.draw(fitting_values(type_info)))
     except TypeMismatchError:
         return
-    if shape is not None:
-        assert is_in(value, shape)
+    if inferred is not None:
+        assert is_in(value, inferred)
         assert described(converted(type_info, value)) == described(value)
 
 
-def is_in(value: Any, shape: InferredType) -> bool:
+def is_in(value: Any, inferred: InferredType) -> bool:
     """Return whether a value has an inferred type, by definition; the generated checks are compared with it."""
-    if shape == ANYTHING or (value is None and shape.null):  # type: ignore[union-attr]
+    if inferred == ANYTHING or (value is None and inferred.null):  # type: ignore[union-attr]
         return True
-    if isinstance(shape, Whole):
-        above = type(value) is int and (shape.low is None or value >= shape.low)
-        return above and (shape.high is None or value <= shape.high)
-    if isinstance(shape, Real):
+    if isinstance(inferred, Whole):
+        above = type(value) is int and (inferred.low is None or value >= inferred.low)
+        return above and (inferred.high is None or value <= inferred.high)
+    if isinstance(inferred, Real):
         return type(value) is float
-    if isinstance(shape, Some):
-        return type(value) is shape.kind if shape.exact else isinstance(value, shape.kind)
-    assert isinstance(shape, Fixed)
-    return type(value) is tuple and len(value) == len(shape.members) and all(map(is_in, value, shape.members))
+    if isinstance(inferred, Some):
+        return type(value) is inferred.kind if inferred.exact else isinstance(value, inferred.kind)
+    assert isinstance(inferred, Fixed)
+    return type(value) is tuple and len(value) == len(inferred.members) and all(map(is_in, value, inferred.members))
 
 
 WIDE = st.one_of(NUMBERS, st.booleans(), st.floats(), st.text(max_size=2), st.tuples(NUMBERS, st.text(max_size=2)))
 
 
-def drawn_shape(data: st.DataObject, value: Any) -> InferredType:
-    """Return some shape that a value has."""
+def drawn_type(data: st.DataObject, value: Any) -> InferredType:
+    """Return an inferred type that a value has."""
     other = next((v for v in data.draw(st.lists(WIDE, max_size=8)) if type(v) is type(value)), value)
-    shape = either(inferred_type_of(value), inferred_type_of(other))
-    return widened(inferred_type_of(value), shape) if data.draw(st.booleans()) else shape
+    drawn = either(inferred_type_of(value), inferred_type_of(other))
+    return widened(inferred_type_of(value), drawn) if data.draw(st.booleans()) else drawn
 
 
 @given(st.data(), st.sampled_from(sorted(BINARY_OPERATORS)))
@@ -234,23 +234,23 @@ def test_binary_operators_return_the_inferred_type(data: st.DataObject, operator
         left = data.draw(st.integers(-9, 9))
     elif operator == "*" and isinstance(left, (str, tuple)):
         right = data.draw(st.integers(-9, 9))
-    shape = binary(operator, drawn_shape(data, left), drawn_shape(data, right))
+    inferred = binary(operator, drawn_type(data, left), drawn_type(data, right))
     try:
-        made = eval(f"a {operator} b", {"a": left, "b": right})
+        result = eval(f"a {operator} b", {"a": left, "b": right})
     except (TypeError, ValueError, ArithmeticError):
         return
-    assert is_in(made, shape)
+    assert is_in(result, inferred)
 
 
 @given(st.data(), st.sampled_from([("UNARY_NEGATIVE", "-"), ("UNARY_INVERT", "~"), ("UNARY_NOT", "not ")]))
 def test_unary_operators_return_the_inferred_type(data: st.DataObject, operation: tuple[str, str]) -> None:
     value = data.draw(WIDE)
-    shape = unary(operation[0], drawn_shape(data, value))
+    inferred = unary(operation[0], drawn_type(data, value))
     try:
-        made = eval(f"{operation[1]}a", {"a": value})
+        result = eval(f"{operation[1]}a", {"a": value})
     except TypeError:
         return
-    assert is_in(made, shape)
+    assert is_in(result, inferred)
 
 
 def scaled(by: int) -> Callable[[int], tuple[int, int]]:
@@ -306,7 +306,7 @@ def returns_twice(text: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("function", "shape"),
+    ("function", "inferred"),
     [
         (yields, Fixed((ANYTHING, Whole(1, 5)))),
         (yields_more, ANYTHING),
@@ -319,8 +319,8 @@ def returns_twice(text: str) -> Any:
         (str.split, ANYTHING),
     ],
 )
-def test_element_type_inference_of_generators(function: Callable[..., Any], shape: InferredType) -> None:
-    assert elements_of(function) == shape
+def test_element_type_inference_of_generators(function: Callable[..., Any], inferred: InferredType) -> None:
+    assert elements_of(function) == inferred
 
 
 def test_element_type_inference_of_list_comprehensions() -> None:
@@ -371,12 +371,12 @@ SMALL = st.tuples(st.integers(-9, 9), st.integers(-9, 9)).map(sorted)
 
 @given(st.sampled_from(MOVES), SMALL, st.data())
 def test_inferred_step_bounds_the_change_of_a_sum(move: Callable[[int, int], Any], by: list[int], data: Any) -> None:
-    made = result_of(move, [Moved(base=1), Whole(*by)])  # type: ignore[arg-type]
+    result = result_of(move, [Moved(base=1), Whole(*by)])  # type: ignore[arg-type]
     old, step = data.draw(NUMBERS), data.draw(st.integers(*by))
-    assert isinstance(made, Moved) == (MOVES.index(move) in (0, 1, 2, 5, 6, 11))
-    if isinstance(made, Moved):
-        assert made.base == 1
-        assert made.min_step <= move(old, step) - old <= made.max_step
+    assert isinstance(result, Moved) == (MOVES.index(move) in (0, 1, 2, 5, 6, 11))
+    if isinstance(result, Moved):
+        assert result.base == 1
+        assert result.min_step <= move(old, step) - old <= result.max_step
 
 
 @settings(deadline=None)
@@ -384,15 +384,15 @@ def test_inferred_step_bounds_the_change_of_a_sum(move: Callable[[int, int], Any
 def test_sum_headroom_keeps_sums_within_their_type(
     move: Callable[[int, int], int], by: list[int], type_info: TypeInformation, data: Any
 ) -> None:
-    wanted = type_info.inferred_type()
-    headroom = headroom_of(Whole(), wanted, lambda state: result_of(move, [state, Whole(*by)]))  # type: ignore[arg-type]
-    assert isinstance(wanted, Whole) and headroom is not None and isinstance(headroom.initial_type, Whole)
+    declared = type_info.inferred_type()
+    headroom = headroom_of(Whole(), declared, lambda state: result_of(move, [state, Whole(*by)]))  # type: ignore[arg-type]
+    assert isinstance(declared, Whole) and headroom is not None and isinstance(headroom.initial_type, Whole)
     assert headroom.initial_type.low is not None and headroom.initial_type.high is not None
     for value in (headroom.initial_type.low, headroom.initial_type.high):
         step = data.draw(st.sampled_from(by))
         for _ in range(min(FULL_HEADROOM // headroom.share, 70_000) if headroom.share else 9):
             value = move(value, step)
-        assert is_in(value, wanted)
+        assert is_in(value, declared)
 
 
 def test_sum_headroom_is_none_without_a_sum() -> None:
@@ -406,7 +406,7 @@ def test_sum_headroom_is_none_without_a_sum() -> None:
 def test_sum_headroom_meter_rejects_unknown_steps() -> None:
     meter = HeadroomMeter()
     assert meter.take(FULL_HEADROOM, has_uncounted=False, are_tested=False)
-    # From here on values are checked, and checks are not removed again.
+    # From here on values are checked, and the checks remain.
     assert not meter.take(FULL_HEADROOM + 1, has_uncounted=False, are_tested=True)
     meter.restart()
     assert meter.take(FULL_HEADROOM, has_uncounted=False, are_tested=True)
@@ -489,7 +489,7 @@ def test_typed_reduce_checks_restored_state(left: Any) -> None:
     expected: Any = []
     for number in (1, 2):
         total = (total[0], total[1] + number)
-        expected.append(told(lambda: converted(PAIR, total)))  # noqa: B023
+        expected.append(outcome(lambda: converted(PAIR, total)))  # noqa: B023
     if error is None:
         assert list(map(described, results)) == expected
     else:
@@ -552,10 +552,10 @@ def count_by(
 @pytest.mark.parametrize("step", [1 << 20, 1 << 17])
 @pytest.mark.parametrize("epochs", [[], [3] * 9, [1000] * 9, [2047], [2046, 1, 1]])
 def test_typed_reduce_overflow_raises_at_any_epoch_boundary(epochs: list[int], step: int, others: int) -> None:
-    most = last_before_the_end(step)
-    _, results, error = count_by(step, most, epochs, others)
-    assert (results, error) == ([step * n for n in range(1, most + 1)], None)
-    _, _, error = count_by(step, most + 1, epochs, others)
+    max_records = last_before_the_end(step)
+    _, results, error = count_by(step, max_records, epochs, others)
+    assert (results, error) == ([step * n for n in range(1, max_records + 1)], None)
+    _, _, error = count_by(step, max_records + 1, epochs, others)
     assert error is not None
     assert f"the value {2**31} (int) does not fit the type Integer" in error
 
@@ -565,12 +565,12 @@ def test_typed_reduce_overflow_raises_at_any_epoch_boundary(epochs: list[int], s
 @pytest.mark.parametrize("left", [1, 1023, 1024, 1025, 2047])
 def test_typed_reduce_overflow_raises_after_restore(left: int, others: int, backend: str) -> None:
     step = 1 << 20
-    most = last_before_the_end(step)
-    for records in (most, most + 1):
+    max_records = last_before_the_end(step)
+    for records in (max_records, max_records + 1):
         before, _, _ = count_by(step, records, [left * (others + 1)], others, None, False, backend)
         _, results, error = count_by(step, records, [500], others, before, True, backend)
-        if records == most:
-            assert (results, error) == ([step * n for n in range(left + 1, most + 1)], None)
+        if records == max_records:
+            assert (results, error) == ([step * n for n in range(left + 1, max_records + 1)], None)
         else:
             assert error is not None
             assert f"the value {2**31} (int) does not fit the type Integer" in error
@@ -716,7 +716,7 @@ NAMED = Types.ROW_NAMED(["x", "y"], [Types.INT(), Types.INT()])
 
 
 @pytest.mark.parametrize(
-    ("made", "type_info"),
+    ("value", "type_info"),
     [
         (1.5, Types.INT()),
         ((1, 2, 3), PAIRS),
@@ -725,11 +725,11 @@ NAMED = Types.ROW_NAMED(["x", "y"], [Types.INT(), Types.INT()])
         ({1: "a", "b": 2}, Types.MAP(Types.STRING(), Types.INT())),
     ],
 )
-def test_chained_functions_pass_values_without_coercion(made: Any, type_info: TypeInformation) -> None:
+def test_chained_functions_pass_values_without_coercion(value: Any, type_info: TypeInformation) -> None:
     env, sink = new_env(), CollectSink()
-    env.from_collection([1]).map(lambda _: made, type_info).filter(lambda v: True).map(repr).sink_to(sink)
+    env.from_collection([1]).map(lambda _: value, type_info).filter(lambda v: True).map(repr).sink_to(sink)
     LocalJob(env).run()
-    assert sink.results() == [repr(made)]
+    assert sink.results() == [repr(value)]
 
 
 @pytest.mark.parametrize("where", ["exchange", "sink", "two", "side output", "watermarks"])
@@ -754,20 +754,20 @@ def test_values_are_coerced_where_they_are_encoded(where: str) -> None:
     assert sink.results() in ([1], ["1"])
 
 
-@pytest.mark.parametrize("made", [1.7, Decimal("1.9"), Fraction(3, 2), True, np.float64(1.2)])
+@pytest.mark.parametrize("value", [1.7, Decimal("1.9"), Fraction(3, 2), True, np.float64(1.2)])
 @pytest.mark.parametrize("type_info", [Types.INT(), Types.LONG(), Types.SHORT(), Types.BYTE()])
-def test_integer_types_truncate_numbers(made: Any, type_info: TypeInformation) -> None:
+def test_integer_types_truncate_numbers(value: Any, type_info: TypeInformation) -> None:
     convert = type_info.converter()
     assert convert is not None
-    assert (convert(made), type(convert(made))) == (1, int)
+    assert (convert(value), type(convert(value))) == (1, int)
 
 
-@pytest.mark.parametrize("made", ["5", b"5", float("nan"), float("inf"), 3e30, None.__class__])
-def test_integer_types_reject_values_out_of_range(made: Any) -> None:
+@pytest.mark.parametrize("value", ["5", b"5", float("nan"), float("inf"), 3e30, None.__class__])
+def test_integer_types_reject_values_out_of_range(value: Any) -> None:
     convert = Types.INT().converter()
     assert convert is not None
     with pytest.raises(TypeMismatchError, match="does not fit the type Integer"):
-        convert(made)
+        convert(value)
 
 
 def test_project_selects_fields_by_the_declared_type() -> None:

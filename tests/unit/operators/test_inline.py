@@ -1,4 +1,4 @@
-"""Functions written out in the loop give what calling them gives."""
+"""Inlined functions return the same results as their calls."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def modulo(keys: int) -> Callable[[int], Any]:
     ],
 )
 def test_inlined_function_equals_the_call(function: Callable[..., Any], arguments: list[Any]) -> None:
-    found, expected = evaluate(function, *arguments), function(*arguments)
-    assert found == expected
-    assert type(found) is type(expected)
+    actual, expected = evaluate(function, *arguments), function(*arguments)
+    assert actual == expected
+    assert type(actual) is type(expected)
 
 
 def branch(x: int) -> int:

@@ -1,4 +1,4 @@
-"""What user code says to `logging` in a worker is said again in the driver, with its level and its operator."""
+"""Log records of user code in a worker are logged again in the driver, with their level and operator."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def logged() -> Iterator[Logged]:
     log.setLevel(logging.NOTSET)
 
 
-def said(value: int) -> int:
+def logged_value(value: int) -> int:
     log.info("saw %d", value, extra={"job": "the program's own", "operator": 5})
     return value
 
@@ -36,16 +36,16 @@ def said(value: int) -> int:
 def test_log_lines_name_their_operator(logged: Logged) -> None:
     logged.listen({"tests.logs": logging.INFO})
     env, sink = LocalEnvironment(), CollectSink()
-    env.from_collection([1, 2]).map(said).name("looker").map(lambda x: said(x) + 1).sink_to(sink)
+    env.from_collection([1, 2]).map(logged_value).name("looker").map(lambda x: logged_value(x) + 1).sink_to(sink)
     env.execute()
     log.debug("too quiet")
-    log.warning("nobody's")
+    log.warning("outside")
     lines = logged.take()
     operators = ["looker, test_logs.py:39", "Map, test_logs.py:39"] * 2
     assert [line.operator for line in lines] == [*operators, None]
     assert [(line.name, line.level, line.message) for line in lines[::4]] == [
         ("tests.logs", logging.INFO, "saw 1"),
-        ("tests.logs", logging.WARNING, "nobody's"),
+        ("tests.logs", logging.WARNING, "outside"),
     ]
     assert logged.take() == []
 
@@ -53,11 +53,11 @@ def test_log_lines_name_their_operator(logged: Logged) -> None:
 def test_log_levels_are_those_of_the_driver() -> None:
     log.setLevel(logging.DEBUG)
     try:
-        found = levels()
+        actual = levels()
     finally:
         log.setLevel(logging.NOTSET)
-    assert found["tests.logs"] == logging.DEBUG
-    assert found[""] == logging.getLogger().level
+    assert actual["tests.logs"] == logging.DEBUG
+    assert actual[""] == logging.getLogger().level
     assert "tests.logs" not in levels()
 
 
@@ -130,13 +130,13 @@ def test_log_of_a_local_job_equals_that_of_workers(caplog: pytest.LogCaptureFixt
     before = logging.getLogRecordFactory()
     try:
         env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
-        env.from_collection([100]).map(said).name("looker").print()
+        env.from_collection([100]).map(logged_value).name("looker").print()
         with caplog.at_level(logging.INFO, "tests.logs"):
             env.execute("looking")
-            log.info("nobody's %d", 1)
+            log.info("outside %d", 1)
     finally:
         logging.setLogRecordFactory(before)
     (first, second) = [r for r in caplog.records if r.name == "tests.logs"]
     assert re.fullmatch(r"\[looking, looker, test_logs.py:\d+, subtask 1/1\] saw 100", first.getMessage())
     assert json.loads(JsonLines().format(first))["message"] == "saw 100"
-    assert second.getMessage() == "nobody's 1"
+    assert second.getMessage() == "outside 1"

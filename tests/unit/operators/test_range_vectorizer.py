@@ -109,7 +109,7 @@ def outcome(
     columns: bool,
     type_info: TypeInformation = LONG_TYPE,
 ) -> list[Any]:
-    """Return what a program makes of a sequence, with types, and the error it ends with, if one."""
+    """Return a program's results for a sequence, with types, and the error it ends with, if any."""
     env = StreamExecutionEnvironment.get_execution_environment(Configuration())
     env.set_parallelism(1)
     sink = CollectSink()
@@ -169,9 +169,9 @@ def test_vectorized_program_equals_the_loop_for_both_signs(program: Any) -> None
 
 
 def test_vectorized_source_rejects_numbers_outside_its_type() -> None:
-    found = outcome(PROGRAMS[0], 0, 300, columns=True, type_info=Types.BYTE())
-    assert "the value 128 (int) does not fit the type Byte" in found[1]
-    assert found == outcome(PROGRAMS[0], 0, 300, columns=False, type_info=Types.BYTE())
+    actual = outcome(PROGRAMS[0], 0, 300, columns=True, type_info=Types.BYTE())
+    assert "the value 128 (int) does not fit the type Byte" in actual[1]
+    assert actual == outcome(PROGRAMS[0], 0, 300, columns=False, type_info=Types.BYTE())
 
 
 def test_vectorized_program_falls_back_to_the_loop_out_of_range() -> None:

@@ -1,4 +1,4 @@
-"""What subtasks carry from epoch to epoch: the record and its codec."""
+"""The runtime snapshot of a subtask between epochs, and its codec."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def test_runtime_snapshot_header_shows_pending_input() -> None:
 
 
 def test_runtime_snapshot_header_shows_async_requests() -> None:
-    for data, unread in ((REQUESTS, False), (BOTH, True)):
+    for data, has_pending in ((REQUESTS, False), (BOTH, True)):
         assert has_requests(encoded(data))
-        assert has_pending_input(encoded(data)) is unread
+        assert has_pending_input(encoded(data)) is has_pending
     assert not any(has_requests(data) for data in (b"", encoded(RECORD), encoded(TAKEN_OVER), encoded(UNREAD)))
 
 

@@ -1,4 +1,4 @@
-"""Timers of whole programs: at the end of the input, and those that are set while others fire."""
+"""Timers of whole programs: at the end of the input, and timers set while others fire."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_processing_timer_set_by_the_final_watermark_fires() -> None:
 
 
 class Stamps(KeyedProcessFunction):
-    """Says the timestamp of each record and timer."""
+    """Emits the timestamp of each record and timer."""
 
     def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
         yield value, ctx.timestamp()

@@ -33,7 +33,7 @@ def run(program: Program, inlining: bool = True, records: int = 50) -> list[Any]
 
 
 def lines_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return what will have all lines that are generated from now on."""
+    """Return a list that collects all lines generated from now on."""
     lines: list[str] = []
     build = codegen.CodeWriter.build
 
@@ -184,10 +184,10 @@ def test_tuple_members_are_copied_before_later_mutation() -> None:
             self.seen.append(value)
             yield self.seen
 
-    found = run(
+    results = run(
         lambda s: s.process(Growing()).map(lambda seen: (seen, 1)).rebalance().map(lambda t: len(t[0])), records=6
     )
-    assert found == [1, 1, 2, 2, 3, 3]
+    assert results == [1, 1, 2, 2, 3, 3]
 
 
 def counted(stream: DataStream) -> DataStream:

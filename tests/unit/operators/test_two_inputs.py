@@ -76,7 +76,7 @@ def part(value: Any) -> Any:
     return value[0]
 
 
-def made(value: Any) -> Any:
+def derived_key(value: Any) -> Any:
     return value[0] + "!"
 
 
@@ -85,12 +85,14 @@ OPERATIONS: dict[str, Callable[[Streams, Streams], Streams]] = {
     "map": lambda a, b: a.connect(b).map(CoMap()),
     "flat_map": lambda a, b: a.connect(b).flat_map(CoFlatMap()),
     "process": lambda a, b: a.connect(b).process(CoProcess()),
-    "keyed map": lambda a, b: a.connect(b).key_by(part, made).map(CoMap()),
-    "keyed flat_map": lambda a, b: a.key_by(made).connect(b.key_by(part)).flat_map(CoFlatMap()),
+    "keyed map": lambda a, b: a.connect(b).key_by(part, derived_key).map(CoMap()),
+    "keyed flat_map": lambda a, b: a.key_by(derived_key).connect(b.key_by(part)).flat_map(CoFlatMap()),
     "keyed process": lambda a, b: a.key_by(part).connect(b.key_by(part)).process(KeyedCoProcess()),
     "broadcast": lambda a, b: a.connect(b.broadcast(RULES)).process(Broadcast()),
     "keyed broadcast": lambda a, b: a.key_by(part).connect(b.broadcast(RULES)).process(KeyedBroadcast()),
-    "keyed broadcast by a made key": lambda a, b: a.key_by(made).connect(b.broadcast(RULES)).process(KeyedBroadcast()),
+    "keyed broadcast by a derived key": lambda a, b: (
+        a.key_by(derived_key).connect(b.broadcast(RULES)).process(KeyedBroadcast())
+    ),
 }
 JOINS: dict[str, Callable[[Streams, Streams], Streams]] = {
     "join": lambda a, b: (
@@ -102,8 +104,8 @@ JOINS: dict[str, Callable[[Streams, Streams], Streams]] = {
     ),
     "co_group": lambda a, b: (
         a.co_group(b)
-        .where(made)
-        .equal_to(made)
+        .where(derived_key)
+        .equal_to(derived_key)
         .window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
         .apply(lambda lefts, rights: [(left, right) for left in lefts for right in rights])
     ),
@@ -130,12 +132,12 @@ def results(
 @pytest.mark.parametrize("batch", [False, True])
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_two_input_operator_processes_every_record_once(name: str, batch: bool, stamped: tuple[bool, bool]) -> None:
-    def told(side: str, value: Any, has_timestamp: bool) -> Any:
+    def expected_record(side: str, value: Any, has_timestamp: bool) -> Any:
         return (side, value) if "map" in name else (side, value, value[1] if has_timestamp else MIN_WATERMARK)
 
     copies = 2 if "broadcast" in name else 1
-    right = [told("right", v, stamped[1]) for v in RIGHT] * copies
-    expected = sorted([told("left", v, stamped[0]) for v in LEFT] + right)
+    right = [expected_record("right", v, stamped[1]) for v in RIGHT] * copies
+    expected = sorted([expected_record("left", v, stamped[0]) for v in LEFT] + right)
     for size in (1, 2, 100):
         assert results(OPERATIONS[name], batch, stamped, size) == expected
 
@@ -145,5 +147,5 @@ def test_two_input_operator_processes_every_record_once(name: str, batch: bool, 
 def test_two_input_joins_in_both_modes(name: str, batch: bool) -> None:
     # The timestamps are declared monotonous but are not: streaming results are right in a single epoch only.
     for size in (1, 100) if batch else (100,):
-        found = results(JOINS[name], batch, (True, True), size)
-        assert found == [(("a", 2), ("a", 5)), (("a", 3), ("a", 5))]
+        pairs = results(JOINS[name], batch, (True, True), size)
+        assert pairs == [(("a", 2), ("a", 5)), (("a", 3), ("a", 5))]

@@ -20,7 +20,7 @@ Env = StreamExecutionEnvironment
 
 
 class TwoSplits(Source, SplitEnumerator, SourceReader):
-    """Deals out (split, timestamps) in the order of a script, one an epoch."""
+    """Assigns (split, timestamps) in the order of a script, one per epoch."""
 
     def __init__(self, script: list[tuple[str, list[int]]]) -> None:
         self.script = list(script)
@@ -68,7 +68,7 @@ def test_watermark_follows_the_slowest_split(env1: Env) -> None:
 
 
 class Marking(WatermarkGenerator):
-    """A watermark at every record; a record None says that nothing is to be expected from its split."""
+    """Emits a watermark at every record; a record None marks its split as idle."""
 
     def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
         if event is None:
@@ -88,7 +88,7 @@ shares = st.lists(
 
 
 def brute_force(script: list[tuple[str, list[int | None]]], size: int) -> list[Any]:
-    """Time is the least over the splits seen so far that are not idle, and never goes back."""
+    """The watermark is the minimum over all active splits so far, and never decreases."""
     windows: dict[int, list[int]] = {}
     splits: dict[str, int | None] = {}
     reached: dict[str, int] = {}

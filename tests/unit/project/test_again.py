@@ -1,4 +1,4 @@
-"""Tests that fail once are run again and named; those that fail twice, or are many, fail the run."""
+"""A test that fails once is rerun and reported; tests that fail twice, or many failures, fail the run."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ def outcome(folder: Path, *tests: str) -> tuple[int, str]:
 
 
 def test_again_reports_a_test_that_passes_on_rerun(tmp_path: Path) -> None:
-    code, said = outcome(tmp_path, ONCE.format(1), "def test_good():\n    pass")
+    code, output = outcome(tmp_path, ONCE.format(1), "def test_good():\n    pass")
     assert code == 0
-    assert said.rstrip().endswith("UNSTABLE test_sample.py::test_1: failed, then passed on retry")
+    assert output.rstrip().endswith("UNSTABLE test_sample.py::test_1: failed, then passed on retry")
 
 
 def test_again_fails_when_a_test_fails_twice(tmp_path: Path) -> None:
-    code, said = outcome(tmp_path, ONCE.format(1), "def test_bad():\n    assert False")
+    code, output = outcome(tmp_path, ONCE.format(1), "def test_bad():\n    assert False")
     assert code == 1
-    assert "UNSTABLE" not in said
+    assert "UNSTABLE" not in output
 
 
 def test_again_fails_without_rerun_when_many_fail(tmp_path: Path) -> None:
-    code, said = outcome(tmp_path, *(ONCE.format(n) for n in range(4)))
+    code, output = outcome(tmp_path, *(ONCE.format(n) for n in range(4)))
     assert code == 1
-    assert "Once more" not in said
+    assert "Once more" not in output
 
 
 def test_again_fails_without_rerun_on_collection_errors(tmp_path: Path) -> None:
-    code, said = outcome(tmp_path, "import nothing_of_that_name")
+    code, output = outcome(tmp_path, "import nothing_of_that_name")
     assert code == 2
-    assert "Once more" not in said
+    assert "Once more" not in output

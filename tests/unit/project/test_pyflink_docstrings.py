@@ -13,7 +13,7 @@ pytestmark = needs_flink
 
 # Connectors to servers are not there yet.
 SERVERS = ("kafka", "pulsar", "kinesis", "elasticsearch", "cassandra")
-# Examples that are no Python, name what they do not make, or need what is not there: what is wrong with each.
+# Examples that are not Python, use undefined names, or need missing resources, each with the reason.
 BROKEN = {
     "KeyedStream.reduce": "a bracket is missing",
     "WindowedStream.side_output_late_data": "a lambda names what is outside of it",
@@ -74,19 +74,19 @@ extractor = Extractor()
 
 
 def examples() -> dict[str, str]:
-    """The code of every docstring with an example, by the name of what it is of."""
+    """Return the code of every docstring example, by the name of its object."""
     folder = flink_folder()
     assert folder is not None
-    found: dict[str, str] = {}
+    collected: dict[str, str] = {}
     for package in ("common", "datastream", "metrics"):
         for file in sorted((folder / package).rglob("*.py")):
             if not any(server in file.name for server in SERVERS) and "tests" not in file.parts:
-                found |= _in(file)
-    return found
+                collected |= _in(file)
+    return collected
 
 
 def _in(file: Path) -> dict[str, str]:
-    found: dict[str, str] = {}
+    collected: dict[str, str] = {}
 
     def walk(node: ast.AST, prefix: str) -> None:
         for inner in ast.iter_child_nodes(node):
@@ -94,18 +94,18 @@ def _in(file: Path) -> dict[str, str]:
                 name = f"{prefix}{inner.name}"
                 lines = re.findall(r"^\s*(?:>>>|\.\.\.) ?(.*)$", ast.get_docstring(inner) or "", re.MULTILINE)
                 if lines:
-                    found[name] = "\n".join(lines)
+                    collected[name] = "\n".join(lines)
                 walk(inner, f"{name}.")
 
     walk(ast.parse(file.read_text()), "")
-    return found
+    return collected
 
 
 def test_pyflink_docstring_examples_build() -> None:
-    found = examples()
-    assert len(found) > 50
+    programs = examples()
+    assert len(programs) > 50
     failed: dict[str, str] = {}
-    for name, code in found.items():
+    for name, code in programs.items():
         names: dict[str, Any] = {}
         exec(PRELUDE, names)
         if name.startswith("ExecutionConfig"):
@@ -116,6 +116,6 @@ def test_pyflink_docstring_examples_build() -> None:
             exec(code, names)
         except Exception as e:
             failed[name] = f"{type(e).__name__}: {e}"
-    reported = {name: why for name, why in failed.items() if name not in BROKEN}
+    reported = {name: reason for name, reason in failed.items() if name not in BROKEN}
     assert reported == {}
     assert failed.keys() == BROKEN.keys()

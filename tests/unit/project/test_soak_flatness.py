@@ -1,4 +1,4 @@
-"""What the soak calls growth."""
+"""The growth criterion of the soak test."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ DICE = random.Random(4)
 
 def test_soak_trend_of_an_oscillating_series_is_flat() -> None:
     saw = [(float(t), 100 + t % 17 + DICE.random()) for t in range(300)]
-    found = trend("saw", saw, BOUND)
-    assert found.is_flat and 100 < found.level < 120
+    result = trend("saw", saw, BOUND)
+    assert result.is_flat and 100 < result.level < 120
 
 
 def test_soak_trend_ignores_the_warm_up() -> None:
@@ -23,10 +23,10 @@ def test_soak_trend_ignores_the_warm_up() -> None:
 
 def test_soak_trend_detects_a_leak_despite_missing_samples() -> None:
     leaking = [(float(t), 0.0 if t % 10 == 0 else 100 + t * 0.2 + DICE.random()) for t in range(300)]
-    found = trend("leak", leaking, BOUND)
-    assert not found.is_flat
+    result = trend("leak", leaking, BOUND)
+    assert not result.is_flat
     # 0.2 a second.
-    assert 600 < found.slope < 840
+    assert 600 < result.slope < 840
 
 
 def test_soak_trend_allows_growth_below_the_minimum() -> None:

@@ -1,4 +1,4 @@
-"""Statements about catalogs: what they do, what SHOW and DESCRIBE say after, and Flink's words for what is wrong."""
+"""Catalog statements: their effects, the output of SHOW and DESCRIBE, and Flink's error messages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def session() -> Session:
 def test_show_create_table_matches_flink(session: Session) -> None:
     session.run(FULL)
     assert session.names("SHOW CREATE TABLE full_one") == [SHOWN]
-    # And it can be read again.
+    # The output parses again.
     session.run("DROP TABLE full_one")
     session.run(SHOWN)
     assert session.names("SHOW CREATE TABLE full_one") == [SHOWN]
@@ -198,9 +198,9 @@ def test_create_table_like_options(session: Session) -> None:
 
 
 def test_create_table_as_has_the_columns_of_its_query(session: Session) -> None:
-    made = session.run("CREATE TABLE x WITH ('connector'='print') AS SELECT a, b + 1 AS n FROM t WHERE a > 1")
-    assert made.insert is not None
-    assert made.insert.table == ("default_catalog", "default_database", "x")
+    result = session.run("CREATE TABLE x WITH ('connector'='print') AS SELECT a, b + 1 AS n FROM t WHERE a > 1")
+    assert result.insert is not None
+    assert result.insert.table == ("default_catalog", "default_database", "x")
     assert [r[:3] for r in session.rows("DESCRIBE x")] == [("a", "INT", True), ("n", "BIGINT", True)]
     session.run("CREATE OR REPLACE TABLE x WITH ('connector'='print') AS SELECT c FROM t")
     assert [r[0] for r in session.rows("DESCRIBE x")] == ["c"]

@@ -21,7 +21,7 @@ GOLDEN: dict[str, Any] = json.loads(gzip.decompress(FILE.read_bytes()))
 
 
 @pytest.fixture(scope="module")
-def made() -> dict[str, Any]:
+def compiled() -> dict[str, Any]:
     return plans()  # type: ignore[no-any-return]
 
 
@@ -37,15 +37,15 @@ def test_golden_plans_cover_every_plan_record() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(GOLDEN))
-def test_golden_plan_round_trips(name: str, made: dict[str, Any]) -> None:
-    t_env, _ = made[name]
+def test_golden_plan_round_trips(name: str, compiled: dict[str, Any]) -> None:
+    t_env, _ = compiled[name]
     read = t_env.load_plan(PlanReference.from_json_string(json.dumps(GOLDEN[name])))
     assert json.loads(read.as_json_string()) == GOLDEN[name]
 
 
 @pytest.mark.parametrize("name", sorted(GOLDEN))
-def test_golden_plan_uids_are_stable(name: str, made: dict[str, Any]) -> None:
-    now = json.loads(made[name][1])
+def test_golden_plan_uids_are_stable(name: str, compiled: dict[str, Any]) -> None:
+    now = json.loads(compiled[name][1])
     assert [node["uid"] for node in now["nodes"]] == [node["uid"] for node in GOLDEN[name]["nodes"]]
 
 

@@ -48,7 +48,7 @@ def test_model_statements(t_env: TableEnvironment) -> None:
 
 
 @pytest.mark.parametrize(
-    "statement, said",
+    "statement, message",
     [
         (f"CREATE MODEL m {_MODEL}", "already exists"),
         ("DROP MODEL x", "'default_catalog.default_database.x' does not exist"),
@@ -57,9 +57,9 @@ def test_model_statements(t_env: TableEnvironment) -> None:
         ("CREATE MODEL x INPUT (a INT) OUTPUT (b INT)", "Model property list can not be empty"),
     ],
 )
-def test_model_statements_reject_invalid_definitions(t_env: TableEnvironment, statement: str, said: str) -> None:
+def test_model_statements_reject_invalid_definitions(t_env: TableEnvironment, statement: str, message: str) -> None:
     t_env.execute_sql(f"CREATE MODEL m {_MODEL}")
-    with pytest.raises((ValidationException, SqlParserException), match=said):
+    with pytest.raises((ValidationException, SqlParserException), match=message):
         t_env.execute_sql(statement)
 
 

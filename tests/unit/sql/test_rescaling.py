@@ -16,7 +16,7 @@ from millstream.sql.plan.nodes import JoinKind, Planned
 from millstream.sql.schema import Field, Fields, TimeAttribute
 from millstream.sql.types import DataTypes
 from millstream.testing import LocalJob, save_checkpoint, save_savepoint, start_from
-from tests.support.sql_runs import batch_of, changes_of, collecting, fields, given, kinds_of, planned, run
+from tests.support.sql_runs import batch_of, changes_of, collecting, fields, input_node, kinds_of, planned, run
 
 _BIGINT, _TIME = DataTypes.BIGINT(), DataTypes.TIMESTAMP(3)
 _INPUT = fields(k=DataTypes.STRING(), v=_BIGINT, ts=_TIME)
@@ -75,7 +75,7 @@ def _batches() -> list[Batch]:
 @pytest.mark.parametrize("make", [_over, _rank, _interval, _temporal])
 def test_sql_rescaling_is_exactly_once(make: object, after: int, savepoint: bool, tmp_path: Path) -> None:
     assert callable(make)
-    source, batches = given(_INPUT), _batches()
+    source, batches = input_node(_INPUT), _batches()
     query = make(_watched(source))
     expected = Counter(run(query, [(source, batches)]))
     assert len(expected) > 50

@@ -47,32 +47,32 @@ def started(folder: Path, statements: list[str], path: str | None = None, **sett
     return statement_set.execute().get_job_client()
 
 
-def saved(folder: Path, client: Any, least: int = 1) -> str:
+def saved(folder: Path, client: Any, min_records: int = 1) -> str:
     """Stop a job with a savepoint, after it has read some rows of each source."""
     job = job_of(client)
     end = time.monotonic() + 60
-    while _read(job) < least:
+    while _read(job) < min_records:
         assert time.monotonic() < end
         time.sleep(0.02)
     return str(client.stop_with_savepoint(False, str(folder)).result())
 
 
 def _read(job: Any) -> int:
-    """Return how many batches the slowest vertex behind a source has taken."""
+    """Return how many batches the slowest vertex after a source has processed."""
     vertices = [v for v in job.view.plan.vertices if not v.is_source]
-    found = [job.view.progress.subtasks.get((v.id, 0)) for v in vertices]
-    return min((0 if one is None else one.records_in for one in found), default=0)
+    progress = [job.view.progress.subtasks.get((v.id, 0)) for v in vertices]
+    return min((0 if one is None else one.records_in for one in progress), default=0)
 
 
 def state(path: str, operator: str) -> list[tuple[Any, ...]]:
     """Return the rows of the state of the operator whose name begins so."""
     inspection = Inspection.open(path)
-    (found,) = [o for o in inspection.operators() if o.name.startswith(operator)]
-    return [(*(r.key or ()), *r.value) for s in found.states for r in inspection.rows(found, s)]
+    (matching,) = [o for o in inspection.operators() if o.name.startswith(operator)]
+    return [(*(r.key or ()), *r.value) for s in matching.states for r in inspection.rows(matching, s)]
 
 
-def position(path: str, place: int = 0) -> int:
-    return int(Inspection.open(path).sources()[place].position)
+def position(path: str, index: int = 0) -> int:
+    return int(Inspection.open(path).sources()[index].position)
 
 
 def test_sql_restore_with_an_added_statement_keeps_state(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_sql_restore_with_an_added_statement_keeps_state(tmp_path: Path) -> None
     counts = state(first, "GroupAggregate")
     assert len(counts) == min(10, position(first)) and sum(c for _, c in counts) == position(first) > 0
     both = saved(tmp_path, started(tmp_path, [COUNTS, MAXIMA], first))
-    # Nothing is counted twice, and nothing is left out.
+    # Every record is counted exactly once.
     again = state(both, "GroupAggregate(groupBy=[k], select=[k, COUNT(*)")
     read = [s.position for s in Inspection.open(both).sources()]
     assert sum(c for _, c in again) in read and max(read) > position(first)
@@ -99,7 +99,7 @@ def test_sql_restore_matches_state_of_identical_queries(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "why"),
+    ("statement", "reason"),
     [
         (
             "INSERT INTO s SELECT k, SUM(n) FROM a GROUP BY k",
@@ -109,13 +109,13 @@ def test_sql_restore_matches_state_of_identical_queries(tmp_path: Path) -> None:
         ("INSERT INTO s SELECT k, COUNT(*) FROM a WHERE n > 5 GROUP BY k", "what comes before it has changed: of "),
     ],
 )
-def test_sql_restore_of_a_changed_query_names_the_difference(tmp_path: Path, statement: str, why: str) -> None:
+def test_sql_restore_of_a_changed_query_names_the_difference(tmp_path: Path, statement: str, reason: str) -> None:
     path = saved(tmp_path, started(tmp_path, [COUNTS]))
     with pytest.raises(InvalidProgramError) as refused:
         started(tmp_path, [statement], path)
     message = str(refused.value)
     assert message.startswith("The query has changed, and state of it no longer fits:\n")
-    assert f"GroupAggregate(groupBy=[k], select=[k, COUNT(*) AS EXPR$1]): {why}" in message, message
+    assert f"GroupAggregate(groupBy=[k], select=[k, COUNT(*) AS EXPR$1]): {reason}" in message, message
     # It runs if non-restored state is allowed.
     allowed = {"execution.state-recovery.ignore-unclaimed-state": "true"}
     started(tmp_path, [statement], path, **allowed).cancel().result()
@@ -149,14 +149,14 @@ def test_state_command_shows_sql_tables(tmp_path: Path) -> None:
 
 def test_state_command_shows_object_accumulators(tmp_path: Path) -> None:
     total = "CAST(SUM(CAST(k AS DECIMAL(10, 2))) AS BIGINT)"
-    kept = f"INSERT INTO s SELECT k, {total} FROM a GROUP BY k HAVING LISTAGG(CAST(k AS STRING)) <> ''"
-    path = saved(tmp_path / "s", started(tmp_path, [kept]))
+    statement = f"INSERT INTO s SELECT k, {total} FROM a GROUP BY k HAVING LISTAGG(CAST(k AS STRING)) <> ''"
+    path = saved(tmp_path / "s", started(tmp_path, [statement]))
     inspection = Inspection.open(path)
     (operator,) = (o for o in inspection.operators() if o.name.startswith("GroupAggregate"))
     rows = {row.key[0]: list(row.value) for row in inspection.rows(operator, operator.states[0])}
-    # The sum of a decimal is an int without its point, and what is to be joined a list of a mark and of texts.
-    found, count, (mark, texts) = rows[1]
-    assert found == 100 * count and mark == "," and texts == ["1"] * count
+    # A decimal sum is stored as an unscaled int, LISTAGG as a separator and a list of texts.
+    total_value, count, (mark, texts) = rows[1]
+    assert total_value == 100 * count and mark == "," and texts == ["1"] * count
 
 
 def _parts(shown: str) -> list[str]:
@@ -171,16 +171,20 @@ def _parts(shown: str) -> list[str]:
 # --- without jobs
 
 
-def changed(keys: list[int], values: list[int], gone: list[int] | None = None) -> RowChange:
+def changed(keys: list[int], values: list[int], removed_keys: list[int] | None = None) -> RowChange:
     def batch(**columns: list[int]) -> pa.RecordBatch:
         return pa.record_batch({name: pa.array(c, pa.int64()) for name, c in columns.items()})
 
-    removed = None if gone is None else batch(hash=gone, order=gone, k0=gone)
+    removed = None if removed_keys is None else batch(hash=removed_keys, order=removed_keys, k0=removed_keys)
     return RowChange(batch(hash=keys, order=keys, k0=keys, a0=values), removed)
 
 
 def test_sql_state_rows_apply_changes_in_order() -> None:
-    changes = [changed([1, 2, 3], [10, 20, 30]), changed([2], [21], gone=[3]), changed([3], [31], gone=[1])]
+    changes = [
+        changed([1, 2, 3], [10, 20, 30]),
+        changed([2], [21], removed_keys=[3]),
+        changed([3], [31], removed_keys=[1]),
+    ]
     rows = [(r.key, r.value) for _, r in column_rows(changes, {"k0": "key", "a0": "COUNT(*)"})]
     assert [(k.as_dict(), v.as_dict()) for k, v in rows] == [
         ({"key": 2}, {"COUNT(*)": 21}),

@@ -1,4 +1,4 @@
-"""ANALYZE TABLE counts what is in a table; CALL is refused, as there are no procedures."""
+"""ANALYZE TABLE counts the rows of a table; CALL is rejected, because there are no procedures."""
 
 from __future__ import annotations
 

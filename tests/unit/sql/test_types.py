@@ -1,4 +1,4 @@
-"""The rules of types, held against what Flink says of 7,500 expressions over 25 values of all kinds of types."""
+"""The type rules, compared with Flink's types of 7,500 expressions over 25 values of all types."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def type_of(node: syntax.Expression) -> DataType | None:
         names = [("EXPR$0", DataTypes.INT(False)), ("EXPR$1", DataTypes.CHAR(1, False))]
         return RowType([RowField(*n) for n in names], False)
     if node.name == "COALESCE":
-        found = _common(list(node.arguments), type_rules.common_type)
+        common = _common(list(node.arguments), type_rules.common_type)
         nullable = all(getattr(type_of(a), "is_nullable", True) for a in node.arguments)
-        return found and found.with_nullability(nullable)
+        return common and common.with_nullability(nullable)
     left, right = map(type_of, node.arguments)
     if left is None or right is None:
         return None
@@ -89,7 +89,7 @@ def is_odd(text: str) -> bool:
         # Lengths of time do not become numbers, nor numbers days.
         or ("INTERVAL '" in text and text.startswith(("COALESCE", "CASE")))
         or (text.startswith("CASE") and any(t in text for t in times))
-        # What no cast can do is refused here at once, in Flink when it is tried.
+        # Casts that always fail are rejected here by the planner, in Flink at run time.
         or text.startswith("TRY_CAST")
         # A null of any type becomes a timestamp.
         or ("CAST(CAST(NULL AS INT) AS TIMESTAMP" in text)
@@ -104,9 +104,9 @@ def test_type_rules_match_recorded_flink() -> None:
         statement = read_statement(f"SELECT {text}")
         assert isinstance(statement, QueryStatement)
         assert isinstance(statement.query, syntax.Select)
-        found = type_of(statement.query.items[0].value)
-        if (str(found) if found is not None else "!") != reported and not is_odd(text):
-            differ.append(f"{text}: {found}, Flink {reported}")
+        actual = type_of(statement.query.items[0].value)
+        if (str(actual) if actual is not None else "!") != reported and not is_odd(text):
+            differ.append(f"{text}: {actual}, Flink {reported}")
     assert len(lines) == 7500
     assert differ == []
 

@@ -64,9 +64,9 @@ class Unprintable:
     ],
 )
 def test_column_infers_the_arrow_type(values: list[Any], kind: str) -> None:
-    found = column(values)
-    assert str(found.type) == kind
-    assert [v is None for v in found.to_pylist()] == [v is None for v in values]
+    array = column(values)
+    assert str(array.type) == kind
+    assert [v is None for v in array.to_pylist()] == [v is None for v in values]
 
 
 def test_column_converts_mixed_tuple_fields_to_text() -> None:
@@ -88,9 +88,9 @@ values = st.recursive(
 
 @given(st.lists(values, max_size=4))
 def test_column_text_and_json_accept_any_value(some: list[Any]) -> None:
-    found = column(some)
-    assert len(found) == len(some)
-    found.validate(full=True)
+    array = column(some)
+    assert len(array) == len(some)
+    array.validate(full=True)
     for value in some:
         text_of(value).encode()
         json.loads(json.dumps(jsonable(value), allow_nan=False))

@@ -1,4 +1,4 @@
-"""Kinds of state: what a table shows before an epoch counts is what it holds after; files know kinds by their names."""
+"""Kinds of state: a table shows uncommitted values as it holds them after commit; files name the kinds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_state_kind_is_a_singleton(name: str) -> None:
 
 # --- apply
 
-# Kind: what a row holds, a change, and what it holds then; None is nothing.
+# Kind: a row's value, a change, and the value after it; None means no value.
 CHANGES: list[tuple[StateKind, Any, Any, Any]] = [
     *((kind, before, 2, 2) for kind in (kinds.VALUE, kinds.REDUCING, kinds.AGGREGATING) for before in (None, 1)),
     *((kind, 1, None, None) for kind in (kinds.VALUE, kinds.REDUCING, kinds.AGGREGATING)),
@@ -111,8 +111,8 @@ def test_state_kind_living_drops_expired_entries(kind: StateKind, content: Any, 
 def test_state_kind_stored_checks_the_value() -> None:
     assert [k.stored(v) for k, v in ((kinds.VALUE, 0), (kinds.LIST, []), (kinds.MAP, {}))] == [0, None, None]
     assert kinds.TIMERS.stored("anything") is True
-    for kind, wanted in ((kinds.LIST, "list"), (kinds.MAP, "dict")):
-        with pytest.raises(InvalidProgramError, match=f"{kind.name} state must be a {wanted}, not 'no'"):
+    for kind, type_name in ((kinds.LIST, "list"), (kinds.MAP, "dict")):
+        with pytest.raises(InvalidProgramError, match=f"{kind.name} state must be a {type_name}, not 'no'"):
             kind.stored("no")
 
 
@@ -167,11 +167,11 @@ def test_manifest_with_an_unknown_state_kind_is_rejected_by_name(tmp_path: Path)
     job.run_epoch()
     manifest = tmp_path / "saved" / NAME
     save_savepoint(job, tmp_path / "saved")
-    found = decode_manifest("saved", manifest.read_bytes())
-    for vertex in found.snapshot.vertices.values():
+    decoded = decode_manifest("saved", manifest.read_bytes())
+    for vertex in decoded.snapshot.vertices.values():
         for operator in vertex.operators:
             for about in (t for tables in operator.tables.values() for t in tables.values()):
                 about["kind"] = "graph"
-    manifest.write_bytes(encode_manifest(found))
+    manifest.write_bytes(encode_manifest(decoded))
     with pytest.raises(DamagedStateError, match=r"State '.+' of operator '.+' has the unknown kind 'graph'"):
         Inspection.open(str(tmp_path / "saved")).operators()

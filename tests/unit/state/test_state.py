@@ -64,8 +64,8 @@ def test_keyed_state_epochs_run_in_any_process_any_number_of_times(plan: list[An
     replicas = [Replica(storage) for _ in range(3)]
     expected: dict[int, int] = {}
     version: str | None = None
-    for number, (who, acknowledged, ops) in enumerate(plan):
-        written = replicas[who].epoch(version, number, f"attempt{number}", ops)
+    for number, (process, acknowledged, ops) in enumerate(plan):
+        written = replicas[process].epoch(version, number, f"attempt{number}", ops)
         if acknowledged:
             version = written
             for key, value in ops:
@@ -129,7 +129,7 @@ def test_keyed_state_rejects_a_second_kind_for_a_name() -> None:
     )
 )
 def test_changelog_files_restore_the_state_at_their_epoch(plan: list[Any]) -> None:
-    """A restore from the last file gives the state at the time of its write, for any sequence of writes."""
+    """A restore from the last file returns the state at its write, for any sequence of writes."""
     storage = MemoryStorage()
     replica = Replica(storage)
     expected: dict[int, int] = {}
@@ -183,19 +183,19 @@ def test_lmdb_state_bounds_held_rows_in_memory(monkeypatch: pytest.MonkeyPatch) 
     storage = MemoryStorage()
     state = KeyedState("op", 0, storage, lambda: 0, Backend.LMDB)
     value = state.handle(ValueStateDescriptor("v"))
-    version, held, most = None, None, 0
+    version, held, max_held = None, None, 0
     for epoch in range(1, 200):
         state.prepare(version, held)
         state.begin()
         for i in range(10):
             state.cell.key = epoch * 10 + i
             value.update(epoch)
-        most = max(most, len(state.table("v", kinds.VALUE).overlay))
+        max_held = max(max_held, len(state.table("v", kinds.VALUE).overlay))
         state.add_input(1)
         keeps = epoch == 20 or not state.can_hold
         version, held = (state.write_delta(epoch, "a"), None) if keeps else (state.hold(epoch), epoch)  # type: ignore[assignment]
-    # Before the first file the base takes everything; behind it, a file is due from time to time.
-    assert most == 100
+    # Before the first file the base takes all rows; after it, a file is due from time to time.
+    assert max_held == 100
     assert len(storage.files) == 1 + 17
     assert len(state.table("v", kinds.VALUE)) == 1990
     monkeypatch.setattr(keyed, "HELD_BYTES", 1)
@@ -239,7 +239,7 @@ def test_state_ttl_expires_rows_while_no_file_is_written(backend: Backend) -> No
 
 
 class NamedScratch(MemoryStorage):
-    """A storage whose directory on this host is known."""
+    """A storage with a known directory on this host."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()

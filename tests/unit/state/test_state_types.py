@@ -1,4 +1,4 @@
-"""State is checked where it is written: what is put in fits the type that was declared for it."""
+"""State is checked on write: a value must fit the declared type."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_state_descriptor_types() -> None:
     assert MapStateDescriptor("s", Types.INT(), XY).type_info == Types.MAP(Types.INT(), XY)
     assert ReducingStateDescriptor("s", lambda a, b: a, Types.INT()).type_info == Types.INT()
     assert AggregatingStateDescriptor("s", Last(), Types.INT()).type_info == Types.INT()
-    # What savepoints say of them is as it was.
+    # The type text in savepoints is unchanged.
     assert ListStateDescriptor("s", Types.INT()).type_text() == "Integer"
     assert MapStateDescriptor("s", Types.INT(), Types.STRING()).type_text() == "Integer -> String"
 

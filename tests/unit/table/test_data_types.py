@@ -58,11 +58,11 @@ def test_map_view_iterators_remove_entries() -> None:
     view: MapView[str, int] = MapView()
     view.put_all({"a": 1, "b": 2, "c": 3})
     for entries, removed in ((view.keys(), "a"), (view.values(), 2), (view.items(), ("c", 3))):
-        found: Any = iter(entries)
+        iterator: Any = iter(entries)
         with pytest.raises(RuntimeError, match=r"call next\(\) first"):
-            found.remove()
-        assert next(found) == removed
-        found.remove()
+            iterator.remove()
+        assert next(iterator) == removed
+        iterator.remove()
         assert removed not in entries
     assert view.is_empty()
     view.put("a", 1)

@@ -114,8 +114,8 @@ def test_to_data_stream_emits_timestamp_ltz_as_instants(env: LocalEnvironment, t
 def test_to_changelog_stream_emits_row_kinds(env: LocalEnvironment, t_env: StreamTableEnvironment) -> None:
     t_env.create_temporary_view("v", env.from_collection([(1, "a"), (1, "b")], NAMED))
     counts = t_env.sql_query("SELECT id, COUNT(*) AS c FROM v GROUP BY id")
-    found = list(t_env.to_changelog_stream(counts).execute_and_collect())
-    assert [(r.get_row_kind().name, r.c) for r in found] == [
+    changes = list(t_env.to_changelog_stream(counts).execute_and_collect())
+    assert [(r.get_row_kind().name, r.c) for r in changes] == [
         ("INSERT", 1), ("UPDATE_BEFORE", 1), ("UPDATE_AFTER", 2),
     ]  # fmt: skip
     upserts = t_env.to_changelog_stream(
@@ -145,8 +145,8 @@ def test_from_changelog_stream_upserts_by_primary_key(env: LocalEnvironment, t_e
     keyed = Schema.new_builder().column("id", "INT NOT NULL").column("name", "STRING").primary_key("id").build()
     table = t_env.from_changelog_stream(env.from_collection(changes, NAMED), keyed, ChangelogMode.upsert())
     t_env.create_temporary_view("v", table)
-    found = [(r.get_row_kind().name, *r) for r in table.execute().collect()]
-    assert found == [
+    emitted = [(r.get_row_kind().name, *r) for r in table.execute().collect()]
+    assert emitted == [
         ("INSERT", 1, "a"), ("INSERT", 2, "b"), ("UPDATE_BEFORE", 1, "a"), ("UPDATE_AFTER", 1, "c"), ("DELETE", 2, "b"),
     ]  # fmt: skip
     last = list(t_env.execute_sql("SELECT COUNT(*), MAX(name), MIN(name) FROM v").collect())[-1]
@@ -200,7 +200,7 @@ def test_from_data_stream_statement_sets_share_one_job(env: LocalEnvironment, t_
         t_env.create_statement_set().add_insert_sql("INSERT INTO snk SELECT * FROM v").attach_as_datastream()
     env.execute()
     assert [tuple(r) for r in sink.results()] == [(1, "a"), (1, "a")]
-    # A uid that a program gives is still given once.
+    # A program's uids must still be unique.
     for _ in range(2):
         t_env.to_data_stream(t_env.sql_query("SELECT id FROM v")).uid("mine").print()
     with pytest.raises(InvalidProgramError, match="have the same uid 'mine'"):
@@ -220,7 +220,7 @@ TYPES = [
 @pytest.mark.parametrize(("kind", "record"), TYPES)
 def test_append_and_retract_stream_emit_the_given_type(t_env: StreamTableEnvironment, kind: Any, record: Any) -> None:
     table = t_env.from_elements([(1, "a")], ["id", "name"])
-    # A function behind it sees the same as the program.
+    # A downstream function sees the same values as the program.
     seen = t_env.to_append_stream(table, kind).map(repr, Types.STRING())
     assert list(seen.execute_and_collect()) == [repr(record)]
     assert list(t_env.to_append_stream(table, kind).execute_and_collect()) == [record]

@@ -1,4 +1,4 @@
-"""What users meet when something is wrong: Flink's words and class, the place and the fix."""
+"""Errors of user programs: Flink's message and class, the position and the fix."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ERRORS: list[tuple[str, type[Exception], str]] = [
     ("SELECT * FROM x", ValidationException, "At line 1, column 15: Object 'x' not found"),
     ("SELECT x FROM t", ValidationException, "At line 1, column 8: Column 'x' not found in any table"),
     ("SELECT F(a) FROM t", ValidationException, "No match found for function signature F(<NUMERIC>)"),
-    # what a query cannot mean
+    # invalid queries
     ("SELECT *", ValidationException, "SELECT * requires a FROM clause"),
     ("SELECT MAP[NULL, 1]", ValidationException, "A key of a MAP cannot be NULL"),
     ("SELECT INTERVAL 'x' SECOND", ValidationException, "Illegal interval literal format 'x' for INTERVAL SECOND"),
@@ -143,11 +143,11 @@ def test_sql_errors_match_flink(
 def test_runtime_error_names_operator_line_and_row(t_env: StreamTableEnvironment) -> None:
     with pytest.raises(MillstreamError) as error:
         run(t_env, "SELECT 1 / a FROM t")
-    said = str(error.value).splitlines()
-    assert said[0].endswith("/ by zero")
-    assert said[1].startswith("in operator 'Calc(select=[(1 / a) AS EXPR$0])'")
-    assert "made at test_errors.py:" in said[1]
-    assert said[2].startswith("record: a batch of 2 rows: (1,), (0,)")
+    lines = str(error.value).splitlines()
+    assert lines[0].endswith("/ by zero")
+    assert lines[1].startswith("in operator 'Calc(select=[(1 / a) AS EXPR$0])'")
+    assert "made at test_errors.py:" in lines[1]
+    assert lines[2].startswith("record: a batch of 2 rows: (1,), (0,)")
 
 
 def test_not_null_enforcer_drops_rows_with_nulls(t_env: StreamTableEnvironment) -> None:
@@ -222,7 +222,7 @@ def test_unsupported_options_are_rejected(t_env: StreamTableEnvironment, key: st
     t_env.get_config().set(key, value)
     with pytest.raises(TableException, match=f"'{key}' = '{value}' is not supported yet: .*{words}"):
         t_env.execute_sql("SELECT a FROM t")
-    # What says the same as nothing is taken.
+    # Values equal to the default are accepted.
     t_env.get_config().set(key, {"true": "false", "1 min": "0", "hive": "default", "ERROR": "TRIM_PAD"}.get(value, ""))
     assert len(run(t_env, "SELECT a FROM t")) == 3
 
@@ -266,8 +266,8 @@ def test_null_rowtime_raises_with_a_hint(t_env: StreamTableEnvironment) -> None:
     ],
 )
 def test_decimal_overflow_is_null(t_env: StreamTableEnvironment, expression: str) -> None:
-    most = "9" * 38
-    rows = ", ".join([f"(CAST('{most}' AS DECIMAL(38, 0)))"] * 2)
+    max_digits = "9" * 38
+    rows = ", ".join([f"(CAST('{max_digits}' AS DECIMAL(38, 0)))"] * 2)
     assert run(t_env, f"SELECT {expression} FROM (VALUES {rows}) AS v(x)")[-1] == (None,)
     assert run(t_env, "SELECT CAST('123.456' AS DECIMAL(5, 2))") == [(Decimal("123.46"),)]
 
@@ -326,12 +326,12 @@ def test_udf_error_shows_user_lines_first(t_env: StreamTableEnvironment) -> None
     t_env.create_temporary_system_function("f", fails)
     with pytest.raises(MillstreamError) as error:
         run(t_env, "SELECT f(a) FROM t")
-    said = str(error.value).splitlines()
-    assert said[0] == "Traceback (most recent call last):"
-    assert said[1].endswith("in fails")
-    assert said[2].strip() == 'return {}["nothing"]  # type: ignore[index]'
-    assert "KeyError: 'nothing'" in said
-    assert "in the function fails, for the row (1)" in said
+    lines = str(error.value).splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[1].endswith("in fails")
+    assert lines[2].strip() == 'return {}["nothing"]  # type: ignore[index]'
+    assert "KeyError: 'nothing'" in lines
+    assert "in the function fails, for the row (1)" in lines
 
 
 def test_missing_table_or_file_is_reported(t_env: StreamTableEnvironment, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Values that programs give as tables: which are refused, and what types they are taken for."""
+"""Values of programs as tables: rejected values, and inferred types."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_from_elements_rejects_lossy_conversions(
 
 
 @pytest.mark.parametrize(
-    ("value", "kind", "found"),
+    ("value", "kind", "expected"),
     [
         (1, DataTypes.DOUBLE(), 1.0),
         (1, DataTypes.DECIMAL(10, 0), decimal.Decimal(1)),
@@ -56,9 +56,9 @@ def test_from_elements_rejects_lossy_conversions(
     ],
 )
 def test_from_elements_accepts_lossless_conversions(
-    t_env: TableEnvironment, value: Any, kind: DataType, found: Any
+    t_env: TableEnvironment, value: Any, kind: DataType, expected: Any
 ) -> None:
-    assert [tuple(r) for r in t_env.from_elements([(value,)], one(kind)).execute().collect()] == [(found,)]
+    assert [tuple(r) for r in t_env.from_elements([(value,)], one(kind)).execute().collect()] == [(expected,)]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tests.support.paths import TESTS
 
 PYFLINK = TESTS / "pyflink"
 RECORDED = {p.stem: p for p in sorted((PYFLINK / "table_examples").glob("*.txt"))}
-# What is random in them: which product, what it costs, the numbers of a frame.
+# Random parts of the output: the product, its price, the numbers of a frame.
 RANDOM = {
     "async_scalar_function": re.compile(r"Product \w: \$\d+|\w+_for_\w+|\b[0-9a-f]\b"),
     "conversion_from_dataframe": re.compile(r"\d\.\d+"),
@@ -44,7 +44,7 @@ def printed() -> Iterator[dict[str, str]]:
 
 
 def comparable(name: str, text: str) -> list[str]:
-    """Return the lines, in no order, without the number of the subtask and what is random."""
+    """Return the lines, sorted, without subtask numbers and random parts."""
     lines = [re.sub(r"^\d+> ", "", line) for line in _PLANS.sub("", text).splitlines()]
     if name in RANDOM:
         lines = [re.sub(r"\s+", " ", RANDOM[name].sub("?", line)) for line in lines]

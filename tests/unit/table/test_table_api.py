@@ -77,34 +77,34 @@ def rows(table: Table) -> list[tuple[Any, ...]]:
 # --- results
 
 
-def _with_a_value(found: list[Any], batch: bool = False) -> StreamTableEnvironment:
-    """Return an environment with a table of two rows, and one whose rows a subquery gives."""
+def _with_a_value(values: list[Any], batch: bool = False) -> StreamTableEnvironment:
+    """Return an environment with a table of two rows, and a table of the given rows for a subquery."""
     settings = EnvironmentSettings.in_batch_mode() if batch else EnvironmentSettings.in_streaming_mode()
     env = StreamTableEnvironment.create(LocalEnvironment(), settings)
-    for name, given in (("two", [(7,), (8,)]), ("found", found)):
-        env.execute_sql(f"CREATE TABLE {name} ({name[0]} INT) WITH {ValuesTable(given).options}")
+    for name, rows in (("two", [(7,), (8,)]), ("found", values)):
+        env.execute_sql(f"CREATE TABLE {name} ({name[0]} INT) WITH {ValuesTable(rows).options}")
     return env
 
 
 @pytest.mark.parametrize("batch", [False, True])
 def test_scalar_subquery_is_a_value(batch: bool) -> None:
     query = "SELECT t, (SELECT f FROM found) FROM two"
-    for found, expected in (([(1,)], [(7, 1), (8, 1)]), ([], [(7, None), (8, None)])):
-        changes = list(_with_a_value(found, batch).execute_sql(query).collect())
+    for values, expected in (([(1,)], [(7, 1), (8, 1)]), ([], [(7, None), (8, None)])):
+        changes = list(_with_a_value(values, batch).execute_sql(query).collect())
         left = [tuple(r) for r in changes if r.get_row_kind() is RowKind.INSERT]
-        for gone in (tuple(r) for r in changes if r.get_row_kind() is RowKind.DELETE):
-            left.remove(gone)
+        for removed in (tuple(r) for r in changes if r.get_row_kind() is RowKind.DELETE):
+            left.remove(removed)
         assert sorted(left) == expected
     with pytest.raises(MillstreamError, match=r"SingleValueAggFunction received more than one element: .* Select one"):
         list(_with_a_value([(1,), (2,)], batch).execute_sql(query).collect())
 
 
 def test_scalar_subquery_row_may_change() -> None:
-    given = [Row(1), Row(1), Row(2), Row(2), Row(3)]
+    rows = [Row(1), Row(1), Row(2), Row(2), Row(3)]
     kinds = (RowKind.INSERT, RowKind.DELETE, RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER)
-    for row_given, kind in zip(given, kinds, strict=True):
+    for row_given, kind in zip(rows, kinds, strict=True):
         row_given.set_row_kind(kind)
-    t_env = _with_a_value(given)
+    t_env = _with_a_value(rows)
     sink = ValuesTable()
     t_env.execute_sql(f"CREATE TABLE snk (a INT, b INT) WITH {sink.options}")
     t_env.execute_sql("INSERT INTO snk SELECT t, (SELECT f FROM found) FROM two").wait()
@@ -166,20 +166,20 @@ def test_result_of_ddl_is_ok_and_of_insert_is_minus_one(
 
 
 def test_result_collect_returns_row_kinds_and_python_values(t_env: StreamTableEnvironment) -> None:
-    found = list(t_env.execute_sql("SELECT x, COUNT(*) FROM (VALUES (1), (1)) AS T(x) GROUP BY x").collect())
-    assert [(tuple(r), r.get_row_kind()) for r in found] == [
+    rows = list(t_env.execute_sql("SELECT x, COUNT(*) FROM (VALUES (1), (1)) AS T(x) GROUP BY x").collect())
+    assert [(tuple(r), r.get_row_kind()) for r in rows] == [
         ((1, 1), RowKind.INSERT),
         ((1, 1), RowKind.UPDATE_BEFORE),
         ((1, 2), RowKind.UPDATE_AFTER),
     ]
-    assert repr(found[0]) == "<Row(1, 1)>"
+    assert repr(rows[0]) == "<Row(1, 1)>"
 
 
 def test_result_close_cancels_the_job(t_env: StreamTableEnvironment) -> None:
     t_env.execute_sql("CREATE TABLE g (a BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '1000')")
     result = t_env.execute_sql("SELECT a FROM g")
-    with result.collect() as found:
-        assert next(found) is not None
+    with result.collect() as rows:
+        assert next(rows) is not None
     client = result.get_job_client()
     assert client is not None
     assert client.get_job_status().result().name == "CANCELED"
@@ -310,8 +310,8 @@ def test_table_can_be_used_in_sql_text(t_env: StreamTableEnvironment, people: Ta
 
 
 def test_group_windows_of_the_table_api(t_env: StreamTableEnvironment) -> None:
-    at = [datetime.datetime(2024, 1, 1, 0, 0, s) for s in (1, 4, 12)]
-    source = ValuesTable([(at[0], "a", 1), (at[1], "a", 2), (at[2], "b", 3)])
+    times = [datetime.datetime(2024, 1, 1, 0, 0, s) for s in (1, 4, 12)]
+    source = ValuesTable([(times[0], "a", 1), (times[1], "a", 2), (times[2], "b", 3)])
     t_env.execute_sql(
         "CREATE TABLE bids (ts TIMESTAMP(3), k STRING, n INT, WATERMARK FOR ts AS ts - INTERVAL '1' SECOND) "
         f"WITH {source.options}"
@@ -562,7 +562,7 @@ def test_resolved_schema_of_a_declared_table(t_env: StreamTableEnvironment) -> N
     )
     t_env.create_temporary_view("seen", table.where(col("a") > 1))
     assert t_env.from_path("seen").get_resolved_schema() == table.get_resolved_schema()
-    # What a query makes of it are plain columns.
+    # A query over it returns plain columns.
     plain = str(table.where(col("a") > 1).select(col("ts"), col("c")).get_resolved_schema())
     assert plain == "(\n  `ts` TIMESTAMP(3) *ROWTIME*,\n  `c` INT NOT NULL\n)"
 
@@ -635,7 +635,7 @@ def test_explain_includes_the_execution_plan_as_json(t_env: StreamTableEnvironme
     nodes = json.loads(text.partition("\n== Physical Execution Plan ==\n")[2])["nodes"]
     assert [n["pact"] for n in nodes] == ["Data Source", "Operator", "Operator"]
     assert nodes[1]["predecessors"] == [{"id": nodes[0]["id"], "ship_strategy": "FORWARD", "side": "second"}]
-    # It is the same each time: nothing of it stays in the program.
+    # The result is the same each time: the call leaves nothing in the program.
     assert len(json.loads(people.explain(ExplainDetail.JSON_EXECUTION_PLAN).split(" ==\n")[-1])["nodes"]) == 2
 
 
@@ -675,16 +675,16 @@ def test_catalog_partitions_and_statistics(t_env: StreamTableEnvironment) -> Non
     assert catalog is not None
     parted, whole = ObjectPath("default_database", "parted"), ObjectPath("default_database", "whole")
     one, two = CatalogPartitionSpec({"p": "x", "q": "1"}), CatalogPartitionSpec({"q": "2", "p": "x"})
-    said = CatalogPartition.create_instance({"k": "v"}, "a day")
+    partition = CatalogPartition.create_instance({"k": "v"}, "a day")
     for spec in (one, two):
-        catalog.create_partition(parted, spec, said, False)
-    catalog.create_partition(parted, one, said, True)
+        catalog.create_partition(parted, spec, partition, False)
+    catalog.create_partition(parted, one, partition, True)
     assert catalog.list_partitions(parted, CatalogPartitionSpec({"q": "2"})) == [two]
     assert catalog.get_partition(parted, one).get_properties() == {"k": "v"}
     shown = [r[0] for r in t_env.execute_sql("SHOW PARTITIONS parted").collect()]
     assert shown == ["p=x/q=1", "p=x/q=2"]
-    (found,) = t_env.execute_sql("SHOW PARTITIONS parted PARTITION (q = '2')").collect()
-    assert found[0] == "p=x/q=2"
+    (row,) = t_env.execute_sql("SHOW PARTITIONS parted PARTITION (q = '2')").collect()
+    assert row[0] == "p=x/q=2"
     catalog.alter_partition(parted, two, CatalogPartition.create_instance({}, None), False)
     assert catalog.get_partition(parted, two).get_comment() is None
     counts = CatalogTableStatistics(3, 1, 20, 30, None)
@@ -702,14 +702,17 @@ def test_catalog_partitions_and_statistics(t_env: StreamTableEnvironment) -> Non
     for act, words in (
         (lambda: catalog.list_partitions(whole), "is not partitioned"),
         (lambda: catalog.get_partition(parted, two), "does not exist"),
-        (lambda: catalog.create_partition(parted, one, said, False), "already exists"),
-        (lambda: catalog.create_partition(parted, CatalogPartitionSpec({"z": "1"}), said, False), r"keys \[p, q\]"),
+        (lambda: catalog.create_partition(parted, one, partition, False), "already exists"),
+        (
+            lambda: catalog.create_partition(parted, CatalogPartitionSpec({"z": "1"}), partition, False),
+            r"keys \[p, q\]",
+        ),
         (lambda: catalog.get_table_statistics(ObjectPath("default_database", "no")), "does not exist"),
         (lambda: t_env.execute_sql("SHOW PARTITIONS whole"), "is not partitioned"),
     ):
         with pytest.raises(MillstreamError, match=words):
             act()
-    # What is dropped is forgotten.
+    # Dropped objects no longer exist.
     t_env.execute_sql("DROP TABLE parted")
     t_env.execute_sql("CREATE TABLE parted (a INT, p STRING, q INT) PARTITIONED BY (p, q) WITH ('connector' = 'print')")
     assert catalog.list_partitions(parted) == []
@@ -753,7 +756,7 @@ def _told_twice(table: Table) -> Table:
 
 
 @pytest.mark.parametrize(
-    "wrong, said",
+    "wrong, message",
     [
         (lambda t: t.alias("a", "a"), "Ambiguous column name: a"),
         (lambda t: t.alias("a", "b", "c", "d", "e"), "Aliasing more fields than we actually have"),
@@ -792,8 +795,8 @@ def _told_twice(table: Table) -> Table:
         (lambda t: t.select(col("id").as_argument("x")), "Argument is not allowed here"),
     ],
 )
-def test_table_api_rejects_invalid_calls(people: Table, wrong: Any, said: str) -> None:
-    with pytest.raises(ValidationException, match=said):
+def test_table_api_rejects_invalid_calls(people: Table, wrong: Any, message: str) -> None:
+    with pytest.raises(ValidationException, match=message):
         wrong(people)
 
 
@@ -805,15 +808,15 @@ def test_order_by_places_nulls_as_flink_does(batch: bool) -> None:
     t = t_env.from_elements([(1, 10), (2, None), (3, 30), (4, None), (5, 20)], kind)
 
     def left(table: Table) -> list[list[Any]]:
-        found: list[list[Any]] = []
+        rows: list[list[Any]] = []
         for change in table.execute().collect():
             if change.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER):
-                found.append(list(change))
+                rows.append(list(change))
             else:
-                found.remove(list(change))
-        return sorted(found)
+                rows.remove(list(change))
+        return sorted(rows)
 
-    # What PyFlink 2.3 answers: NULL is larger than every value, in SQL smaller.
+    # As in PyFlink 2.3: NULL is larger than every value, in SQL smaller.
     assert left(t.order_by(col("v").desc, col("id").asc).fetch(1)) == [[2, None]]
     assert left(t.order_by(col("v").asc).fetch(1)) == [[1, 10]]
     assert left(t.order_by(col("v")).fetch(3)) == [[1, 10], [3, 30], [5, 20]]
@@ -848,8 +851,8 @@ def test_collect_returns_floats_by_their_shortest_text(t_env: StreamTableEnviron
     query = (
         "SELECT CAST(1.23 AS FLOAT), ARRAY[CAST(1.23 AS FLOAT)], ROW(CAST(0.1 AS FLOAT)), MAP['a', CAST(0.1 AS FLOAT)]"
     )
-    (found,) = t_env.sql_query(query).execute().collect()
-    assert found == Row(1.23, [1.23], Row(0.1), {"a": 0.1})
+    (row,) = t_env.sql_query(query).execute().collect()
+    assert row == Row(1.23, [1.23], Row(0.1), {"a": 0.1})
 
 
 def test_nested_json_constants_are_not_quoted(t_env: StreamTableEnvironment) -> None:
@@ -857,8 +860,8 @@ def test_nested_json_constants_are_not_quoted(t_env: StreamTableEnvironment) -> 
         "SELECT JSON_OBJECT('a' VALUE JSON_OBJECT('b' VALUE 1)), JSON_ARRAY(JSON_ARRAY(1), JSON('{\"a\": 1}')), "
         "JSON_STRING(JSON_OBJECT('b' VALUE 1))"
     )
-    (found,) = t_env.sql_query(query).execute().collect()
-    assert list(found) == ['{"a":{"b":1}}', '[[1],{"a":1}]', '{"b":1}']
+    (row,) = t_env.sql_query(query).execute().collect()
+    assert list(row) == ['{"a":{"b":1}}', '[[1],{"a":1}]', '{"b":1}']
 
 
 def test_user_aggregates_name_columns_as_flink_does(t_env: StreamTableEnvironment) -> None:
@@ -898,11 +901,11 @@ def test_global_aggregate_over_constant_empty_input_has_a_row(t_env: StreamTable
     # As in Flink: in streaming mode nothing is emitted if emptiness is only known at run time.
     t_env.execute_sql("CREATE VIEW v AS SELECT * FROM (VALUES (1, 2), (2, 3)) AS t(a, b)")
 
-    def found(query: str) -> list[list[Any]]:
+    def rows_of(query: str) -> list[list[Any]]:
         return [list(r) for r in t_env.execute_sql(query).collect()]
 
-    assert found("SELECT COUNT(*), SUM(b), MAX(b) FROM v WHERE FALSE") == [[0, None, None]]
-    assert found("SELECT COUNT(*) FROM (SELECT * FROM v LIMIT 0)") == [[0]]
-    assert found("SELECT COUNT(*) + 1 FROM v WHERE FALSE HAVING COUNT(*) = 0") == [[1]]
-    assert found("SELECT a, COUNT(*) FROM v WHERE FALSE GROUP BY a") == []
-    assert found("SELECT COUNT(*), SUM(b) FROM v WHERE a > 100") == []
+    assert rows_of("SELECT COUNT(*), SUM(b), MAX(b) FROM v WHERE FALSE") == [[0, None, None]]
+    assert rows_of("SELECT COUNT(*) FROM (SELECT * FROM v LIMIT 0)") == [[0]]
+    assert rows_of("SELECT COUNT(*) + 1 FROM v WHERE FALSE HAVING COUNT(*) = 0") == [[1]]
+    assert rows_of("SELECT a, COUNT(*) FROM v WHERE FALSE GROUP BY a") == []
+    assert rows_of("SELECT COUNT(*), SUM(b) FROM v WHERE a > 100") == []

@@ -279,7 +279,7 @@ def test_harness_state_shows_what_functions_see(ttl: StateTtlConfig | None, back
         for value in [("a", 1), ("b", 5), ("a", 2)]:
             harness.process_element(value)
         assert [harness.state(n, "a") for n in NAMES] == [{"last": 2}, [1, 2], {"1": 1, "2": 2}, 3, 1.5]
-        assert [harness.state(n, "nobody") for n in NAMES] == [None, [], {}, None, None]
+        assert [harness.state(n, "unknown") for n in NAMES] == [None, [], {}, None, None]
         assert [sorted(harness.state_keys(n)) for n in NAMES] == [["a", "b"]] * 5
         assert harness.num_keyed_state_entries() == 10
         harness.set_processing_time(100)
@@ -428,9 +428,9 @@ class KeyedRules(KeyedBroadcastProcessFunction):
 
     def process_broadcast_element(self, value: Any, ctx: Any) -> Iterator[Any]:
         ctx.get_broadcast_state(RULES).put(value, True)
-        found = []
-        ctx.apply_to_keyed_state(ValueStateDescriptor("count"), lambda key, state: found.append((key, state.value())))
-        yield "all", sorted(found)
+        counts = []
+        ctx.apply_to_keyed_state(ValueStateDescriptor("count"), lambda key, state: counts.append((key, state.value())))
+        yield "all", sorted(counts)
 
 
 def test_broadcast_harness_reaches_every_subtask() -> None:
@@ -522,7 +522,7 @@ def test_harness_snapshot_restores_at_any_parallelism(before: int, after: int) -
         for key in keys:
             harness.process_element(key)
         snapshot = pickle.loads(pickle.dumps(harness.snapshot()))
-        # What happens afterwards is no part of it.
+        # The snapshot excludes later changes.
         harness.process_element("a")
     with KeyedOneInputHarness(Count(), first, parallelism=after, snapshot=snapshot) as again:
         assert again.output() == []
@@ -610,7 +610,7 @@ class Keep(KeyedProcessFunction):
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         ("lock as value", r"self\.value\.update.*cannot pickle.*in operator 'KEYED PROCESS'"),
         (
@@ -619,9 +619,9 @@ class Keep(KeyedProcessFunction):
         ),
     ],
 )
-def test_harness_rejects_state_that_cannot_be_pickled(value: str, said: str) -> None:
+def test_harness_rejects_state_that_cannot_be_pickled(value: str, message: str) -> None:
     with KeyedOneInputHarness(Keep(), first) as harness:
-        with pytest.raises(JobExecutionError, match=f"(?s){said}"):
+        with pytest.raises(JobExecutionError, match=f"(?s){message}"):
             harness.process_element(value)
         harness.process_element("fine")
         assert harness.output() == ["fine"]
@@ -654,8 +654,8 @@ class Append(MapFunction):
     def map(self, value: list[Any]) -> list[Any]:
         value.append("seen")
         self.last.append(value)
-        for earlier in self.last:
-            earlier.append("again")
+        for previous in self.last:
+            previous.append("again")
         return value
 
 
@@ -677,11 +677,11 @@ class KeepList(KeyedProcessFunction):
         self.state = runtime_context.get_state(ValueStateDescriptor("kept"))
 
     def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
-        found = self.state.value() or []
-        found.append(value)
-        if len(found) == 1:
-            self.state.update(found)
-        yield found
+        values = self.state.value() or []
+        values.append(value)
+        if len(values) == 1:
+            self.state.update(values)
+        yield values
 
 
 def test_harness_state_changes_only_by_update() -> None:
@@ -707,7 +707,7 @@ def test_harness_error_names_operator_and_record_then_restarts() -> None:
 
 
 class Remember(MapFunction):
-    """Holds in an attribute what should be state."""
+    """Keeps a value in an attribute instead of state."""
 
     def __init__(self) -> None:
         self.seen = 0
@@ -773,7 +773,7 @@ def test_harness_reports_a_function_that_fails_to_open() -> None:
 
 
 @pytest.mark.parametrize(
-    ("build", "said"),
+    ("build", "message"),
     [
         (lambda: OneInputHarness(lambda x: x), "operation= to one of process, flat_map, map, filter, reduce"),
         (lambda: OneInputHarness(Add()), r"reduce\(\) needs a keyed stream"),
@@ -781,6 +781,6 @@ def test_harness_reports_a_function_that_fails_to_open() -> None:
         (lambda: OneInputHarness(Double), "give it an instance"),
     ],
 )
-def test_harness_rejects_misuse(build: Any, said: str) -> None:
-    with pytest.raises(InvalidProgramError, match=said):
+def test_harness_rejects_misuse(build: Any, message: str) -> None:
+    with pytest.raises(InvalidProgramError, match=message):
         build()

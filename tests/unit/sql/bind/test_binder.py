@@ -1,4 +1,4 @@
-"""The binder: what names mean, which types and names columns get, and Flink's words for what is wrong."""
+"""The binder: name resolution, types and names of columns, and Flink's error messages."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ def session() -> Session:
 
 
 def test_binder_types_match_7500_recorded_expressions(session: Session) -> None:
-    """Types that Flink gives to expressions over values of all kinds of types (tests/sql/flink/Ask.java)."""
+    """The binder infers Flink's types for expressions over values of all types (tests/sql/flink/Ask.java)."""
     differ = []
     with gzip.open(RECORDED, "rt") as lines:
         for line in lines:
-            wanted, expression = line.rstrip("\n").split("\t")[:2]
-            if wanted.startswith("!"):
+            expected, expression = line.rstrip("\n").split("\t")[:2]
+            if expected.startswith("!"):
                 continue
             statement = read_statement(f"SELECT {expression}")
             assert isinstance(statement, QueryStatement)
             try:
-                found = str(session.binder.query(statement.query).fields[0].type)
+                actual = str(session.binder.query(statement.query).fields[0].type)
             except ValidationException:
-                found = "refused"
-            if found != wanted:
-                differ.append((expression, wanted, found))
+                actual = "refused"
+            if actual != expected:
+                differ.append((expression, expected, actual))
     # Flink mixes numbers and dates in CASE, COALESCE and TRY_CAST, casts a null INT to a TIMESTAMP, and lets arrays,
     # maps and rows be compared by `<`, which then fails.
     known = ("CASE", "TRY_CAST", "COALESCE", "] < ", ") < ", "CAST(CAST(NULL AS INT) AS TIMESTAMP")
@@ -245,7 +245,7 @@ def test_binder_resolves_user_functions(session: Session) -> None:
     assert isinstance(node, n.Project)
     (call,) = node.expressions
     assert isinstance(call, UserCall)
-    # Its argument is cast to what it takes.
+    # The argument is cast to the parameter's type.
     assert isinstance(call.arguments[0], Call)
     assert call.arguments[0].function == "CAST"
     assert session.columns("SELECT a, w FROM t, LATERAL TABLE(split(c)) AS x(w, l)") == ["a INT", "w STRING"]
@@ -385,11 +385,11 @@ def test_binder_insert_mismatch_shows_both_schemas(session: Session) -> None:
 def test_binder_errors_show_cause_and_position(session: Session, query: str, words: str, column: int) -> None:
     with pytest.raises(ValidationException) as e:
         session.bound(query)
-    said = str(e.value)
-    assert said.startswith(f"SQL validation failed. At line 1, column {column}: "), said
-    assert words in said
+    message = str(e.value)
+    assert message.startswith(f"SQL validation failed. At line 1, column {column}: "), message
+    assert words in message
     # The caret is under the place.
-    assert said.splitlines()[-1] == "    " + " " * (column - 1) + "^"
+    assert message.splitlines()[-1] == "    " + " " * (column - 1) + "^"
 
 
 def test_binder_errors_in_a_view_show_the_view_text(session: Session) -> None:

@@ -78,7 +78,7 @@ def _chain(*sizes: int) -> Chain:
 def test_changelog_rebase_skips_append_only_rows() -> None:
     mb = 1 << 20
     changing = _chain(mb, mb, mb, mb)
-    assert changing.wants_rebase(), "nobody knows how large the state is"
+    assert changing.wants_rebase(), "the size of the state is unknown"
     assert changing.wants_rebase(live=mb), "the same rows each time"
     assert not changing.wants_rebase(live=4 * mb), "other rows each time"
     assert not _chain(mb, mb, mb).wants_rebase(live=mb), "it is not worth it yet"

@@ -25,17 +25,17 @@ def test_key_index_finds_added_keys(seed: int) -> None:
     r = Random(seed)
     kinds = r.choice([[pa.string()], [pa.string(), pa.int32()], [pa.float32(), pa.string(), pa.timestamp("ms")]])
     zeros = [0] * (len(kinds) - 1)
-    place = kinds.index(pa.string())
+    position = kinds.index(pa.string())
     # The first long text arrives late, or never.
     words = [*_SHORT, *(f"k{i}" for i in range(50))]
     index, slots = index_for(kinds), dict[Any, int]()
 
     def key() -> tuple[Any, ...]:
         others: list[Any] = [r.choice([0, 1, None]) for _ in zeros]
-        return (*others[:place], r.choice(words), *others[place:])
+        return (*others[:position], r.choice(words), *others[position:])
 
     def columns(keys: list[tuple[Any, ...]]) -> list[pa.Array]:
-        # Behind a row that is not looked at.
+        # After a row outside the slice.
         return [from_python([None, *(k[i] for k in keys)], kind).slice(1) for i, kind in enumerate(kinds)]
 
     count = 0
@@ -43,9 +43,9 @@ def test_key_index_finds_added_keys(seed: int) -> None:
         if step == 8 and seed % 2:
             words += ["sixteen bytes!!!", "x" * 100]
         values = [key() for _ in range(r.randrange(1, 40))]
-        asked = [key() for _ in range(5)]
-        found = index.find(columns(asked), 5)
-        assert found.tolist() == [slots.get(v, -1) for v in asked]
+        candidates = [key() for _ in range(5)]
+        slot_numbers = index.find(columns(candidates), 5)
+        assert slot_numbers.tolist() == [slots.get(v, -1) for v in candidates]
         given_slots, new = index.find_or_add(columns(values), len(values))
         expected_new = []
         for row, value in enumerate(values):
@@ -55,8 +55,8 @@ def test_key_index_finds_added_keys(seed: int) -> None:
                 expected_new.append(row)
         assert given_slots.tolist() == [slots[v] for v in values]
         assert new.tolist() == expected_new
-        gone = r.sample(list(slots), min(3, len(slots)))
-        index.remove(np.array([slots.pop(v) for v in gone]), columns(gone))
+        removed = r.sample(list(slots), min(3, len(slots)))
+        index.remove(np.array([slots.pop(v) for v in removed]), columns(removed))
 
 
 @given(_TEXTS, st.integers(0, 3))

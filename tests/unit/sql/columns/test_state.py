@@ -51,7 +51,7 @@ from tests.support.sql_runs import (
     collecting,
     fields,
     final,
-    given,
+    input_node,
     kinds_of,
     planned,
     run,
@@ -62,7 +62,7 @@ _INPUT = fields(k=DataTypes.STRING(), n=_BIGINT, v=_BIGINT)
 
 
 def _query() -> tuple[Planned, Planned]:
-    source = given(_INPUT)
+    source = input_node(_INPUT)
     calls = (
         AggregateCall("COUNT", (), _BIGINT),
         AggregateCall("SUM", (2,), _BIGINT),
@@ -78,10 +78,10 @@ def _changes(count: int) -> list[Change]:
     rows: list[Change] = []
     for i in range(count):
         if rows and rng.random() < 0.3:
-            at = int(rng.integers(len(rows)))
-            if rows[at] is not None and rows[at][0] == "+I":
-                rows.append(("-D", *rows[at][1:]))
-                rows[at] = ("kept", *rows[at][1:])
+            index = int(rng.integers(len(rows)))
+            if rows[index] is not None and rows[index][0] == "+I":
+                rows.append(("-D", *rows[index][1:]))
+                rows[index] = ("kept", *rows[index][1:])
                 continue
         key = None if i % 11 == 0 else f"key {rng.integers(40)}"
         rows.append(("+I", key, int(rng.integers(3)), int(rng.integers(5))))
@@ -129,8 +129,8 @@ def test_column_key_groups_match_values() -> None:
     from millstream.state.vector_key_groups import groups_of
 
     values = [0, 1, -1, 12345, -(1 << 40), (1 << 61) - 1, (1 << 63) - 1, -(1 << 63), None]
-    found = groups_of(hashes([pa.array(values, pa.int64())], len(values)), 128).tolist()
-    assert found == [key_group(v, 128) for v in values]
+    groups = groups_of(hashes([pa.array(values, pa.int64())], len(values)), 128).tolist()
+    assert groups == [key_group(v, 128) for v in values]
     texts = ["", "a", "ä", "key", None]
     assert groups_of(hashes([pa.array(texts)], 5), 128).tolist() == [key_group(v, 128) for v in texts]
     pairs = groups_of(hashes([pa.array(texts), pa.array([1, 2, 3, 4, None])], 5), 128).tolist()
@@ -142,16 +142,18 @@ def test_column_state_files_are_arrow_streams(cuts: list[tuple[int, int]], compr
     """Adjacent rows are written without copying; deletions precede insertions."""
     texts = pa.array([None if i % 7 == 0 else "x" * i for i in range(40)])
     whole = pa.record_batch([pa.array(np.arange(40, dtype=np.uint32)), texts], ["hash", "k0"])
-    changes = [RowChange(whole.slice(at, count), whole.slice(0, count) if count % 2 else None) for at, count in cuts]
+    changes = [
+        RowChange(whole.slice(start, count), whole.slice(0, count) if count % 2 else None) for start, count in cuts
+    ]
     rows = {0: tuple(changes), 3: (RowChange(whole),)}
     content = [Section("t", COLUMNS, "group", rows), Section("u", VALUE, "key", {"a": 1})]
     data = b"".join(encode(FileHeader("op", 0, 1, True, []), content, compressed))
     columns, values = changelog.decode("file", data).sections()
     assert values.rows == {"a": 1}
     assert columns.rows.keys() == rows.keys()
-    for row, wanted in rows.items():
-        for found, change in zip(columns.rows[row], wanted, strict=True):
-            assert found.rows == change.rows and found.removed == change.removed
+    for row, expected in rows.items():
+        for actual, change in zip(columns.rows[row], expected, strict=True):
+            assert actual.rows == change.rows and actual.removed == change.removed
     broken = bytearray(data)
     broken[data.index(b"x" * 39) if not compressed else 20] ^= 1
     with pytest.raises(DamagedStateError, match="table 't' fails its checksum"):
@@ -199,16 +201,16 @@ _objects = st.one_of(
 @hypothesis.given(_objects, _objects, st.integers(0, 3))
 @hypothesis.settings(max_examples=60, deadline=None)
 def test_object_column_round_trips(first: list[Any], second: list[Any], start: int) -> None:
-    kept = StateColumn("a0", object)
+    state_column = StateColumn("a0", object)
     parts = []
     for values in (first, second):
         column = np.empty(len(values), object)
         column[:] = values
-        parts.append(written(kept, column))
+        parts.append(written(state_column, column))
     whole = pa.concat_arrays(parts).slice(start)
-    for column, wanted in ((parts[0], first), (parts[1], second), (whole, [*first, *second][start:])):
-        found = read(kept, column).tolist()
-        assert found == wanted and list(map(type, found)) == list(map(type, wanted))
+    for column, expected in ((parts[0], first), (parts[1], second), (whole, [*first, *second][start:])):
+        actual = read(state_column, column).tolist()
+        assert actual == expected and list(map(type, actual)) == list(map(type, expected))
 
 
 def test_object_column_reads_pickled_ints() -> None:
@@ -256,7 +258,7 @@ def test_pending_batches_are_split_on_rescaling(after: int) -> None:
     job = LocalJob(env, _CLOCK)
     job.run_epoch()
     cut, got = job.snapshot(), changes_of(sink.results())
-    left = [decode(carried) for carried in job.execution._runtime_snapshots.values()]
+    left = [decode(snapshot) for snapshot in job.execution._runtime_snapshots.values()]
     assert any(one.pending_blocks for one in left), "nothing waits: the test tests nothing"
     env, sink = _slow_program(batches, after)
     LocalJob(env, _CLOCK, snapshot=cut, storage=job.storage).run()

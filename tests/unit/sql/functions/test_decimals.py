@@ -16,9 +16,9 @@ _TABLE = (
 
 @pytest.fixture(scope="module")
 def t_env() -> StreamTableEnvironment:
-    made = StreamTableEnvironment.create(LocalEnvironment(), EnvironmentSettings.in_batch_mode())
-    made.execute_sql(_TABLE)
-    return made
+    environment = StreamTableEnvironment.create(LocalEnvironment(), EnvironmentSettings.in_batch_mode())
+    environment.execute_sql(_TABLE)
+    return environment
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,8 @@ def t_env() -> StreamTableEnvironment:
     ],
 )
 def test_decimal_expressions_match_flink(t_env: StreamTableEnvironment, expression: str, expected: str) -> None:
-    found = [row[0] for row in t_env.execute_sql(f"SELECT {expression} FROM d").collect()]
-    assert " ".join(map(str, found)) == expected
+    values = [row[0] for row in t_env.execute_sql(f"SELECT {expression} FROM d").collect()]
+    assert " ".join(map(str, values)) == expected
 
 
 def test_decimal_averages_match_flink(t_env: StreamTableEnvironment) -> None:

@@ -1,4 +1,4 @@
-"""Functions of SQL, held against what Flink says of thousands of expressions, and on columns."""
+"""SQL functions, compared with Flink's results for thousands of expressions, and on columns."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def of(value: Any, kind: DataType) -> Constant:
 
 
 def run(expression: Expression, *columns: pa.Array, context: EvaluationContext = CONTEXT) -> list[Any]:
-    found: list[Any] = compiled(expression, context)(Batch(columns)).to_pylist()
-    return found
+    result: list[Any] = compiled(expression, context)(Batch(columns)).to_pylist()
+    return result
 
 
 # --- nulls and lazy evaluation
@@ -54,9 +54,9 @@ def test_integer_arithmetic_wraps_around_and_keeps_nulls() -> None:
     column = pa.array([1, None, 2147483647], pa.int32())
     assert run(call("+", [a, of(1, INT)]), column) == [2, None, -2147483648]
     assert run(call("*", [a, of(2, INT)]), column) == [2, None, -2]
-    least = pa.array([-(2**63), 7, None], pa.int64())
-    assert run(call("/", [Column(BIGINT, 0), of(-1, BIGINT)]), least) == [-(2**63), -7, None]
-    assert run(call("/", [Column(BIGINT, 0), Column(BIGINT, 1)]), least, pa.array([-1, 2, 0])) == [-(2**63), 3, None]
+    values = pa.array([-(2**63), 7, None], pa.int64())
+    assert run(call("/", [Column(BIGINT, 0), of(-1, BIGINT)]), values) == [-(2**63), -7, None]
+    assert run(call("/", [Column(BIGINT, 0), Column(BIGINT, 1)]), values, pa.array([-1, 2, 0])) == [-(2**63), 3, None]
     assert run(call("%", [Column(BIGINT, 0), Column(BIGINT, 1)]), pa.array([-7, 7, 5]), pa.array([3, -3, None])) == [
         *(-1, 1, None)
     ]
@@ -113,9 +113,9 @@ def test_constant_folding_skips_nondeterministic_calls() -> None:
     assert folded(call("+", [of(1, INT), of(2, INT)])) == Constant(INT.not_null(), 3)
     a = Column(INT, 0)
     whole = call("+", [a, call("*", [of(2, INT), of(3, INT)])])
-    found = folded(whole)
-    assert isinstance(found, Call)
-    assert found.arguments[1] == Constant(INT.not_null(), 6)
+    result = folded(whole)
+    assert isinstance(result, Call)
+    assert result.arguments[1] == Constant(INT.not_null(), 6)
     # A failing constant is not folded: it may never be evaluated.
     failing = call("/", [of(1, INT), of(0, INT)])
     assert folded(failing) == failing
@@ -174,7 +174,7 @@ def test_udf_opens_once_and_sees_only_evaluated_rows() -> None:
 def test_time_functions_use_the_session_time_zone() -> None:
     berlin = EvaluationContext("Europe/Berlin")
     ltz, timestamp = DataTypes.TIMESTAMP_LTZ(3), DataTypes.TIMESTAMP(3)
-    # 2024-03-31: at two the clock goes to three. 2024-10-27: at three it goes back to two.
+    # 2024-03-31: the clock changes from two to three. 2024-10-27: from three back to two.
     summer = pa.array([1711846799000, 1711846800000, None], arrow_type(ltz))
     assert run(cast(Column(ltz, 0), STRING), summer, context=berlin) == [
         *("2024-03-31 01:59:59.000", "2024-03-31 03:00:00.000", None)
@@ -269,8 +269,8 @@ def test_value_conversion_round_trips(kind: DataType, values: list[Any]) -> None
 
 def test_value_conversion_casts_or_rejects_with_the_row() -> None:
     two = DataTypes.DECIMAL(4, 2)
-    given = [decimal.Decimal("1.235"), 7, decimal.Decimal("123456")]
-    assert to_python(to_column(given, two), two) == [decimal.Decimal("1.24"), decimal.Decimal("7.00"), None]
+    values = [decimal.Decimal("1.235"), 7, decimal.Decimal("123456")]
+    assert to_python(to_column(values, two), two) == [decimal.Decimal("1.24"), decimal.Decimal("7.00"), None]
     ltz = DataTypes.TIMESTAMP_LTZ(3)
     noon = dt.datetime(2024, 1, 1, 12)
     assert to_column([noon, Instant(1, 5_000_000)], ltz, "Asia/Tokyo").cast(pa.int64()).to_pylist() == [
@@ -319,7 +319,7 @@ def test_number_text_matches_java() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "text", "found"),
+    ("pattern", "text", "expected"),
     [
         (r"[a-z&&[^bc]]+", "abcd", "a"),
         (r"[a[x-z]]+", "byazb", "yaz"),
@@ -345,9 +345,9 @@ def test_number_text_matches_java() -> None:
         (r"\d+(?=px)", "10em 12px", "12"),
     ],
 )
-def test_java_regex_matches(pattern: str, text: str, found: str | None) -> None:
+def test_java_regex_matches(pattern: str, text: str, expected: str | None) -> None:
     match = java_pattern(pattern).python.search(text)
-    assert (None if match is None else match.group()) == found
+    assert (None if match is None else match.group()) == expected
 
 
 def test_java_regex_rejects_what_java_rejects() -> None:
@@ -418,11 +418,11 @@ def test_functions_on_columns_equal_constants(session: Session) -> None:
         columns: list[pa.Array] = []
         over_columns = replaced(expression, lambda part, columns=columns: _as_column(part, columns))  # type: ignore[misc]
         if columns:
-            constant = _told(expression, Batch([], rows=1))
-            varying = _told(over_columns, Batch(columns))
+            constant = _outcome(expression, Batch([], rows=1))
+            varying = _outcome(over_columns, Batch(columns))
             if varying != constant * 2 and not (constant == varying == ["!"]):
                 differ.append(f"{text}: {varying}, of constants {constant}")
-            none = _told(over_columns, Batch([column.slice(0, 0) for column in columns]))
+            none = _outcome(over_columns, Batch([column.slice(0, 0) for column in columns]))
             if none not in ([], ["!"]):
                 differ.append(f"{text}: {none} of no rows")
     assert differ == []
@@ -436,7 +436,7 @@ def _as_column(part: Expression, columns: list[pa.Array]) -> Expression | None:
     return Column(part.type, len(columns) - 1)
 
 
-def _told(expression: Expression, batch: Batch) -> list[Any]:
+def _outcome(expression: Expression, batch: Batch) -> list[Any]:
     try:
         return to_text(compiled(expression, CONTEXT)(batch), expression.type).to_pylist()  # type: ignore[no-any-return]
     except TableException:
@@ -457,9 +457,9 @@ def test_aggregate_types_match_recorded_flink(session: Session) -> None:
 
 @pytest.fixture(scope="module")
 def t_env() -> TableEnvironment:
-    found = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
-    found.get_config().set("millstream.engine", "local").set("table.local-time-zone", "UTC")
-    return found
+    environment = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
+    environment.get_config().set("millstream.engine", "local").set("table.local-time-zone", "UTC")
+    return environment
 
 
 _TEXTS = (

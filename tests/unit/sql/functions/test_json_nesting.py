@@ -42,5 +42,5 @@ def test_json_is_nested_where_the_planner_sees_it(query: str, rows: list[str]) -
     t_env.execute_sql(
         "CREATE TEMPORARY VIEW v AS SELECT JSON_OBJECT('a' VALUE 1) AS j, JSON_ARRAY(1, 2) AS k, '{\"x\":1}' AS s"
     )
-    with t_env.execute_sql(query).collect() as found:
-        assert sorted(text for (text,) in found) == rows
+    with t_env.execute_sql(query).collect() as results:
+        assert sorted(text for (text,) in results) == rows

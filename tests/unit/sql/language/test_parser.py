@@ -1,4 +1,4 @@
-"""The language: what Flink's own parser takes is taken, what it refuses is refused, with the place and the reason."""
+"""The parser accepts and rejects what Flink's parser does, with the position and the cause of errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.paths import TESTS
 # Statements recorded from Flink 2.3's parser (tests/sql/flink/Parse.java): + accepted, - rejected.
 RECORDED = (TESTS / "sql" / "flink_parser.txt").read_text().splitlines()
 
-# Where we differ on purpose. Flink's parser takes these and its validation refuses them, or they mean nothing.
+# Intended differences. Flink's parser accepts these and its validation rejects them, or they have no effect.
 REFUSED_EARLIER = (
     "UNIQUE (",
     "PRIMARY KEY )",
@@ -32,7 +32,7 @@ REFUSED_EARLIER = (
     "SKIP TO LAST PATTERN",
     "b = 'x' 'x'",
 )
-# Two strings behind each other are one everywhere here, and nearly everywhere there.
+# Adjacent string literals are concatenated everywhere here, and nearly everywhere in Flink.
 TAKEN_TOO = ("'x.jar' 'x.jar'", "'x' 'x'")
 
 
@@ -152,7 +152,7 @@ def test_parser_create_table_has_all_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "words"),
+    ("text", "position", "words"),
     [
         ("SELECT a FROM t WHERE", (1, 22), "the end of the statement, expected an expression"),
         ("SELECT a,\n  FROM t", (2, 3), "Encountered 'FROM'"),
@@ -170,22 +170,22 @@ def test_parser_create_table_has_all_parts() -> None:
         ("ALTER TABLE t FROB", (1, 15), "RENAME, SET, RESET, ADD, MODIFY or DROP"),
     ],
 )
-def test_parser_error_has_position_and_cause(text: str, place: tuple[int, int], words: str) -> None:
+def test_parser_error_has_position_and_cause(text: str, position: tuple[int, int], words: str) -> None:
     with pytest.raises(SqlParserException) as raised:
         read_statement(text)
-    assert (raised.value.line, raised.value.column) == place
+    assert (raised.value.line, raised.value.column) == position
     assert words in str(raised.value)
     assert str(raised.value).startswith("SQL parse failed. ")
     # A caret marks the position.
     line, caret = str(raised.value).split("\n")[-2:]
-    assert caret.index("^") - 4 == place[1] - 1
-    assert line[4:] == (text.split("\n") or [""])[place[0] - 1]
+    assert caret.index("^") - 4 == position[1] - 1
+    assert line[4:] == (text.split("\n") or [""])[position[0] - 1]
 
 
 def test_parser_splits_several_statements() -> None:
-    found = read_statements("SET 'a' = 'b';\n-- c\nSELECT ';' ; ;")
-    assert [text for _, text in found] == ["SET 'a' = 'b'", "SELECT ';'"]
-    assert found[0][0] == s.SetOption("a", "b")
+    statements = read_statements("SET 'a' = 'b';\n-- c\nSELECT ';' ; ;")
+    assert [text for _, text in statements] == ["SET 'a' = 'b'", "SELECT ';'"]
+    assert statements[0][0] == s.SetOption("a", "b")
 
 
 def test_parser_nodes_have_positions() -> None:

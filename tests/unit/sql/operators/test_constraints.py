@@ -1,4 +1,4 @@
-"""Constraints before a sink: NOT NULL and lengths, of columns and of what is nested in them."""
+"""Constraints before a sink: NOT NULL and lengths, of columns and of nested fields."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _written(column: str, values: list[Any], **options: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("column", "values", "nested", "kept"),
+    ("column", "values", "nested", "expected"),
     [
         ("INT NOT NULL", [1, None], "IGNORE", [1]),
         ("ROW<a INT NOT NULL>", [(1,), None, (None,)], "IGNORE", [(1,), None, (None,)]),
@@ -53,7 +53,7 @@ def _written(column: str, values: list[Any], **options: str) -> list[Any]:
     ],
 )
 def test_not_null_enforcer_drops_rows_with_nested_nulls(
-    column: str, values: list[Any], nested: str, kept: list[Any]
+    column: str, values: list[Any], nested: str, expected: list[Any]
 ) -> None:
     def plain(value: Any) -> Any:
         if isinstance(value, list):
@@ -62,8 +62,8 @@ def test_not_null_enforcer_drops_rows_with_nested_nulls(
             return {k: plain(v) for k, v in value.items()}
         return value if value is None or isinstance(value, int) else tuple(plain(v) for v in value)
 
-    found = [plain(v) for v in _written(column, values, not_null="DROP", nested_constraint=nested)]
-    assert sorted(found, key=repr) == sorted(kept, key=repr)
+    written = [plain(v) for v in _written(column, values, not_null="DROP", nested_constraint=nested)]
+    assert sorted(written, key=repr) == sorted(expected, key=repr)
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_constraint_error_names_the_nested_column(column: str, value: Any, words
 def test_length_enforcer_trims_and_pads_fields_of_rows() -> None:
     column = "ROW<a CHAR(3), b ROW<c VARCHAR(1), d BINARY(2)>>"
     values = [("x", ("yz", b"\1")), None, ("long", None)]
-    found = _written(column, values, type_length="TRIM_PAD", nested_constraint=_ROWS)
-    assert {v and (v[0], v[1] and tuple(v[1])) for v in found} == {("x  ", ("y", b"\1\0")), None, ("lon", None)}
+    written = _written(column, values, type_length="TRIM_PAD", nested_constraint=_ROWS)
+    assert {v and (v[0], v[1] and tuple(v[1])) for v in written} == {("x  ", ("y", b"\1\0")), None, ("lon", None)}
     untouched = _written(column, values, type_length="TRIM_PAD")
     assert {v and v[0] for v in untouched} == {"x", None, "long"}
 
@@ -124,5 +124,5 @@ def test_constraints_ignore_values_below_a_null_row() -> None:
         "table.exec.sink.nested-constraint-enforcer": "ROWS_AND_COLLECTIONS",
     }
     for column, kind, last in ((lists, array, [2]), (rows, row, {"a": 3})):
-        (kept,) = ConstraintOperator(constraints_of([("v", kind)], options)).process(Batch([column], None, 3))
-        assert kept.columns[0].to_pylist() == [None, last]
+        (result,) = ConstraintOperator(constraints_of([("v", kind)], options)).process(Batch([column], None, 3))
+        assert result.columns[0].to_pylist() == [None, last]

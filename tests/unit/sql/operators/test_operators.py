@@ -1,4 +1,4 @@
-"""Operators of SQL against a model of Flink's, row by row: any cut into batches gives the same changes."""
+"""SQL operators against a row-by-row model of Flink's: any split into batches gives the same changes."""
 
 from __future__ import annotations
 
@@ -62,19 +62,19 @@ def _changelog(r: Random, row: Callable[[Random], Any] = _row, retracts: bool = 
 
 
 def _cut(r: Random, changes: list[Any]) -> list[list[Any]]:
-    parts, at = [], 0
-    while at < len(changes):
+    parts, start = [], 0
+    while start < len(changes):
         size = r.randint(1, 12)
-        parts.append(changes[at : at + size])
-        at += size
+        parts.append(changes[start : start + size])
+        start += size
     return parts
 
 
-def _calls(*wanted: tuple[str, int | None, bool]) -> list[AggregateCall]:
+def _calls(*specs: tuple[str, int | None, bool]) -> list[AggregateCall]:
     types: dict[int | None, DataType] = {None: _BIGINT, 0: _STRING, 1: _BIGINT, 2: _BIGINT, 3: _DOUBLE}
     return [
         AggregateCall(f, () if c is None else (c,), _BIGINT if f == "COUNT" else types[c], distinct=d)
-        for f, c, d in wanted
+        for f, c, d in specs
     ]
 
 
@@ -88,9 +88,9 @@ def test_group_aggregate_emits_every_change(seed: int) -> None:
     r = Random(seed)
     keys, retracts, restarts = r.choice([[0], [1], [0, 1], []]), r.random() < 0.5, r.random() < 0.5
     changes = _changelog(r, retracts=retracts)
-    wanted = _PLAIN + (_OF_ALL if retracts else _OF_INSERTS)
-    bare = Bare(GroupAggregateOperator(keys, _calls(*wanted), _ROW_KINDS, retracts=retracts))
-    model = GroupAggregateModel(lambda row: tuple(row[k] for k in keys), wanted)
+    specs = _PLAIN + (_OF_ALL if retracts else _OF_INSERTS)
+    bare = Bare(GroupAggregateOperator(keys, _calls(*specs), _ROW_KINDS, retracts=retracts))
+    model = GroupAggregateModel(lambda row: tuple(row[k] for k in keys), specs)
     for part in _cut(r, changes):
         bare.take(batch_of(part, _ROW_KINDS))
         assert bare.changes() == [c for change in part for c in model.take(change)]
@@ -102,19 +102,19 @@ def test_group_aggregate_emits_every_change(seed: int) -> None:
 def test_group_aggregate_with_local_and_global_phase(seed: int) -> None:
     r = Random(seed)
     keys, retracts = r.choice([[0], [1], [0, 1], []]), r.random() < 0.5
-    most, restarts = r.choice([0, 5, 1000]), r.random() < 0.5
-    wanted = _PLAIN + (_OF_ALL if retracts else _OF_INSERTS)
+    max_held, restarts = r.choice([0, 5, 1000]), r.random() < 0.5
+    specs = _PLAIN + (_OF_ALL if retracts else _OF_INSERTS)
     if r.random() < 0.3:
-        # Nothing that depends on the rows of one batch.
-        wanted = [w for w in wanted if not w[2]]
+        # No aggregates that depend on the rows of one batch.
+        specs = [w for w in specs if not w[2]]
     # A change and its opposite go the same way.
     ways = [_changelog(r, retracts=retracts) for _ in range(2)]
-    calls = _calls(*wanted)
-    local = [Bare(LocalGroupAggregateOperator(keys, calls, _ROW_KINDS, retracts, most)) for _ in ways]
+    calls = _calls(*specs)
+    local = [Bare(LocalGroupAggregateOperator(keys, calls, _ROW_KINDS, retracts, max_held)) for _ in ways]
     last = Bare(GlobalGroupAggregateOperator(keys, calls, _ROW_KINDS, retracts=retracts, mini_batch=True))
-    model = GroupAggregateModel(lambda row: tuple(row[k] for k in keys), wanted)
+    model = GroupAggregateModel(lambda row: tuple(row[k] for k in keys), specs)
     left = [_cut(r, changes) for changes in ways]
-    found: list[Change] = []
+    emitted: list[Change] = []
     expected: list[Change] = []
     while any(left):
         way = r.choice([i for i in range(2) if left[i]])
@@ -128,14 +128,14 @@ def test_group_aggregate_with_local_and_global_phase(seed: int) -> None:
             for batch in one.out:
                 last.take(Batch.from_ipc(batch.to_ipc(), len(batch.columns), False))
             one.out.clear()
-        found += last.changes()
+        emitted += last.changes()
         if restarts and r.random() < 0.3:
             last.restart()
-    assert _near(final(found)) == _near(final(expected))
+    assert _near(final(emitted)) == _near(final(expected))
 
 
 def _near(rows: list[tuple[Any, ...]]) -> list[Any]:
-    """Return rows with sums of floats as near as those are whose order is not said."""
+    """Return rows with rounded float sums, which depend on the order of addition."""
     return [tuple(float(f"{v:.12g}") if isinstance(v, float) else v for v in row) for row in rows]
 
 
@@ -167,17 +167,17 @@ def test_group_aggregate_ignores_retractions_of_unknown_rows(seed: int) -> None:
 def test_group_aggregate_mini_batch_emits_one_change_per_key(seed: int) -> None:
     r = Random(seed)
     changes = _changelog(r)
-    wanted = _PLAIN + _OF_ALL
-    bare = Bare(GroupAggregateOperator([0], _calls(*wanted), _ROW_KINDS, retracts=True, mini_batch=True))
-    model = GroupAggregateModel(lambda row: row[:1], wanted)
+    specs = _PLAIN + _OF_ALL
+    bare = Bare(GroupAggregateOperator([0], _calls(*specs), _ROW_KINDS, retracts=True, mini_batch=True))
+    model = GroupAggregateModel(lambda row: row[:1], specs)
     everything: list[Change] = []
     expected: list[Change] = []
     for part in _cut(r, changes):
         bare.take(batch_of(part, _ROW_KINDS))
-        found = bare.changes()
-        per_key = [c[1] for c in found if c[0] != "-U"]
+        emitted = bare.changes()
+        per_key = [c[1] for c in emitted if c[0] != "-U"]
         assert len(per_key) == len(set(per_key))
-        everything += found
+        everything += emitted
         expected += [c for change in part for c in model.take(change)]
         assert final(everything) == final(expected)
 
@@ -186,16 +186,16 @@ def test_group_aggregate_mini_batch_emits_one_change_per_key(seed: int) -> None:
 def test_group_aggregate_in_batch_emits_final_rows_only(seed: int) -> None:
     r = Random(seed)
     changes = _changelog(r)
-    wanted = _PLAIN + _OF_ALL
-    bare = Bare(GroupAggregateOperator([0], _calls(*wanted), _ROW_KINDS, retracts=True, final_only=True))
-    model = GroupAggregateModel(lambda row: row[:1], wanted)
+    specs = _PLAIN + _OF_ALL
+    bare = Bare(GroupAggregateOperator([0], _calls(*specs), _ROW_KINDS, retracts=True, final_only=True))
+    model = GroupAggregateModel(lambda row: row[:1], specs)
     for part in _cut(r, changes):
         bare.take(batch_of(part, _ROW_KINDS))
     assert bare.changes() == []
     bare.operator.finish()
-    found = bare.changes()
-    assert all(c[0] == "+I" for c in found)
-    assert final(found) == final(c for change in changes for c in model.take(change))
+    emitted = bare.changes()
+    assert all(c[0] == "+I" for c in emitted)
+    assert final(emitted) == final(c for change in changes for c in model.take(change))
 
 
 def test_global_aggregate_of_no_rows_in_batch_is_a_row() -> None:
@@ -275,8 +275,8 @@ def test_top_n_with_nan(descending: bool, retracts: bool) -> None:
         left[i] += 1 if kind in ("+I", "+U") else -1
     assert {i for i, n in left.items() if n} == ({1, 5, 6, 2} if descending else {4, 3, 0, 2})
     columns = [pa.array(values), pa.array(range(len(values)))]
-    found = sorted_rows(columns, [(0, descending, not descending), (1, False, True)], len(values)).tolist()
-    assert found == ([1, 5, 6, 2, 0, 3, 4] if descending else [4, 3, 0, 2, 6, 1, 5])
+    actual = sorted_rows(columns, [(0, descending, not descending), (1, False, True)], len(values)).tolist()
+    assert actual == ([1, 5, 6, 2, 0, 3, 4] if descending else [4, 3, 0, 2, 6, 1, 5])
 
 
 # --- joins
@@ -326,9 +326,9 @@ def test_join_in_batch_emits_final_rows_only(seed: int, kind: JoinKind) -> None:
             bare.take(batch_of(part, _JOIN_KINDS), number)
         expected += [c for change in changes for c in model.take(number, change)]
     bare.operator.finish()
-    found = bare.changes()
-    assert all(c[0] == "+I" for c in found)
-    assert final(found) == final(expected)
+    emitted = bare.changes()
+    assert all(c[0] == "+I" for c in emitted)
+    assert final(emitted) == final(expected)
 
 
 # --- windows
@@ -355,14 +355,14 @@ def test_top_n_is_independent_of_batches(seed: int) -> None:
     numbers = [*range(30), None] if r.random() < 0.5 else range(30)
     rows = [("+I", r.choice("ab"), r.choice(numbers), r.randrange(3), i) for i in range(200)]
     kinds = [pa.string(), pa.int64(), pa.int64(), pa.int64()]
-    most, shows = r.randint(1, 4), r.random() < 0.5
-    found = []
+    limit, shows = r.randint(1, 4), r.random() < 0.5
+    outputs = []
     for cut in (1, 37, 200):
-        bare = Bare(TopNOperator([0], order, kinds, 1, most, shows))
+        bare = Bare(TopNOperator([0], order, kinds, 1, limit, shows))
         for i in range(0, len(rows), cut):
             bare.take(batch_of(rows[i : i + cut], kinds))
-        found.append(bare.changes())
-    assert found[0] == found[1] == found[2]
+        outputs.append(bare.changes())
+    assert outputs[0] == outputs[1] == outputs[2]
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
@@ -375,11 +375,11 @@ def test_append_only_top_n_equals_row_by_row_processing(seed: int) -> None:
     last, shows, pairs = r.randint(1, 5), r.random() < 0.5, r.random() < 0.7
     first = r.randint(1, last)
     expected = Bare(TopNOperator([0], order, kinds, first, last, shows, pairs=pairs))
-    found = Bare(AppendOnlyTopNOperator([0], order, kinds, first, last, shows, pairs=pairs))
+    actual = Bare(AppendOnlyTopNOperator([0], order, kinds, first, last, shows, pairs=pairs))
     for part in _cut(r, rows):
-        for bare in (expected, found):
+        for bare in (expected, actual):
             bare.take(batch_of(part, kinds))
-        assert str(found.changes()) == str(expected.changes())
+        assert str(actual.changes()) == str(expected.changes())
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
@@ -390,35 +390,35 @@ def test_first_value_and_last_value(seed: int, folds: bool) -> None:
     kinds = [pa.string(), pa.string(), pa.int64()]
     calls = [AggregateCall(f, (c,), t) for f in ("FIRST_VALUE", "LAST_VALUE") for c, t in ((1, _STRING), (2, _BIGINT))]
     bare = Bare(GroupAggregateOperator([0], calls, kinds, mini_batch=folds))
-    kept: dict[str, list[Any]] = {}
+    rows_by_key: dict[str, list[Any]] = {}
     expected: list[Change] = []
     for part in _cut(r, rows):
         bare.take(batch_of(part, kinds))
         for _, key, *values in part:
-            before = kept.get(key)
+            before = rows_by_key.get(key)
             now = list(before or [None] * 4)
             for i, value in enumerate(values):
                 if value is not None:
                     now[i] = value if now[i] is None else now[i]
                     now[2 + i] = value
-            kept[key] = now
+            rows_by_key[key] = now
             if before is None:
                 expected.append(("+I", key, *now))
             elif before != now:
                 expected += [("-U", key, *before), ("+U", key, *now)]
         if r.random() < 0.3:
             bare.restart()
-    found = bare.changes()
-    assert final(found) == final(expected)
-    assert folds or found == expected
+    emitted = bare.changes()
+    assert final(emitted) == final(expected)
+    assert folds or emitted == expected
 
 
 class InTwoPhases(Bare):
     """The second phase of a window aggregate, and the first before it."""
 
-    def __init__(self, made: Any, properties: Any) -> None:
-        super().__init__(GlobalWindowAggregateOperator(*made, properties))  # type: ignore[call-arg]
-        self.local = Bare(LocalWindowAggregateOperator(*made, False))  # type: ignore[call-arg]
+    def __init__(self, arguments: Any, properties: Any) -> None:
+        super().__init__(GlobalWindowAggregateOperator(*arguments, properties))  # type: ignore[call-arg]
+        self.local = Bare(LocalWindowAggregateOperator(*arguments, False))  # type: ignore[call-arg]
 
     def take(self, batch: Batch, input_index: int = 0) -> None:
         self.local.take(batch)
@@ -443,9 +443,11 @@ def test_window_aggregate_fires_with_the_watermark(seed: int, kind: WindowKind, 
     calls = [AggregateCall("COUNT", (), _BIGINT), AggregateCall("MAX", (1,), _BIGINT)]
     if distinct:
         calls.append(AggregateCall("COUNT", (1,), _BIGINT, distinct=True))
-    made = (Windowing(kind, size, step, offset), WindowTimes(2, True, "UTC"), [0], calls, kinds)
+    arguments = (Windowing(kind, size, step, offset), WindowTimes(2, True, "UTC"), [0], calls, kinds)
     properties = [("start", stamp), ("end", stamp)]
-    bare: Bare = InTwoPhases(made, properties) if phases == 2 else Bare(WindowAggregateOperator(*made, properties))
+    bare: Bare = (
+        InTwoPhases(arguments, properties) if phases == 2 else Bare(WindowAggregateOperator(*arguments, properties))
+    )
     advance: Any = bare.advance if isinstance(bare, InTwoPhases) else bare.operator.on_watermark
 
     def value(rows: list[Any]) -> tuple[Any, ...]:
@@ -478,10 +480,10 @@ def test_session_aggregate_merges_sessions_of_late_rows(seed: int) -> None:
     kinds = [pa.string(), pa.int64(), stamp]
     calls = [AggregateCall(f, (1,) if f != "COUNT" else (), _BIGINT) for f in ("COUNT", "SUM", "MIN", "MAX", "AVG")]
     properties = [("start", stamp), ("end", stamp)]
-    made = (calls, kinds, properties)
+    arguments = (calls, kinds, properties)
     assert can_merge(calls, kinds)
-    of_rows = Bare(SessionWindowOperator(3, WindowTimes(2, True, "UTC"), [0], [0], *made))
-    merged = Bare(MergedSessionOperator(3, WindowTimes(2, True, "UTC"), [0], *made))
+    of_rows = Bare(SessionWindowOperator(3, WindowTimes(2, True, "UTC"), [0], [0], *arguments))
+    merged = Bare(MergedSessionOperator(3, WindowTimes(2, True, "UTC"), [0], *arguments))
     watermark = 0
     rows = [("+I", r.choice("abcd"), r.randrange(40), i // 4 + r.randrange(-6, 6)) for i in range(160)]
     for part in _cut(r, rows):
@@ -497,14 +499,14 @@ def test_session_aggregate_merges_sessions_of_late_rows(seed: int) -> None:
                 bare.operator.watermark = watermark
     for bare in (of_rows, merged):
         bare.operator.on_watermark((1 << 63) - 1)
-    found, expected = merged.changes(), of_rows.changes()
-    assert sorted(found) == sorted(expected) if can_restart else found == expected
+    actual, expected = merged.changes(), of_rows.changes()
+    assert sorted(actual) == sorted(expected) if can_restart else actual == expected
 
 
 def test_local_window_aggregate_flushes_when_idle() -> None:
     stamp = pa.timestamp("ms")
-    made = (Windowing(WindowKind.TUMBLE, 10, 10), WindowTimes(1, True, "UTC"), [0], _calls(("COUNT", None, False)))
-    local = Bare(LocalWindowAggregateOperator(*made, [pa.string(), stamp], False))
+    arguments = (Windowing(WindowKind.TUMBLE, 10, 10), WindowTimes(1, True, "UTC"), [0], _calls(("COUNT", None, False)))
+    local = Bare(LocalWindowAggregateOperator(*arguments, [pa.string(), stamp], False))
     batch = batch_of([("+I", "a", 1), ("+I", "a", 2)], [pa.string(), pa.int64()])
     local.take(batch.with_columns([batch.columns[0], batch.columns[1].view(stamp)]))
     assert local.changes() == []
@@ -525,7 +527,7 @@ def test_window_aggregate_order_is_independent_of_batches(kind: WindowKind) -> N
         ("+I", str(k), 1, int(t))
         for k, t in zip(rng.integers(0, 9, 300), np.sort(rng.integers(0, 90, 300)), strict=True)
     ]
-    found = []
+    outputs = []
     for cut in (300, 7, 50):
         operator = WindowAggregateOperator(
             Windowing(kind, size, step),
@@ -540,5 +542,5 @@ def test_window_aggregate_order_is_independent_of_batches(kind: WindowKind) -> N
             bare.take(batch_of(rows[start : start + cut], [pa.string(), pa.int64(), pa.timestamp("ms")]))
             operator.on_watermark(rows[min(start + cut, 300) - 1][3] - 1)
         operator.on_watermark((1 << 63) - 1)
-        found.append(bare.changes())
-    assert found[0] == found[1] == found[2]
+        outputs.append(bare.changes())
+    assert outputs[0] == outputs[1] == outputs[2]

@@ -30,7 +30,7 @@ def _rows(r: Random) -> list[Row]:
     return [(r.choice("ab"), r.choice([None, 1, 2, 3, 5]), r.randint(1, 60)) for _ in range(r.randint(1, 50))]
 
 
-def _told(frame: list[Row]) -> Row:
+def _aggregates(frame: list[Row]) -> Row:
     values = [row[1] for row in frame if row[1] is not None]
     if not values:
         return 0, None, None, None, None, None, 0
@@ -38,18 +38,18 @@ def _told(frame: list[Row]) -> Row:
 
 
 def _model(steps: list[Any], rows: bool, preceding: int | None) -> list[Row]:
-    """Return what Flink's operators emit: at each watermark, in the order of time, the rows of each key."""
+    """Return the output of Flink's operators: at each watermark, the rows of each key in time order."""
     done: dict[str, list[Row]] = {}
-    waiting: list[Row] = []
+    pending: list[Row] = []
     watermark, out = -(1 << 62), []
     for step in steps:
         if not isinstance(step, int):
             last = done.get(step[0], [])
             passed = watermark if preceding is None else (last[-1][2] if last else 0)
-            waiting += [step] if step[2] > passed else []
+            pending += [step] if step[2] > passed else []
             continue
-        due = sorted((w for w in waiting if w[2] <= step), key=lambda w: w[2])
-        waiting, watermark = [w for w in waiting if w[2] > step], step
+        due = sorted((w for w in pending if w[2] <= step), key=lambda w: w[2])
+        pending, watermark = [w for w in pending if w[2] > step], step
         for key in {w[0] for w in due}:
             mine = [w for w in due if w[0] == key]
             before = done.setdefault(key, [])
@@ -58,9 +58,9 @@ def _model(steps: list[Any], rows: bool, preceding: int | None) -> list[Row]:
                 if rows:
                     frame = whole[0 if preceding is None else max(0, i - preceding) : i + 1]
                 else:
-                    least = -(1 << 62) if preceding is None else row[2] - preceding
-                    frame = [w for w in whole if least <= w[2] <= row[2]]
-                out.append((*row, *_told(frame)))
+                    lower_bound = -(1 << 62) if preceding is None else row[2] - preceding
+                    frame = [w for w in whole if lower_bound <= w[2] <= row[2]]
+                out.append((*row, *_aggregates(frame)))
             done[key] = whole
         if not rows and preceding is not None:
             for key in [k for k, rows_ in done.items() if rows_[-1][2] + preceding + preceding // 2 + 1 <= step]:
@@ -92,8 +92,8 @@ def test_over_aggregate_equals_the_model_for_any_batches(seed: int) -> None:
                 bare.restart()
         if isinstance(step, int):
             bare.operator.on_watermark(step)
-    found = [(*c[1:3], c[3].timestamp() * 1000, *c[4:]) for c in _utc(bare)]
-    assert sorted(((k, v, round(t), *more) for k, v, t, *more in found), key=repr) == _model(steps, rows, preceding)
+    emitted = [(*c[1:3], c[3].timestamp() * 1000, *c[4:]) for c in _utc(bare)]
+    assert sorted(((k, v, round(t), *more) for k, v, t, *more in emitted), key=repr) == _model(steps, rows, preceding)
 
 
 def _utc(bare: Bare) -> list[Row]:
@@ -133,18 +133,18 @@ def test_over_partition_state_expires_when_untouched() -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_over_frames_in_batch_equal_the_model(seed: int) -> None:
     r = Random(seed)
-    given = _rows(r)
+    input_rows = _rows(r)
     rows, descending = r.random() < 0.5, r.random() < 0.5
     start, end = r.choice([(None, 0), (-2, 0), (-3, 2), (1, 4), (0, None), (None, None), (-4, -1)])
     over = OverSpec((0,), ((2, descending, False),), rows, start, end, tuple(_CALLS))
     bare = Bare(BatchOverOperator(over, _KINDS), batch=True)
-    for i in range(0, len(given), 7):
-        bare.take(batch_of([("+I", *row) for row in given[i : i + 7]], _KINDS))
+    for i in range(0, len(input_rows), 7):
+        bare.take(batch_of([("+I", *row) for row in input_rows[i : i + 7]], _KINDS))
     bare.operator.finish()
     sign = -1 if descending else 1
     expected = []
     for key in "ab":
-        mine = sorted((g for g in given if g[0] == key), key=lambda g: sign * g[2])
+        mine = sorted((g for g in input_rows if g[0] == key), key=lambda g: sign * g[2])
         for i, row in enumerate(mine):
             if rows:
                 low, high = 0 if start is None else max(0, i + start), len(mine) if end is None else i + end + 1
@@ -153,9 +153,9 @@ def test_over_frames_in_batch_equal_the_model(seed: int) -> None:
                 away = [sign * (other[2] - row[2]) for other in mine]
                 inside = [(start is None or a >= start) and (end is None or a <= end) for a in away]
                 frame = [other for other, is_in in zip(mine, inside, strict=True) if is_in]
-            expected.append((*row, *_told(frame)))
-    found = [(*c[1:3], round(c[3].timestamp() * 1000), *c[4:]) for c in _utc(bare)]
-    assert sorted(found, key=repr) == sorted(expected, key=repr)
+            expected.append((*row, *_aggregates(frame)))
+    emitted = [(*c[1:3], round(c[3].timestamp() * 1000), *c[4:]) for c in _utc(bare)]
+    assert sorted(emitted, key=repr) == sorted(expected, key=repr)
 
 
 _RANKED = (
@@ -167,8 +167,8 @@ _RANKED = (
 def test_over_rank_functions_in_batch_and_rejected_in_streaming(function: str, rows: list[Row]) -> None:
     t_env = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
     t_env.get_config().set("millstream.engine", "local")
-    with t_env.execute_sql(_RANKED.format(function)).collect() as found:
-        assert [tuple(row) for row in found] == rows
+    with t_env.execute_sql(_RANKED.format(function)).collect() as results:
+        assert [tuple(row) for row in results] == rows
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     with pytest.raises(TableException, match=rf"^{function}\(\) on streaming table is not supported currently"):
         t_env.execute_sql(_RANKED.format(function))

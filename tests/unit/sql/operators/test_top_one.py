@@ -56,7 +56,7 @@ def test_top_one_operator_emits_as_top_n_for_upserts(seed: int) -> None:
     one = Bare(TopOneOperator([0], order, kinds, unique=unique))
     many = Bare(TopNOperator([0], order, kinds, 1, 1, False, unique=unique))
     best: dict[tuple[int, str], int] = {}
-    found: list[list[Any]] = [[], []]
+    outputs: list[list[Any]] = [[], []]
     for number in range(40):
         rows = []
         for _ in range(r.randrange(1, 12)):
@@ -64,9 +64,9 @@ def test_top_one_operator_emits_as_top_n_for_upserts(seed: int) -> None:
             # A row never falls back.
             best[key] = best.get(key, 4) - (r.random() < 0.3)
             rows.append(("+U", *key, best[key], number))
-        for bare, changes in zip((one, many), found, strict=True):
+        for bare, changes in zip((one, many), outputs, strict=True):
             bare.take(batch_of(rows, kinds))
             changes += bare.changes()
-            # One says that a row is updated by an equal one or takes another's place in its own words.
+            # The two may emit updates by equal rows and replacements differently.
             assert len(final(changes)) <= 3
-        assert final(found[0]) == final(found[1])
+        assert final(outputs[0]) == final(outputs[1])

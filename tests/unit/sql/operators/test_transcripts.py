@@ -46,7 +46,7 @@ from millstream.sql.schema import ALL_CHANGES
 from millstream.sql.types import DataTypes
 from millstream.testing import CollectSink, LocalJob, ManualClock
 from tests.support import sql_scripted
-from tests.support.sql_runs import Bare, batch_of, changes_of, collecting, fields, given
+from tests.support.sql_runs import Bare, batch_of, changes_of, collecting, fields, input_node
 from tests.support.sql_transcript import END, WAYS, Transcript, check, shown, steps_of
 
 _INT, _TEXT, _TIME = pa.int64(), pa.string(), pa.timestamp("ms")
@@ -69,7 +69,7 @@ def _joining(kind: JoinKind) -> JoinOperator:
 
 TRANSCRIPTS = [
     Transcript(
-        "a group begins anew when its last row is gone",
+        "a group restarts after its last row is retracted",
         lambda: GroupAggregateOperator(
             [0], [_COUNT, AggregateCall("SUM", (1,), DataTypes.DOUBLE())], [_TEXT, pa.float64()], retracts=True
         ),
@@ -196,7 +196,7 @@ TRANSCRIPTS = [
         [("+I 5, +I 4, +I 3, +I 9", "+I 5, -U 5, +U 4, +I 5"), ("+I 1", "-U 4, +U 3, -U 5, +U 4")],
     ),
     Transcript(
-        "top 2 of rows that are taken back, with rank",
+        "top 2 of retracted rows, with rank",
         lambda: TopNOperator([], [(0, False, True)], [_INT], 1, 2, True, retracts=True),
         [_INT],
         [
@@ -206,7 +206,7 @@ TRANSCRIPTS = [
         ],
     ),
     Transcript(
-        "top 2 of rows that are taken back",
+        "top 2 of retracted rows",
         lambda: TopNOperator([], [(0, False, True)], [_INT], 1, 2, False, retracts=True),
         [_INT],
         [("+I 1, +I 2, +I 3", "+I 1, +I 2"), ("-D 1, +I 0", "-D 1, +I 3, -D 3, +I 0")],
@@ -416,7 +416,7 @@ TRANSCRIPTS = [
         [("+I 7, +I 10", "+I 7 5 15 14, +I 7 0 10 9, +I 10 10 20 19, +I 10 5 15 14")],
     ),
     Transcript(
-        "a window of rows that are taken back",
+        "a window of retracted rows",
         lambda: WindowAggregateOperator(
             Windowing(WindowKind.TUMBLE, 10, 10),
             _times(2),
@@ -430,7 +430,7 @@ TRANSCRIPTS = [
         [("+I a 1 1, +I b 2 2, -U a 1 1, +U a 5 1, -D b 2 2", ""), (9, "+I a 1 5 0 10")],
     ),
     Transcript(
-        "hopping windows of rows that are taken back",
+        "hopping windows of retracted rows",
         lambda: WindowAggregateOperator(
             Windowing(WindowKind.HOP, 10, 5),
             _times(2),
@@ -482,7 +482,7 @@ def test_distinct_aggregate_with_a_filter_no_row_of_a_batch_passes(mini_batch: b
 
 
 def in_jobs(env: StreamExecutionEnvironment) -> dict[str, CollectSink]:
-    """Add all transcripts to a program, each with a source and a sink of its own."""
+    """Add all transcripts to a program, each with its own source and sink."""
     return {
         t.name: sql_scripted.add(env, t.name, t.operator, t.kinds, [s for s in steps_of(t) if s != "end"])
         for t in TRANSCRIPTS
@@ -491,8 +491,8 @@ def in_jobs(env: StreamExecutionEnvironment) -> dict[str, CollectSink]:
 
 def written(name: str) -> str:
     """Return all changes of a transcript, over all its steps."""
-    (found,) = (t for t in TRANSCRIPTS if t.name == name)
-    return ", ".join(out for _, out in found.steps if out)
+    (transcript,) = (t for t in TRANSCRIPTS if t.name == name)
+    return ", ".join(out for _, out in transcript.steps if out)
 
 
 def test_operator_transcripts_as_jobs() -> None:
@@ -722,7 +722,7 @@ def test_set_operation_counts_expire() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operator", "ttl", "wanted"),
+    ("operator", "ttl", "expected"),
     [
         ("INTERSECT", 50, ["+I 1"]),
         ("INTERSECT", 0, ["+I 1", "+I 2"]),
@@ -730,10 +730,10 @@ def test_set_operation_counts_expire() -> None:
         ("EXCEPT", 0, ["+I 1", "+I 2", "-D 1", "-D 2"]),
     ],
 )
-def test_set_operation_sides_expire_separately(operator: str, ttl: int, wanted: list[str]) -> None:
+def test_set_operation_sides_expire_separately(operator: str, ttl: int, expected: list[str]) -> None:
     """As in Flink's joins and set operations: an expired left row does not match a later right row."""
     clock, columns = ManualClock(), fields(x=DataTypes.INT())
-    left, right = given(columns, uid="left"), given(columns, uid="right")
+    left, right = input_node(columns, uid="left"), input_node(columns, uid="right")
     query = Planned(
         nodes.SetOperation(columns, left.node, right.node, operator, False),
         (left, right),
@@ -752,7 +752,7 @@ def test_set_operation_sides_expire_separately(operator: str, ttl: int, wanted: 
         clock.advance(30)
     job.run()
     reported = [" ".join(map(str, change)) for change in changes_of(sink.results())]
-    assert reported == wanted
+    assert reported == expected
 
 
 def test_processing_time_window_fires_by_the_clock() -> None:

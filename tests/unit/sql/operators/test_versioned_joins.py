@@ -35,34 +35,34 @@ _SEEN = [
 ]
 
 
-def _at(second: int) -> dt.datetime:
+def _time(second: int) -> dt.datetime:
     return dt.datetime(2024, 2, 29) + dt.timedelta(seconds=second)
 
 
-def _changes(given: Sequence[tuple[RowKind, int, str, int]]) -> list[Row]:
-    found = []
-    for kind, key, text, second in given:
-        row = Row(key, text, _at(second))
+def _changes(changes: Sequence[tuple[RowKind, int, str, int]]) -> list[Row]:
+    rows = []
+    for kind, key, text, second in changes:
+        row = Row(key, text, _time(second))
         row.set_row_kind(kind)
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
-def _with_old_halves(given: Sequence[tuple[RowKind, int, str, int]]) -> list[tuple[RowKind, int, str, int]]:
-    found: list[tuple[RowKind, int, str, int]] = []
+def _with_old_halves(changes: Sequence[tuple[RowKind, int, str, int]]) -> list[tuple[RowKind, int, str, int]]:
+    completed: list[tuple[RowKind, int, str, int]] = []
     last: dict[int, tuple[RowKind, int, str, int]] = {}
-    for change in given:
+    for change in changes:
         if change[0] is RowKind.UPDATE_AFTER:
-            found.append((RowKind.UPDATE_BEFORE, *last[change[1]][1:]))
-        found.append(change)
+            completed.append((RowKind.UPDATE_BEFORE, *last[change[1]][1:]))
+        completed.append(change)
         last[change[1]] = change
-    return found
+    return completed
 
 
 def _environment(mode: str = "upsert") -> TableEnvironment:
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     t_env.get_config().set("millstream.engine", "local").set("parallelism.default", "1")
-    orders = ValuesTable([(key, text, _at(second)) for key, text, second in _ORDERS])
+    orders = ValuesTable([(key, text, _time(second)) for key, text, second in _ORDERS])
     if mode == "upsert":
         versions = ValuesTable(_changes(_UPSERTS), ChangelogMode.upsert())
     else:
@@ -96,8 +96,8 @@ def test_temporal_join_reads_upserts_unchanged_below_a_projection() -> None:
     t_env = _environment()
     t_env.execute_sql("CREATE TEMPORARY VIEW p AS SELECT id, UPPER(s) AS s, ts FROM v")
     assert "ChangelogNormalize" not in t_env.explain_sql(_query("p"))
-    wanted = [(key, text, version and version.upper()) for key, text, version in _SEEN]
-    assert _rows(t_env, _query("p")) == wanted
+    expected = [(key, text, version and version.upper()) for key, text, version in _SEEN]
+    assert _rows(t_env, _query("p")) == expected
 
 
 def test_temporal_join_keeps_changelog_normalize_of_other_queries() -> None:
@@ -116,8 +116,8 @@ def test_temporal_join_rejects_a_filter_below_its_versions(mode: str, where: str
 
 
 def test_temporal_join_accepts_a_condition_on_versions_in_on() -> None:
-    wanted = [(key, text, None if version == "y" else version) for key, text, version in _SEEN]
-    assert _rows(_environment(), _query(more=" AND r.s <> 'y'")) == wanted
+    expected = [(key, text, None if version == "y" else version) for key, text, version in _SEEN]
+    assert _rows(_environment(), _query(more=" AND r.s <> 'y'")) == expected
 
 
 def test_temporal_join_rejects_a_condition_without_the_primary_key() -> None:

@@ -86,7 +86,7 @@ def _firing(fires: Fires, name: str, *steps: tuple[str | int, str]) -> Transcrip
 TRANSCRIPTS = [
     _firing(
         Fires(True, 0),
-        "a window is told with every row before its end",
+        "a window fires with every row before its end",
         ("+I a 1 1, +I b 2 3, +I a 1 2, +I a 0 12", "+I a 1 1 10, +I b 2 1 10, -U a 1 1 10, +U a 2 1 10, +I a 0 1 20"),
         (9, ""),
         ("+I a 5 9, +I a - 13", ""),
@@ -94,7 +94,7 @@ TRANSCRIPTS = [
     ),
     _firing(
         Fires(False, 5),
-        "a window is told at its end, and then with rows that are late",
+        "a window fires at its end, and then for late rows",
         ("+I a 1 1, +I a 2 3, +I b 7 12", ""),
         (9, "+I a 3 2 10"),
         ("+I a 2 4, +I c 1 9, +I c 1 11", "-U a 3 2 10, +U a 5 2 10, +I c 1 1 10"),
@@ -165,7 +165,7 @@ TRANSCRIPTS = [
         JoinKind.FULL,
         -2,
         3,
-        "rows without a partner are told when they are given up",
+        "rows without a match are emitted when they expire",
         ("1+I 1 10 100, +I - 11 100", ""),
         ("2+I 1 20 110, +I - 21 101", ""),
         (105, ""),
@@ -194,7 +194,7 @@ TRANSCRIPTS = [
             "+I 1 1 104 1 10 100, +I 1 2 105 1 11 105, +I 1 3 99 - - -, +I 3 4 100 - - -, +I - 6 101 - - -",
         ),
         ("2-D 2 20 115, +U 1 12 108, +U 2 21 130", ""),
-        # The version that was valid then is gone; the last one that the watermark has passed is not.
+        # The version valid at that time is expired; the last one before the watermark is retained.
         ("1+I 1 7 104, +I 1 8 109, +I 2 9 114", ""),
         (125, "+I 2 5 120 - - -, +I 1 7 104 - - -, +I 1 8 109 1 12 108, +I 2 9 114 2 20 100"),
     ),

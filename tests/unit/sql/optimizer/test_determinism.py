@@ -76,20 +76,20 @@ def tables() -> StreamTableEnvironment:
     return t_env
 
 
-# Flink removes an aggregate whose group has one row by a primary key, and with it what must be deterministic.
+# Flink removes an aggregate with one row per group by primary key, and with it the determinism requirement.
 _REMOVED = {"metadata in a sum into by_pk", "distinct into by_pk"}
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_try_resolve_matches_recorded_flink(name: str, tables: StreamTableEnvironment) -> None:
     try:
-        found = answer(tables.explain_sql(STATEMENTS[name]))
+        actual = answer(tables.explain_sql(STATEMENTS[name]))
     except TableException as e:
-        found = answer(f"!{e}")
+        actual = answer(f"!{e}")
     if name in _REMOVED:
-        assert (found[0], _FLINKS[name]) == ("!", "0")
+        assert (actual[0], _FLINKS[name]) == ("!", "0")
     else:
-        assert _comparable(found) == _comparable(_FLINKS[name])
+        assert _comparable(actual) == _comparable(_FLINKS[name])
 
 
 def _comparable(reported: str) -> str:
@@ -120,7 +120,7 @@ def _changes(
     times: tuple[int, ...] = (),
     dim_key: str = ", PRIMARY KEY (k) NOT ENFORCED",
 ) -> list[str]:
-    """Return the changes of a lookup join, whose rows, looked up rows and clock are those of each epoch."""
+    """Return the changes of a lookup join, given the rows, the looked-up rows and the clock of each epoch."""
     clock = ManualClock(1_700_000_000_000)
     looked_up = ValuesTable(dim[0])
 
@@ -145,12 +145,12 @@ def _changes(
 
 
 def test_lookup_join_retraction_equals_the_emitted_row() -> None:
-    found = _changes(
+    changes = _changes(
         [[_row(_I, 1, 7), _row(_I, 2, 7)], [_row(_UB, 1, 7), _row(_UA, 1, 8)], [_row(_D, 1, 8), _row(_D, 2, 7)]],
         [[(7, "old")], [(7, "new"), (8, "eight")], []],
     )
     # As in Flink the old half of an update is a deletion.
-    assert found == [
+    assert changes == [
         "+I(1, 7, 'old')",
         "+I(2, 7, 'old')",
         "-D(1, 7, 'old')",
@@ -161,8 +161,8 @@ def test_lookup_join_retraction_equals_the_emitted_row() -> None:
 
 
 def test_lookup_join_retracts_every_matched_row() -> None:
-    found = _changes([[_row(_I, 1, 7)], [_row(_D, 1, 7)]], [[(7, "a"), (7, "b")], [(7, "c")]], dim_key="")
-    assert found == ["+I(1, 7, 'a')", "+I(1, 7, 'b')", "-D(1, 7, 'a')", "-D(1, 7, 'b')"]
+    changes = _changes([[_row(_I, 1, 7)], [_row(_D, 1, 7)]], [[(7, "a"), (7, "b")], [(7, "c")]], dim_key="")
+    assert changes == ["+I(1, 7, 'a')", "+I(1, 7, 'b')", "-D(1, 7, 'a')", "-D(1, 7, 'b')"]
 
 
 def test_lookup_join_retracts_nothing_without_a_match() -> None:
@@ -173,20 +173,20 @@ def test_lookup_join_retracts_nothing_without_a_match() -> None:
 
 def test_lookup_join_keeps_equal_rows_apart_without_upsert_key() -> None:
     rows = [[_row(_I, 1, 7)], [_row(_I, 1, 7)], [_row(_D, 1, 7), _row(_D, 1, 7)]]
-    found = _changes(rows, [[(7, "a")], [(7, "b")], []], primary_key="")
-    assert found == ["+I(1, 7, 'a')", "+I(1, 7, 'b')", "-D(1, 7, 'b')", "-D(1, 7, 'a')"]
+    changes = _changes(rows, [[(7, "a")], [(7, "b")], []], primary_key="")
+    assert changes == ["+I(1, 7, 'a')", "+I(1, 7, 'b')", "-D(1, 7, 'b')", "-D(1, 7, 'a')"]
 
 
 def test_lookup_join_row_replaces_last_of_its_upsert_key() -> None:
     rows = [[_row(_I, 1, 7)], [_row(_UA, 1, 8)], [_row(_D, 1, 8), _row(_D, 1, 7)]]
-    found = _changes(rows, [[(7, "a"), (8, "b")], [(7, "a"), (8, "b")], []])
-    assert found == ["+I(1, 7, 'a')", "+U(1, 8, 'b')", "-D(1, 8, 'b')"]
+    changes = _changes(rows, [[(7, "a"), (8, "b")], [(7, "a"), (8, "b")], []])
+    assert changes == ["+I(1, 7, 'a')", "+U(1, 8, 'b')", "-D(1, 8, 'b')"]
 
 
 def test_lookup_join_state_expires(caplog: pytest.LogCaptureFixture) -> None:
     rows = [[_row(_I, 1, 7), _row(_I, 2, 7)], [_row(_D, 1, 7)], [_row(_D, 2, 7)]]
-    found = _changes(rows, [[(7, "a")], [(7, "b")]], ttl="10 s", times=(0, 5_000, 20_000))
-    assert found == ["+I(1, 7, 'a')", "+I(2, 7, 'a')", "-D(1, 7, 'a')"]
+    changes = _changes(rows, [[(7, "a")], [(7, "b")]], ttl="10 s", times=(0, 5_000, 20_000))
+    assert changes == ["+I(1, 7, 'a')", "+I(2, 7, 'a')", "-D(1, 7, 'a')"]
     assert "The state is cleared because of state ttl" in caplog.text
 
 
@@ -197,8 +197,8 @@ class _Once(LookupSource):
         self.name = "old"
 
     def find(self, keys: Sequence[tuple[Any, ...]]) -> Found:
-        found = batch_of([("+I", *key, self.name) for key in keys], [pa.int32(), pa.string()])
-        return Found(found, np.ones(len(keys), np.int64))
+        batch = batch_of([("+I", *key, self.name) for key in keys], [pa.int32(), pa.string()])
+        return Found(batch, np.ones(len(keys), np.int64))
 
     def all_rows(self) -> tuple[list[tuple[Any, ...]], Batch]:
         raise NotImplementedError
@@ -206,10 +206,10 @@ class _Once(LookupSource):
 
 def test_lookup_join_state_survives_restart() -> None:
     lookup, kind = _Once(), DataTypes.INT()
-    made = [Column(DataTypes.STRING(), 1)]
+    columns = [Column(DataTypes.STRING(), 1)]
     bare = Bare(
         MaterializedLookupJoinOperator(
-            *(lookup, [(0, kind)], made, None, None, False, Session()),
+            *(lookup, [(0, kind)], columns, None, None, False, Session()),
             kinds=[pa.int32()],
             state_key=(0,),
             replaces=True,

@@ -1,4 +1,4 @@
-"""Hints and settings that say how a join is done in BATCH: names and refusals as Flink 2.3 has them."""
+"""Hints and settings that select a join strategy in BATCH: names and errors of Flink 2.3."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _TABLES = ("A", "B", "C")
 
 @pytest.fixture(scope="module")
 def session() -> Session:
-    made = Session(batch=True)
+    new_session = Session(batch=True)
     for table in _TABLES:
         k = table.lower()
-        made.run(f"CREATE TABLE {table} ({k}k BIGINT, {k}v STRING) WITH ('connector' = 'none')")
-    made.run("CREATE VIEW V AS SELECT * FROM B")
-    return made
+        new_session.run(f"CREATE TABLE {table} ({k}k BIGINT, {k}v STRING) WITH ('connector' = 'none')")
+    new_session.run("CREATE VIEW V AS SELECT * FROM B")
+    return new_session
 
 
 def _joins(session: Session, query: str) -> list[str]:
@@ -63,7 +63,7 @@ def _joins(session: Session, query: str) -> list[str]:
         ),
         # Also where tables are joined in another order than written.
         ("SELECT /*+ SHUFFLE_MERGE(B) */ * FROM A, B, C WHERE ak = ck AND bv = cv", "SortMergeJoin HashJoin"),
-        # It is about the tables of its own FROM.
+        # A hint applies to the tables of its own FROM.
         ("SELECT /*+ SHUFFLE_MERGE(A) */ * FROM A WHERE ak IN (SELECT bk FROM B)", "HashJoin"),
         ("SELECT /*+ SHUFFLE_MERGE(A) */ * FROM A", ""),
     ],
@@ -82,8 +82,8 @@ def test_join_hint_selects_the_join(session: Session, query: str, names: str) ->
     ],
 )
 def test_disabled_operators_select_another_join(disabled: str, name: str) -> None:
-    found = _explained("SELECT /*+ SHUFFLE_HASH(A) */ * FROM A JOIN B ON ak = bk", disabled)
-    assert f"\n{name}(joinType=[InnerJoin], where=[" in found
+    plan = _explained("SELECT /*+ SHUFFLE_HASH(A) */ * FROM A JOIN B ON ak = bk", disabled)
+    assert f"\n{name}(joinType=[InnerJoin], where=[" in plan
 
 
 def _explained(query: str, disabled: str) -> str:
@@ -107,7 +107,7 @@ def test_disabled_operators_reject_disabling_all_joins() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hint", "said"),
+    ("hint", "message"),
     [
         ("FOO(A)", "There is no hint FOO, only BROADCAST, "),
         ("BROADCAST(Z)", "cannot match the name of input tables or views: \n`Z` in `BROADCAST`"),
@@ -117,14 +117,14 @@ def test_disabled_operators_reject_disabling_all_joins() -> None:
         ("BROADCAST('a' = 'b')", "Invalid hint: BROADCAST, expecting"),
     ],
 )
-def test_join_hint_errors_match_flink(session: Session, hint: str, said: str) -> None:
+def test_join_hint_errors_match_flink(session: Session, hint: str, message: str) -> None:
     for one in (session, Session()):
         if one is not session:
             one.run("CREATE TABLE A (ak BIGINT) WITH ('connector' = 'none')")
             one.run("CREATE TABLE B (bk BIGINT) WITH ('connector' = 'none')")
         with pytest.raises(ValidationException) as failure:
             one.plan(f"SELECT /*+ {hint} */ * FROM A x JOIN B ON ak = bk")
-        assert said in str(failure.value)
+        assert message in str(failure.value)
 
 
 def test_join_hints_are_ignored_in_streaming_mode() -> None:
@@ -143,9 +143,9 @@ def test_join_hints_are_ignored_in_streaming_mode() -> None:
 
 
 def _environment() -> StreamTableEnvironment:
-    made = StreamTableEnvironment.create(LocalEnvironment(), EnvironmentSettings.in_batch_mode())
-    made.get_config().set("parallelism.default", "2")
-    return made
+    t_env = StreamTableEnvironment.create(LocalEnvironment(), EnvironmentSettings.in_batch_mode())
+    t_env.get_config().set("parallelism.default", "2")
+    return t_env
 
 
 _JOINS = [
@@ -169,10 +169,10 @@ def test_join_strategies_give_the_same_rows(join: str, memory: str) -> None:
         columns = [DataTypes.FIELD("k", DataTypes.BIGINT()), DataTypes.FIELD("v", DataTypes.BIGINT())]
         t_env.create_temporary_view(name, t_env.from_elements(rows, DataTypes.ROW(columns)))
 
-    def found(hint: str) -> Counter[Any]:
+    def counted_rows(hint: str) -> Counter[Any]:
         return Counter(tuple(row) for row in t_env.execute_sql(f"SELECT {hint} l.k, l.v, r.k, r.v {join}").collect())
 
-    wanted = found("")
-    assert sum(wanted.values()) > 60
+    expected = counted_rows("")
+    assert sum(expected.values()) > 60
     for hint in ("SHUFFLE_MERGE(l)", "NEST_LOOP(r)", "BROADCAST(r)", "SHUFFLE_HASH(l)"):
-        assert found(f"/*+ {hint} */") == wanted, hint
+        assert counted_rows(f"/*+ {hint} */") == expected, hint

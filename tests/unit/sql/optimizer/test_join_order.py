@@ -44,12 +44,12 @@ def test_join_order_defers_a_join_that_multiplies_rows(tmp_path: Path) -> None:
     t_env = _environment(tmp_path)
 
     assert _scans(t_env, _QUERY) == ["sales", "days", "stock"]
-    found = {row[0]: row[1] for row in t_env.execute_sql(_QUERY).collect()}
+    actual = {row[0]: row[1] for row in t_env.execute_sql(_QUERY).collect()}
     expected: dict[int, int] = {}
     for item, day in zip(*_TABLES["sales"].values(), strict=True):
         matching = [1 for i, d in zip(*_TABLES["stock"].values(), strict=True) if (i, d) == (item, day) and d >= 25]
         expected[item] = expected.get(item, 0) + len(matching)
-    assert found == {item: n for item, n in expected.items() if n}
+    assert actual == {item: n for item, n in expected.items() if n}
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_join_order_defers_a_join_that_multiplies_rows(tmp_path: Path) -> None:
     [
         # No order is better by far.
         "SELECT * FROM sales JOIN days ON on_day = d_day JOIN stock ON item = s_item AND s_day = d_day",
-        # Nothing is known of a query's rows.
+        # A query has no statistics.
         "SELECT * FROM sales JOIN stock ON item = s_item JOIN (SELECT DISTINCT d_day FROM days) AS d ON on_day = d_day",
     ],
 )

@@ -1,4 +1,4 @@
-"""Plans: what each rule makes of a query, keys and kinds of changes, names and ids, EXPLAIN, and Nexmark's queries."""
+"""Plans: the result of each rule, keys and kinds of changes, names and ids, EXPLAIN, and Nexmark's queries."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def session() -> Session:
 
 def only(session: Session, query: str, kind: type[n.Node]) -> Any:
     """Return the only node of a kind in the plan of a query."""
-    (found,) = [p for p in nodes(session.planned(query)[0]) if type(p.node) is kind]
-    return found
+    (node,) = [p for p in nodes(session.planned(query)[0]) if type(p.node) is kind]
+    return node
 
 
 # --- filters, columns, constants
@@ -87,7 +87,7 @@ def test_planner_in_batch_joins_connected_tables_first() -> None:
     upper, lower = (p.node for p in nodes(session.planned(query)[0]) if type(p.node) is n.Join)
     assert len(lower.left_keys) == 2 and len(upper.left_keys) == 1
     assert upper.condition is not None and lower.condition is None
-    # As written where each has something in common with those before it.
+    # Tables keep the written order if each has a join condition with an earlier one.
     assert [
         line.strip() for line in session.plan("SELECT 1 FROM links, files, u WHERE a = x AND v = z") if "fields" in line
     ] == [
@@ -139,7 +139,7 @@ def test_planner_does_not_duplicate_nondeterministic_calls(session: Session) -> 
         "Calc(select=[RAND() AS x])",
     ]
     assert len(session.plan("SELECT x, x AS y FROM (SELECT NOW() AS x FROM files)")) == 3
-    # What costs much is computed once, too.
+    # Expensive expressions are computed once, too.
     parts = "SELECT x, CHAR_LENGTH(x), x || 'y' FROM (SELECT REGEXP_REPLACE(c, 'a', 'b') AS x FROM t)"
     assert sum("REGEXP_REPLACE" in line for line in session.plan(parts)) == 1
     assert session.plan(parts)[0].count("REGEXP_REPLACE") == 0
@@ -202,9 +202,9 @@ def test_planner_nested_subqueries(session: Session) -> None:
         "SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.a AND EXISTS "
         "(SELECT 1 FROM ups WHERE ups.k = u.k AND ups.n = t.b))"
     )
-    found = [p.node.kind for p in nodes(session.planned(query)[0]) if isinstance(p.node, n.Join)]
-    # What the rows around ask is joined to the middle query, for the innermost looks at it.
-    assert found == [n.JoinKind.SEMI, n.JoinKind.SEMI, n.JoinKind.INNER]
+    join_kinds = [p.node.kind for p in nodes(session.planned(query)[0]) if isinstance(p.node, n.Join)]
+    # The innermost query is correlated, so the outer rows are joined to the middle query.
+    assert join_kinds == [n.JoinKind.SEMI, n.JoinKind.SEMI, n.JoinKind.INNER]
 
 
 def test_planner_subquery_in_a_subquery(session: Session) -> None:
@@ -316,9 +316,9 @@ def test_planner_recognises_deduplication(session: Session, order: str, event: b
     query = (
         f"SELECT a, b FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY a ORDER BY {order}) AS rn FROM t) WHERE rn = 1"
     )
-    found = only(session, query, n.Deduplicate)
-    assert (found.node.is_event_time, found.node.keeps_last, kinds(found)) == (event, last, changes)
-    assert found.traits.upsert_keys == frozenset([frozenset([0])])
+    deduplicate = only(session, query, n.Deduplicate)
+    assert (deduplicate.node.is_event_time, deduplicate.node.keeps_last, kinds(deduplicate)) == (event, last, changes)
+    assert deduplicate.traits.upsert_keys == frozenset([frozenset([0])])
 
 
 def test_planner_recognises_interval_joins(session: Session) -> None:
@@ -407,7 +407,7 @@ def test_planner_filter_on_changing_columns_needs_update_before(session: Session
     changed = "INSERT INTO keyed SELECT * FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) WHERE n > 1"
     assert kinds(only(session, changed, n.Aggregate)) == "I,UB,UA"
     plan = session.planned(changed)[0]
-    # A row that leaves the filter is an old half without a new one: before the sink it is a row that goes.
+    # A row that leaves the filter is an UPDATE_BEFORE without UPDATE_AFTER: a DELETE for the sink.
     assert "UB" in kinds(plan.inputs[0])
     assert isinstance(plan.node, n.Sink)
     assert plan.node.materialize is None
@@ -502,7 +502,7 @@ def test_plan_uids_depend_on_the_query() -> None:
     assert [p.uid for p in nodes(first)] == [p.uid for p in nodes(second)]
     (other,) = Session().planned(query.replace("b > 1", "b > 2"))
     same = {p.uid for p in nodes(first)} & {p.uid for p in nodes(other)}
-    # What is below the filter is the same.
+    # The plan below the filter is the same.
     assert [p.name.split("(")[0] for p in nodes(other) if p.uid in same] == ["WatermarkAssigner", "TableSourceScan"]
 
 
@@ -540,7 +540,7 @@ def test_state_ttl_option_applies_to_the_plan(session: Session) -> None:
     session.settings["table.exec.state.ttl"] = "2 h"
     try:
         assert only(session, "SELECT a, COUNT(*) FROM t GROUP BY a", n.Aggregate).traits.state_ttl == 7_200_000
-        # A row that is there already is said again, so that it lives longer downstream.
+        # An unchanged row is emitted again, which renews its TTL downstream.
         assert kinds(only(session, "SELECT DISTINCT a FROM t", n.Aggregate)) == "I,UB,UA"
     finally:
         session.settings.clear()
@@ -613,8 +613,8 @@ def test_two_phase_aggregate_with_mini_batch(select: str, local: str, last: str)
 def test_two_phase_aggregate_with_retractions() -> None:
     inner = "SELECT a, COUNT(*) AS c, SUM(b) AS s FROM t GROUP BY a"
     planned = _set(MINI_BATCH).planned(f"SELECT c, MAX(s), SUM(s) FROM ({inner}) GROUP BY c")[0]
-    found = [p.name for p in nodes(planned) if "Aggregate(groupBy=[c]" in p.name]
-    assert found == [
+    aggregates = [p.name for p in nodes(planned) if "Aggregate(groupBy=[c]" in p.name]
+    assert aggregates == [
         "GlobalGroupAggregate(groupBy=[c], select=[c, MAX_RETRACT(max$0) AS EXPR$1, SUM_RETRACT((sum$1, count$2)) AS "
         "EXPR$2])",
         "LocalGroupAggregate(groupBy=[c], select=[c, MAX_RETRACT(s) AS max$0, SUM_RETRACT(s) AS (sum$1, count$2), "
@@ -667,16 +667,16 @@ def test_aggregates_on_the_distribution_key_have_one_phase() -> None:
 )
 def test_mini_batch_assigner_follows_the_watermark(query: str, mode: str) -> None:
     planned = _set(MINI_BATCH).planned(query)[0]
-    (found,) = [p for p in nodes(planned) if isinstance(p.node, n.MiniBatch)]
-    assert found.name == f"MiniBatchAssigner(interval=[1000ms], mode=[{mode}])"
-    assert isinstance(found.inputs[0].node, n.Watermark)
+    (assigner,) = [p for p in nodes(planned) if isinstance(p.node, n.MiniBatch)]
+    assert assigner.name == f"MiniBatchAssigner(interval=[1000ms], mode=[{mode}])"
+    assert isinstance(assigner.inputs[0].node, n.Watermark)
 
 
 # --- EXPLAIN
 
 
 def test_explain_sections_match_flink(session: Session) -> None:
-    # Word for word what Flink 2.3 prints for this table and query, but for the columns that are read.
+    # The text of Flink 2.3 for this table and query, except the columns read.
     query = (
         "SELECT a, COUNT(*), SUM(b) AS s, COUNT(DISTINCT c) FILTER (WHERE a > 3) FROM t WHERE b > 2 GROUP BY a "
         "HAVING COUNT(*) > 1"
@@ -784,7 +784,7 @@ def _seconds(session: Session, text: str) -> float:
 
 
 @pytest.mark.parametrize(
-    ("query", "wanted"),
+    ("query", "expected"),
     [
         ("q4", ["GroupAggregate", "Calc", "GroupAggregate", "Calc", "Join"]),
         ("q5", ["Calc", "WindowJoin", "Calc", "GlobalWindowAggregate"]),
@@ -794,9 +794,9 @@ def _seconds(session: Session, text: str) -> float:
         ("q19", ["Rank", "Calc"]),
     ],
 )
-def test_nexmark_plans(query: str, wanted: list[str]) -> None:
+def test_nexmark_plans(query: str, expected: list[str]) -> None:
     plan = nexmark().plan((NEXMARK / f"{query}.sql").read_text())
-    assert [line.strip().split("(")[0] for line in plan][: len(wanted)] == wanted
+    assert [line.strip().split("(")[0] for line in plan][: len(expected)] == expected
 
 
 def test_plan_expressions_refer_to_column_positions() -> None:

@@ -34,13 +34,13 @@ def environment(**settings: str) -> TableEnvironment:
 
 
 def state(query: str, **settings: str) -> dict[str, list[str]]:
-    """Return what EXPLAIN says of the state of a query's one operator."""
+    """Return EXPLAIN's report on the state of a query's only operator."""
     explanation = environment(**settings).explain_sql(query).partition("\n== State ==\n")[2]
-    found: dict[str, list[str]] = {}
+    entries: dict[str, list[str]] = {}
     for line in explanation.splitlines()[1:]:
-        word, _, said = line.strip().partition(": ")
-        found.setdefault(word, []).append(said)
-    return found
+        word, _, text = line.strip().partition(": ")
+        entries.setdefault(word, []).append(text)
+    return entries
 
 
 TOP = "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY id) rn FROM {}) WHERE rn <= {}"
@@ -165,27 +165,27 @@ NOTHING = "nothing: it grows for as long as new keys come"
     ],
 )  # fmt: skip
 def test_explain_state_report(query: str, keeps: str, key: str, bound: str) -> None:
-    found = state(query)
-    assert (found["keeps"][0], found["key"][0], found["bounded by"][0]) == (keeps, key, bound)
-    assert ("SET 'table.exec.state.ttl'" in found.get("smaller with", [""])[0]) == (bound == NOTHING)
-    # What is bounded by its size can hardly be smaller.
-    assert "smaller with" in found or bound.startswith("its size")
+    report = state(query)
+    assert (report["keeps"][0], report["key"][0], report["bounded by"][0]) == (keeps, key, bound)
+    assert ("SET 'table.exec.state.ttl'" in report.get("smaller with", [""])[0]) == (bound == NOTHING)
+    # State bounded by its size has no hint for less.
+    assert "smaller with" in report or bound.startswith("its size")
 
 
 def test_explain_state_report_with_ttl() -> None:
     query = "SELECT k, COUNT(DISTINCT id) FROM a GROUP BY k"
-    found = state(query, **{"table.exec.state.ttl": "36 h"})
-    assert found["bounded by"] == ["time: what nothing comes for goes after 36 h ('table.exec.state.ttl' or a hint)"]
-    assert found["smaller with"] == ["fewer distinct values: COUNT(DISTINCT id) keeps every value of id for each key"]
+    report = state(query, **{"table.exec.state.ttl": "36 h"})
+    assert report["bounded by"] == ["time: what nothing comes for goes after 36 h ('table.exec.state.ttl' or a hint)"]
+    assert report["smaller with"] == ["fewer distinct values: COUNT(DISTINCT id) keeps every value of id for each key"]
 
 
 def test_explain_state_report_with_ttl_for_versions() -> None:
     query = "SELECT a.k, v.r FROM a JOIN v FOR SYSTEM_TIME AS OF a.ts ON a.id = v.id"
     assert any("SET 'table.exec.state.ttl'" in hint for hint in state(query)["smaller with"])
-    found = state(query, **{"table.exec.state.ttl": "1 h"})
+    report = state(query, **{"table.exec.state.ttl": "1 h"})
     goes = "the newest version of each key goes 1 h after the last row for it ('table.exec.state.ttl')"
-    assert found["bounded by"][0] == f"{PASSED}; {goes}"
-    assert found["smaller with"] == ["fewer keys in the versioned table"]
+    assert report["bounded by"][0] == f"{PASSED}; {goes}"
+    assert report["smaller with"] == ["fewer keys in the versioned table"]
 
 
 def test_explain_state_report_of_count_windows() -> None:
@@ -200,9 +200,9 @@ def test_explain_state_report_of_count_windows() -> None:
 def test_explain_state_report_of_a_pattern_without_within() -> None:
     inside = "PARTITION BY k ORDER BY ts MEASURES A.id AS i PATTERN (A B) DEFINE A AS A.id > 1"
     query = f"SELECT * FROM a MATCH_RECOGNIZE ({inside})"
-    found = state(query, **{"table.exec.state.ttl": "1 h"})
-    assert found["bounded by"] == [NOTHING]
-    assert found["smaller with"] == ["WITHIN INTERVAL '...' behind the pattern: what takes longer is given up"]
+    report = state(query, **{"table.exec.state.ttl": "1 h"})
+    assert report["bounded by"] == [NOTHING]
+    assert report["smaller with"] == ["WITHIN INTERVAL '...' behind the pattern: what takes longer is given up"]
 
 
 def test_explain_state_report_of_a_join_without_unique_keys() -> None:
