@@ -5,7 +5,6 @@ from __future__ import annotations
 import decimal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +16,11 @@ from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.errors import TableException
 from millstream.sql.functions import dates
 from millstream.sql.functions.casts import cast_value, fitted_decimal
-from millstream.sql.functions.function import Arguments, Function, Resolved, Site, Value
+from millstream.sql.functions.function import Arguments, Datum, Function, Kernel, Resolved, Site
 from millstream.sql.functions.rules import number, same_as, takes
 from millstream.sql.functions.vectors import as_array, by_row, from_numpy, to_numpy
 
-_UNCHECKED: dict[str, Callable[..., Any]] = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
+_UNCHECKED: dict[str, Callable[..., Datum]] = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
 # Precision of decimal division.
 _DIVIDE = decimal.Context(prec=38, rounding=decimal.ROUND_HALF_UP)
 _EXACT = decimal.Context(prec=200)
@@ -52,8 +51,8 @@ def _rule(operator: str) -> Callable[[Arguments], Resolved | None]:
     return rule
 
 
-def _kernel(operator: str) -> Callable[[Site, int, Sequence[Value]], Value]:
-    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _kernel(operator: str) -> Callable[[Site, int, Sequence[Datum]], Datum]:
+    def kernel(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
         if isinstance(site.type, t.DecimalType):
             return _of_decimals(operator, site, rows, values)
         if not all(type_rules.is_numeric(kind) for kind in site.types):
@@ -71,18 +70,18 @@ def _kernel(operator: str) -> Callable[[Site, int, Sequence[Value]], Value]:
     return kernel
 
 
-def _checked_divisor(divisor: Value) -> None:
-    least = pc.min_max(divisor) if not isinstance(divisor, pa.Scalar) else None
-    if least is None:
+def _checked_divisor(divisor: Datum) -> None:
+    bounds = pc.min_max(divisor) if not isinstance(divisor, pa.Scalar) else None
+    if bounds is None:
         zero = divisor.is_valid and divisor.as_py() == 0
     else:
-        low, high = least["min"].as_py(), least["max"].as_py()
+        low, high = bounds["min"].as_py(), bounds["max"].as_py()
         zero = low is not None and low <= 0 <= high and bool(pc.any(pc.equal(divisor, 0)).as_py())
     if zero:
         raise TableException(f"ArithmeticException: {DIVISION_BY_ZERO}")
 
 
-def _divided(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _divided(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     left, right = values
     if isinstance(right, pa.Scalar) and right.as_py() == -1:
         # The minimum has no opposite; it wraps around to itself.
@@ -97,7 +96,7 @@ def _divided(site: Site, rows: int, values: Sequence[Value]) -> Value:
     return pc.if_else(pc.fill_null(minus_one, False), pc.negate(left), result) if pc.any(minus_one).as_py() else result
 
 
-def _remainder(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _remainder(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     _checked_divisor(values[1])
     left, right = (as_array(v, 1 if isinstance(v, pa.Scalar) else rows) for v in values)
     dividend, divisor = to_numpy(left), to_numpy(right)
@@ -113,7 +112,7 @@ def _remainder(site: Site, rows: int, values: Sequence[Value]) -> Value:
     return cast_value(created, site.types[0], site.type, site.context)
 
 
-def _of_decimals(operator: str, site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _of_decimals(operator: str, site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     assert isinstance(site.type, t.DecimalType)
     kinds = [type_rules.as_decimal(kind) for kind in site.types]
     left, right = (
@@ -128,7 +127,7 @@ def _of_decimals(operator: str, site: Site, rows: int, values: Sequence[Value]) 
     return _DECIMALS[operator](site, rows, [left, right])
 
 
-def _exact_decimals(operator: str, left: Value, right: Value) -> Value | None:
+def _exact_decimals(operator: str, left: Datum, right: Datum) -> Datum | None:
     """Return the exact result, or None if Arrow cannot hold its digits."""
     a, b = left.type, right.type
     if operator == "*":
@@ -143,7 +142,7 @@ def _exact_decimals(operator: str, left: Value, right: Value) -> Value | None:
     return _UNCHECKED[operator](left, right)
 
 
-def _quotients(kind: t.DecimalType, left: Value, right: Value) -> Value:
+def _quotients(kind: t.DecimalType, left: Datum, right: Datum) -> Datum:
     """Divide decimals whose significant digits fit into Arrow's decimals.
 
     Arrow truncates; digits beyond one more than the result's scale cannot affect rounding.
@@ -158,7 +157,7 @@ def _quotients(kind: t.DecimalType, left: Value, right: Value) -> Value:
     return fitted_decimal(exact, kind)
 
 
-def _by_decimal(operation: Callable[[decimal.Decimal, decimal.Decimal], decimal.Decimal]) -> Any:
+def _by_decimal(operation: Callable[[decimal.Decimal, decimal.Decimal], decimal.Decimal]) -> Kernel:
     def apply(site: Site, left: decimal.Decimal, right: decimal.Decimal) -> decimal.Decimal | None:
         assert isinstance(site.type, t.DecimalType)
         return rounded(operation(left, right), site.type)
@@ -194,11 +193,11 @@ _DECIMALS = {
 }
 
 
-def _negated(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _negated(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     return pc.negate(values[0])
 
 
-def _itself(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _itself(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     return values[0]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -130,7 +129,7 @@ def to_instants(column: pa.Array, zone: str) -> pa.Array:
         return from_numpy(to_numpy(column) - offsets * UNITS[unit], pa.timestamp(unit, "UTC"), [column])
 
 
-def _offsets(column: pa.Array, zone: dt.tzinfo) -> Any:
+def _offsets(column: pa.Array, zone: dt.tzinfo) -> NumpyColumn:
     epoch = dt.datetime(1970, 1, 1)
     seconds = (to_numpy(column) // UNITS[column.type.unit]).tolist()
     result = []

@@ -5,21 +5,23 @@ from __future__ import annotations
 import decimal
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.common.aliases import Value
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
+from millstream.sql.columns.numpy_arrays import NumpyColumn
 from millstream.sql.columns.value_text import to_text
 from millstream.sql.errors import TableException
 from millstream.sql.functions import cast_times
 from millstream.sql.functions.context import EvaluationContext
-from millstream.sql.functions.function import Arguments, Function, Site, Value
+from millstream.sql.functions.function import Arguments, Datum, Function, Site
 from millstream.sql.functions.vectors import as_array, from_numpy, to_numpy
 
 _EXACT = decimal.Context(prec=200)
@@ -36,8 +38,8 @@ class Cast:
 
 
 def cast_value(
-    value: Value, source: t.DataType, target: t.DataType, context: EvaluationContext, lenient: bool = False
-) -> Value:
+    value: Datum, source: t.DataType, target: t.DataType, context: EvaluationContext, lenient: bool = False
+) -> Datum:
     """Return a value cast to another type.
 
     Raises:
@@ -127,7 +129,7 @@ def _decimal_to_float(column: pa.Array, source: t.DecimalType) -> pa.Array:
     return pa.array([None if v is None else float(v) for v in column.to_pylist()], pa.float64())
 
 
-def to_unscaled(column: pa.Array) -> Any:
+def to_unscaled(column: pa.Array) -> NumpyColumn:
     """Return the unscaled values of decimals with at most 18 digits."""
     buffer = column.buffers()[1]
     words = np.frombuffer(buffer, np.int64, 2 * len(column), column.offset * 16)
@@ -175,7 +177,7 @@ def rounded(value: decimal.Decimal, kind: t.DecimalType) -> decimal.Decimal | No
     return result if result.copy_abs() < decimal.Decimal(10) ** (kind.precision - kind.scale) else None
 
 
-def fitted_decimal(value: Value, kind: t.DecimalType) -> Value:
+def fitted_decimal(value: Datum, kind: t.DecimalType) -> Datum:
     """Return decimals rounded half up to a type's scale; null on overflow."""
     precision, scale = value.type.precision, value.type.scale
     if scale > kind.scale:
@@ -189,16 +191,16 @@ def fitted_decimal(value: Value, kind: t.DecimalType) -> Value:
             return _fitted_one_by_one(value, kind)
         value = value.cast(_decimal(precision, scale))
     if precision > kind.precision:
-        most = decimal.Decimal(10) ** (kind.precision - kind.scale)
-        limit = pa.scalar(most, _decimal(kind.precision - kind.scale + 1, 0))
-        low = pa.scalar(-most, _decimal(kind.precision - kind.scale + 1, 0))
+        bound = decimal.Decimal(10) ** (kind.precision - kind.scale)
+        limit = pa.scalar(bound, _decimal(kind.precision - kind.scale + 1, 0))
+        low = pa.scalar(-bound, _decimal(kind.precision - kind.scale + 1, 0))
         fits = pc.and_(pc.less(value, limit), pc.greater(value, low))
         if pc.all(fits).as_py() is False:
             value = pc.if_else(fits, value, pa.scalar(None, value.type))
     return value.cast(arrow_type(kind))
 
 
-def _fitted_one_by_one(value: Value, kind: t.DecimalType) -> Value:
+def _fitted_one_by_one(value: Datum, kind: t.DecimalType) -> Datum:
     target = arrow_type(kind)
     if isinstance(value, pa.Scalar):
         return pa.scalar(None if not value.is_valid else rounded(value.as_py(), kind), target)
@@ -227,10 +229,10 @@ def _number_to_interval(column: pa.Array, cast: Cast) -> pa.Array:
 # --- from text
 
 
-def _each_text(column: pa.Array, cast: Cast, read: Callable[[str, Cast], Any]) -> pa.Array:
+def _each_text(column: pa.Array, cast: Cast, read: Callable[[str, Cast], Value]) -> pa.Array:
     """Parse each distinct text once."""
     texts = column.to_pylist()
-    known: dict[str | None, Any] = {None: None}
+    known: dict[str | None, Value] = {None: None}
     for text in set(texts) - {None}:
         try:
             known[text] = read(text, cast)
@@ -261,8 +263,8 @@ def _read_integer(text: str, cast: Cast) -> int:
     if not trimmed or result is None:
         raise _not_a_number(text)
     value = int(f"{result.group(1)}{result.group(2)}") if result.group(2) else 0
-    most = 1 << (cast.target.bits - 1)
-    if not -most <= value < most:
+    limit = 1 << (cast.target.bits - 1)
+    if not -limit <= value < limit:
         raise TableException(f"NumberFormatException: For input string: '{text}'. Overflow.")
     return value
 
@@ -414,9 +416,10 @@ def _from_start(column: pa.Array) -> pa.Array:
 
 _FLOATS = (t.FloatType, t.DoubleType)
 _Test = Callable[[t.DataType, t.DataType], bool]
+_Types: TypeAlias = "type[t.DataType] | tuple[type[t.DataType], ...]"
 
 
-def _pair(source: Any, target: Any) -> _Test:
+def _pair(source: _Types, target: _Types) -> _Test:
     return lambda a, b: isinstance(a, source) and isinstance(b, target)
 
 
@@ -460,11 +463,11 @@ def can_fail(source: t.DataType, target: t.DataType) -> bool:
 _NESTED = (t.ArrayType, t.MapType, t.MultisetType, t.RowType)
 
 
-def _cast(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _cast(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     return cast_value(values[0], site.types[0], site.type, site.context)
 
 
-def _try_cast(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _try_cast(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     (value,), source, target = values, site.types[0], site.type
     if not isinstance(source, _NESTED) or not isinstance(target, _NESTED):
         return cast_value(value, source, target, site.context, lenient=True)

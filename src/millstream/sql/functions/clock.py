@@ -10,7 +10,7 @@ from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.value_text import local
 from millstream.sql.functions.cast_times import DAY
-from millstream.sql.functions.function import Function, Kernel, Site, Value
+from millstream.sql.functions.function import Datum, Function, Kernel, Site
 from millstream.sql.functions.rules import DATE, anything, takes
 
 _LTZ = t.DataTypes.TIMESTAMP_LTZ(3)
@@ -18,11 +18,11 @@ _TIMESTAMP = t.DataTypes.TIMESTAMP(3)
 _TIME = t.DataTypes.TIME(0)
 
 
-def _instant(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _instant(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     return pa.scalar(site.context.now(), arrow_type(_LTZ))
 
 
-def _of_row(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _of_row(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     return pa.scalar(site.context.clock(), arrow_type(_LTZ))
 
 
@@ -31,19 +31,19 @@ def _local_milliseconds(site: Site) -> int:
     return int(local(now, site.context.time_zone)[0].value)
 
 
-def _timestamp(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _timestamp(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     return pa.scalar(_local_milliseconds(site), arrow_type(_TIMESTAMP))
 
 
-def _date(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _date(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     return pa.scalar(_local_milliseconds(site) // DAY, pa.date32())
 
 
-def _time(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _time(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     return pa.scalar(_local_milliseconds(site) % DAY // 1000 * 1000, pa.time32("ms"))
 
 
-def _watermark(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _watermark(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     result = site.context.watermark()
     if result is not None and isinstance(site.type, t.TimestampType):
         result = int(local(pa.array([result], arrow_type(_LTZ)), "UTC")[0].value)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cmp_to_key
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from millstream.common.aliases import Value
 from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.errors import TableException
-from millstream.sql.functions.function import Arguments, Function, Resolved, Rule, Site, Value
+from millstream.sql.functions.function import Arguments, Datum, Function, Kernel, Resolved, Rule, Site
 from millstream.sql.functions.rules import INT, STRING, array, boolean, integer, mapping, takes, text
 from millstream.sql.functions.vectors import as_array, by_row, from_numpy, to_numpy
 
-_List = list[Any]
+_List = list[Value]
 
 
 def _element(kind: t.DataType) -> t.DataType:
@@ -44,11 +44,11 @@ def _with_member(nulls: str, to: Callable[[t.DataType], t.DataType] | None = Non
     return rule
 
 
-def _of_arrays(least: int = 2, most: int | None = 2) -> Rule:
+def _of_arrays(min_count: int = 2, max_count: int | None = 2) -> Rule:
     """Return the rule of arrays with a common type."""
 
     def rule(arguments: Arguments) -> Resolved | None:
-        if len(arguments) < least or (most is not None and len(arguments) > most):
+        if len(arguments) < min_count or (max_count is not None and len(arguments) > max_count):
             return None
         if not all(isinstance(k, t.ArrayType) for k in arguments.types):
             return None
@@ -80,7 +80,7 @@ def _same(arguments: Arguments) -> t.DataType:
     return arguments.types[0]
 
 
-def _lengths(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _lengths(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     fixed = isinstance(values[0], pa.Scalar)
     column = as_array(values[0], 1 if fixed else rows)
     ends = to_numpy(column.offsets)
@@ -125,7 +125,7 @@ def _sort(values: _List, ascending: bool = True, nulls_first: bool | None = None
     return nulls + known if first else known + nulls
 
 
-def _compared(left: Any, right: Any) -> int:
+def _compared(left: Value, right: Value) -> int:
     if left == right:
         return 0
     if isinstance(left, str):
@@ -133,8 +133,8 @@ def _compared(left: Any, right: Any) -> int:
     return -1 if left < right else 1
 
 
-def _extreme(choose: Callable[[Any], Any]) -> Callable[[_List], Any]:
-    def find(values: _List) -> Any:
+def _extreme(choose: Callable[[Value], Value]) -> Callable[[_List], Value]:
+    def find(values: _List) -> Value:
         known = [v for v in values if v is not None]
         return choose(known) if known else None
 
@@ -146,7 +146,7 @@ def _join(values: _List, delimiter: str, null: str | None = None) -> str:
     return delimiter.join(v for v in shown if v is not None)
 
 
-def _element_of(values: _List) -> Any:
+def _element_of(values: _List) -> Value:
     if len(values) > 1:
         raise TableException("Array has more than one element.")
     return values[0] if values else None
@@ -166,18 +166,18 @@ def _intersect(left: _List, right: _List) -> _List:
     return _unique([v for v in left if v in right])
 
 
-def _position(values: _List, needle: Any) -> int:
+def _position(values: _List, needle: Value) -> int:
     return values.index(needle) + 1 if needle in values else 0
 
 
-def _contains(values: _List, needle: Any) -> bool:
+def _contains(values: _List, needle: Value) -> bool:
     return needle in values
 
 
-def _by_list(function: Callable[..., Any], null_member: bool) -> Any:
+def _by_list(function: Callable[..., Value], null_member: bool) -> Kernel:
     """Return the kernel of an array and an element that may be null."""
 
-    def call(values: _List | None, member: Any) -> Any:
+    def call(values: _List | None, member: Value) -> Value:
         if values is None or (member is None and not null_member):
             return None
         return function(values, member)
@@ -225,14 +225,14 @@ def _map_union_rule(arguments: Arguments) -> Resolved | None:
     return Resolved(common.with_nullability(arguments.any_nullable), cast)
 
 
-def _map_union(*maps: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    result: dict[Any, Any] = {}
+def _map_union(*maps: list[tuple[Value, Value]]) -> list[tuple[Value, Value]]:
+    result: dict[Value, Value] = {}
     for pairs in maps:
         result.update(pairs)
     return list(result.items())
 
 
-def _map_from_arrays(keys: _List, values: _List) -> list[tuple[Any, Any]]:
+def _map_from_arrays(keys: _List, values: _List) -> list[tuple[Value, Value]]:
     if len(keys) != len(values):
         raise TableException(
             f"Invalid function MAP_FROM_ARRAYS call:\nThe length of the keys array {len(keys)} is not equal to the "

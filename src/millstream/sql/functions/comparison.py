@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.sql import type_rules
 from millstream.sql import types as t
-from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Rule, Site, Value
+from millstream.sql.functions.function import Arguments, Datum, Function, Kernel, Resolved, Rule, Site
 from millstream.sql.functions.rules import BOOLEAN, anything, boolean, takes
 from millstream.sql.functions.vectors import as_array, validity, where_valid
 
-_COMPARE: dict[str, Callable[..., Any]] = {
+_COMPARE: dict[str, Callable[..., Datum]] = {
     "=": pc.equal,
     "<>": pc.not_equal,
     "<": pc.less,
@@ -79,7 +78,7 @@ def _has_null(kind: t.DataType) -> bool:
     return kind.is_nullable
 
 
-def compare(operator: str, kind: t.DataType, left: Value, right: Value, rows: int) -> Value:
+def compare(operator: str, kind: t.DataType, left: Datum, right: Datum, rows: int) -> Datum:
     """Compare values of one type."""
     if isinstance(kind, t.RowType):
         return _rows(operator, kind, left, right, rows)
@@ -92,11 +91,11 @@ def compare(operator: str, kind: t.DataType, left: Value, right: Value, rows: in
     return _COMPARE[operator](left, right)
 
 
-def _rows(operator: str, kind: t.RowType, left: Value, right: Value, rows: int) -> Value:
+def _rows(operator: str, kind: t.RowType, left: Datum, right: Datum, rows: int) -> Datum:
     """Compare rows field by field; an unknown field makes the result unknown."""
     fixed = isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar)
     columns = [as_array(v, 1 if fixed else rows) for v in (left, right)]
-    equal: Value = pa.scalar(True)
+    equal: Datum = pa.scalar(True)
     for i, member in enumerate(kind.field_types()):
         fields = [pc.struct_field(c, [i]) for c in columns]
         equal = pc.and_kleene(equal, compare("=", member, fields[0], fields[1], len(columns[0])))
@@ -105,7 +104,7 @@ def _rows(operator: str, kind: t.RowType, left: Value, right: Value, rows: int) 
     return result[0] if fixed and not isinstance(result, pa.Scalar) else result
 
 
-def _nested(operator: str, left: Value, right: Value, rows: int) -> Value:
+def _nested(operator: str, left: Datum, right: Datum, rows: int) -> Datum:
     """Compare nested values: equal if all elements are, for maps in any order."""
     scalars = isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar)
     count = 1 if scalars else rows
@@ -129,7 +128,7 @@ def _comparison(operator: str) -> Kernel:
 def _distinct(negated: bool) -> Kernel:
     """IS [NOT] DISTINCT FROM: nulls are equal to each other."""
 
-    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    def kernel(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
         left, right = values
         equal = pc.fill_null(compare("=", site.types[0], left, right, rows), False)
         both = pc.and_(pc.is_null(left), pc.is_null(right))
@@ -140,11 +139,11 @@ def _distinct(negated: bool) -> Kernel:
 
 
 def _between(symmetric: bool) -> Kernel:
-    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    def kernel(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
         value, low, high = values
         kind = site.types[0]
 
-        def within(first: Value, second: Value) -> Value:
+        def within(first: Datum, second: Datum) -> Datum:
             return pc.and_kleene(compare(">=", kind, value, first, rows), compare("<=", kind, value, second, rows))
 
         return pc.or_kleene(within(low, high), within(high, low)) if symmetric else within(low, high)
@@ -159,16 +158,16 @@ def _between_rule(arguments: Arguments) -> Resolved | None:
     return None if cast is None else Resolved(BOOLEAN.with_nullability(arguments.any_nullable), cast)
 
 
-def _is_null(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _is_null(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     return pc.is_null(values[0])
 
 
-def _is_not_null(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _is_not_null(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     return pc.is_valid(values[0])
 
 
 def _is(truth: bool, negated: bool) -> Kernel:
-    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    def kernel(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
         value = values[0] if truth else pc.invert(values[0])
         result = pc.fill_null(value, False)
         return pc.invert(result) if negated else result
@@ -176,11 +175,11 @@ def _is(truth: bool, negated: bool) -> Kernel:
     return kernel
 
 
-def _not(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _not(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     return pc.invert(values[0])
 
 
-def _logical(operation: Callable[..., Any]) -> Kernel:
+def _logical(operation: Callable[..., Datum]) -> Kernel:
     return lambda site, rows, values: operation(values[0], values[1])
 
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
+from millstream.common.aliases import Value
 from millstream.common.fast_dataclass import fast_dataclass
+from millstream.sql.columns.batch import Batch
 from millstream.sql.types import DataType
+
+if TYPE_CHECKING:
+    from millstream.operators.functions.context import RuntimeContext
 
 
 class OpenedFunction(Protocol):
@@ -26,26 +31,33 @@ class OpenedFunction(Protocol):
 class OpenedAggregate(Protocol):
     """An aggregate function in a subtask, after its `open`."""
 
-    def begin(self) -> Any:
+    def begin(self) -> Value:
         """Return a new accumulator."""
 
-    def add(self, accumulator: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
         """Add a row; return the accumulator."""
 
-    def take_back(self, accumulator: Any, values: tuple[Any, ...]) -> Any:
+    def retract(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
         """Retract a row; return the accumulator."""
 
-    def value(self, accumulator: Any) -> Any:
+    def value(self, accumulator: Value) -> Value:
         """Return the result, independent of later changes; for a table aggregate its rows."""
 
-    def rows(self, columns: Sequence[pa.Array], count: int) -> list[tuple[Any, ...]]:
+    def rows(self, columns: Sequence[pa.Array], count: int) -> list[tuple[Value, ...]]:
         """Return the arguments of rows."""
 
-    def column(self, values: list[Any]) -> pa.Array:
+    def column(self, values: list[Value]) -> pa.Array:
         """Return results as a column."""
 
     def close(self) -> None:
         """Release resources when the subtask ends."""
+
+
+class OpenedTableAggregate(OpenedAggregate, Protocol):
+    """A table aggregate function in a subtask, after its `open`; its `value` is a list of rows."""
+
+    def columns(self, rows: Sequence[tuple[Value, ...]]) -> list[pa.Array]:
+        """Return result rows as columns."""
 
 
 class UserFunction(Protocol):
@@ -71,6 +83,27 @@ def _now() -> int:
     return int(time.time() * 1000)
 
 
+class SharedExpression:
+    """A common subexpression, evaluated once per batch."""
+
+    def __init__(self) -> None:
+        self.evaluate: Callable[[Batch], pa.Array | pa.Scalar] | None = None
+        self._batch: Batch | None = None
+        self._value: pa.Array | pa.Scalar = None
+
+    def __call__(self, batch: Batch) -> pa.Array | pa.Scalar:
+        if self._batch is not batch:
+            assert self.evaluate is not None
+            # A failed evaluation is not cached.
+            self._batch = None
+            self._value = self.evaluate(batch)
+            self._batch = batch
+        return self._value
+
+    def forget(self) -> None:
+        self._batch = self._value = None
+
+
 @fast_dataclass
 class EvaluationContext:
     """The context in which expressions are evaluated.
@@ -93,11 +126,13 @@ class EvaluationContext:
     watermark: Callable[[], int | None] = lambda: None
     catalog: str = "default_catalog"
     database: str = "default_database"
-    runtime_context: Any = None
+    runtime_context: RuntimeContext | None = None
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    _opened: dict[Any, OpenedFunction] = field(default_factory=dict, repr=False)
+    _opened: dict[tuple[int, str, tuple[DataType, ...], DataType], OpenedFunction] = field(
+        default_factory=dict, repr=False
+    )
     # Common subexpressions by text, each computed once per batch; see `evaluate`.
-    shared: dict[str, Any] = field(default_factory=dict, repr=False)
+    shared: dict[str, SharedExpression] = field(default_factory=dict, repr=False)
 
     def now(self) -> int:
         """Return the value of CURRENT_TIMESTAMP."""

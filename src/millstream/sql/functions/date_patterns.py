@@ -65,45 +65,45 @@ def pieces_of(pattern: str) -> tuple[Piece, ...]:
         BadDatePattern: the pattern is invalid.
     """
     pieces: list[Piece] = []
-    at = depth = 0
-    while at < len(pattern):
-        c = pattern[at]
+    position = depth = 0
+    while position < len(pattern):
+        c = pattern[position]
         if c.isalpha() and c.isascii():
-            end = at
+            end = position
             while end < len(pattern) and pattern[end] == c:
                 end += 1
-            pieces.append(Piece(c, end - at, optional=depth))
-            at = end
+            pieces.append(Piece(c, end - position, optional=depth))
+            position = end
         elif c == "'":
-            text, at = _quoted(pattern, at + 1)
+            text, position = _quoted(pattern, position + 1)
             pieces.append(Piece("", 0, text, depth))
         elif c in "[]":
             depth += 1 if c == "[" else -1
             if depth < 0:
                 raise BadDatePattern("Pattern invalid as it contains ] without previous [")
             pieces.append(Piece(c, 0, optional=depth))
-            at += 1
+            position += 1
         elif c in "{}#":
             raise BadDatePattern(f"Pattern includes reserved character: '{c}'")
         else:
             pieces.append(Piece("", 0, c, depth))
-            at += 1
+            position += 1
     return tuple(pieces)
 
 
-def _quoted(pattern: str, at: int) -> tuple[str, int]:
-    if at < len(pattern) and pattern[at] == "'":
-        return "'", at + 1
+def _quoted(pattern: str, position: int) -> tuple[str, int]:
+    if position < len(pattern) and pattern[position] == "'":
+        return "'", position + 1
     text = ""
-    while at < len(pattern):
-        if pattern[at] == "'":
-            if at + 1 < len(pattern) and pattern[at + 1] == "'":
+    while position < len(pattern):
+        if pattern[position] == "'":
+            if position + 1 < len(pattern) and pattern[position + 1] == "'":
                 text += "'"
-                at += 2
+                position += 2
                 continue
-            return text, at + 1
-        text += pattern[at]
-        at += 1
+            return text, position + 1
+        text += pattern[position]
+        position += 1
     raise BadDatePattern("Pattern ends with an incomplete string literal")
 
 

@@ -15,12 +15,12 @@ from millstream.sql.columns.numpy_arrays import NumpyColumn
 from millstream.sql.columns.value_text import local
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.functions.cast_times import DAY, UNITS, cast, scaled, to_instants
-from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Site, Value
+from millstream.sql.functions.function import Arguments, Datum, Function, Kernel, Resolved, Site
 from millstream.sql.functions.rules import BIGINT, BOOLEAN, INT, takes
 from millstream.sql.functions.vectors import as_array, from_numpy, to_numpy
 
 
-def arithmetic(operator: str, site: Site, rows: int, values: Sequence[Value]) -> Value:
+def arithmetic(operator: str, site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     """Return the sum, difference, product or quotient of times and intervals."""
     fixed = all(isinstance(v, pa.Scalar) for v in values)
     left, right = (as_array(v, 1 if fixed else rows) for v in values)
@@ -106,7 +106,7 @@ MILLISECONDS = {"WEEK": 7 * DAY, "DAY": DAY, "HOUR": 3_600_000, "MINUTE": 60_000
 MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12, "DECADE": 120, "CENTURY": 1200, "MILLENNIUM": 12000}
 
 
-def wall(value: Value, kind: t.DataType, zone: str, rows: int) -> pa.Array:
+def wall(value: Datum, kind: t.DataType, zone: str, rows: int) -> pa.Array:
     """Return an instant as local time."""
     column = as_array(value, rows)
     return local(column, zone) if isinstance(kind, t.LocalZonedTimestampType) else column
@@ -189,7 +189,7 @@ _PARTS: dict[str, Callable[[Parts], NumpyColumn]] = {
 }
 
 
-def _extracted(unit: str, site: Site, rows: int, value: Value) -> Value:
+def _extracted(unit: str, site: Site, rows: int, value: Datum) -> Datum:
     fixed = isinstance(value, pa.Scalar)
     kind = site.types[0]
     if type_rules.is_interval(kind):
@@ -240,7 +240,7 @@ def _extract_rule(arguments: Arguments) -> Resolved | None:
 
 
 def _rounded(up: bool) -> Kernel:
-    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    def kernel(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
         fixed = isinstance(values[0], pa.Scalar)
         zoned = isinstance(site.types[0], t.LocalZonedTimestampType)
         column = wall(values[0], site.types[0], site.context.time_zone, 1 if fixed else rows)
@@ -320,7 +320,7 @@ def _add_rule(arguments: Arguments) -> Resolved | None:
     return Resolved(result.with_nullability(arguments.any_nullable), (BIGINT.with_nullability(count.is_nullable), kind))
 
 
-def _add(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _add(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     fixed = all(isinstance(v, pa.Scalar) for v in values)
     rows = 1 if fixed else rows
     unit = site.options[0]
@@ -344,7 +344,7 @@ def _difference_rule(arguments: Arguments) -> Resolved | None:
     return Resolved(INT.with_nullability(arguments.any_nullable), arguments.types)
 
 
-def _difference(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _difference(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     fixed = all(isinstance(v, pa.Scalar) for v in values)
     rows = 1 if fixed else rows
     unit = site.options[0]
@@ -395,7 +395,7 @@ def _overlaps_rule(arguments: Arguments) -> Resolved | None:
     return Resolved(BOOLEAN.with_nullability(arguments.any_nullable), arguments.types)
 
 
-def _overlaps(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _overlaps(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     bounds = []
     for i in (0, 2):
         start, end = values[i], values[i + 1]
@@ -417,7 +417,7 @@ def _periods_rule(arguments: Arguments) -> Resolved | None:
     return None if result is None else Resolved(result.type, arguments.types)
 
 
-def _periods_overlap(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _periods_overlap(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     fixed = all(isinstance(v, pa.Scalar) for v in values)
     columns = [as_array(v, 1 if fixed else rows) for v in values]
     members = [pc.struct_field(c, [i]) for c in columns for i in (0, 1)]

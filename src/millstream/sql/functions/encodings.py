@@ -7,8 +7,7 @@ import binascii
 import hashlib
 import re
 from collections.abc import Callable
-from typing import Any
-from urllib.parse import quote_plus, unquote_to_bytes, urlsplit
+from urllib.parse import SplitResult, quote_plus, unquote_to_bytes, urlsplit
 
 from millstream.sql import types as t
 from millstream.sql.errors import TableException
@@ -18,23 +17,23 @@ from millstream.sql.functions.vectors import by_row
 
 
 def _hash(name: str) -> Kernel:
-    def digest(value: Any) -> str:
+    def digest(value: str | bytes) -> str:
         return hashlib.new(name, value.encode() if isinstance(value, str) else value).hexdigest()
 
     return by_row(digest)
 
 
-def _sha2(value: Any, length: int) -> str:
+def _sha2(value: str | bytes, length: int) -> str:
     if length not in (224, 256, 384, 512):
         raise TableException("Unsupported algorithm.")
     return hashlib.new(f"sha{length}", value.encode() if isinstance(value, str) else value).hexdigest()
 
 
-def _to_base64(value: Any) -> str:
+def _to_base64(value: str | bytes) -> str:
     return base64.b64encode(value.encode() if isinstance(value, str) else value).decode()
 
 
-def _from_base64(value: Any) -> str:
+def _from_base64(value: str | bytes) -> str:
     """Decode base 64 as Java does: padding is optional."""
     encoded = value.encode() if isinstance(value, str) else value
     wrong = re.search(rb"[^A-Za-z0-9+/=]", encoded)
@@ -93,7 +92,7 @@ def _url_decode(value: str) -> str | None:
     return unquote_to_bytes(value.replace("+", " ")).decode("utf-8", "replace")
 
 
-_URL_PARTS: dict[str, Callable[[Any], str | None]] = {
+_URL_PARTS: dict[str, Callable[[SplitResult], str | None]] = {
     "HOST": lambda u: _host(u),
     "PATH": lambda u: u.path,
     "QUERY": lambda u: u.query or None,
@@ -105,7 +104,7 @@ _URL_PARTS: dict[str, Callable[[Any], str | None]] = {
 }
 
 
-def _host(url: Any) -> str:
+def _host(url: SplitResult) -> str:
     host = url.netloc.rpartition("@")[2]
     return re.sub(r":\d*$", "", host)
 

@@ -16,12 +16,12 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.numpy_arrays import NumpyColumn
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import Call, Column, Constant, Expression, UserCall, columns_of, replaced, walk
-from millstream.sql.functions.context import EvaluationContext
-from millstream.sql.functions.function import Function, Site, Value
+from millstream.sql.functions.context import EvaluationContext, SharedExpression
+from millstream.sql.functions.function import Datum, Function, Site
 from millstream.sql.functions.table import functions
 from millstream.sql.functions.vectors import as_array, from_stored, scattered, stored
 
-_Evaluate = Callable[[Batch], Value]
+_Evaluate = Callable[[Batch], Datum]
 _BOOLEAN = t.DataTypes.BOOLEAN()
 
 
@@ -66,7 +66,7 @@ def compiled_all(
         # Keyed by text: 0.0 and -0.0 are equal, and a list has no hash.
         name = repr(part)
         if name in seen and name not in context.shared and is_same_each_time(part):
-            context.shared[name] = _Once()
+            context.shared[name] = SharedExpression()
         seen.add(name)
     shared = list(context.shared.values())
 
@@ -90,28 +90,7 @@ def is_same_each_time(expression: Expression) -> bool:
     )
 
 
-class _Once:
-    """Evaluates an expression once per batch."""
-
-    def __init__(self) -> None:
-        self.evaluate: _Evaluate | None = None
-        self._batch: Batch | None = None
-        self._value: Value = None
-
-    def __call__(self, batch: Batch) -> Value:
-        if self._batch is not batch:
-            assert self.evaluate is not None
-            # A failed evaluation is not cached.
-            self._batch = None
-            self._value = self.evaluate(batch)
-            self._batch = batch
-        return self._value
-
-    def forget(self) -> None:
-        self._batch = self._value = None
-
-
-def _mask(value: Value, rows: int) -> NDArray[np.bool_]:
+def _mask(value: Datum, rows: int) -> NDArray[np.bool_]:
     if isinstance(value, pa.Scalar):
         return np.full(rows, bool(value.as_py()))
     result = pc.fill_null(value, False) if value.null_count else value
@@ -214,7 +193,7 @@ def _compile(expression: Expression, context: EvaluationContext) -> _Evaluate:
     if isinstance(expression, Constant):
         value = scalar(expression)
         return lambda batch: value
-    once: _Once | None = context.shared.get(repr(expression)) if context.shared else None
+    once: SharedExpression | None = context.shared.get(repr(expression)) if context.shared else None
     if once is None:
         return _compile_new(expression, context)
     if once.evaluate is None:
@@ -241,10 +220,10 @@ def _call(expression: Call, context: EvaluationContext) -> _Evaluate:
     arguments = [_compile(a, context) for a in expression.arguments]
     kind = arrow_type(expression.type)
 
-    def evaluate(batch: Batch) -> Value:
-        given = [a(batch) for a in arguments]
+    def evaluate(batch: Batch) -> Datum:
+        values = [a(batch) for a in arguments]
         try:
-            result = kernel(site, len(batch), given)
+            result = kernel(site, len(batch), values)
             return result if result.type == kind else result.cast(kind)
         except pa.ArrowException as e:
             reported = ", ".join(map(str, types))
@@ -258,7 +237,7 @@ def _user_call(expression: UserCall, context: EvaluationContext) -> _Evaluate:
     types = [a.type for a in expression.arguments]
     call = context.opened(expression.function, expression.name, types, expression.type)
 
-    def evaluate(batch: Batch) -> Value:
+    def evaluate(batch: Batch) -> Datum:
         rows = len(batch)
         return call([as_array(a(batch), rows) for a in arguments], rows)
 
@@ -287,7 +266,7 @@ def can_fail(expression: Expression) -> bool:
 
 def _moved(expression: Expression, needed: Sequence[int]) -> Expression:
     """Return an expression rebased to a batch of only some columns."""
-    places = {index: place for place, index in enumerate(needed)}
+    places = {index: position for position, index in enumerate(needed)}
 
     def moved(part: Expression) -> Expression | None:
         return Column(part.type, places[part.index]) if isinstance(part, Column) else None
@@ -305,11 +284,11 @@ class _Some:
         self._type = arrow_type(expression.type)
         self.careful = can_fail(expression)
 
-    def all(self, batch: Batch) -> Value:
+    def all(self, batch: Batch) -> Datum:
         """Return the values of all rows."""
         return self._whole(batch)
 
-    def at(self, batch: Batch, rows: NumpyColumn) -> pa.Array:
+    def of_rows(self, batch: Batch, rows: NumpyColumn) -> pa.Array:
         """Return the values of some rows."""
         if len(rows) == len(batch):
             return as_array(self._whole(batch), len(batch))
@@ -327,16 +306,16 @@ def _logical(expression: Call, context: EvaluationContext) -> _Evaluate:
         return lambda batch: operation(left(batch), right.all(batch))
     decides = expression.function == "OR"
 
-    def evaluate(batch: Batch) -> Value:
+    def evaluate(batch: Batch) -> Datum:
         first = left(batch)
         if isinstance(first, pa.Scalar):
             return first if first.as_py() is decides else operation(first, right.all(batch))
-        asked = np.flatnonzero(~_mask(pc.equal(first, decides), len(batch)))
-        if not len(asked):
+        undecided = np.flatnonzero(~_mask(pc.equal(first, decides), len(batch)))
+        if not len(undecided):
             return first
-        if len(asked) == len(batch):
+        if len(undecided) == len(batch):
             return operation(first, right.all(batch))
-        second = scattered([(asked, right.at(batch, asked))], len(batch), pa.bool_())
+        second = scattered([(undecided, right.of_rows(batch, undecided))], len(batch), pa.bool_())
         return operation(first, second)
 
     return evaluate
@@ -356,7 +335,7 @@ def _case(expression: Call, context: EvaluationContext) -> _Evaluate:
 def _case_of_all(conditions: Sequence[_Some], values: Sequence[_Some], kind: pa.DataType) -> _Evaluate:
     """Evaluate all branches for all rows, which is faster where nothing can fail."""
 
-    def evaluate(batch: Batch) -> Value:
+    def evaluate(batch: Batch) -> Datum:
         result = values[-1].all(batch)
         for test, value in zip(reversed(conditions), reversed(values[:-1]), strict=True):
             truth = test.all(batch)
@@ -371,19 +350,19 @@ def _case_of_all(conditions: Sequence[_Some], values: Sequence[_Some], kind: pa.
 
 
 def _case_of_some(conditions: Sequence[_Some], values: Sequence[_Some], kind: pa.DataType) -> _Evaluate:
-    def evaluate(batch: Batch) -> Value:
+    def evaluate(batch: Batch) -> Datum:
         left = np.arange(len(batch))
         parts: list[tuple[NumpyColumn, pa.Array]] = []
         for test, value in zip(conditions, values[:-1], strict=True):
             if not len(left):
                 break
-            truth = _mask(test.at(batch, left), len(left))
+            truth = _mask(test.of_rows(batch, left), len(left))
             if truth.any():
                 chosen = left[truth]
-                parts.append((chosen, value.at(batch, chosen).cast(kind)))
+                parts.append((chosen, value.of_rows(batch, chosen).cast(kind)))
             left = left[~truth]
         if len(left):
-            parts.append((left, values[-1].at(batch, left).cast(kind)))
+            parts.append((left, values[-1].of_rows(batch, left).cast(kind)))
         return scattered(parts, len(batch), kind)
 
     return evaluate
@@ -399,17 +378,17 @@ def _coalesce(expression: Call, context: EvaluationContext) -> _Evaluate:
     kind = arrow_type(expression.type)
     careful = any(v.careful for v in values[1:]) or pa.types.is_nested(kind)
 
-    def of_all(batch: Batch) -> Value:
+    def of_all(batch: Batch) -> Datum:
         return pc.coalesce(*(v.all(batch) for v in values))
 
-    def of_some(batch: Batch) -> Value:
+    def of_some(batch: Batch) -> Datum:
         first = as_array(values[0].all(batch), len(batch))
         for value in values[1:]:
             missing = np.flatnonzero(first.is_null().to_numpy(zero_copy_only=False))
             if not len(missing):
                 break
             present = np.flatnonzero(first.is_valid().to_numpy(zero_copy_only=False))
-            parts = [(present, first.take(pa.array(present))), (missing, value.at(batch, missing).cast(kind))]
+            parts = [(present, first.take(pa.array(present))), (missing, value.of_rows(batch, missing).cast(kind))]
             first = scattered(parts, len(batch), kind)
         return first
 

@@ -6,7 +6,6 @@ import datetime as dt
 import decimal
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,7 +27,7 @@ from millstream.sql.functions.date_patterns import (
     simple_parser,
 )
 from millstream.sql.functions.dates import wall
-from millstream.sql.functions.function import Arguments, Function, Site, Value
+from millstream.sql.functions.function import Arguments, Datum, Function, Site
 from millstream.sql.functions.rules import BIGINT, DATE, STRING, bigint, first_of, integer, number, takes, text
 from millstream.sql.functions.vectors import as_array, by_row, from_numpy, to_numpy
 
@@ -55,7 +54,7 @@ def _java_zone(name: str) -> dt.tzinfo:
 # --- DATE_FORMAT
 
 
-def _date_format(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _date_format(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     kind, pattern = site.types[0], values[1]
     if type_rules.is_string(kind):
         return by_row(_reformatted)(site, rows, values)
@@ -98,21 +97,21 @@ def _quick_pieces(pattern: str) -> list[tuple[str, str]] | None:
 def _cut_out(shown: pa.Array, pieces: list[tuple[str, str]]) -> pa.Array:
     """Concatenate slices of formatted times; adjacent slices are cut at once."""
     parts: list[pa.Array | str] = []
-    at: tuple[int, int] | None = None
+    span: tuple[int, int] | None = None
     for letters, text_between in pieces:
-        place = _QUICK.get(letters)
-        if place is None and at is not None and at[1] < len(_SHOWN) and _SHOWN[at[1]] == text_between:
-            place = (at[1], at[1] + 1)
-        if place is not None and at is not None and place[0] == at[1]:
-            at = (at[0], place[1])
+        letters_span = _QUICK.get(letters)
+        if letters_span is None and span is not None and span[1] < len(_SHOWN) and _SHOWN[span[1]] == text_between:
+            letters_span = (span[1], span[1] + 1)
+        if letters_span is not None and span is not None and letters_span[0] == span[1]:
+            span = (span[0], letters_span[1])
             continue
-        if at is not None:
-            parts.append(pc.utf8_slice_codeunits(shown, *at))
-        at = place
-        if place is None:
+        if span is not None:
+            parts.append(pc.utf8_slice_codeunits(shown, *span))
+        span = letters_span
+        if letters_span is None:
             parts.append(text_between)
-    if at is not None:
-        parts.append(pc.utf8_slice_codeunits(shown, *at))
+    if span is not None:
+        parts.append(pc.utf8_slice_codeunits(shown, *span))
     if len(parts) == 1 and not isinstance(parts[0], str):
         return parts[0]
     # An empty column propagates nulls if all pieces are literal text.
@@ -178,14 +177,14 @@ def _read_by_java(value: str) -> int | None:
     return seconds * 1_000_000_000 + int((result.group(7) or "").ljust(9, "0"))
 
 
-def _to_timestamp(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _to_timestamp(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     quick = _quick_timestamps(values)
     if quick is not None:
         return quick
     return by_row(lambda v, p=None: _milliseconds(_read(v, p)))(site, rows, values)
 
 
-def _quick_timestamps(values: Sequence[Value]) -> pa.Array | None:
+def _quick_timestamps(values: Sequence[Datum]) -> pa.Array | None:
     """Return Arrow's parse of text in the usual format; None if some text differs."""
     if isinstance(values[0], pa.Scalar) or not len(values[0]):
         return None
@@ -221,7 +220,7 @@ def _to_date(value: str, pattern: str | None = None) -> int | None:
 _LTZ = t.DataTypes.TIMESTAMP_LTZ(3)
 
 
-def _number_to_instant(site: Site, value: Any, precision: int = 3) -> int | None:
+def _number_to_instant(site: Site, value: float | decimal.Decimal, precision: int = 3) -> int | None:
     """Return an instant of a given precision in the unit of its type."""
     if not 0 <= precision <= 9:
         raise TableException(f"The precision of TO_TIMESTAMP_LTZ is from 0 to 9, not {precision}.")
@@ -249,7 +248,7 @@ def _text_to_instant(site: Site, value: str, pattern: str | None = None, zone: s
         return None
 
 
-def _to_instant(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _to_instant(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     if type_rules.is_string(site.types[0]):
         return by_row(_text_to_instant, with_site=True)(site, rows, values)
     precision = 3 if len(values) == 1 else values[1].as_py() if isinstance(values[1], pa.Scalar) else None
@@ -263,7 +262,7 @@ def _to_instant(site: Site, rows: int, values: Sequence[Value]) -> Value:
 # --- UNIX_TIMESTAMP, FROM_UNIXTIME, CONVERT_TZ
 
 
-def _unix_timestamp(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _unix_timestamp(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     if not values:
         return pa.scalar(site.context.now() // 1000, pa.int64())
     quick = _quick_timestamps(values)
@@ -300,7 +299,7 @@ def _from_utc(seconds: int, zone: dt.tzinfo) -> int:
     return seconds + (int(offset.total_seconds()) if offset is not None else 0)
 
 
-def _from_unixtime(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _from_unixtime(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     pattern = _DEFAULT if len(values) == 1 else values[1].as_py() if isinstance(values[1], pa.Scalar) else None
     pieces = None if pattern is None else _quick_pieces(pattern)
     if pieces is not None and not isinstance(values[0], pa.Scalar) and all(letters != "SSS" for letters, _ in pieces):

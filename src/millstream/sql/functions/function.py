@@ -9,13 +9,16 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from millstream.common.aliases import Value
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.expressions import Constant, Expression
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.types import DataType
 
+# An argument that is not a value: a keyword, a type, or an expression; each function checks its own.
+Option: TypeAlias = Any
 # A column, or a scalar for all rows.
-Value: TypeAlias = "pa.Array | pa.Scalar"
+Datum: TypeAlias = "pa.Array | pa.Scalar"
 
 
 class Kind(Enum):
@@ -39,12 +42,12 @@ class Arguments:
 
     types: tuple[DataType, ...]
     constants: tuple[Constant | None, ...] = ()
-    options: tuple[Any, ...] = ()
+    options: tuple[Option, ...] = ()
 
     def __len__(self) -> int:
         return len(self.types)
 
-    def constant(self, index: int) -> Any:
+    def constant(self, index: int) -> Value:
         """Return the value of a constant argument, else None."""
         result = self.constants[index] if index < len(self.constants) else None
         return None if result is None else result.value
@@ -55,7 +58,7 @@ class Arguments:
         return any(t.is_nullable for t in self.types)
 
     @staticmethod
-    def of(arguments: Sequence[Expression], options: tuple[Any, ...] = ()) -> Arguments:
+    def of(arguments: Sequence[Expression], options: tuple[Option, ...] = ()) -> Arguments:
         """Return the arguments of expressions."""
         constants = tuple(a if isinstance(a, Constant) else None for a in arguments)
         return Arguments(tuple(a.type for a in arguments), constants, options)
@@ -91,14 +94,14 @@ class Site:
     name: str
     type: DataType
     types: tuple[DataType, ...]
-    options: tuple[Any, ...]
+    options: tuple[Option, ...]
     context: EvaluationContext
     callers: tuple[str, ...] = ()
-    memory: dict[str, Any] = field(default_factory=dict)
+    memory: dict[str, object] = field(default_factory=dict)
 
 
 # Parameters: the call site, the number of rows and the arguments.
-Kernel = Callable[[Site, int, Sequence[Value]], Value]
+Kernel = Callable[[Site, int, Sequence[Datum]], Datum]
 Rule = Callable[[Arguments], Resolved | None]
 
 

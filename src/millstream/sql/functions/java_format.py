@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import decimal
 import re
-from typing import Any
+from collections.abc import Callable
 
+from millstream.common.aliases import Value
 from millstream.sql.columns.value_text import java_double
 
+# Formats a value with flags, width and precision.
+_Write = Callable[[Value, str, str | None, str | None], str]
 _SPECIFIER = re.compile(r"%(?:(\d+)\$)?([-#+ 0,(<]*)?(\d+)?(\.\d+)?([a-zA-Z%])")
 
 
@@ -15,7 +18,7 @@ class BadFormat(ValueError):
     """A format that does not match its arguments."""
 
 
-def formatted(pattern: str, arguments: list[Any]) -> str:
+def formatted(pattern: str, arguments: list[Value]) -> str:
     """Return formatted arguments.
 
     Raises:
@@ -26,13 +29,13 @@ def formatted(pattern: str, arguments: list[Any]) -> str:
         '00042|a   |1.01'
     """
     out: list[str] = []
-    at = ordinary = 0
+    end = ordinary = 0
     for result in _SPECIFIER.finditer(pattern):
-        between = pattern[at : result.start()]
+        between = pattern[end : result.start()]
         if "%" in between:
             raise BadFormat("UnknownFormatConversionException")
         out.append(between)
-        at = result.end()
+        end = result.end()
         index, flags, width, precision, conversion = result.groups()
         if conversion == "%":
             out.append(_justified("%", flags, width))
@@ -40,12 +43,12 @@ def formatted(pattern: str, arguments: list[Any]) -> str:
         if conversion == "n":
             out.append("\n")
             continue
-        place = int(index) - 1 if index else ordinary
+        argument = int(index) - 1 if index else ordinary
         ordinary += 0 if index else 1
-        if place >= len(arguments):
+        if argument >= len(arguments):
             raise BadFormat("MissingFormatArgumentException")
-        out.append(_one(conversion, flags, width, precision, arguments[place]))
-    rest = pattern[at:]
+        out.append(_one(conversion, flags, width, precision, arguments[argument]))
+    rest = pattern[end:]
     if "%" in rest:
         raise BadFormat("UnknownFormatConversionException")
     return "".join([*out, rest])
@@ -57,18 +60,18 @@ def _justified(text: str, flags: str, width: str | None) -> str:
     return text.ljust(int(width)) if "-" in flags else text.rjust(int(width))
 
 
-def _one(conversion: str, flags: str, width: str | None, precision: str | None, value: Any) -> str:
+def _one(conversion: str, flags: str, width: str | None, precision: str | None, value: Value) -> str:
     upper = conversion.isupper()
     text = _CONVERSIONS.get(conversion.lower(), _unknown)(value, flags, width, precision)
     text = _justified(text, flags, width)
     return text.upper() if upper else text
 
 
-def _unknown(value: Any, flags: str, width: str | None, precision: str | None) -> str:
+def _unknown(value: Value, flags: str, width: str | None, precision: str | None) -> str:
     raise BadFormat("UnknownFormatConversionException")
 
 
-def java_text(value: Any) -> str:
+def java_text(value: Value) -> str:
     """Return a value's text as Java's String.valueOf does."""
     if value is None:
         return "null"
@@ -77,17 +80,17 @@ def java_text(value: Any) -> str:
     return java_double(value) if isinstance(value, float) else str(value)
 
 
-def _string(value: Any, flags: str, width: str | None, precision: str | None) -> str:
+def _string(value: Value, flags: str, width: str | None, precision: str | None) -> str:
     text = java_text(value)
     return text[: int(precision[1:])] if precision else text
 
 
-def _boolean(value: Any, flags: str, width: str | None, precision: str | None) -> str:
+def _boolean(value: Value, flags: str, width: str | None, precision: str | None) -> str:
     truth = value if isinstance(value, bool) else value is not None
     return "true" if truth else "false"
 
 
-def _character(value: Any, flags: str, width: str | None, precision: str | None) -> str:
+def _character(value: Value, flags: str, width: str | None, precision: str | None) -> str:
     if value is None:
         return "null"
     if isinstance(value, int) and not isinstance(value, bool):
@@ -106,7 +109,7 @@ def _signed(negative: bool, digits: str, flags: str, width: str | None) -> str:
     return before + digits + after
 
 
-def _decimal(value: Any, flags: str, width: str | None, precision: str | None) -> str:
+def _decimal(value: Value, flags: str, width: str | None, precision: str | None) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool) or not isinstance(value, int):
@@ -115,8 +118,8 @@ def _decimal(value: Any, flags: str, width: str | None, precision: str | None) -
     return _signed(value < 0, digits, flags, width)
 
 
-def _in_base(letter: str, prefix: str) -> Any:
-    def write(value: Any, flags: str, width: str | None, precision: str | None) -> str:
+def _in_base(letter: str, prefix: str) -> _Write:
+    def write(value: Value, flags: str, width: str | None, precision: str | None) -> str:
         if value is None:
             return "null"
         if isinstance(value, bool) or not isinstance(value, int):
@@ -128,13 +131,13 @@ def _in_base(letter: str, prefix: str) -> Any:
     return write
 
 
-def _number(value: Any) -> decimal.Decimal:
+def _number(value: Value) -> decimal.Decimal:
     if isinstance(value, (float, decimal.Decimal)):
         return decimal.Decimal(repr(value)) if isinstance(value, float) else value
     raise BadFormat("IllegalFormatConversionException")
 
 
-def _fixed(value: Any, flags: str, width: str | None, precision: str | None) -> str:
+def _fixed(value: Value, flags: str, width: str | None, precision: str | None) -> str:
     if value is None:
         return "null"
     number = _number(value)
@@ -144,7 +147,7 @@ def _fixed(value: Any, flags: str, width: str | None, precision: str | None) -> 
     return _signed(number.is_signed(), digits, flags, width)
 
 
-def _scientific(value: Any, flags: str, width: str | None, precision: str | None) -> str:
+def _scientific(value: Value, flags: str, width: str | None, precision: str | None) -> str:
     if value is None:
         return "null"
     number = _number(value)
@@ -153,7 +156,7 @@ def _scientific(value: Any, flags: str, width: str | None, precision: str | None
     return _signed(number.is_signed(), f"{mantissa}e{int(exponent):+03d}", flags, width)
 
 
-_CONVERSIONS: dict[str, Any] = {
+_CONVERSIONS: dict[str, _Write] = {
     "s": _string,
     "b": _boolean,
     "c": _character,

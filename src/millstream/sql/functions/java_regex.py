@@ -157,7 +157,7 @@ class _Reader:
 
     def __init__(self, pattern: str) -> None:
         self._text = pattern
-        self._at = 0
+        self._position = 0
         # Per open group the number of flag groups opened in it.
         self._wraps: list[list[str]] = [[]]
         self._flags: list[set[str]] = [set()]
@@ -166,7 +166,7 @@ class _Reader:
     def read(self) -> str:
         """Return the whole pattern."""
         out: list[str] = []
-        while self._at < len(self._text):
+        while self._position < len(self._text):
             out.append(self._next())
         if len(self._wraps) > 1:
             raise BadPattern("Unclosed group")
@@ -178,13 +178,13 @@ class _Reader:
         return self._flags[-1]
 
     def _peek(self, count: int = 1) -> str:
-        return self._text[self._at : self._at + count]
+        return self._text[self._position : self._position + count]
 
     def _take(self) -> str:
-        if self._at >= len(self._text):
+        if self._position >= len(self._text):
             raise BadPattern("Unexpected end of pattern")
-        self._at += 1
-        return self._text[self._at - 1]
+        self._position += 1
+        return self._text[self._position - 1]
 
     def _next(self) -> str:
         c = self._take()
@@ -223,7 +223,7 @@ class _Reader:
         if c.isspace():
             return ""
         if c == "#":
-            while self._at < len(self._text) and self._take() not in "\n\r":
+            while self._position < len(self._text) and self._take() not in "\n\r":
                 pass
             return ""
         return _literal(c)
@@ -234,10 +234,10 @@ class _Reader:
         return c
 
     def _braces(self) -> str:
-        result = re.match(r"(\d+)(,(\d*))?\}", self._text[self._at :])
+        result = re.match(r"(\d+)(,(\d*))?\}", self._text[self._position :])
         if result is None:
             raise BadPattern("Illegal repetition")
-        self._at += result.end()
+        self._position += result.end()
         if result.group(3) and int(result.group(3)) < int(result.group(1)):
             raise BadPattern("Illegal repetition range")
         if self._peek() == "+" or int(result.group(3) or result.group(1)) > 1000:
@@ -298,11 +298,11 @@ class _Reader:
         return written
 
     def _until(self, end: str) -> str:
-        stop = self._text.find(end, self._at)
+        stop = self._text.find(end, self._position)
         if stop < 0:
             raise BadPattern(f"Missing {end}")
-        result = self._text[self._at : stop]
-        self._at = stop + 1
+        result = self._text[self._position : stop]
+        self._position = stop + 1
         return result
 
     # --- escapes
@@ -310,9 +310,9 @@ class _Reader:
     def _escape(self) -> str:
         c = self._take()
         if c == "Q":
-            stop = self._text.find("\\E", self._at)
-            result = self._text[self._at : stop if stop >= 0 else None]
-            self._at = stop + 2 if stop >= 0 else len(self._text)
+            stop = self._text.find("\\E", self._position)
+            result = self._text[self._position : stop if stop >= 0 else None]
+            self._position = stop + 2 if stop >= 0 else len(self._text)
             return "".join(map(_literal, result))
         if c in "bB":
             return f"\\{c}"
@@ -349,10 +349,10 @@ class _Reader:
         if c in _CONTROLS:
             return _CONTROLS[c]
         if c == "0":
-            result = re.match(r"[0-3]?[0-7]{1,2}", self._text[self._at :])
+            result = re.match(r"[0-3]?[0-7]{1,2}", self._text[self._position :])
             if result is None:
                 raise BadPattern("Illegal octal escape sequence")
-            self._at += result.end()
+            self._position += result.end()
             return _code(int(result.group(), 8))
         if c == "x":
             digits = self._until("}") if self._peek() == "{" and self._take() else self._take() + self._take()
@@ -414,9 +414,9 @@ class _Reader:
     def _escaped_in_class(self, inside: str, parts: list[str]) -> tuple[str, list[str]]:
         c = self._take()
         if c == "Q":
-            stop = self._text.find("\\E", self._at)
-            result = self._text[self._at : stop if stop >= 0 else None]
-            self._at = stop + 2 if stop >= 0 else len(self._text)
+            stop = self._text.find("\\E", self._position)
+            result = self._text[self._position : stop if stop >= 0 else None]
+            self._position = stop + 2 if stop >= 0 else len(self._text)
             return inside + "".join(map(re.escape, result)), parts
         reported, negated = self._inside(c)
         if negated:

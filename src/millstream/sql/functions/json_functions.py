@@ -11,16 +11,17 @@ import base64
 import decimal
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pyarrow as pa
 
+from millstream.common.aliases import Json, Value
 from millstream.sql import types as t
 from millstream.sql.columns.value_text import to_text
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import Constant
 from millstream.sql.functions.casts import rounded
-from millstream.sql.functions.function import Arguments, Function, Resolved, Site, Value
+from millstream.sql.functions.evaluate import folded
+from millstream.sql.functions.function import Arguments, Datum, Function, Kernel, Option, Resolved, Site
 from millstream.sql.functions.json_path import PathError, is_json, parsed, path_of, scalar_text, written
 from millstream.sql.functions.rules import BOOLEAN, STRING, anything, takes, text
 from millstream.sql.functions.vectors import as_array, by_row
@@ -31,49 +32,47 @@ MAKERS = frozenset(["JSON_OBJECT", "JSON_ARRAY", "JSON"])
 _MODE = re.compile(r"\s*(?P<mode>strict|lax)\s+(?P<path>.+)", re.IGNORECASE | re.DOTALL)
 
 
-class _Found:
+class _PathResult:
     """The value at a path, or an error."""
 
-    def __init__(self, strict: bool, value: Any = None, error: str | None = None) -> None:
+    def __init__(self, strict: bool, value: Json = None, error: str | None = None) -> None:
         self.strict = strict
         self.value = value
         self.error = error
 
 
-def _look_up(document: str, path: str) -> _Found:
+def _look_up(document: str, path: str) -> _PathResult:
     mode = _MODE.fullmatch(path)
     strict = mode is None or mode.group("mode").lower() == "strict"
     spec = path if mode is None else mode.group("path")
     try:
         value = parsed(document)
     except (ValueError, RecursionError) as e:
-        return _Found(True, error=f"Illegal JSON: {e}") if strict else _Found(False)
+        return _PathResult(True, error=f"Illegal JSON: {e}") if strict else _PathResult(False)
     try:
         result = path_of(spec)
     except PathError as e:
-        return _Found(True, error=f"Illegal jsonpath spec '{spec}': {e}")
+        return _PathResult(True, error=f"Illegal jsonpath spec '{spec}': {e}")
     try:
-        return _Found(strict, result.find(value))
+        return _PathResult(strict, result.find(value))
     except PathError as e:
         if strict:
-            return _Found(True, error=str(e))
-        return _Found(False, None if result.definite else [])
+            return _PathResult(True, error=str(e))
+        return _PathResult(False, None if result.definite else [])
 
 
-def _is_scalar(value: Any) -> bool:
+def _is_scalar(value: Json) -> bool:
     return not isinstance(value, (dict, list))
 
 
-def _clause(options: Sequence[Any], index: int) -> Any:
+def _clause(options: Sequence[Option], index: int) -> Option:
     return options[index] if index < len(options) else None
 
 
-def _default(clause: Any) -> Any:
+def _default(clause: Option) -> Value:
     """Return the value of a DEFAULT."""
     if isinstance(clause, Constant):
         return clause.value
-    from millstream.sql.functions.evaluate import folded
-
     result = folded(clause)
     if not isinstance(result, Constant):
         raise TableException("The DEFAULT of a JSON function must be a constant.")
@@ -88,7 +87,7 @@ def _value_rule(arguments: Arguments) -> Resolved | None:
     return takes(text, text, to=returning.nullable(), nulls="own")(arguments)
 
 
-def _json_value(site: Site, document: str, path: str) -> Any:
+def _json_value(site: Site, document: str, path: str) -> Value:
     on_empty, on_error = _clause(site.options, 1), _clause(site.options, 2)
     result = _look_up(document, path)
     error = result.error
@@ -107,13 +106,13 @@ def _json_value(site: Site, document: str, path: str) -> Any:
     return None if on_error in (None, "NULL") else _converted(_default(on_error), site.type)
 
 
-def _emptied(site: Site, clause: Any, name: str) -> Any:
+def _emptied(site: Site, clause: Option, name: str) -> Value:
     if clause == "ERROR":
         raise TableException(f"Empty result of {name} function is not allowed")
     return None if clause in (None, "NULL") else _converted(_default(clause), site.type)
 
 
-def _returned(value: Any, kind: t.DataType) -> Any:
+def _returned(value: Json, kind: t.DataType) -> Value:
     if isinstance(kind, (t.CharType, t.VarCharType)):
         return scalar_text(value)
     if isinstance(kind, t.BooleanType):
@@ -129,7 +128,7 @@ def _returned(value: Any, kind: t.DataType) -> Any:
     return rounded(decimal.Decimal(value), kind) if isinstance(kind, t.DecimalType) else float(value)
 
 
-def _converted(value: Any, kind: t.DataType) -> Any:
+def _converted(value: Value, kind: t.DataType) -> Value:
     """Return the value of a DEFAULT cast to the RETURNING type."""
     if value is None:
         return None
@@ -150,17 +149,17 @@ def _query_rule(arguments: Arguments) -> Resolved | None:
     return takes(text, text, to=returning.nullable(), nulls="own")(arguments)
 
 
-def _check_returned_array(returning: t.ArrayType, options: Sequence[Any]) -> None:
+def _check_returned_array(returning: t.ArrayType, options: Sequence[Option]) -> None:
     if not isinstance(returning.element_type, (t.CharType, t.VarCharType)):
         raise ValidationException(
             f"Unsupported array element type '{returning.element_type}' for RETURNING ARRAY in JSON_QUERY()"
         )
-    for place, when in ((1, "empty"), (2, "error")):
-        if _clause(options, place) == "EMPTY OBJECT":
+    for index, when in ((1, "empty"), (2, "error")):
+        if _clause(options, index) == "EMPTY OBJECT":
             raise ValidationException(f"Illegal on {when} behavior 'EMPTY OBJECT' for return type: {returning}")
 
 
-def _json_query(site: Site, document: str, path: str) -> Any:
+def _json_query(site: Site, document: str, path: str) -> str | list[str | None] | None:
     on_empty, on_error, wrapper = (_clause(site.options, i) for i in (1, 2, 3))
     result = _look_up(document, path)
     error = result.error
@@ -174,7 +173,7 @@ def _json_query(site: Site, document: str, path: str) -> Any:
     return _of_query(site, on_error, error)
 
 
-def _wrapped(value: Any, wrapper: str | None) -> Any:
+def _wrapped(value: Json, wrapper: str | None) -> Json:
     if value is None or wrapper in (None, "WITHOUT"):
         return value
     if wrapper == "UNCONDITIONAL" or not isinstance(value, list):
@@ -182,7 +181,7 @@ def _wrapped(value: Any, wrapper: str | None) -> Any:
     return value
 
 
-def _of_query(site: Site, clause: Any, error: str) -> Any:
+def _of_query(site: Site, clause: Option, error: str) -> str | list[str | None] | None:
     if clause == "ERROR":
         raise TableException(error)
     if clause == "EMPTY ARRAY":
@@ -192,7 +191,7 @@ def _of_query(site: Site, clause: Any, error: str) -> Any:
     return None
 
 
-def _query_result(value: Any, kind: t.DataType) -> Any:
+def _query_result(value: Json, kind: t.DataType) -> str | list[str | None] | None:
     if not isinstance(kind, t.ArrayType):
         return written(value)
     if not isinstance(value, list):
@@ -213,7 +212,7 @@ def _json_exists(site: Site, document: str, path: str) -> bool | None:
     return {"TRUE": True, "UNKNOWN": None}.get(clause or "FALSE", False)
 
 
-_KINDS: dict[str, Callable[[Any], bool]] = {
+_KINDS: dict[str, Callable[[Json], bool]] = {
     "VALUE": lambda v: True,
     "OBJECT": lambda v: isinstance(v, dict),
     "ARRAY": lambda v: isinstance(v, list),
@@ -221,7 +220,7 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def _is_json(kind: str, negated: bool) -> Any:
+def _is_json(kind: str, negated: bool) -> Kernel:
     def test(value: str | None) -> bool:
         if value is None:
             return negated
@@ -234,7 +233,7 @@ def _is_json(kind: str, negated: bool) -> Any:
 # --- constructors
 
 
-def _values_of(value: Value, kind: t.DataType, rows: int, zone: str, is_made: bool) -> list[Any]:
+def _values_of(value: Datum, kind: t.DataType, rows: int, zone: str, is_made: bool) -> list[Json]:
     """Return values as `written` expects them; text that is JSON is parsed."""
     column = as_array(value, rows)
     if is_made:
@@ -242,7 +241,7 @@ def _values_of(value: Value, kind: t.DataType, rows: int, zone: str, is_made: bo
     return _jsonable(column, kind, zone)
 
 
-def _read(text: str) -> Any:
+def _read(text: str) -> Json:
     if not text.strip():
         return None
     try:
@@ -251,7 +250,7 @@ def _read(text: str) -> Any:
         raise TableException(f"Invalid JSON string in JSON() function: {text}") from None
 
 
-def _jsonable(column: pa.Array, kind: t.DataType, zone: str) -> list[Any]:
+def _jsonable(column: pa.Array, kind: t.DataType, zone: str) -> list[Json]:
     if isinstance(kind, (t.CharType, t.VarCharType, t.BooleanType, t.IntegralType)):
         return column.to_pylist()  # type: ignore[no-any-return]
     if isinstance(kind, (t.FloatType, t.DoubleType, t.DecimalType)):
@@ -265,20 +264,20 @@ def _jsonable(column: pa.Array, kind: t.DataType, zone: str) -> list[Any]:
         valid = column.is_valid().to_pylist()
         rows = zip(*fields, strict=True)
         return [dict(zip(kind.names, r, strict=True)) if ok else None for r, ok in zip(rows, valid, strict=True)]
-    texts: list[Any] = to_text(column, kind, zone).to_pylist()
+    texts: list[str | None] = to_text(column, kind, zone).to_pylist()
     if isinstance(kind, (t.TimestampType, t.LocalZonedTimestampType)):
         zoned = "Z" if isinstance(kind, t.LocalZonedTimestampType) else ""
         return [None if v is None else v.replace(" ", "T") + zoned for v in texts]
     return texts
 
 
-def _number(text: str) -> Any:
+def _number(text: str) -> decimal.Decimal | str:
     number = decimal.Decimal(text)
     # JSON has no NaN or infinity.
     return number if number.is_finite() else text
 
 
-def _jsonable_members(column: pa.Array, kind: t.DataType, zone: str) -> list[Any]:
+def _jsonable_members(column: pa.Array, kind: t.DataType, zone: str) -> list[Json]:
     ends, valid = column.offsets.to_pylist(), column.is_valid().to_pylist()
     if isinstance(kind, t.ArrayType):
         inner = _jsonable(column.values, kind.element_type, zone)
@@ -294,7 +293,7 @@ def _jsonable_members(column: pa.Array, kind: t.DataType, zone: str) -> list[Any
     return [dict(pairs[ends[i] : ends[i + 1]]) if ok else None for i, ok in enumerate(valid)]
 
 
-def _members(site: Site, rows: int, values: Sequence[Value]) -> tuple[int, list[list[Any]]]:
+def _members(site: Site, rows: int, values: Sequence[Datum]) -> tuple[int, list[list[Json]]]:
     fixed = all(isinstance(v, pa.Scalar) for v in values)
     count = 1 if fixed else rows
     zone = site.context.time_zone
@@ -303,7 +302,7 @@ def _members(site: Site, rows: int, values: Sequence[Value]) -> tuple[int, list[
     return count, columns
 
 
-def _object(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _object(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     keep_nulls = _clause(site.options, 4) != "ABSENT"
     count, columns = _members(site, rows, values)
     texts = []
@@ -315,18 +314,18 @@ def _object(site: Site, rows: int, values: Sequence[Value]) -> Value:
     return pa.scalar(texts[0]) if _all_scalars(values) else pa.array(texts, pa.string())
 
 
-def _array(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _array(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     keep_nulls = _clause(site.options, 4) == "NULL"
     count, columns = _members(site, rows, values)
     texts = [written([c[row] for c in columns if keep_nulls or c[row] is not None]) for row in range(count)]
     return pa.scalar(texts[0]) if _all_scalars(values) else pa.array(texts, pa.string())
 
 
-def _all_scalars(values: Sequence[Value]) -> bool:
+def _all_scalars(values: Sequence[Datum]) -> bool:
     return all(isinstance(v, pa.Scalar) for v in values)
 
 
-def _string(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _string(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     fixed = isinstance(values[0], pa.Scalar)
     is_made = bool(site.callers) and site.callers[0] in MAKERS
     result = _values_of(values[0], site.types[0], 1 if fixed else rows, site.context.time_zone, is_made)
@@ -334,7 +333,7 @@ def _string(site: Site, rows: int, values: Sequence[Value]) -> Value:
     return pa.scalar(texts[0], pa.string()) if fixed else pa.array(texts, pa.string())
 
 
-def _raw(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _raw(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     return values[0]
 
 
@@ -373,15 +372,15 @@ _UNESCAPED = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "
 def _unquote(value: str) -> str:
     if len(value) < 2 or value[0] != '"' or value[-1] != '"':
         return value
-    inner, last, at = [], 0, value[1:-1]
+    inner, last, content = [], 0, value[1:-1]
     # As in Flink, also for invalid JSON: inner quotes stay.
-    for escape in _ESCAPE.finditer(at):
+    for escape in _ESCAPE.finditer(content):
         word = escape.group(1)
         if word not in _UNESCAPED and len(word) < len("u0041"):
             return value
-        inner.append(at[last : escape.start()] + (_UNESCAPED.get(word) or chr(int(word[1:], 16))))
+        inner.append(content[last : escape.start()] + (_UNESCAPED.get(word) or chr(int(word[1:], 16))))
         last = escape.end()
-    return "".join([*inner, at[last:]]).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return "".join([*inner, content[last:]]).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 _CLAUSED = {

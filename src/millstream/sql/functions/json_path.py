@@ -7,8 +7,9 @@ import json
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NoReturn, TypeAlias
 
+from millstream.common.aliases import Json
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.columns.value_text import java_double
 
@@ -23,11 +24,11 @@ _DECODER = json.JSONDecoder(parse_float=decimal.Decimal, parse_constant=lambda w
 _BLANK = re.compile(r"[ \t\n\r]*")
 
 
-def _refuse(word: str) -> Any:
+def _refuse(word: str) -> NoReturn:
     raise ValueError(word)
 
 
-def parsed(text: str) -> Any:
+def parsed(text: str) -> Json:
     """Return a parsed document.
 
     Raises:
@@ -39,7 +40,7 @@ def parsed(text: str) -> Any:
     return value
 
 
-def is_json(text: str) -> tuple[bool, Any]:
+def is_json(text: str) -> tuple[bool, Json]:
     """Return whether text begins with a JSON value, and the value."""
     try:
         return True, parsed(text)
@@ -56,7 +57,7 @@ def quoted(text: str) -> str:
     return '"' + _TO_ESCAPE.sub(lambda m: _ESCAPES.get(m.group()) or f"\\u{ord(m.group()):04X}", text) + '"'
 
 
-def written(value: Any) -> str:
+def written(value: Json) -> str:
     """Return a value as compact JSON with sorted members."""
     if value is None:
         return "null"
@@ -73,14 +74,16 @@ def written(value: Any) -> str:
     return str(value)
 
 
-def scalar_text(value: Any) -> str:
+def scalar_text(value: Json) -> str:
     """Return a scalar as plain text."""
     return value if isinstance(value, str) else written(value)
 
 
 # --- paths
 
-_Test = Callable[[Any], bool]
+_Test = Callable[[Json], bool]
+# The names, indexes, bounds or filter of a step, by its kind.
+_Argument: TypeAlias = Any
 
 
 @fast_dataclass
@@ -88,7 +91,7 @@ class Step:
     """A step of a path, and whether it selects at most one value."""
 
     kind: str
-    argument: Any = None
+    argument: _Argument = None
     definite: bool = True
 
 
@@ -103,7 +106,7 @@ class Path:
         """Whether it selects at most one value."""
         return all(s.definite for s in self.steps)
 
-    def find(self, document: Any) -> Any:
+    def find(self, document: Json) -> Json:
         """Return the selected value; a list if the path can select several.
 
         Raises:
@@ -115,14 +118,14 @@ class Path:
             if step.kind == "function":
                 return _FUNCTIONS[step.argument](result[0] if sure and result else result)
             sure = sure and step.definite
-            following: list[Any] = []
+            following: list[Json] = []
             for value in result:
                 following += _walk(step, value, sure)
             result = following
         return result[0] if sure else result
 
 
-def _walk(step: Step, value: Any, sure: bool) -> list[Any]:
+def _walk(step: Step, value: Json, sure: bool) -> list[Json]:
     """Return the values that a step selects; a definite step without result is an error."""
     result = _FINDERS[step.kind](value, step.argument)
     if sure and not result:
@@ -130,27 +133,27 @@ def _walk(step: Step, value: Any, sure: bool) -> list[Any]:
     return result
 
 
-def _members(value: Any, names: tuple[str, ...]) -> list[Any]:
+def _members(value: Json, names: tuple[str, ...]) -> list[Json]:
     if not isinstance(value, dict):
         return []
     return [value[name] for name in names if name in value]
 
 
-def _elements(value: Any, indexes: tuple[int, ...]) -> list[Any]:
+def _elements(value: Json, indexes: tuple[int, ...]) -> list[Json]:
     if not isinstance(value, list):
         return []
     return [value[i] for i in indexes if -len(value) <= i < len(value)]
 
 
-def _slice(value: Any, bounds: tuple[int | None, int | None]) -> list[Any]:
+def _slice(value: Json, bounds: tuple[int | None, int | None]) -> list[Json]:
     return value[slice(*bounds)] if isinstance(value, list) else []
 
 
-def _all(value: Any, argument: Any) -> list[Any]:
+def _all(value: Json, argument: _Argument) -> list[Json]:
     return list(value.values()) if isinstance(value, dict) else list(value) if isinstance(value, list) else []
 
 
-def _deep(value: Any, step: Step) -> list[Any]:
+def _deep(value: Json, step: Step) -> list[Json]:
     result = list(_FINDERS[step.kind](value, step.argument))
     for inner in _all(value, None):
         if isinstance(inner, (dict, list)):
@@ -158,13 +161,13 @@ def _deep(value: Any, step: Step) -> list[Any]:
     return result
 
 
-def _filtered(value: Any, test: _Test) -> list[Any]:
+def _filtered(value: Json, test: _Test) -> list[Json]:
     if isinstance(value, dict):
         return [value] if test(value) else []
     return [v for v in value if test(v)] if isinstance(value, list) else []
 
 
-_FINDERS: dict[str, Callable[[Any, Any], list[Any]]] = {
+_FINDERS: dict[str, Callable[[Json, _Argument], list[Json]]] = {
     "members": _members,
     "elements": _elements,
     "slice": _slice,
@@ -174,18 +177,18 @@ _FINDERS: dict[str, Callable[[Any, Any], list[Any]]] = {
 }
 
 
-def _numbers(value: Any) -> list[float]:
+def _numbers(value: Json) -> list[float]:
     result = [float(v) for v in _all(value, None) if isinstance(v, (int, decimal.Decimal)) and not isinstance(v, bool)]
     if not result:
         raise PathError("Aggregation function attempted to calculate value using empty array")
     return result
 
 
-def _length(value: Any) -> Any:
+def _length(value: Json) -> Json:
     return len(value) if isinstance(value, (list, dict)) else None
 
 
-_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+_FUNCTIONS: dict[str, Callable[[Json], Json]] = {
     "length": _length,
     "size": _length,
     "min": lambda v: min(_numbers(v)),
@@ -223,35 +226,35 @@ def path_of(text: str) -> Path:
     if text[0] not in "$@":
         text = f"$.{text}"
     steps: list[Step] = []
-    at = 1
-    while at < len(text):
-        step, at = _read_step(text, at)
+    position = 1
+    while position < len(text):
+        step, position = _read_step(text, position)
         steps.append(step)
     return Path(tuple(steps))
 
 
-def _read_step(text: str, at: int) -> tuple[Step, int]:
-    if text.startswith("..", at):
-        at += 2
-        if at >= len(text):
+def _read_step(text: str, position: int) -> tuple[Step, int]:
+    if text.startswith("..", position):
+        position += 2
+        if position >= len(text):
             raise PathError("Path must not end with a '.' or '..'")
-        inner, at = _read_bracket(text, at + 1) if text[at] == "[" else _read_name(text, at)
-        return Step("deep", inner, False), at
-    if text[at] == ".":
-        if at + 1 >= len(text):
+        inner, position = _read_bracket(text, position + 1) if text[position] == "[" else _read_name(text, position)
+        return Step("deep", inner, False), position
+    if text[position] == ".":
+        if position + 1 >= len(text):
             raise PathError("Path must not end with a '.' or '..'")
-        return _read_name(text, at + 1) if text[at + 1] != "[" else _read_bracket(text, at + 2)
-    if text[at] == "[":
-        return _read_bracket(text, at + 1)
-    raise PathError(f"Illegal character at position {at}")
+        return _read_name(text, position + 1) if text[position + 1] != "[" else _read_bracket(text, position + 2)
+    if text[position] == "[":
+        return _read_bracket(text, position + 1)
+    raise PathError(f"Illegal character at position {position}")
 
 
-def _read_name(text: str, at: int) -> tuple[Step, int]:
-    if text[at] == "*":
-        return Step("all", None, False), at + 1
-    result = _NAME.match(text, at)
+def _read_name(text: str, position: int) -> tuple[Step, int]:
+    if text[position] == "*":
+        return Step("all", None, False), position + 1
+    result = _NAME.match(text, position)
     if result is None:
-        raise PathError(f"Illegal character at position {at}")
+        raise PathError(f"Illegal character at position {position}")
     if text.startswith("()", result.end()):
         if result.group() not in _FUNCTIONS:
             raise PathError(f"Function with name: {result.group()} does not exist.")
@@ -259,22 +262,22 @@ def _read_name(text: str, at: int) -> tuple[Step, int]:
     return Step("members", (result.group(),)), result.end()
 
 
-def _read_bracket(text: str, at: int) -> tuple[Step, int]:
+def _read_bracket(text: str, position: int) -> tuple[Step, int]:
     """Parse the inside of a bracket."""
-    if result := _BRACKET_NAMES.match(text, at):
+    if result := _BRACKET_NAMES.match(text, position):
         names = tuple(_unescaped(a or b) for a, b in _ONE_NAME.findall(result.group()))
         return Step("members", names, len(names) == 1), result.end()
-    if result := _INDEXES.match(text, at):
+    if result := _INDEXES.match(text, position):
         indexes = tuple(int(i) for i in result.group()[:-1].split(","))
         return Step("elements", indexes, len(indexes) == 1), result.end()
-    if result := _SLICE.match(text, at):
+    if result := _SLICE.match(text, position):
         start, stop = (int(g) if g else None for g in result.groups())
         return Step("slice", (start, stop), False), result.end()
-    if re.match(r"\s*\*\s*\]", text[at:]):
-        return Step("all", None, False), text.index("]", at) + 1
-    if text.startswith("?", at):
-        return _read_filter(text, at + 1)
-    raise PathError("Could not parse token starting at position " + str(at))
+    if re.match(r"\s*\*\s*\]", text[position:]):
+        return Step("all", None, False), text.index("]", position) + 1
+    if text.startswith("?", position):
+        return _read_filter(text, position + 1)
+    raise PathError("Could not parse token starting at position " + str(position))
 
 
 def _unescaped(text: str) -> str:
@@ -290,21 +293,21 @@ _TOKEN = re.compile(
 )
 
 
-def _read_filter(text: str, at: int) -> tuple[Step, int]:
+def _read_filter(text: str, position: int) -> tuple[Step, int]:
     tokens: list[tuple[str, str]] = []
     depth = 0
     while True:
-        if depth == 0 and tokens and re.match(r"\s*\]", text[at:]):
-            at = text.index("]", at) + 1
+        if depth == 0 and tokens and re.match(r"\s*\]", text[position:]):
+            position = text.index("]", position) + 1
             break
-        result = _TOKEN.match(text, at)
+        result = _TOKEN.match(text, position)
         if result is None or result.lastgroup is None:
-            raise PathError(f"Failed to parse filter at position {at}")
+            raise PathError(f"Failed to parse filter at position {position}")
         token = result.group(result.lastgroup)
         depth += {"(": 1, ")": -1}.get(token, 0) if result.lastgroup == "op" else 0
         tokens.append((result.lastgroup, token))
-        at = result.end()
-    return Step("filter", _Filter(tokens).test(), False), at
+        position = result.end()
+    return Step("filter", _Filter(tokens).test(), False), position
 
 
 class _Filter:
@@ -312,18 +315,18 @@ class _Filter:
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
         self._tokens = tokens
-        self._at = 0
+        self._position = 0
 
     def test(self) -> _Test:
         result = self._or()
-        if self._at != len(self._tokens):
+        if self._position != len(self._tokens):
             raise PathError("Failed to parse filter")
         return result
 
     def _take(self, *operators: str) -> str | None:
-        if self._at < len(self._tokens) and self._tokens[self._at][1] in operators:
-            self._at += 1
-            return self._tokens[self._at - 1][1]
+        if self._position < len(self._tokens) and self._tokens[self._position][1] in operators:
+            self._position += 1
+            return self._tokens[self._position - 1][1]
         return None
 
     def _or(self) -> _Test:
@@ -357,11 +360,11 @@ class _Filter:
         compare = _COMPARISONS[operator]
         return lambda v: compare(left(v), right(v))
 
-    def _operand(self) -> tuple[Callable[[Any], Any], bool]:
-        if self._at >= len(self._tokens):
+    def _operand(self) -> tuple[Callable[[Json], Json], bool]:
+        if self._position >= len(self._tokens):
             raise PathError("Failed to parse filter")
-        kind, text = self._tokens[self._at]
-        self._at += 1
+        kind, text = self._tokens[self._position]
+        self._position += 1
         if kind == "path":
             path = path_of(text)
             return lambda v: _found_or_missing(path, v), True
@@ -374,14 +377,14 @@ class _Filter:
 _MISSING = object()
 
 
-def _found_or_missing(path: Path, value: Any) -> Any:
+def _found_or_missing(path: Path, value: Json) -> Json:
     try:
         return path.find(value)
     except PathError:
         return _MISSING
 
 
-def _constant(kind: str, text: str) -> Any:
+def _constant(kind: str, text: str) -> Json:
     if kind == "string":
         return _unescaped(text[1:-1])
     if kind == "number":
@@ -392,8 +395,8 @@ def _constant(kind: str, text: str) -> Any:
     return {"true": True, "false": False, "null": None}[text]
 
 
-def _ordered(test: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    def compare(left: Any, right: Any) -> bool:
+def _ordered(test: Callable[[Json, Json], bool]) -> Callable[[Json, Json], bool]:
+    def compare(left: Json, right: Json) -> bool:
         try:
             return bool(test(left, right))
         except TypeError:
@@ -402,7 +405,7 @@ def _ordered(test: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     return compare
 
 
-_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+_COMPARISONS: dict[str, Callable[[Json, Json], bool]] = {
     "==": lambda a, b: a is not _MISSING and a == b and isinstance(a, bool) == isinstance(b, bool),
     "!=": lambda a, b: a is _MISSING or a != b,
     "<": _ordered(lambda a, b: a < b),

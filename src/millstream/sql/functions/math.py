@@ -5,7 +5,6 @@ from __future__ import annotations
 import decimal
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +12,11 @@ import pyarrow.compute as pc
 
 from millstream.sql import type_rules
 from millstream.sql import types as t
+from millstream.sql.columns.numpy_arrays import NumpyColumn
 from millstream.sql.errors import TableException
 from millstream.sql.functions import dates
 from millstream.sql.functions.casts import cast_value, fitted_decimal, rounded
-from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Site, Value
+from millstream.sql.functions.function import Arguments, Datum, Function, Kernel, Resolved, Site
 from millstream.sql.functions.rules import (
     DOUBLE,
     INT,
@@ -69,10 +69,10 @@ class JavaRandom:
         return value
 
 
-def of_doubles(operation: Callable[..., Any]) -> Kernel:
+def of_doubles(operation: Callable[..., NumpyColumn]) -> Kernel:
     """Return the kernel of a numpy operation on DOUBLEs."""
 
-    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    def kernel(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
         fixed = all(isinstance(v, pa.Scalar) for v in values)
         columns = [as_array(v, 1 if fixed else rows) for v in values]
         with np.errstate(all="ignore"):
@@ -83,18 +83,18 @@ def of_doubles(operation: Callable[..., Any]) -> Kernel:
     return kernel
 
 
-def _one_double(name: str, operation: Callable[..., Any], api: str | None = None) -> Function:
+def _one_double(name: str, operation: Callable[..., NumpyColumn], api: str | None = None) -> Function:
     kernel = of_doubles(operation)
     return Function(
         name, takes(double, to=DOUBLE), kernel, (f"{name}(<NUMERIC>)",), name.lower() if api is None else api
     )
 
 
-def _cot(x: Any) -> Any:
+def _cot(x: NumpyColumn) -> NumpyColumn:
     return 1.0 / np.tan(x)
 
 
-def _log(*values: Any) -> Any:
+def _log(*values: NumpyColumn) -> NumpyColumn:
     """LOG(x), or LOG(base, x)."""
     return np.log(values[0]) if len(values) == 1 else np.log(values[1]) / np.log(values[0])
 
@@ -102,7 +102,7 @@ def _log(*values: Any) -> Any:
 # --- sign and size
 
 
-def _abs(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _abs(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     return pc.abs(values[0])
 
 
@@ -110,7 +110,7 @@ def _sized(kind: t.DataType) -> t.DataType | None:
     return kind if type_rules.is_interval(kind) else number(kind)
 
 
-def _sign(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _sign(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     result = pc.sign(values[0])
     if isinstance(site.type, t.DecimalType):
         return cast_value(result, t.DataTypes.BIGINT(), site.type, site.context)
@@ -133,7 +133,7 @@ def _whole_rule(arguments: Arguments) -> Resolved | None:
 
 
 def _whole(up: bool) -> Kernel:
-    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    def kernel(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
         if site.options:
             return (dates.ROUND_UP if up else dates.ROUND_DOWN)(site, rows, values)
         if isinstance(site.type, t.IntegralType):
@@ -174,7 +174,7 @@ def _rounded_type(kind: t.DecimalType, places: int | None) -> t.DecimalType:
 
 
 def _to_places(mode: str) -> Kernel:
-    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    def kernel(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
         places = 0 if len(values) == 1 else values[1].as_py() if isinstance(values[1], pa.Scalar) else None
         if places is not None and abs(places) < 15 and not isinstance(values[0], pa.Scalar):
             if isinstance(site.type, t.DecimalType):
@@ -215,7 +215,9 @@ def _round_doubles(column: pa.Array, places: int) -> pa.Array:
 _EXACT = decimal.Context(prec=400, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 
 
-def _round_one(kind: t.DataType, value: Any, places: int, mode: str) -> Any:
+def _round_one(
+    kind: t.DataType, value: float | decimal.Decimal, places: int, mode: str
+) -> float | decimal.Decimal | None:
     if isinstance(value, float):
         if not math.isfinite(value):
             return value
@@ -231,15 +233,15 @@ def _round_one(kind: t.DataType, value: Any, places: int, mode: str) -> Any:
 
 
 def _wrapped(value: int, bits: int) -> int:
-    most = 1 << bits
-    value %= most
-    return value - most if value >= most // 2 else value
+    modulus = 1 << bits
+    value %= modulus
+    return value - modulus if value >= modulus // 2 else value
 
 
 # --- random numbers
 
 
-def _rand(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _rand(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     if not values:
         return pa.array(np.random.default_rng().random(rows))
     if isinstance(values[0], pa.Scalar):
@@ -251,10 +253,12 @@ def _rand(site: Site, rows: int, values: Sequence[Value]) -> Value:
 def _random_of(site: Site, seed: pa.Scalar) -> JavaRandom | None:
     if not seed.is_valid:
         return None
-    return site.memory.setdefault("random", JavaRandom(seed.as_py()))  # type: ignore[no-any-return]
+    random = site.memory.setdefault("random", JavaRandom(seed.as_py()))
+    assert isinstance(random, JavaRandom)
+    return random
 
 
-def _rand_integer(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _rand_integer(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     *seed, bound = values
     bounds = as_array(bound, rows).to_pylist()
     if any(b is not None and b <= 0 for b in bounds):
@@ -275,7 +279,7 @@ def _bin(value: int) -> str:
     return format(value & (1 << 64) - 1, "b")
 
 
-def _hex(value: Any) -> str:
+def _hex(value: int | str | bytes) -> str:
     if isinstance(value, int):
         return format(value & (1 << 64) - 1, "X")
     return (value.encode() if isinstance(value, str) else value).hex().upper()
@@ -285,7 +289,7 @@ def _constant(value: float) -> Kernel:
     return lambda site, rows, values: pa.scalar(value)
 
 
-def _power(base: Any, exponent: Any) -> Any:
+def _power(base: NumpyColumn, exponent: NumpyColumn) -> NumpyColumn:
     return np.power(base, exponent)
 
 

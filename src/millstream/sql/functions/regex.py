@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.sql import types as t
-from millstream.sql.functions.function import Function, Site, Value
+from millstream.sql.functions.function import Datum, Function, Site
 from millstream.sql.functions.java_regex import BadPattern, java_pattern
 from millstream.sql.functions.rules import BOOLEAN, INT, STRING, integer, takes, text, whole
 from millstream.sql.functions.strings import is_ascii
@@ -26,7 +26,7 @@ def _regexp(value: str, pattern: str) -> bool:
         return False
 
 
-def _regexp_kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _regexp_kernel(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     value, pattern = values
     if isinstance(pattern, pa.Scalar) and pattern.as_py() and not isinstance(value, pa.Scalar):
         try:
@@ -45,7 +45,7 @@ def _regexp_replace(value: str, pattern: str, by: str) -> str | None:
         return None
 
 
-def _regexp_replace_kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _regexp_replace_kernel(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     value, pattern, by = values
     constant = isinstance(pattern, pa.Scalar) and isinstance(by, pa.Scalar) and pattern.is_valid and by.is_valid
     if constant and not isinstance(value, pa.Scalar) and "\\" not in by.as_py():
@@ -68,7 +68,7 @@ def _regexp_extract(value: str, pattern: str, group: int = 0) -> str | None:
     return result.group(group)
 
 
-def _regexp_extract_kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _regexp_extract_kernel(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     value, pattern, *group = values
     index = 0 if not group else group[0].as_py() if isinstance(group[0], pa.Scalar) else None
     if isinstance(pattern, pa.Scalar) and pattern.is_valid and index is not None and not isinstance(value, pa.Scalar):
@@ -110,11 +110,11 @@ def _has_group_in_choice(brackets: str) -> bool:
     """Return whether a group is inside an alternative, in a pattern without escapes and classes."""
     # Per open bracket, and for the whole pattern: whether it contains a `|` and a group.
     choices, groups, captures = [False], [False], [False]
-    for at, letter in enumerate(brackets):
+    for position, letter in enumerate(brackets):
         if letter == "|":
             choices[-1] = True
         elif letter == "(":
-            captures.append(not brackets.startswith("(?", at))
+            captures.append(not brackets.startswith("(?", position))
             choices.append(False)
             groups.append(False)
         elif letter == ")":
@@ -168,18 +168,18 @@ _SIMILAR_CLASSES = {
 def similar_regex(pattern: str, escape: str | None) -> str:
     """Return a Python regular expression for a SIMILAR TO pattern."""
     out = ""
-    at = 0
+    position = 0
     inside = False
-    while at < len(pattern):
-        c = pattern[at]
+    while position < len(pattern):
+        c = pattern[position]
         if escape and c == escape:
-            at += 1
-            out += re.escape(pattern[at : at + 1])
+            position += 1
+            out += re.escape(pattern[position : position + 1])
         elif inside:
-            result = re.match(r"\[:(\w+):\]", pattern[at:])
+            result = re.match(r"\[:(\w+):\]", pattern[position:])
             if result:
                 out += _SIMILAR_CLASSES.get(result.group(1).upper(), "")
-                at += result.end() - 1
+                position += result.end() - 1
             else:
                 inside = c != "]"
                 out += "\\" + c if c in "\\&~|[" else c
@@ -194,7 +194,7 @@ def similar_regex(pattern: str, escape: str | None) -> str:
             out += "\\" + c
         else:
             out += c
-        at += 1
+        position += 1
     return out
 
 

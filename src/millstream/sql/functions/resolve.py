@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from millstream.sql import type_rules
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Call, Constant, Expression
-from millstream.sql.functions.function import Arguments
+from millstream.sql.functions.function import Arguments, Option
 from millstream.sql.functions.table import find, refused, resolve, signature
 from millstream.sql.types import (
     BigIntType,
@@ -25,7 +24,7 @@ from millstream.sql.types import (
 )
 
 
-def call(name: str, arguments: Sequence[Expression], options: tuple[Any, ...] = ()) -> Call:
+def call(name: str, arguments: Sequence[Expression], options: tuple[Option, ...] = ()) -> Call:
     """Return a call with arguments cast to the function's parameter types.
 
     Args:

@@ -128,9 +128,9 @@ def takes(
         cast = tuple(f.with_nullability(a.is_nullable) for f, a in zip(match, arguments.types, strict=True) if f)
         if len(cast) != count:
             return None
-        given = Arguments(cast, arguments.constants, arguments.options)
-        result = to if isinstance(to, t.DataType) else to(given)
-        return None if result is None else Resolved(with_nulls(result, given, nulls), cast)
+        cast_arguments = Arguments(cast, arguments.constants, arguments.options)
+        result = to if isinstance(to, t.DataType) else to(cast_arguments)
+        return None if result is None else Resolved(with_nulls(result, cast_arguments, nulls), cast)
 
     return rule
 
@@ -150,19 +150,19 @@ def same_as(index: int) -> Callable[[Arguments], t.DataType]:
     return lambda arguments: arguments.types[index]
 
 
-def common(to: Result | None = None, least: int = 1, most: int | None = None, nulls: str = "any") -> Rule:
+def common(to: Result | None = None, min_count: int = 1, max_count: int | None = None, nulls: str = "any") -> Rule:
     """Return a rule that casts all arguments to their common type, the result type unless `to` is given."""
 
     def rule(arguments: Arguments) -> Resolved | None:
-        if len(arguments) < least or (most is not None and len(arguments) > most):
+        if len(arguments) < min_count or (max_count is not None and len(arguments) > max_count):
             return None
         match = type_rules.common_type(arguments.types)
         if match is None:
             return None
         cast = tuple(match.with_nullability(a.is_nullable) for a in arguments.types)
-        given = Arguments(cast, arguments.constants, arguments.options)
-        result = match if to is None else to if isinstance(to, t.DataType) else to(given)
-        return None if result is None else Resolved(with_nulls(result, given, nulls), cast)
+        cast_arguments = Arguments(cast, arguments.constants, arguments.options)
+        result = match if to is None else to if isinstance(to, t.DataType) else to(cast_arguments)
+        return None if result is None else Resolved(with_nulls(result, cast_arguments, nulls), cast)
 
     return rule
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +13,7 @@ from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.errors import TableException
-from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Site, Value
+from millstream.sql.functions.function import Arguments, Datum, Function, Kernel, Resolved, Site
 from millstream.sql.functions.rules import (
     BOOLEAN,
     INT,
@@ -29,35 +28,35 @@ from millstream.sql.functions.rules import (
 from millstream.sql.functions.vectors import as_array, by_row
 
 
-def simple(operation: Callable[..., Any]) -> Kernel:
+def simple(operation: Callable[..., Datum]) -> Kernel:
     """Return the kernel of an Arrow function of all arguments."""
     return lambda site, rows, values: operation(*values)
 
 
-def is_ascii(value: Value) -> bool:
+def is_ascii(value: Datum) -> bool:
     """Return whether all characters are ASCII."""
     if isinstance(value, pa.Scalar):
         return value.as_py() is None or value.as_py().isascii()
     return bool(pc.all(pc.string_is_ascii(value)).as_py() is not False)
 
 
-def _upper(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _upper(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     if is_ascii(values[0]):
         return pc.ascii_upper(values[0])
     return by_row(str.upper)(site, rows, values)
 
 
-def _lower(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _lower(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     if is_ascii(values[0]):
         return pc.ascii_lower(values[0])
     return by_row(str.lower)(site, rows, values)
 
 
-def _length(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _length(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     return pc.utf8_length(values[0])
 
 
-def _concatenated(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _concatenated(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     if isinstance(site.type, t.ArrayType):
         return by_row(lambda *lists: [v for some in lists for v in some])(site, rows, values)
     empty = pa.scalar("" if type_rules.is_string(site.type) else b"", values[0].type)
@@ -79,7 +78,7 @@ def _concat_rule(arguments: Arguments) -> Resolved | None:
     return Resolved(result, (left, right))
 
 
-def _concat_ws(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _concat_ws(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     separator, *rest = values
     if not rest:
         return by_row(lambda s: "")(site, rows, values)
@@ -106,7 +105,7 @@ def substring(value: str, start: int, length: int | None = None) -> str | None:
     return value[begin:] if length is None else value[begin : begin + length]
 
 
-def _substring(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _substring(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     value, *places = values
     fixed = [p.as_py() for p in places if isinstance(p, pa.Scalar)]
     if isinstance(value, pa.Scalar) or len(fixed) < len(places) or None in fixed:
@@ -118,26 +117,26 @@ def _substring(site: Site, rows: int, values: Sequence[Value]) -> Value:
     return pc.utf8_slice_codeunits(value, begin, None if length is None else begin + length)
 
 
-def _trim(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _trim(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     side = site.options[0] if site.options else "BOTH"
-    what, value = values
-    if isinstance(what, pa.Scalar) and what.is_valid and what.as_py():
-        return _TRIMS[side](value, what.as_py())
+    characters, value = values
+    if isinstance(characters, pa.Scalar) and characters.is_valid and characters.as_py():
+        return _TRIMS[side](value, characters.as_py())
     strip = {"BOTH": str.strip, "LEADING": str.lstrip, "TRAILING": str.rstrip}[side]
     return by_row(lambda w, v: strip(v, w) if w else v)(site, rows, values)
 
 
-_TRIMS: dict[str, Callable[[Any, str], Any]] = {
-    "BOTH": lambda value, what: pc.utf8_trim(value, what),
-    "LEADING": lambda value, what: pc.utf8_ltrim(value, what),
-    "TRAILING": lambda value, what: pc.utf8_rtrim(value, what),
+_TRIMS: dict[str, Callable[[Datum, str], Datum]] = {
+    "BOTH": lambda value, characters: pc.utf8_trim(value, characters),
+    "LEADING": lambda value, characters: pc.utf8_ltrim(value, characters),
+    "TRAILING": lambda value, characters: pc.utf8_rtrim(value, characters),
 }
 
 
 def _one_sided(side: str) -> Kernel:
     strip = {"BOTH": str.strip, "LEADING": str.lstrip, "TRAILING": str.rstrip}[side]
 
-    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    def kernel(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
         if len(values) == 1:
             return _TRIMS[side](values[0], " ")
         if isinstance(values[1], pa.Scalar) and values[1].as_py():
@@ -161,21 +160,21 @@ def varying(kind: t.DataType) -> t.DataType:
     return t.VarCharType(1).with_length(kind.length)
 
 
-def _replace(site: Site, rows: int, values: Sequence[Value]) -> Value:
-    value, what, by = values
-    if isinstance(what, pa.Scalar) and isinstance(by, pa.Scalar) and what.as_py() and by.is_valid:
-        return pc.replace_substring(value, what.as_py(), by.as_py())
+def _replace(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
+    value, search, by = values
+    if isinstance(search, pa.Scalar) and isinstance(by, pa.Scalar) and search.as_py() and by.is_valid:
+        return pc.replace_substring(value, search.as_py(), by.as_py())
     return by_row(str.replace)(site, rows, values)
 
 
-def _position(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _position(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     needle, value, *start = values
     if not start and isinstance(needle, pa.Scalar) and needle.as_py() and is_ascii(value):
         return pc.add(pc.find_substring(value, needle.as_py()), 1).cast(pa.int32())
-    return by_row(_found_at)(site, rows, values)
+    return by_row(_index_of)(site, rows, values)
 
 
-def _found_at(needle: str, value: str, start: int = 1) -> int:
+def _index_of(needle: str, value: str, start: int = 1) -> int:
     if start < 1:
         return 0
     if not needle:
@@ -191,21 +190,21 @@ def like_pattern(pattern: str, escape: str | None) -> list[str | None]:
     if escape is not None and (len(escape) > 1 or escape == "\0"):
         raise TableException(f"Invalid escape character '{escape}'")
     pieces: list[str | None] = []
-    at = 0
-    while at < len(pattern):
-        c = pattern[at]
+    position = 0
+    while position < len(pattern):
+        c = pattern[position]
         if escape is not None and c == escape:
-            at += 1
-            if pattern[at : at + 1] not in ("%", "_", escape):
-                raise TableException(f"Invalid escape sequence '{pattern}', {at - 1}")
-            pieces.append(pattern[at])
+            position += 1
+            if pattern[position : position + 1] not in ("%", "_", escape):
+                raise TableException(f"Invalid escape sequence '{pattern}', {position - 1}")
+            pieces.append(pattern[position])
         elif c == "%":
             pieces.append(None)
         elif c == "_":
             pieces.append("")
         else:
             pieces.append(c)
-        at += 1
+        position += 1
     return pieces
 
 
@@ -215,7 +214,7 @@ def like_regex(pattern: str, escape: str | None) -> str:
     return "".join(".*" if p is None else "." if p == "" else re.escape(p) for p in pieces)
 
 
-def _like_with(value: Value, pattern: str, escape: str | None) -> Value:
+def _like_with(value: Datum, pattern: str, escape: str | None) -> Datum:
     pieces = like_pattern(pattern, escape)
     if "" not in pieces and isinstance(value, pa.Array):
         inner = [p for p in pieces if p is not None]
@@ -240,7 +239,7 @@ def _re2_quoted(c: str) -> str:
     return c if c.isalnum() or ord(c) > 127 else f"\\{c}" if c.isprintable() else f"\\x{{{ord(c):x}}}"
 
 
-def _like(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _like(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     value, pattern, *escape = values
     constant = isinstance(pattern, pa.Scalar) and all(isinstance(e, pa.Scalar) for e in escape)
     if constant and pattern.is_valid:
@@ -252,8 +251,8 @@ def _like_one(value: str, pattern: str, escape: str | None = None) -> bool:
     return re.fullmatch(like_regex(pattern, escape), value, re.DOTALL) is not None
 
 
-def _edge(operation: Callable[..., Any], test: Callable[[Any, Any], bool]) -> Kernel:
-    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _edge(operation: Callable[..., Datum], test: Callable[[str, str], bool]) -> Kernel:
+    def kernel(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
         value, edge = values
         if isinstance(edge, pa.Scalar) and edge.is_valid and not isinstance(value, pa.Scalar):
             return operation(value, edge.as_py())

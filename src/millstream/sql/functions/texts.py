@@ -5,18 +5,18 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.common.aliases import Value
 from millstream.sql import type_rules
 from millstream.sql import types as t
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.errors import TableException
 from millstream.sql.functions.cast_times import UNITS
-from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Site, Value
+from millstream.sql.functions.function import Arguments, Datum, Function, Kernel, Resolved, Site
 from millstream.sql.functions.java_format import BadFormat, formatted
 from millstream.sql.functions.java_regex import BadPattern, java_pattern
 from millstream.sql.functions.rules import (
@@ -47,7 +47,7 @@ def _right(value: str, count: int) -> str:
 
 
 def _ends(function: Callable[[str, int], str], left: bool) -> Kernel:
-    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    def kernel(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
         value, count = values
         if isinstance(count, pa.Scalar) and count.is_valid and not isinstance(value, pa.Scalar) and count.as_py() > 0:
             n = count.as_py()
@@ -73,7 +73,7 @@ def _padded(left: bool) -> Callable[[str, int, str], str | None]:
 def _pad_kernel(left: bool) -> Kernel:
     operation = pc.utf8_lpad if left else pc.utf8_rpad
 
-    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    def kernel(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
         value, length, by = values
         constant = isinstance(length, pa.Scalar) and isinstance(by, pa.Scalar) and length.is_valid and by.is_valid
         if constant and not isinstance(value, pa.Scalar) and length.as_py() >= 0 and len(by.as_py()) == 1:
@@ -84,11 +84,11 @@ def _pad_kernel(left: bool) -> Kernel:
     return kernel
 
 
-def _repeat(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _repeat(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     return by_row(lambda v, n: v * max(n, 0))(site, rows, values)
 
 
-def _reverse(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _reverse(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     return pc.utf8_reverse(values[0])
 
 
@@ -97,7 +97,7 @@ _WORD = re.compile(r"[a-zA-Z0-9]+")
 
 def _initcap(value: str) -> str:
     """Capitalize each word, where words consist of ASCII letters and digits."""
-    return _WORD.sub(lambda found: found.group().capitalize(), value)
+    return _WORD.sub(lambda match: match.group().capitalize(), value)
 
 
 def _overlay(value: str, by: str, start: int, length: int | None = None) -> str:
@@ -136,12 +136,12 @@ def _instr(value: str, needle: str, start: int = 1, occurrence: int = 1) -> int:
         return len(value) - len(needle) - result + 2 if result else 0
     if start == 0 or not needle:
         return 1 if start else 0
-    at = start - 2
+    position = start - 2
     for _ in range(occurrence):
-        at = value.find(needle, at + 1)
-        if at < 0:
+        position = value.find(needle, position + 1)
+        if position < 0:
             return 0
-    return at + 1
+    return position + 1
 
 
 def _split(value: str, delimiter: str) -> list[str]:
@@ -159,13 +159,19 @@ def _split_index(value: str, separator: str | int, index: int) -> str | None:
     return parts[index] if index < len(parts) else None
 
 
-def _split_index_kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _split_index_kernel(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     value, separator, index = values
     if isinstance(separator, pa.Scalar) and isinstance(index, pa.Scalar) and not isinstance(value, pa.Scalar):
-        between, place = separator.as_py(), index.as_py()
+        between, position = separator.as_py(), index.as_py()
         between = chr(between) if isinstance(between, int) and 0 < between < 128 else between
-        if isinstance(between, str) and len(between) == 1 and between.isascii() and place is not None and place >= 0:
-            return _nth_part(value, ord(between), place)
+        if (
+            isinstance(between, str)
+            and len(between) == 1
+            and between.isascii()
+            and position is not None
+            and position >= 0
+        ):
+            return _nth_part(value, ord(between), position)
     return by_row(_split_index)(site, rows, values)
 
 
@@ -217,27 +223,27 @@ def _str_to_map(value: str, of_list: str = ",", of_pair: str = "=") -> list[tupl
 
 def _java_split(value: str, pattern: re.Pattern[str], limit: int) -> list[str]:
     parts: list[str] = []
-    at = 0
+    end = 0
     for match in pattern.finditer(value):
         if limit and len(parts) == limit - 1:
             break
         if match.end() == 0:
             continue
-        parts.append(value[at : match.start()])
-        at = match.end()
+        parts.append(value[end : match.start()])
+        end = match.end()
     if not parts:
         return [value]
-    parts.append(value[at:])
+    parts.append(value[end:])
     while not limit and len(parts) > 1 and not parts[-1]:
         parts.pop()
     return parts
 
 
-def _elt(index: int, *values: Any) -> Any:
+def _elt(index: int, *values: Value) -> Value:
     return values[index - 1] if 1 <= index <= len(values) else None
 
 
-def _elt_kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _elt_kernel(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     return by_row(lambda i, *v: None if i is None else _elt(i, *v), keep_nulls=True)(site, rows, values)
 
 
@@ -266,7 +272,7 @@ def _chr(value: int) -> str:
 _EPOCH = dt.datetime(1970, 1, 1)
 
 
-def _as_java_has_it(value: Any, kind: t.DataType) -> Any:
+def _as_java_has_it(value: Value, kind: t.DataType) -> Value:
     """Return a timestamp's text as Java's LocalDateTime does."""
     if value is None or not isinstance(kind, (t.TimestampType, t.LocalZonedTimestampType)):
         return value
@@ -281,7 +287,7 @@ def _as_java_has_it(value: Any, kind: t.DataType) -> Any:
     return f"{time:%Y-%m-%dT%H:%M}" + (f":{seconds}" if seconds != "00" else "")
 
 
-def _printf(site: Site, pattern: str | None, *arguments: Any) -> str | None:
+def _printf(site: Site, pattern: str | None, *arguments: Value) -> str | None:
     if pattern is None:
         return None
     try:
@@ -294,7 +300,7 @@ def _printf(site: Site, pattern: str | None, *arguments: Any) -> str | None:
 
 
 def _test(name: str, test: Callable[[str], bool]) -> Function:
-    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    def kernel(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
         if isinstance(site.types[0], (t.CharType, t.VarCharType)):
             return by_row(lambda v: v is not None and test(v), keep_nulls=True)(site, rows, values)
         return by_row(lambda v: name != "IS_ALPHA" and v is not None, keep_nulls=True)(site, rows, values)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,19 +17,19 @@ from millstream.sql.columns.keys import hashes
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.functions.casts import cast_value
 from millstream.sql.functions.comparison import comparable, compare
-from millstream.sql.functions.function import Arguments, Function, Kernel, Resolved, Site, Value
+from millstream.sql.functions.function import Arguments, Datum, Function, Kernel, Resolved, Site
 from millstream.sql.functions.rules import BOOLEAN, STRING, anything, boolean, common, takes
 from millstream.sql.functions.vectors import as_array, from_stored, stored, stored_scalar, to_numpy
 
 
-def _in(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _in(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     """Return whether the first value is among the others, which are mostly constants."""
     value, *among = values
     if not all(isinstance(v, pa.Scalar) for v in among):
         tests = [compare("=", site.types[0], value, v, rows) for v in among]
         return reduce(pc.or_kleene, tests)
     known = [v for v in among if v.is_valid]
-    result: Value
+    result: Datum
     if not known:
         result = pa.scalar(False)
     elif isinstance(value, pa.Scalar):
@@ -57,7 +56,7 @@ def _nullif_rule(arguments: Arguments) -> Resolved | None:
     return Resolved(arguments.types[0].nullable(), arguments.types)
 
 
-def _nullif(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _nullif(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     kinds = comparable(site.types)
     assert kinds is not None
     both = [cast_value(v, s, k, site.context) for v, s, k in zip(values, site.types, kinds, strict=True)]
@@ -73,8 +72,8 @@ def _if_ordered(arguments: Arguments) -> t.DataType | None:
     return kind if type_rules.is_ordered(kind, kind) else None
 
 
-def _extreme(operation: Callable[..., Any]) -> Kernel:
-    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _extreme(operation: Callable[..., Datum]) -> Kernel:
+    def kernel(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
         if isinstance(site.type, t.BooleanType):
             whole = operation(*(v.cast(pa.int8()) for v in values), skip_nulls=False)
             return whole.cast(pa.bool_())
@@ -87,7 +86,7 @@ def _extreme(operation: Callable[..., Any]) -> Kernel:
     return kernel
 
 
-def _greatest(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _greatest(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     result = _extreme(pc.max_element_wise)(site, rows, values)
     if isinstance(site.type, (t.FloatType, t.DoubleType)):
         # Arrow prefers a number, but NaN is the greatest.
@@ -101,21 +100,21 @@ def _typeof_rule(arguments: Arguments) -> Resolved | None:
     return takes(anything, boolean, to=STRING, optional=1, nulls="always")(arguments)
 
 
-def _typeof(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _typeof(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     kind = site.types[0]
     return pa.scalar(str(kind))
 
 
-def _uuid(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _uuid(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     return pa.array([str(uuid.uuid4()) for _ in range(rows)], pa.string())
 
 
-def _hash_code(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _hash_code(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     """Return a hash that is stable across processes, also for null."""
     return pa.array(hashes([as_array(values[0], rows)], rows).astype(np.int32))
 
 
-def _database(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _database(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     return pa.scalar(site.context.database)
 
 
@@ -127,7 +126,7 @@ def _row_rule(arguments: Arguments) -> Resolved:
     return Resolved(t.RowType(fields, False), arguments.types)
 
 
-def _row(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _row(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     kind = arrow_type(site.type)
     fixed = all(isinstance(v, pa.Scalar) for v in values)
     count = 1 if fixed else rows
@@ -152,7 +151,7 @@ def interleaved(columns: Sequence[pa.Array], rows: int) -> pa.Array:
     return pa.concat_arrays(columns).take(pa.array(places))
 
 
-def _array(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _array(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     kind = arrow_type(site.type)
     fixed = all(isinstance(v, pa.Scalar) for v in values)
     count = 1 if fixed else rows
@@ -170,7 +169,7 @@ def _map_rule(arguments: Arguments) -> Resolved | None:
     return Resolved(t.MapType(key, value, False), (key, value) * len(keys))
 
 
-def _map(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _map(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     kind = arrow_type(site.type)
     fixed = all(isinstance(v, pa.Scalar) for v in values)
     count = 1 if fixed else rows
@@ -188,13 +187,13 @@ def _map(site: Site, rows: int, values: Sequence[Value]) -> Value:
     return result[0] if fixed else result
 
 
-def _map_of_last(keys: pa.Array, items: pa.Array, pairs: int, rows: int, kind: pa.DataType, fixed: bool) -> Value:
+def _map_of_last(keys: pa.Array, items: pa.Array, pairs: int, rows: int, kind: pa.DataType, fixed: bool) -> Datum:
     """Build maps from pairs; of equal keys the last wins."""
     all_keys, all_items = stored(keys), stored(items)
     result = []
     for row in range(rows):
-        at = slice(row * pairs, (row + 1) * pairs)
-        result.append(list(dict(zip(all_keys[at], all_items[at], strict=True)).items()))
+        entries = slice(row * pairs, (row + 1) * pairs)
+        result.append(list(dict(zip(all_keys[entries], all_items[entries], strict=True)).items()))
     column = from_stored(result, kind)
     return column[0] if fixed else column
 
@@ -216,7 +215,7 @@ def _item_rule(arguments: Arguments) -> Resolved | None:
     return None
 
 
-def _item(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _item(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     fixed = all(isinstance(v, pa.Scalar) for v in values)
     count = 1 if fixed else rows
     column = as_array(values[0], count)
@@ -234,7 +233,7 @@ def _item(site: Site, rows: int, values: Sequence[Value]) -> Value:
     return result[0] if fixed else result
 
 
-def _looked_up(column: pa.Array, key: Value, rows: int) -> pa.Array:
+def _looked_up(column: pa.Array, key: Datum, rows: int) -> pa.Array:
     if isinstance(key, pa.Scalar) and key.is_valid and not pa.types.is_nested(key.type):
         return pc.map_lookup(column, key, "last")
     keys = stored(as_array(key, rows))
@@ -253,7 +252,7 @@ def _field_rule(arguments: Arguments) -> Resolved | None:
     return Resolved(result.with_nullability(result.is_nullable or kind.is_nullable), arguments.types)
 
 
-def _field(site: Site, rows: int, values: Sequence[Value]) -> Value:
+def _field(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     kind = site.types[0]
     assert isinstance(kind, t.RowType)
     index = kind.names.index(site.options[0])

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.common.aliases import Value
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.numpy_arrays import NumpyColumn
-from millstream.sql.functions.function import Kernel, Site, Value
+from millstream.sql.functions.function import Datum, Kernel, Site
 from millstream.sql.types import DataType
 
 
-def is_scalar(value: Value) -> bool:
-    """Return whether a value is a scalar for all rows."""
-    return isinstance(value, pa.Scalar)
-
-
-def as_array(value: Value, rows: int) -> pa.Array:
+def as_array(value: Datum, rows: int) -> pa.Array:
     """Return a value as a column of `rows` rows."""
     if not isinstance(value, pa.Scalar):
         return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
@@ -35,7 +30,7 @@ def nulls(kind: DataType) -> pa.Scalar:
     return pa.scalar(None, arrow_type(kind))
 
 
-def validity(values: Sequence[Value]) -> pa.Array | pa.Scalar | None:
+def validity(values: Sequence[Datum]) -> pa.Array | pa.Scalar | None:
     """Return a mask of rows without nulls; None if there are no nulls."""
     result = None
     for value in values:
@@ -49,7 +44,7 @@ def validity(values: Sequence[Value]) -> pa.Array | pa.Scalar | None:
     return result
 
 
-def where_valid(valid: pa.Array | pa.Scalar | None, result: Value) -> Value:
+def where_valid(valid: pa.Array | pa.Scalar | None, result: Datum) -> Datum:
     """Return the result with nulls where `valid` is false."""
     if valid is None:
         return result
@@ -75,7 +70,7 @@ def to_numpy(array: pa.Array) -> NumpyColumn:
     return np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)
 
 
-_DTYPES: dict[pa.DataType, np.dtype[Any]] = {
+_DTYPES: dict[pa.DataType, np.dtype[np.generic]] = {
     pa.int8(): np.dtype(np.int8),
     pa.int16(): np.dtype(np.int16),
     pa.int32(): np.dtype(np.int32),
@@ -105,8 +100,8 @@ def scattered(parts: Sequence[tuple[NumpyColumn, pa.Array]], rows: int, kind: pa
     """Return a column with each part's values at its indexes, and null elsewhere."""
     places = np.full(rows, -1, np.int64)
     start = 0
-    for at, values in parts:
-        places[at] = np.arange(start, start + len(values))
+    for rows_of_part, values in parts:
+        places[rows_of_part] = np.arange(start, start + len(values))
         start += len(values)
     joined = pa.concat_arrays([values for _, values in parts]) if parts else pa.nulls(0, kind)
     return joined.take(pa.array(places, mask=places < 0))
@@ -130,7 +125,7 @@ def storage_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def stored(column: pa.Array) -> list[Any]:
+def stored(column: pa.Array) -> list[Value]:
     """Return the values of a column as Python values, times as numbers, as in `Constant`.
 
     Rows are tuples, because two fields may have the same name.
@@ -146,7 +141,7 @@ def _has_rows(kind: pa.DataType) -> bool:
     return pa.types.is_struct(kind) or any(_has_rows(kind.field(i).type) for i in range(kind.num_fields))
 
 
-def _members(column: pa.Array) -> list[Any]:
+def _members(column: pa.Array) -> list[Value]:
     kind = column.type
     valid = column.is_valid().to_pylist()
     if pa.types.is_struct(kind):
@@ -155,14 +150,14 @@ def _members(column: pa.Array) -> list[Any]:
     if pa.types.is_list(kind) or pa.types.is_map(kind):
         ends = column.offsets.to_pylist()
         if pa.types.is_map(kind):
-            inner: list[Any] = list(zip(_members(column.keys), _members(column.items), strict=True))
+            inner: list[Value] = list(zip(_members(column.keys), _members(column.items), strict=True))
         else:
             inner = _members(column.values)
         return [inner[ends[i] : ends[i + 1]] if ok else None for i, ok in enumerate(valid)]
     return column.to_pylist()  # type: ignore[no-any-return]
 
 
-def stored_scalar(value: pa.Scalar) -> Any:
+def stored_scalar(value: pa.Scalar) -> Value:
     """Return one value as `stored` does."""
     kind = value.type
     if pa.types.is_nested(kind) or storage_type(kind) != kind:
@@ -170,33 +165,33 @@ def stored_scalar(value: pa.Scalar) -> Any:
     return value.as_py()
 
 
-def from_stored(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+def from_stored(values: Sequence[Value], kind: pa.DataType) -> pa.Array:
     """Return the column of values in the format of `stored`."""
     storage = storage_type(kind)
     result = pa.array(values, storage)
     return result if storage == kind else result.cast(kind)
 
 
-def by_row(function: Callable[..., Any], keep_nulls: bool = False, with_site: bool = False) -> Kernel:
+def by_row(function: Callable[..., Value], keep_nulls: bool = False, with_site: bool = False) -> Kernel:
     """Return the kernel that calls a Python function per row, or once if all arguments are constant.
 
     It is for functions without a vectorized form. Values are Arrow's Python values; without `keep_nulls`, a null
     argument returns null without a call.
     """
 
-    def kernel(site: Site, rows: int, values: Sequence[Value]) -> Value:
+    def kernel(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
         kind = arrow_type(site.type)
         call = partial(function, site) if with_site else function
         if all(isinstance(v, pa.Scalar) for v in values):
-            given = [stored_scalar(v) for v in values]
-            empty = not keep_nulls and any(g is None for g in given)
-            return from_stored([None if empty else call(*given)], kind)[0]
+            arguments = [stored_scalar(v) for v in values]
+            is_null = not keep_nulls and any(a is None for a in arguments)
+            return from_stored([None if is_null else call(*arguments)], kind)[0]
         return from_stored(_called(call, values, rows, keep_nulls), kind)
 
     return kernel
 
 
-def _called(call: Callable[..., Any], values: Sequence[Value], rows: int, keep_nulls: bool) -> list[Any]:
+def _called(call: Callable[..., Value], values: Sequence[Datum], rows: int, keep_nulls: bool) -> list[Value]:
     varying = [i for i, v in enumerate(values) if not isinstance(v, pa.Scalar)]
     fixed = [stored_scalar(v) if isinstance(v, pa.Scalar) else None for v in values]
     if not keep_nulls and any(fixed[i] is None for i in range(len(values)) if i not in varying):
@@ -210,19 +205,19 @@ def _called(call: Callable[..., Any], values: Sequence[Value], rows: int, keep_n
 
 
 def _called_once_each(
-    call: Callable[..., Any], values: Sequence[Value], varying: int, fixed: list[Any], keep_nulls: bool
-) -> list[Any]:
+    call: Callable[..., Value], values: Sequence[Datum], varying: int, fixed: list[Value], keep_nulls: bool
+) -> list[Value]:
     """Call the function once per value of the only column among the arguments."""
     before, after = fixed[:varying], fixed[varying + 1 :]
-    given = stored(values[varying])
+    inputs = stored(values[varying])
     if not keep_nulls:
         call = _around_nulls(call, varying)
     kind = values[varying].type
     if pa.types.is_nested(kind) or pa.types.is_floating(kind):
-        return [call(*before, value, *after) for value in given]
-    known = {value: call(*before, value, *after) for value in set(given)}
-    return [known[value] for value in given]
+        return [call(*before, value, *after) for value in inputs]
+    known = {value: call(*before, value, *after) for value in set(inputs)}
+    return [known[value] for value in inputs]
 
 
-def _around_nulls(call: Callable[..., Any], place: int) -> Callable[..., Any]:
-    return lambda *arguments: None if arguments[place] is None else call(*arguments)
+def _around_nulls(call: Callable[..., Value], index: int) -> Callable[..., Value]:
+    return lambda *arguments: None if arguments[index] is None else call(*arguments)

@@ -5,27 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from functools import cached_property
 from random import Random
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from millstream.common.aliases import Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import Downstream, Operator, OperatorSetup
 from millstream.operators.codegen.code_writer import CodeWriter, Key, Var
 from millstream.operators.runtime.blocks import Block
 from millstream.operators.runtime.partitioners import Append, Partitioner, PartitionerContext
-from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.batch import Batch, Kinds
 from millstream.sql.columns.keys import hashes, stable_order
+from millstream.sql.columns.numpy_arrays import Ints
 from millstream.sql.columns.spillable_rows import Arrangement, SpillableRows
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.operators.query_context import Session
-from millstream.state.column_table import ColumnTable
+from millstream.state.column_table import ColumnTable, LiveColumns
 from millstream.state.kinds import COLUMNS
 from millstream.state.spill_file import SpillFile
 from millstream.state.vector_key_groups import groups_of
+
+C = TypeVar("C", bound=LiveColumns)
 
 # Rows per batch when an operator emits buffered rows.
 BATCH_ROWS = 1 << 14
@@ -130,12 +134,12 @@ class KeyedBatchOperator(BatchOperator):
         # The key is in the columns.
         return False
 
-    def rows_until(self, first: int, *kept: Sized) -> Iterator[tuple[str, int, int]]:
+    def rows_until(self, first: int, *states: Sized) -> Iterator[tuple[str, int, int]]:
         """Yield the number of rows pending for event time, if the earliest timestamp can be reached."""
         if MIN_WATERMARK < first < MAX_WATERMARK:
-            yield "rows", sum(map(len, kept)), first
+            yield "rows", sum(map(len, states)), first
 
-    def state_table(self, name: str, columns: Any) -> Any:
+    def state_table(self, name: str, columns: C) -> C:
         """Register columns as a state table; return them."""
         assert self.setup.state is not None
         self.setup.state.columns(name, columns)
@@ -145,17 +149,17 @@ class KeyedBatchOperator(BatchOperator):
         self, name: str, kinds: Sequence[pa.DataType], keys: Sequence[int], arrangement: Arrangement
     ) -> SpillableRows:
         """Register rows buffered until the end of input as a state table; return them."""
-        made = SpillableRows(kinds, keys, arrangement, self.spill_file(), self.setup.budget)
-        self.state_table(name, made)
-        return made
+        spillable = SpillableRows(kinds, keys, arrangement, self.spill_file(), self.setup.budget)
+        self.state_table(name, spillable)
+        return spillable
 
     def spill_file(self) -> SpillFile:
         """Return a new spill file; its size is reported in Flink's spill metrics."""
-        made, metrics = SpillFile(self.setup.spill_directory), self.setup.context.get_metrics_group()
-        self._files = [*self._files, made]
-        metrics.gauge("spillInBytes", lambda: sum(file.written for file in self._files))
-        metrics.gauge("numSpillFiles", lambda: sum(file.files for file in self._files))
-        return made
+        file, metrics = SpillFile(self.setup.spill_directory), self.setup.context.get_metrics_group()
+        self._files = [*self._files, file]
+        metrics.gauge("spillInBytes", lambda: sum(f.written for f in self._files))
+        metrics.gauge("numSpillFiles", lambda: sum(f.files for f in self._files))
+        return file
 
 
 class StepwiseFinishOperator(KeyedBatchOperator):
@@ -181,13 +185,13 @@ class ColumnKeyPartitioner(Partitioner):
     def __init__(self, keys: tuple[int, ...]) -> None:
         self.keys = keys
 
-    def _groups(self, batch: Batch, max_parallelism: int) -> Any:
+    def _groups(self, batch: Batch, max_parallelism: int) -> Ints:
         return groups_of(hashes([batch.columns[k] for k in self.keys], len(batch)), max_parallelism)
 
-    def sender(self, appends: list[Append], place: PartitionerContext) -> Callable[[Any], None]:
+    def sender(self, appends: list[Append], target: PartitionerContext) -> Callable[[Batch], None]:
         if len(appends) == 1:
             return appends[0]
-        parallelism, max_parallelism = place.next_parallelism, place.next_max_parallelism
+        parallelism, max_parallelism = target.next_parallelism, target.next_max_parallelism
 
         def send(batch: Batch) -> None:
             owners = self._groups(batch, max_parallelism) * parallelism // max_parallelism
@@ -203,20 +207,20 @@ class ColumnKeyPartitioner(Partitioner):
 
         return send
 
-    def some_keys(self, block: Block, random: Random) -> list[Any]:
-        found: list[Any] = []
+    def some_keys(self, block: Block, random: Random) -> list[tuple[Value, ...]]:
+        keys: list[tuple[Value, ...]] = []
         for batch in block.columns()[1]:
             if self.keys and len(batch):
                 row = random.randrange(len(batch))
-                found.append(tuple(batch.columns[k][row].as_py() for k in self.keys))
-        return found
+                keys.append(tuple(batch.columns[k][row].as_py() for k in self.keys))
+        return keys
 
-    def own_part(self, batch: Any, groups: range, max_parallelism: int) -> Any:
-        found = self._groups(batch, max_parallelism)
-        return batch.filter((found >= groups.start) & (found < groups.stop))
+    def own_part(self, batch: Batch, groups: range, max_parallelism: int) -> Batch:
+        groups_of_rows = self._groups(batch, max_parallelism)
+        return batch.filter((groups_of_rows >= groups.start) & (groups_of_rows < groups.stop))
 
 
-def split_batches(columns: Sequence[pa.Array], rows: int, kinds: Any = None) -> Iterator[Batch]:
+def split_batches(columns: Sequence[pa.Array], rows: int, kinds: Kinds | None = None) -> Iterator[Batch]:
     """Yield rows in batches of at most `BATCH_ROWS`."""
     whole = Batch(columns, kinds, rows)
     for start in range(0, rows, BATCH_ROWS):

@@ -42,8 +42,8 @@ class Changelog:
             pairs: whether an update is emitted as -U and +U, not as +U alone.
         """
         update = existed & exists & differs
-        gone = existed & ~exists
-        old = update | gone if pairs else gone
+        removed = existed & ~exists
+        old = update | removed if pairs else removed
         return Changelog(old, update | (~existed & exists), update, np.arange(len(update)))
 
     def in_order(self, order: Ints) -> Changelog:
@@ -105,25 +105,25 @@ class ToChangelogOperator(BatchOperator):
     def process(self, batch: Batch) -> Iterable[Batch]:
         words = pa.array(self.words, pa.string()).take(pa.array(batch.all_kinds()))
         known = pc.is_valid(words).to_numpy(zero_copy_only=False)
-        found = Batch([words, *batch.columns], None, len(batch))
-        return (found if known.all() else found.filter(known),)
+        result = Batch([words, *batch.columns], None, len(batch))
+        return (result if known.all() else result.filter(known),)
 
 
 class FromChangelogOperator(BatchOperator):
     """Removes the op column and sets the row kinds from it."""
 
-    def __init__(self, place: int, codes: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, index: int, codes: Sequence[tuple[str, str]]) -> None:
         """Create the operator.
 
         Args:
-            place: the position of the op column.
+            index: the position of the op column.
             codes: op codes with their row kinds.
         """
-        self.place = place
+        self.index = index
         self.codes = list(codes)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        column = batch.columns[self.place]
+        column = batch.columns[self.index]
         if column.null_count:
             raise TableException("Received NULL op code. Every changelog row must carry an operation code.")
         known = pc.index_in(column, value_set=pa.array([code for code, _ in self.codes], pa.string()))
@@ -133,5 +133,5 @@ class FromChangelogOperator(BatchOperator):
             raise TableException(f"Received invalid op code '{code}'. Defined op codes are: [{defined}].")
         numbers = np.array([_KINDS.index(kind) for _, kind in self.codes], np.int8)
         kinds = numbers[known.to_numpy(zero_copy_only=False)]
-        rest = [c for i, c in enumerate(batch.columns) if i != self.place]
+        rest = [c for i, c in enumerate(batch.columns) if i != self.index]
         return (Batch(rest, kinds if kinds.any() else None, len(batch)),)

@@ -8,7 +8,7 @@ rows in the same order as in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol, cast
 
 import pyarrow as pa
 
@@ -16,13 +16,13 @@ from millstream.operators.base import OperatorSetup
 from millstream.operators.runtime.budget import Budget
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.spillable_rows import BINS, HashBins, SpillableRows, bins_of, parted
-from millstream.sql.operators.base import StepwiseFinishOperator
+from millstream.sql.operators.base import C, StepwiseFinishOperator
 from millstream.state.array_storage import Arrays
 from millstream.state.column_table import LiveColumns, RowChange, from_ipc, to_ipc
 from millstream.state.spill_file import FileExtent, SpillFile
 
 # Prefix of the names of the tables with buffered rows.
-_WAITING = "waiting"
+_PENDING = "waiting"
 
 
 class SizedColumns(LiveColumns, Protocol):
@@ -48,33 +48,33 @@ class Overflow:
         self.rows = list(rows)
         self.tables: list[OverflowTable] = []
         # True while bins are processed: nothing is spilled again.
-        self._is_over = False
+        self._is_draining = False
 
     @property
     def is_full(self) -> bool:
         """Whether new rows must be buffered."""
         return any(table.is_on_disk for table in self.tables) or any(len(rows) for rows in self.rows)
 
-    def must_spill(self, place: int, batch: Batch) -> bool:
+    def must_spill(self, index: int, batch: Batch) -> bool:
         """Buffer rows of an input if the state is on disk; return whether they were buffered."""
         if self.is_full:
-            self.rows[place].add(batch)
+            self.rows[index].add(batch)
             return True
         return False
 
     def loaded(self) -> None:
         """Account for tables that were restored."""
-        self._is_over = False
+        self._is_draining = False
         self.grew()
 
     def grew(self) -> None:
         """Account for rows added to the tables."""
-        if not self._is_over:
+        if not self._is_draining:
             self._account.keeps(sum(table.live.nbytes for table in self.tables))
 
     def spill(self) -> None:
         """Move the tables to disk."""
-        if self._is_over:
+        if self._is_draining:
             return
         for table in self.tables:
             table.spill()
@@ -87,19 +87,19 @@ class Overflow:
             take: processes a batch of an input.
         """
         if not self.is_full:
-            self._is_over = True
+            self._is_draining = True
             yield
         else:
             self.spill()
-            self._is_over = True
+            self._is_draining = True
             for rows in self.rows:
                 rows.spill()
             for number in range(BINS):
                 for table in self.tables:
                     table.take_up(number)
-                for place, rows in enumerate(self.rows):
+                for index, rows in enumerate(self.rows):
                     for batch in rows.of(number):
-                        take(place, batch)
+                        take(index, batch)
                 yield
                 for table in self.tables:
                     table.live.clear()
@@ -120,14 +120,14 @@ class OverflowTable:
     def __init__(self, live: SizedColumns, file: SpillFile) -> None:
         self.live = live
         self._file = file
-        self._places: dict[int, list[FileExtent]] = {}
+        self._extents: dict[int, list[FileExtent]] = {}
         # Changes that were not yet checkpointed when the columns were spilled.
         self._unsaved: list[FileExtent] = []
 
     @property
     def is_on_disk(self) -> bool:
         """Whether the columns are on disk."""
-        return bool(self._places)
+        return bool(self._extents)
 
     def spill(self) -> None:
         """Move all columns to disk."""
@@ -135,20 +135,20 @@ class OverflowTable:
         for rows in (change.rows for change in self.live.everything()):
             whole = Batch(rows.columns, None, rows.num_rows)
             for number, part in parted(whole, bins_of(rows.column(0).to_numpy())):
-                place = self._write(pa.RecordBatch.from_arrays(list(part.columns), schema=rows.schema))
-                self._places.setdefault(number, []).append(place)
+                extent = self._write(pa.RecordBatch.from_arrays(list(part.columns), schema=rows.schema))
+                self._extents.setdefault(number, []).append(extent)
         self.live.clear()
 
     def take_up(self, number: int) -> None:
         """Load the state of a bin into memory."""
-        for place in self._places.get(number, ()):
-            self.live.load(RowChange(self._read(place)))
+        for extent in self._extents.get(number, ()):
+            self.live.load(RowChange(self._read(extent)))
 
     def _write(self, rows: pa.RecordBatch) -> FileExtent:
         return self._file.write(to_ipc(rows))
 
-    def _read(self, place: FileExtent) -> pa.RecordBatch:
-        return from_ipc(self._file.read(place))
+    def _read(self, extent: FileExtent) -> pa.RecordBatch:
+        return from_ipc(self._file.read(extent))
 
     # --- checkpoints
 
@@ -157,26 +157,26 @@ class OverflowTable:
 
     @property
     def file_bytes(self) -> int:
-        return self.live.file_bytes + sum(size for places in self._places.values() for _, size in places)
+        return self.live.file_bytes + sum(size for extents in self._extents.values() for _, size in extents)
 
     def clear(self) -> None:
         self.live.clear()
-        self._places, self._unsaved = {}, []
+        self._extents, self._unsaved = {}, []
         self._file.clear()
 
     def load(self, change: RowChange) -> None:
         self.live.load(change)
 
     def everything(self) -> list[RowChange]:
-        if not self._places:
+        if not self._extents:
             return self.live.everything()
-        return [RowChange(self._read(place)) for places in self._places.values() for place in places]
+        return [RowChange(self._read(extent)) for extents in self._extents.values() for extent in extents]
 
     def changes(self) -> list[RowChange]:
         if not self._unsaved:
             return self.live.changes()
-        places, self._unsaved = self._unsaved, []
-        return [RowChange(self._read(place)) for place in places]
+        extents, self._unsaved = self._unsaved, []
+        return [RowChange(self._read(extent)) for extent in extents]
 
 
 class SpillingOperator(StepwiseFinishOperator):
@@ -192,17 +192,18 @@ class SpillingOperator(StepwiseFinishOperator):
             inputs: for each input its column types and key columns.
         """
         self.setup = setup
-        waiting = [
-            self.spillable_rows(f"{_WAITING}{i}", kinds, keys, HashBins(keys)) for i, (kinds, keys) in enumerate(inputs)
+        pending = [
+            self.spillable_rows(f"{_PENDING}{i}", kinds, keys, HashBins(keys)) for i, (kinds, keys) in enumerate(inputs)
         ]
-        self.overflow = Overflow(setup.budget, waiting)
+        self.overflow = Overflow(setup.budget, pending)
         assert setup.state is not None
         setup.state.when_loaded(self.overflow.loaded)
 
-    def state_table(self, name: str, columns: Any) -> Any:
-        if name.startswith(_WAITING):
+    def state_table(self, name: str, columns: C) -> C:
+        if name.startswith(_PENDING):
             return super().state_table(name, columns)
-        table = OverflowTable(columns, self.spill_file())
+        # Spilling operators only register columns that know their size.
+        table = OverflowTable(cast("SizedColumns", columns), self.spill_file())
         self.overflow.tables.append(table)
         super().state_table(name, table)
         return columns

@@ -53,7 +53,7 @@ class AggregateCall(UserCallable):
         """Add a row; return the accumulator."""
         return self._step(self._user.accumulate, accumulator, values)
 
-    def take_back(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
+    def retract(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
         """Retract a row; return the accumulator."""
         return self._step(self._user.retract, accumulator, values)
 
@@ -95,7 +95,7 @@ class PandasAggregateCall(AggregateCall):
         accumulator.append(values)
         return accumulator
 
-    def take_back(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
+    def retract(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
         if values in accumulator:
             accumulator.remove(values)
         return accumulator

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -56,7 +55,7 @@ class Accumulator:
         self.result = arrow_type(call.type)
 
     @property
-    def kept(self) -> list[StateColumn]:
+    def state_columns(self) -> list[StateColumn]:
         """The state columns."""
         raise NotImplementedError
 
@@ -102,16 +101,17 @@ class Accumulator:
 
     def partials(self, state: Columns, slots: Slots) -> list[pa.Array]:
         """Return the partial results of slots, for `merge` in the second phase."""
-        return [written(k, state.column(k.name)[slots]) for k in self.kept]
+        return [written(k, state.column(k.name)[slots]) for k in self.state_columns]
 
     def merge(self, slots: Slots, partials: Sequence[pa.Array], state: Columns) -> None:
         """Merge partial results into slots; a slot may occur several times."""
-        self.merge_slots(slots, [read(k, column) for k, column in zip(self.kept, partials, strict=True)], state)
+        others = [read(spec, column) for spec, column in zip(self.state_columns, partials, strict=True)]
+        self.merge_slots(slots, others, state)
 
     def merge_slots(self, slots: Slots, others: Sequence[NumpyColumn], state: Columns) -> None:
         """Merge state columns of other slots."""
-        for kept, values in zip(self.kept, others, strict=True):
-            np.add.at(state.column(kept.name), slots, values)
+        for spec, values in zip(self.state_columns, others, strict=True):
+            np.add.at(state.column(spec.name), slots, values)
 
 
 def _weights(rows: int, signs: Ints | None, valid: Valid, counted: NumpyColumn | None) -> Ints:
@@ -131,7 +131,7 @@ class Count(Accumulator):
     combines = True
 
     @property
-    def kept(self) -> list[StateColumn]:
+    def state_columns(self) -> list[StateColumn]:
         return [StateColumn(self.name, np.int64)]
 
     def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
@@ -176,7 +176,7 @@ class Summing(Accumulator):
         dtype: the type of the sums.
     """
 
-    dtype: Any = np.int64
+    dtype: type[np.generic] | type[object] = np.int64
     combines = True
 
     @property
@@ -196,7 +196,7 @@ class Summing(Accumulator):
         return [f"{self.name}.sum"]
 
     @property
-    def kept(self) -> list[StateColumn]:
+    def state_columns(self) -> list[StateColumn]:
         return [*(StateColumn(name, self.dtype) for name in self.names), StateColumn(f"{self.name}.count", np.int64)]
 
     def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
@@ -371,7 +371,7 @@ class AverageOfDecimals(Summing):
 class Variance(Summing):
     """VAR_POP, VAR_SAMP, STDDEV_POP, STDDEV_SAMP, from the sums of values and of their squares."""
 
-    dtype: Any = np.float64
+    dtype: type[np.generic] | type[object] = np.float64
 
     def __init__(self, call: AggregateCall, name: str, argument: pa.DataType) -> None:
         super().__init__(call, name)
@@ -392,12 +392,12 @@ class Variance(Summing):
         by = count - 1 if self._sample else count
         valid = by > 0
         n = np.where(count > 0, count, 1)
-        found = (squares - total * total / n) / np.where(valid, by, 1)
+        variance = (squares - total * total / n) / np.where(valid, by, 1)
         if self._root:
-            found = np.sqrt(np.maximum(found, 0.0))
+            variance = np.sqrt(np.maximum(variance, 0.0))
         if pa.types.is_decimal(self.result):
-            return pa.array(found, mask=~valid).cast(self.result, safe=False)
-        return from_numpy(found, valid, self.result)
+            return pa.array(variance, mask=~valid).cast(self.result, safe=False)
+        return from_numpy(variance, valid, self.result)
 
 
 class Extreme(Accumulator):
@@ -407,19 +407,19 @@ class Extreme(Accumulator):
 
     def __init__(self, call: AggregateCall, name: str, argument: pa.DataType) -> None:
         super().__init__(call, name)
-        self._least = call.function == "MIN"
+        self._is_min = call.function == "MIN"
         self._dtype = np.float64 if pa.types.is_floating(argument) else np.int64
         # NaN is greater than any number: MIN is NaN only if there is no other value.
-        self._add: Any = np.fmin if self._least else np.maximum
+        self._add: np.ufunc = np.fmin if self._is_min else np.maximum
         if self._dtype is np.float64:
-            self._nothing: Any = np.nan if self._least else -np.inf
+            self._identity: float = np.nan if self._is_min else -np.inf
         else:
-            self._nothing = np.iinfo(np.int64).max if self._least else np.iinfo(np.int64).min
+            self._identity = np.iinfo(np.int64).max if self._is_min else np.iinfo(np.int64).min
 
     @property
-    def kept(self) -> list[StateColumn]:
+    def state_columns(self) -> list[StateColumn]:
         return [
-            StateColumn(f"{self.name}.value", self._dtype, self._nothing),
+            StateColumn(f"{self.name}.value", self._dtype, self._identity),
             StateColumn(f"{self.name}.is", np.bool_, False),
         ]
 
@@ -428,9 +428,9 @@ class Extreme(Accumulator):
         valid = both(valid_of(argument), None if counted is None else counted.astype(np.bool_))
         numbers = plain(argument).astype(self._dtype, copy=False)
         if valid is not None:
-            numbers = np.where(valid, numbers, self._nothing)
+            numbers = np.where(valid, numbers, self._identity)
         column, seen = state.column(f"{self.name}.value"), state.column(f"{self.name}.is")
-        begins, seen_begins = segments.begins(column, self._nothing), segments.begins(seen, False)
+        begins, seen_begins = segments.begins(column, self._identity), segments.begins(seen, False)
         running = segments.scan(self._add, numbers, begins)
         segments.leave(column, running)
         if valid is None:
@@ -495,10 +495,10 @@ class VarianceOfInts(Variance):
         by = count - 1 if self._sample else count
         valid = by > 0
         among = _quotient(self._wrapped(total * total), np.where(count > 0, count, 1))
-        found: NumpyColumn = _quotient(squares - among, np.where(valid, by, 1))
+        variance: NumpyColumn = _quotient(squares - among, np.where(valid, by, 1))
         if self._root:
-            found = np.sqrt(np.maximum(found, 0)).astype(np.int64)
-        return from_numpy(found, valid, self.result)
+            variance = np.sqrt(np.maximum(variance, 0)).astype(np.int64)
+        return from_numpy(variance, valid, self.result)
 
 
 def _quotient(a: Ints, b: Ints) -> Ints:
@@ -542,9 +542,9 @@ def vector_accumulator(
     if not is_number_like(argument):
         return None
     if function in ("SUM", "$SUM0", "SUM0", "AVG"):
-        makers: dict[str, type[Any]] = {"SUM": SumOfNumbers, "AVG": Average}
-        made: Accumulator = makers.get(function, SumOrZero)(call, name, argument)
-        return made
+        if function == "AVG":
+            return Average(call, name, argument)
+        return (SumOfNumbers if function == "SUM" else SumOrZero)(call, name, argument)
     if function in ("MIN", "MAX") and not retracts and not pa.types.is_boolean(argument):
         return Extreme(call, name, argument)
     return None

@@ -46,15 +46,15 @@ class AggregateHandler:
         for i, call in enumerate(calls):
             arguments = [kinds[a] for a in call.arguments]
             name = f"a{i}"
-            found = vector_accumulator(call, name, arguments, retracts)
-            if found is None:
-                found = object_accumulator(call, name, retracts) if call.user is None else UserAccumulator(call, name)
-            self.accumulators.append(found)
+            accumulator = vector_accumulator(call, name, arguments, retracts)
+            if accumulator is None and call.user is not None:
+                accumulator = UserAccumulator(call, name)
+            self.accumulators.append(accumulator or object_accumulator(call, name, retracts))
 
     @property
-    def kept(self) -> list[StateColumn]:
+    def state_columns(self) -> list[StateColumn]:
         """The state columns of all accumulators."""
-        return [k for a in self.accumulators for k in a.kept]
+        return [k for a in self.accumulators for k in a.state_columns]
 
     @property
     def combine(self) -> bool:
@@ -73,9 +73,9 @@ class AggregateHandler:
         self._distinct: dict[tuple[int, ...], KeyedColumns] = {}
         for arguments, conditions in self._conditions.items():
             kinds = [*keys, *(self._kinds[a] for a in arguments)]
-            most = len(keys) if owners is None else owners
-            kept = [*(StateColumn(_times(i), np.int64) for i in range(len(conditions))), StateColumn(TOUCHED, np.int64)]
-            table = KeyedColumns(kinds, kept, most)
+            leading = len(keys) if owners is None else owners
+            counts = [StateColumn(_times(i), np.int64) for i in range(len(conditions))]
+            table = KeyedColumns(kinds, [*counts, StateColumn(TOUCHED, np.int64)], leading)
             self._distinct[arguments] = keep(f"distinct{len(self._distinct)}", table)
 
     def run(self, batch: Batch, keys: Sequence[pa.Array], segments: Segments, state: KeyedColumns) -> list[Running]:
@@ -89,7 +89,7 @@ class AggregateHandler:
             return sorted_columns[index]
 
         comings: dict[_Which, Ints] = {}
-        found = []
+        results = []
         for call, accumulator in zip(self.calls, self.accumulators, strict=True):
             counted: NumpyColumn | None = None
             if call.distinct:
@@ -97,8 +97,8 @@ class AggregateHandler:
             elif call.condition is not None:
                 counted = _is_true(column(call.condition))
             arguments = [column(a) for a in call.arguments]
-            found.append(accumulator.run(segments, arguments, counted, state))
-        return found
+            results.append(accumulator.run(segments, arguments, counted, state))
+        return results
 
     def fold(self, batch: Batch, keys: Sequence[pa.Array], slots: Slots, state: Columns) -> None:
         """Process a batch without results after each row."""
@@ -135,8 +135,8 @@ class AggregateHandler:
         if len(filtered) == len(masks):
             # Values that pass no filter are not stored.
             rows = np.flatnonzero(np.logical_or.reduce(filtered))
-            at = pa.array(rows)
-            columns = [c.take(at) for c in columns]
+            taken = pa.array(rows)
+            columns = [c.take(taken) for c in columns]
         segments = self._segments(arguments, columns, len(rows))
         places, signs = rows[segments.order], signs_of(batch)
         weights = np.ones(len(rows), np.int64) if signs is None else signs[places]
@@ -192,10 +192,10 @@ class AggregateHandler:
 
     def partials(self, state: Columns, slots: Slots) -> list[pa.Array]:
         """Return partial results for `merge`, except of aggregates over distinct values."""
-        found: list[pa.Array] = []
+        results: list[pa.Array] = []
         for call, accumulator in zip(self.calls, self.accumulators, strict=True):
-            found += [] if call.distinct else accumulator.partials(state, slots)
-        return found
+            results += [] if call.distinct else accumulator.partials(state, slots)
+        return results
 
     def distinct_lists(self, batch: Batch, slots: Slots, count: int) -> list[pa.Array]:
         """Return the distinct values of each slot: columns for `merge`, after those of `partials`."""
@@ -209,21 +209,21 @@ class AggregateHandler:
 
     def merge(self, columns: Sequence[pa.Array], keys: Sequence[pa.Array], slots: Slots, state: Columns) -> None:
         """Merge output of `partials` and `distinct_lists` into slots; a slot may occur several times."""
-        at = 0
+        taken = 0
         for call, accumulator in zip(self.calls, self.accumulators, strict=True):
             if not call.distinct:
-                width = len(accumulator.kept)
-                accumulator.merge(slots, columns[at : at + width], state)
-                at += width
-        for which, column in zip(self._distinct_calls, columns[at:], strict=True):
+                width = len(accumulator.state_columns)
+                accumulator.merge(slots, columns[taken : taken + width], state)
+                taken += width
+        for which, column in zip(self._distinct_calls, columns[taken:], strict=True):
             owners = column.value_parent_indices()
             *values, times_more = column.flatten().flatten()
             arguments, condition = which
             segments = self._segments(arguments, [*(k.take(owners) for k in keys), *values], len(owners))
             weights = times_more.to_numpy()[segments.order]
             come: NumpyColumn = np.empty(len(owners), np.int64)
-            place = self._conditions[arguments].index(condition)
-            come[segments.order] = self._counted(arguments, place, segments, weights)
+            condition_index = self._conditions[arguments].index(condition)
+            come[segments.order] = self._counted(arguments, condition_index, segments, weights)
             self._discard_empty(arguments, segments)
             mine = slots[owners.to_numpy()]
             for call, accumulator in zip(self.calls, self.accumulators, strict=True):
@@ -236,11 +236,11 @@ class AggregateHandler:
         for table in self._distinct.values():
             table.expire(TOUCHED, now - ttl)
 
-    def discard(self, column: int, is_over: Callable[[Ints], Mask]) -> None:
-        """Discard distinct values of keys that are over, judged by an integer column of the key."""
+    def discard(self, column: int, has_ended: Callable[[Ints], Mask]) -> None:
+        """Discard distinct values of ended keys, by an integer column of the key."""
         for table in self._distinct.values():
             slots = table.slots()
-            table.remove(slots[is_over(plain(table.keys_at(slots)[column]))])
+            table.remove(slots[has_ended(plain(table.keys_at(slots)[column]))])
 
     def results(self, state: Columns, slots: Slots) -> list[pa.Array]:
         """Return the results of all aggregates for slots."""
@@ -255,8 +255,8 @@ def _counted_rows(call: AggregateCall, batch: Batch) -> Ints:
 def _listed(call: AggregateCall, batch: Batch, slots: Slots, count: int, signs: Ints | None) -> pa.Array:
     """Return for each slot a list of its distinct values with their counts."""
     rows = _counted_rows(call, batch)
-    at = pa.array(rows)
-    values = [batch.columns[a].take(at) for a in call.arguments]
+    counted = pa.array(rows)
+    values = [batch.columns[a].take(counted) for a in call.arguments]
     by_value = grouped([pa.array(slots[rows]), *values], len(rows))
     times = np.zeros(by_value.count, np.int64)
     np.add.at(times, by_value.codes, np.ones(len(rows), np.int64) if signs is None else signs[rows])

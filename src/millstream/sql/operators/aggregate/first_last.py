@@ -26,7 +26,7 @@ class FirstOrLastEver(Accumulator):
         self._first = call.function == "FIRST_VALUE"
 
     @property
-    def kept(self) -> list[StateColumn]:
+    def state_columns(self) -> list[StateColumn]:
         return [StateColumn(self.name, object, None)]
 
     def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
@@ -34,14 +34,14 @@ class FirstOrLastEver(Accumulator):
         before = segments.begins(column, None)
         had = np.fromiter((v is not None for v in before), np.bool_, segments.count)
         comes = _counts(arguments[0], counted, segments.rows)
-        place = _first_so_far(segments, comes) if self._first else _last_so_far(segments, comes)
+        chosen = _first_so_far(segments, comes) if self._first else _last_so_far(segments, comes)
         # Positions after the batch's rows stand for the stored values of keys.
-        kept = segments.rows + segments.of_row
-        place = np.where(had[segments.of_row] & self._first, kept, np.where(place < 0, kept, place))
-        places = np.concatenate([place, segments.rows + np.arange(segments.count)])
+        initial = segments.rows + segments.of_row
+        chosen = np.where(had[segments.of_row] & self._first, initial, np.where(chosen < 0, initial, chosen))
+        places = np.concatenate([chosen, segments.rows + np.arange(segments.count)])
         values = pa.concat_arrays([arguments[0], from_python(list(before), arguments[0].type)])
         last = segments.last
-        taken = values.take(pa.array(place[segments.ends[last]]))
+        taken = values.take(pa.array(chosen[segments.ends[last]]))
         _put(column, segments.slots[last], taken)
         return RunningPlaces(values, places, self.result)
 
@@ -80,15 +80,15 @@ class RunningPlaces:
         moved: Mask = self._places[before] != self._places[after]
         rows = np.flatnonzero(moved)
         if pa.types.is_nested(self._values.type):
-            pairs = zip(*(python_values(self.take(at[rows])) for at in (before, after)), strict=True)
+            pairs = zip(*(python_values(self.take(positions[rows])) for positions in (before, after)), strict=True)
             moved[rows] = np.fromiter((a != b for a, b in pairs), np.bool_, len(rows))
         else:
             moved[rows] = differing(self.take(before[rows]), self.take(after[rows]))
         return moved
 
     def take(self, places: Ints) -> pa.Array:
-        found = self._values.take(pa.array(self._places[places]))
-        return found if found.type == self._result else found.cast(self._result)
+        values_found = self._values.take(pa.array(self._places[places]))
+        return values_found if values_found.type == self._result else values_found.cast(self._result)
 
 
 def _counts(argument: pa.Array, counted: Counted, rows: int) -> Mask:
@@ -99,8 +99,8 @@ def _counts(argument: pa.Array, counted: Counted, rows: int) -> Mask:
 
 def _last_so_far(segments: Segments, comes: Mask) -> Ints:
     """Return for each row the latest counting row of its segment so far, or -1."""
-    found = np.maximum.accumulate(np.where(comes, np.arange(segments.rows), -1))
-    return np.where(found >= segments.starts[segments.of_row], found, -1)
+    values_found = np.maximum.accumulate(np.where(comes, np.arange(segments.rows), -1))
+    return np.where(values_found >= segments.starts[segments.of_row], values_found, -1)
 
 
 def _first_so_far(segments: Segments, comes: Mask) -> Ints:

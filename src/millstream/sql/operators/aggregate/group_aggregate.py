@@ -70,10 +70,10 @@ class GroupAggregateOperator(KeyedBatchOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         kinds = [self.kinds[k] for k in self.keys]
-        kept = [StateColumn(_ROWS, np.int64)] if self.retracts else []
-        kept += [StateColumn(TOUCHED, np.int64)] if self.ttl else []
-        kept += self.aggregates.kept
-        self._state: KeyedColumns = self.state_table("groups", KeyedColumns(kinds, kept))
+        state_columns = [StateColumn(_ROWS, np.int64)] if self.retracts else []
+        state_columns += [StateColumn(TOUCHED, np.int64)] if self.ttl else []
+        state_columns += self.aggregates.state_columns
+        self._state: KeyedColumns = self.state_table("groups", KeyedColumns(kinds, state_columns))
         self.aggregates.open(kinds, self.state_table)
         self._scratch = np.empty(0, np.int64)
 
@@ -126,11 +126,11 @@ class GroupAggregateOperator(KeyedBatchOperator):
         unknown = np.zeros(segments.rows, np.bool_)
         for segment in np.unique(segments.of_row[running < 0]).tolist():
             left = int(begins[segment])
-            for place in range(int(segments.starts[segment]), int(segments.ends[segment]) + 1):
-                if left + in_order[place] < 0:
-                    unknown[segments.order[place]] = True
+            for position in range(int(segments.starts[segment]), int(segments.ends[segment]) + 1):
+                if left + in_order[position] < 0:
+                    unknown[segments.order[position]] = True
                 else:
-                    left += int(in_order[place])
+                    left += int(in_order[position])
         # Keys that had only such rows do not exist.
         self._state.remove(np.arange(first_new, self._state.bound))
         return unknown
@@ -157,8 +157,10 @@ class GroupAggregateOperator(KeyedBatchOperator):
         # Back to order of arrival.
         changes = changes.in_order(_inverse(segments.order))
         places = changes.chosen(before[changes.order], after[changes.order])
-        at = pa.array(changes.chosen(changes.places, changes.places))
-        return Batch([*(k.take(at) for k in keys), *(r.take(places) for r in running)], changes.kinds, len(at))
+        positions = pa.array(changes.chosen(changes.places, changes.places))
+        return Batch(
+            [*(k.take(positions) for k in keys), *(r.take(places) for r in running)], changes.kinds, len(positions)
+        )
 
     def _folded(self, batch: Batch, keys: list[pa.Array], slots: Ints, first_new: int) -> Iterable[Batch]:
         """Process a batch of which only the final results per key are emitted."""
@@ -195,9 +197,11 @@ class GroupAggregateOperator(KeyedBatchOperator):
             differs |= differing(old, new)
         changes = Changelog.of(slots < first_new, exists, differs, self.pairs)
         places = pa.array(changes.chosen(np.arange(len(slots)), np.arange(len(slots)) + len(slots)))
-        at = pa.array(changes.chosen(rows, rows))
+        positions = pa.array(changes.chosen(rows, rows))
         both = [pa.concat_arrays([old, new]) for old, new in zip(before, results, strict=True)]
-        return Batch([*(k.take(at) for k in keys), *(r.take(places) for r in both)], changes.kinds, len(at))
+        return Batch(
+            [*(k.take(positions) for k in keys), *(r.take(places) for r in both)], changes.kinds, len(positions)
+        )
 
     def finish(self) -> None:
         """Emit the final results in batch mode."""

@@ -25,21 +25,21 @@ from millstream.sql.operators.window.window_aggregate import WindowTimes, placed
 from millstream.sql.operators.window.windowing import Times, Windowing
 
 # Keys remain indexed after they are taken out, because they often recur: up to this many idle ones.
-_MOST_IDLE = 1 << 16
+_MAX_IDLE = 1 << 16
 
 
 class Bundle:
     """Keys, each with a slot in value columns."""
 
-    def __init__(self, kinds: Sequence[pa.DataType], kept: Sequence[StateColumn]) -> None:
+    def __init__(self, kinds: Sequence[pa.DataType], columns: Sequence[StateColumn]) -> None:
         self._kinds = list(kinds)
-        self._kept = list(kept)
+        self._specs = list(columns)
         self._clear()
 
     def _clear(self) -> None:
         self._index = index_for(self._kinds)
         self._keys = [GrowingColumn(kind) for kind in self._kinds]
-        self._columns = {k.name: GrowingArray(k.dtype) for k in self._kept}
+        self._columns = {k.name: GrowingArray(k.dtype) for k in self._specs}
         # The current keys, in order of first arrival.
         self._order = GrowingArray(np.int64)
         self._there = GrowingArray(np.bool_)
@@ -52,11 +52,11 @@ class Bundle:
         """Return the slots of keys; new keys are added."""
         slots, new = self._index.find_or_add(keys, rows)
         if len(new):
-            at = pa.array(new)
+            added = pa.array(new)
             for column, key in zip(self._keys, keys, strict=True):
-                column.extend(key.take(at))
-            for kept in self._kept:
-                self._columns[kept.name].extend(filled(kept, len(new)))
+                column.extend(key.take(added))
+            for spec in self._specs:
+                self._columns[spec.name].extend(filled(spec, len(new)))
             self._there.extend(np.zeros(len(new), np.bool_))
         self._see(slots)
         return slots
@@ -78,11 +78,11 @@ class Bundle:
 
     def take_out(self, slots: Slots) -> None:
         """Reset the values of all current keys, whose slots are given."""
-        if len(self._there) > _MOST_IDLE and 2 * len(slots) < len(self._there):
+        if len(self._there) > _MAX_IDLE and 2 * len(slots) < len(self._there):
             self._clear()
             return
-        for kept in self._kept:
-            self._columns[kept.name].values[slots] = filled(kept, len(slots))
+        for spec in self._specs:
+            self._columns[spec.name].values[slots] = filled(spec, len(slots))
         self._there.values[slots] = False
         self._order.replace(slots[:0])
 
@@ -129,8 +129,8 @@ class LocalAggregateOperator(BatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        self._kept = [*([StateColumn(_ROWS, np.int64)] if self.retracts else []), *self.aggregates.kept]
-        self._bundle = Bundle(self._key_kinds(), self._kept)
+        self._specs = [*([StateColumn(_ROWS, np.int64)] if self.retracts else []), *self.aggregates.state_columns]
+        self._bundle = Bundle(self._key_kinds(), self._specs)
         self._held = 0
         # Rows to pass on unaggregated, since pre-aggregation did not pay off.
         self._alone = 0
@@ -146,9 +146,9 @@ class LocalAggregateOperator(BatchOperator):
         if self._alone > 0 or not self.aggregates.is_exact:
             self._alone -= len(batch)
             slots = np.arange(len(batch))
-            state = FreshColumns(self._kept, len(batch))
+            state = FreshColumns(self._specs, len(batch))
             self._add_up(batch, slots, state)
-            yield self._made(keys, self._columns(batch, slots, slots, state), len(batch))
+            yield self._partial_batch(keys, self._columns(batch, slots, slots, state), len(batch))
             return
         slots = self._bundle.add(keys, len(batch))
         self._add_up(batch, slots, self._bundle)
@@ -168,16 +168,16 @@ class LocalAggregateOperator(BatchOperator):
         if not len(slots):
             return
         if of_rows is not None:
-            place = np.empty(int(slots.max()) + 1, np.int64)
-            place[slots] = np.arange(len(slots))
-            of_rows = place.take(of_rows)
+            index_of_slot = np.empty(int(slots.max()) + 1, np.int64)
+            index_of_slot[slots] = np.arange(len(slots))
+            of_rows = index_of_slot.take(of_rows)
         keys = bundle.keys_at(slots)
         columns = self._columns(batch, of_rows, slots, bundle)
         bundle.take_out(slots)
         if self._held >= _ENOUGH and len(slots) > _WORTH * self._held:
             self._alone = _TRY_AGAIN
         self._held = 0
-        whole = self._made(keys, columns, len(slots))
+        whole = self._partial_batch(keys, columns, len(slots))
         yield from split_batches(list(whole.columns), len(slots))
 
     def _columns(self, batch: Batch | None, of_rows: Ints | None, slots: Ints, state: Columns) -> list[pa.Array]:
@@ -188,7 +188,7 @@ class LocalAggregateOperator(BatchOperator):
             columns += self.aggregates.distinct_lists(batch, of_rows, len(slots))
         return columns
 
-    def _made(self, keys: list[pa.Array], columns: list[pa.Array], rows: int) -> Batch:
+    def _partial_batch(self, keys: list[pa.Array], columns: list[pa.Array], rows: int) -> Batch:
         return Batch([*keys, *columns], None, rows)
 
     def flush(self) -> None:
@@ -260,6 +260,6 @@ class LocalWindowAggregateOperator(LocalAggregateOperator):
         self.flush()
         return True
 
-    def _made(self, keys: list[pa.Array], columns: list[pa.Array], rows: int) -> Batch:
+    def _partial_batch(self, keys: list[pa.Array], columns: list[pa.Array], rows: int) -> Batch:
         width = len(self.keys)
         return Batch([*keys[:width], *columns, *keys[width:]], None, rows)

@@ -6,16 +6,16 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil, floor
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.common.aliases import Value
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.index import Slots
 from millstream.sql.columns.keyed_columns import Columns, StateColumn
-from millstream.sql.columns.numpy_arrays import NumpyColumn, Valid, from_python, python_values
+from millstream.sql.columns.numpy_arrays import Ints, NumpyColumn, Valid, from_python, python_values
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.functions.context import OpenedAggregate
@@ -32,30 +32,30 @@ class ObjectAccumulator(Accumulator):
     """An accumulator that processes rows one by one."""
 
     @property
-    def kept(self) -> list[StateColumn]:
+    def state_columns(self) -> list[StateColumn]:
         return [StateColumn(self.name, object, self.begin)]
 
-    def begin(self) -> Any:
+    def begin(self) -> Value:
         """Return the initial state of a key: plain data."""
         raise NotImplementedError
 
-    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
         """Add a row; return the new state."""
         raise NotImplementedError
 
-    def retract(self, kept: Any, values: tuple[Any, ...]) -> Any:
+    def retract(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
         """Retract a row; return the new state."""
         raise NotImplementedError
 
-    def value(self, kept: Any) -> Any:
+    def value(self, accumulator: Value) -> Value:
         """Return the result, which must not change afterwards."""
         raise NotImplementedError
 
-    def merge_values(self, kept: Any, other: Any) -> Any:
+    def merge_values(self, accumulator: Value, other: Value) -> Value:
         """Merge a partial result into a key's state, if the aggregate supports it."""
         raise NotImplementedError
 
-    def merge_slots(self, slots: Slots, others: Sequence[Any], state: Columns) -> None:
+    def merge_slots(self, slots: Slots, others: Sequence[Value], state: Columns) -> None:
         column = state.column(self.name)
         for slot, other in zip(slots.tolist(), others[0], strict=True):
             column[slot] = self.merge_values(column[slot], other)
@@ -63,8 +63,8 @@ class ObjectAccumulator(Accumulator):
     def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
         column = state.column(self.name)
         rows, weights = self._rows(segments.rows, segments.signs, arguments, counted)
-        after: list[Any] = [None] * segments.rows
-        begins: list[Any] = []
+        after: list[Value] = [None] * segments.rows
+        begins: list[Value] = []
         last = segments.last.tolist()
         for i, (start, end, slot, fresh) in enumerate(
             zip(
@@ -75,19 +75,21 @@ class ObjectAccumulator(Accumulator):
                 strict=True,
             )
         ):
-            kept = self.begin() if fresh else column[slot]
-            begins.append(None if fresh else self.value(kept))
-            for place in range(start, end + 1):
-                if weights[place] > 0:
-                    kept = self.add(kept, rows[place])
-                elif weights[place] < 0:
-                    kept = self.retract(kept, rows[place])
-                after[place] = self.value(kept)
+            accumulator = self.begin() if fresh else column[slot]
+            begins.append(None if fresh else self.value(accumulator))
+            for row in range(start, end + 1):
+                if weights[row] > 0:
+                    accumulator = self.add(accumulator, rows[row])
+                elif weights[row] < 0:
+                    accumulator = self.retract(accumulator, rows[row])
+                after[row] = self.value(accumulator)
             if last[i]:
-                column[slot] = kept
+                column[slot] = accumulator
         return RunningObjects(after + begins, self._column)
 
-    def fold(self, slots: Slots, signs: Any, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> None:
+    def fold(
+        self, slots: Slots, signs: Ints | None, arguments: Sequence[pa.Array], counted: Counted, state: Columns
+    ) -> None:
         column = state.column(self.name)
         for values, sign, slot in zip(*self._rows(len(slots), signs, arguments, counted), slots.tolist(), strict=True):
             if sign > 0:
@@ -96,68 +98,68 @@ class ObjectAccumulator(Accumulator):
                 column[slot] = self.retract(column[slot], values)
 
     def _rows(
-        self, count: int, signs: Any, arguments: Sequence[pa.Array], counted: Counted
-    ) -> tuple[list[tuple[Any, ...]], list[int]]:
+        self, count: int, signs: Ints | None, arguments: Sequence[pa.Array], counted: Counted
+    ) -> tuple[list[tuple[Value, ...]], list[int]]:
         """Return the values and weights of rows."""
-        weights: Any = np.ones(count, np.int64) if signs is None else signs
+        weights: NumpyColumn = np.ones(count, np.int64) if signs is None else signs
         if counted is not None:
             weights = counted if counted.dtype != np.bool_ else np.where(counted, weights, 0)
         return self._values(arguments, count), weights.tolist()
 
-    def _values(self, arguments: Sequence[pa.Array], count: int) -> list[tuple[Any, ...]]:
+    def _values(self, arguments: Sequence[pa.Array], count: int) -> list[tuple[Value, ...]]:
         """Return the arguments of rows."""
         return list(zip(*map(python_values, arguments), strict=True))
 
-    def _column(self, values: list[Any]) -> pa.Array:
+    def _column(self, values: list[Value]) -> pa.Array:
         return from_python(values, self.result)
 
     def results(self, state: Columns, slots: Slots) -> pa.Array:
-        return self._column([self.value(kept) for kept in state.column(self.name)[slots]])
+        return self._column([self.value(accumulator) for accumulator in state.column(self.name)[slots]])
 
 
 class ExtremeOfMany(ObjectAccumulator):
     """MIN and MAX with retractions or of non-numeric values: a count per value."""
 
-    def begin(self) -> Any:
+    def begin(self) -> Value:
         # Count per value, negative if retracted before it was added; the values with positive counts, sorted.
         return [{}, []]
 
-    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
         (value,) = values
         if value is not None:
-            counts, ordered = kept
+            counts, ordered = accumulator
             count = counts[value] = counts.get(value, 0) + 1
             if count == 1:
                 insort(ordered, value)
             elif not count:
                 del counts[value]
-        return kept
+        return accumulator
 
-    def retract(self, kept: Any, values: tuple[Any, ...]) -> Any:
+    def retract(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
         (value,) = values
         if value is not None:
-            counts, ordered = kept
+            counts, ordered = accumulator
             count = counts[value] = counts.get(value, 0) - 1
             if not count:
                 del counts[value]
                 del ordered[bisect_left(ordered, value)]
-        return kept
+        return accumulator
 
-    def merge_values(self, kept: Any, other: Any) -> Any:
+    def merge_values(self, accumulator: Value, other: Value) -> Value:
         for value, count in other[0].items():
             for _ in range(abs(count)):
-                kept = self.add(kept, (value,)) if count > 0 else self.retract(kept, (value,))
-        return kept
+                accumulator = self.add(accumulator, (value,)) if count > 0 else self.retract(accumulator, (value,))
+        return accumulator
 
-    def value(self, kept: Any) -> Any:
-        ordered = kept[1]
+    def value(self, accumulator: Value) -> Value:
+        ordered = accumulator[1]
         return ordered[0 if self.call.function == "MIN" else -1] if ordered else None
 
 
 class ExtremeOfAny(ObjectAccumulator):
     """MIN and MAX of non-numeric values on append-only input."""
 
-    def begin(self) -> Any:
+    def begin(self) -> Value:
         return None
 
     def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
@@ -166,19 +168,21 @@ class ExtremeOfAny(ObjectAccumulator):
             return super().run(segments, arguments, counted, state)
         # Texts, with those in state, are ranked in byte order.
         column = state.column(self.name)
-        kept = pa.array([None if f else v for f, v in zip(segments.fresh, column[segments.slots], strict=True)], _TEXT)
-        encoded = pa.concat_arrays([argument, kept]).dictionary_encode()
+        stored = pa.array(
+            [None if f else v for f, v in zip(segments.fresh, column[segments.slots], strict=True)], _TEXT
+        )
+        encoded = pa.concat_arrays([argument, stored]).dictionary_encode()
         texts = encoded.dictionary
         order = pc.array_sort_indices(texts).to_numpy()
         rank = np.empty(len(texts), np.int64)
         rank[order] = np.arange(len(texts))
-        least = self.call.function == "MIN"
-        nothing = len(texts) if least else -1
+        is_min = self.call.function == "MIN"
+        nothing = len(texts) if is_min else -1
         ranks = np.append(rank, nothing)[encoded.indices.fill_null(len(texts)).to_numpy()]
         numbers, begins = ranks[: segments.rows], ranks[segments.rows :]
         if counted is not None:
             numbers = np.where(counted.astype(np.bool_), numbers, nothing)
-        running = segments.scan(np.minimum if least else np.maximum, numbers, begins)
+        running = segments.scan(np.minimum if is_min else np.maximum, numbers, begins)
         in_order = texts.take(pa.array(order))
 
         def shown(values: NumpyColumn, valid: Valid) -> pa.Array:
@@ -188,157 +192,157 @@ class ExtremeOfAny(ObjectAccumulator):
         column[segments.slots[last]] = np.array(shown(running[segments.ends[last]], None).to_pylist(), object)
         return RunningNumbers(running, begins, None, None, shown)
 
-    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
         (value,) = values
-        if value is None or kept is None:
-            return kept if value is None else value
-        return min(kept, value) if self.call.function == "MIN" else max(kept, value)
+        if value is None or accumulator is None:
+            return accumulator if value is None else value
+        return min(accumulator, value) if self.call.function == "MIN" else max(accumulator, value)
 
-    def merge_values(self, kept: Any, other: Any) -> Any:
-        return self.add(kept, (other,))
+    def merge_values(self, accumulator: Value, other: Value) -> Value:
+        return self.add(accumulator, (other,))
 
-    def value(self, kept: Any) -> Any:
-        return kept
+    def value(self, accumulator: Value) -> Value:
+        return accumulator
 
 
 class FirstOrLast(ObjectAccumulator):
     """FIRST_VALUE and LAST_VALUE of non-null values, in order of arrival or of a second column."""
 
-    def begin(self) -> Any:
+    def begin(self) -> Value:
         return []
 
-    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
         if values[0] is not None:
-            kept.append(values[0])
-        return kept
+            accumulator.append(values[0])
+        return accumulator
 
-    def retract(self, kept: Any, values: tuple[Any, ...]) -> Any:
-        if values[0] is not None and values[0] in kept:
-            kept.remove(values[0])
-        return kept
+    def retract(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
+        if values[0] is not None and values[0] in accumulator:
+            accumulator.remove(values[0])
+        return accumulator
 
-    def value(self, kept: Any) -> Any:
-        if not kept:
+    def value(self, accumulator: Value) -> Value:
+        if not accumulator:
             return None
-        return kept[0] if self.call.function == "FIRST_VALUE" else kept[-1]
+        return accumulator[0] if self.call.function == "FIRST_VALUE" else accumulator[-1]
 
 
 class SingleValue(ObjectAccumulator):
     """SINGLE_VALUE: the value of a scalar subquery's only row."""
 
-    def begin(self) -> Any:
+    def begin(self) -> Value:
         return []
 
-    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
-        if kept:
+    def add(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
+        if accumulator:
             raise TableException(
                 "SingleValueAggFunction received more than one element: a scalar subquery returned several rows. "
                 "Select one of them with an aggregate or a condition on a key."
             )
         return [values[0]]
 
-    def retract(self, kept: Any, values: tuple[Any, ...]) -> Any:
+    def retract(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
         return []
 
-    def value(self, kept: Any) -> Any:
-        return kept[0] if kept else None
+    def value(self, accumulator: Value) -> Value:
+        return accumulator[0] if accumulator else None
 
 
 class Listed(ObjectAccumulator):
     """LISTAGG of non-null values, with the separator of the last row."""
 
-    def begin(self) -> Any:
+    def begin(self) -> Value:
         # The separator, and the values.
         return [",", []]
 
-    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
         if values[0] is not None:
-            kept[0] = values[1] if len(values) > 1 else ","
-            kept[1].append(values[0])
-        return kept
+            accumulator[0] = values[1] if len(values) > 1 else ","
+            accumulator[1].append(values[0])
+        return accumulator
 
-    def retract(self, kept: Any, values: tuple[Any, ...]) -> Any:
-        if values[0] is not None and values[0] in kept[1]:
-            kept[1].remove(values[0])
-        return kept
+    def retract(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
+        if values[0] is not None and values[0] in accumulator[1]:
+            accumulator[1].remove(values[0])
+        return accumulator
 
-    def value(self, kept: Any) -> Any:
-        return kept[0].join(kept[1]) if kept[1] else None
+    def value(self, accumulator: Value) -> Value:
+        return accumulator[0].join(accumulator[1]) if accumulator[1] else None
 
 
 class ArrayOf(ObjectAccumulator):
     """ARRAY_AGG: values including nulls, in order of arrival."""
 
-    def begin(self) -> Any:
+    def begin(self) -> Value:
         return []
 
-    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
         if values[0] is not None or not self._ignores_nulls:
-            kept.append(values[0])
-        return kept
+            accumulator.append(values[0])
+        return accumulator
 
     @property
     def _ignores_nulls(self) -> bool:
         return "IGNORE NULLS" in self.call.options
 
-    def merge_values(self, kept: Any, other: Any) -> Any:
-        return kept + other
+    def merge_values(self, accumulator: Value, other: Value) -> Value:
+        return accumulator + other
 
-    def retract(self, kept: Any, values: tuple[Any, ...]) -> Any:
-        if values[0] in kept:
-            kept.remove(values[0])
-        return kept
+    def retract(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
+        if values[0] in accumulator:
+            accumulator.remove(values[0])
+        return accumulator
 
-    def value(self, kept: Any) -> Any:
-        return list(kept) if kept else None
+    def value(self, accumulator: Value) -> Value:
+        return list(accumulator) if accumulator else None
 
 
 class Collect(ObjectAccumulator):
     """COLLECT: a multiset of non-null values."""
 
-    def begin(self) -> Any:
+    def begin(self) -> Value:
         return {}
 
-    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
         if values[0] is not None:
-            kept[values[0]] = kept.get(values[0], 0) + 1
-        return kept
+            accumulator[values[0]] = accumulator.get(values[0], 0) + 1
+        return accumulator
 
-    def merge_values(self, kept: Any, other: Any) -> Any:
+    def merge_values(self, accumulator: Value, other: Value) -> Value:
         for value, count in other.items():
-            kept[value] = kept.get(value, 0) + count
-        return kept
+            accumulator[value] = accumulator.get(value, 0) + count
+        return accumulator
 
-    def retract(self, kept: Any, values: tuple[Any, ...]) -> Any:
-        if values[0] in kept:
-            kept[values[0]] -= 1
-            if not kept[values[0]]:
-                del kept[values[0]]
-        return kept
+    def retract(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
+        if values[0] in accumulator:
+            accumulator[values[0]] -= 1
+            if not accumulator[values[0]]:
+                del accumulator[values[0]]
+        return accumulator
 
-    def value(self, kept: Any) -> Any:
-        return list(kept.items())
+    def value(self, accumulator: Value) -> Value:
+        return list(accumulator.items())
 
 
 class Percentile(ObjectAccumulator):
     """PERCENTILE of a value, with one or several fractions and an optional frequency."""
 
-    def begin(self) -> Any:
+    def begin(self) -> Value:
         # Count per value, negative if retracted before it was added; the values with positive counts, sorted; the
         # total count; and the constant fraction.
         return [{}, [], 0, None]
 
-    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
-        return self._counted(kept, values, 1)
+    def add(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
+        return self._counted(accumulator, values, 1)
 
-    def retract(self, kept: Any, values: tuple[Any, ...]) -> Any:
-        return self._counted(kept, values, -1)
+    def retract(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
+        return self._counted(accumulator, values, -1)
 
-    def _counted(self, kept: Any, values: tuple[Any, ...], sign: int) -> Any:
+    def _counted(self, accumulator: Value, values: tuple[Value, ...], sign: int) -> Value:
         value, share, times = values if len(values) == 3 else (*values, 1)
         if value is None or times is None or times <= 0:
-            return kept
-        counts, ordered, total, _ = kept
+            return accumulator
+        counts, ordered, total, _ = accumulator
         value = float(value) if not isinstance(value, float) else value
         before = counts.get(value, 0)
         after = before + sign * int(times)
@@ -350,35 +354,35 @@ class Percentile(ObjectAccumulator):
             counts[value] = after
         else:
             del counts[value]
-        kept[2] = total + max(after, 0) - max(before, 0)
-        kept[3] = share
-        return kept
+        accumulator[2] = total + max(after, 0) - max(before, 0)
+        accumulator[3] = share
+        return accumulator
 
-    def value(self, kept: Any) -> Any:
-        counts, ordered, total, share = kept
+    def value(self, accumulator: Value) -> Value:
+        counts, ordered, total, share = accumulator
         if not total or share is None:
             return None
         if isinstance(share, list):
-            return [self._at(counts, ordered, total, s) for s in share]
-        return self._at(counts, ordered, total, share)
+            return [self._interpolated(counts, ordered, total, s) for s in share]
+        return self._interpolated(counts, ordered, total, share)
 
-    def _at(self, counts: dict[float, int], ordered: list[float], total: int, share: float) -> float:
+    def _interpolated(self, counts: dict[float, int], ordered: list[float], total: int, share: float) -> float:
         if not 0 <= share <= 1:
             raise TableException(f"Percentage of PERCENTILE should be between [0.0, 1.0], but was '{share}'.")
-        place = (total - 1) * share
-        low, high = floor(place), ceil(place)
+        rank = (total - 1) * share
+        low, high = floor(rank), ceil(rank)
         if total == len(ordered):
             below, above = ordered[low], ordered[high]
         else:
             below, above = self._counting(counts, ordered, low), self._counting(counts, ordered, high)
-        return below if low == high or below == above else below + (above - below) * (place - low)
+        return below if low == high or below == above else below + (above - below) * (rank - low)
 
     @staticmethod
-    def _counting(counts: dict[float, int], ordered: list[float], place: int) -> float:
+    def _counting(counts: dict[float, int], ordered: list[float], rank: int) -> float:
         """Return the value at a rank, where each value occurs as often as its count."""
         for value in ordered:
-            place -= counts[value]
-            if place < 0:
+            rank -= counts[value]
+            if rank < 0:
                 return value
         return ordered[-1]
 
@@ -391,54 +395,54 @@ def _keeps_nulls(call: AggregateCall, otherwise: bool) -> bool:
 class JsonArray(ObjectAccumulator):
     """JSON_ARRAYAGG: values in order of arrival."""
 
-    def begin(self) -> Any:
+    def begin(self) -> Value:
         return []
 
-    def _shown(self, values: tuple[Any, ...]) -> str | None:
+    def _shown(self, values: tuple[Value, ...]) -> str | None:
         (value,) = values
         return "null" if value is None and _keeps_nulls(self.call, False) else value
 
-    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
         shown = self._shown(values)
         if shown is not None:
-            kept.append(shown)
-        return kept
+            accumulator.append(shown)
+        return accumulator
 
-    def retract(self, kept: Any, values: tuple[Any, ...]) -> Any:
+    def retract(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
         shown = self._shown(values)
-        if shown in kept:
-            kept.remove(shown)
-        return kept
+        if shown in accumulator:
+            accumulator.remove(shown)
+        return accumulator
 
-    def value(self, kept: Any) -> Any:
-        return f"[{','.join(kept)}]"
+    def value(self, accumulator: Value) -> Value:
+        return f"[{','.join(accumulator)}]"
 
 
 class JsonObject(ObjectAccumulator):
     """JSON_OBJECTAGG: one member per key, sorted by name."""
 
-    def begin(self) -> Any:
+    def begin(self) -> Value:
         return {}
 
-    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
         key, value = values
         if key is None:
             raise TableException("A key of JSON_OBJECTAGG is null: exclude such rows with FILTER or WHERE.")
-        if key in kept:
+        if key in accumulator:
             raise TableException(
                 f"Key '{key}' is already present. Duplicate keys are not allowed in JSON_OBJECTAGG. Please ensure that "
                 "keys are unique."
             )
         if value is not None or _keeps_nulls(self.call, True):
-            kept[key] = "null" if value is None else value
-        return kept
+            accumulator[key] = "null" if value is None else value
+        return accumulator
 
-    def retract(self, kept: Any, values: tuple[Any, ...]) -> Any:
-        kept.pop(values[0], None)
-        return kept
+    def retract(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
+        accumulator.pop(values[0], None)
+        return accumulator
 
-    def value(self, kept: Any) -> Any:
-        return "{" + ",".join(f"{quoted(key)}:{kept[key]}" for key in sorted(kept)) + "}"
+    def value(self, accumulator: Value) -> Value:
+        return "{" + ",".join(f"{quoted(key)}:{accumulator[key]}" for key in sorted(accumulator)) + "}"
 
 
 def object_accumulator(call: AggregateCall, name: str, retracts: bool) -> Accumulator:
@@ -506,21 +510,21 @@ class UserAccumulator(ObjectAccumulator):
         opened: OpenedAggregate = self.call.user.opened
         return opened
 
-    def begin(self) -> Any:
+    def begin(self) -> Value:
         # State is restored before the function is opened.
         return self._function.begin() if self.call.user.is_open else None
 
-    def add(self, kept: Any, values: tuple[Any, ...]) -> Any:
-        return self._function.add(kept, values)
+    def add(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
+        return self._function.add(accumulator, values)
 
-    def retract(self, kept: Any, values: tuple[Any, ...]) -> Any:
-        return self._function.take_back(kept, values)
+    def retract(self, accumulator: Value, values: tuple[Value, ...]) -> Value:
+        return self._function.retract(accumulator, values)
 
-    def value(self, kept: Any) -> Any:
-        return self._function.value(kept)
+    def value(self, accumulator: Value) -> Value:
+        return self._function.value(accumulator)
 
-    def _values(self, arguments: Sequence[pa.Array], count: int) -> list[tuple[Any, ...]]:
+    def _values(self, arguments: Sequence[pa.Array], count: int) -> list[tuple[Value, ...]]:
         return self._function.rows(arguments, count)
 
-    def _column(self, values: list[Any]) -> pa.Array:
+    def _column(self, values: list[Value]) -> pa.Array:
         return self._function.column(values)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from millstream.common.aliases import Value
 from millstream.sql.columns.index import Slots
 from millstream.sql.columns.keys import stable_order
 from millstream.sql.columns.numpy_arrays import Ints, Mask, NumpyColumn, Valid
@@ -63,9 +64,9 @@ class Segments:
     @cached_property
     def is_start(self) -> Mask:
         """Whether a row starts a segment."""
-        found = np.zeros(self.rows, np.bool_)
-        found[self.starts] = True
-        return found
+        is_last = np.zeros(self.rows, np.bool_)
+        is_last[self.starts] = True
+        return is_last
 
     @cached_property
     def before(self) -> Ints:
@@ -92,11 +93,11 @@ class Segments:
         fresh = np.concatenate([self.fresh, np.ones(len(inner), np.bool_)])
         return Segments(self.order, starts[order], slots[order], fresh[order], self.signs)
 
-    def begins(self, column: NumpyColumn, nothing: Any) -> NumpyColumn:
+    def begins(self, column: NumpyColumn, initial: Value) -> NumpyColumn:
         """Return the initial value of each segment from a state column."""
         values = column[self.slots]
         if self.fresh.any():
-            values[self.fresh] = nothing
+            values[self.fresh] = initial
         return values
 
     def leave(self, column: NumpyColumn, values: NumpyColumn) -> None:
@@ -116,7 +117,7 @@ class Segments:
         steps[self.starts[1:]] -= begins[:-1] + np.add.reduceat(deltas, self.starts)[:-1]
         return np.cumsum(steps)
 
-    def scan(self, add: Any, values: NumpyColumn, begins: NumpyColumn) -> NumpyColumn:
+    def scan(self, add: np.ufunc, values: NumpyColumn, begins: NumpyColumn) -> NumpyColumn:
         """Return the running result of an operation applied value by value."""
         out = np.empty(self.rows, np.result_type(values, begins))
         long = np.flatnonzero(self.sizes > _LONG)
@@ -124,18 +125,15 @@ class Segments:
             run = np.concatenate([[begin], values[start : start + size]])
             out[start : start + size] = add.accumulate(run)[1:]
         short = np.flatnonzero(self.sizes <= _LONG)
-        at, current = self.starts[short], begins[short]
+        positions, current = self.starts[short], begins[short]
         left = self.sizes[short]
-        while len(at):
-            current = add(current, values[at])
-            out[at] = current
+        while len(positions):
+            current = add(current, values[positions])
+            out[positions] = current
             left = left - 1
             on = left > 0
-            at, current, left = at[on] + 1, current[on], left[on]
+            positions, current, left = positions[on] + 1, current[on], left[on]
         return out
-
-
-Run = Callable[[Segments], Any]
 
 
 class Running(Protocol):
@@ -180,7 +178,7 @@ class RunningNumbers:
 class RunningObjects:
     """Results that are Python objects."""
 
-    def __init__(self, values: list[Any], column: Callable[[list[Any]], pa.Array]) -> None:
+    def __init__(self, values: list[Value], column: Callable[[list[Value]], pa.Array]) -> None:
         self._values = values
         self._column = column
 

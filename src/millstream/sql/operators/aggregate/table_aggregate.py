@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from millstream.common.aliases import Value
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, Batch
 from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
 from millstream.sql.expressions import AggregateCall
+from millstream.sql.functions.context import OpenedTableAggregate
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED, signs_of
 from millstream.sql.operators.base import KeyedBatchOperator, split_batches
 
@@ -52,17 +53,17 @@ class TableAggregateOperator(KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        kept = [
+        state_columns = [
             StateColumn(_ROWS, np.int64),
             StateColumn(TOUCHED, np.int64),
             StateColumn(_ACCUMULATOR, object, lambda: None),
         ]
-        columns = KeyedColumns([self.kinds[k] for k in self.keys], kept)
+        columns = KeyedColumns([self.kinds[k] for k in self.keys], state_columns)
         self._state: KeyedColumns = self.state_table("groups", columns)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         state, (call,) = self._state, self.calls
-        function: Any = call.user.opened
+        function: OpenedTableAggregate = call.user.opened
         state.compact()
         if self.ttl:
             state.expire(TOUCHED, self.setup.clock() - self.ttl)
@@ -72,16 +73,16 @@ class TableAggregateOperator(KeyedBatchOperator):
         signs = signs_of(batch)
         weights = np.ones(len(batch), np.int64) if signs is None else signs
         counts, accumulators = state.column(_ROWS), state.column(_ACCUMULATOR)
-        at: list[int] = []
+        positions: list[int] = []
         kinds: list[int] = []
-        made: list[tuple[Any, ...]] = []
+        results: list[tuple[Value, ...]] = []
 
-        def emit_results(place: int, kind: int, told: list[tuple[Any, ...]]) -> None:
-            at.extend([place] * len(told))
-            kinds.extend([kind] * len(told))
-            made.extend(told)
+        def emit_results(position: int, kind: int, rows: list[tuple[Value, ...]]) -> None:
+            positions.extend([position] * len(rows))
+            kinds.extend([kind] * len(rows))
+            results.extend(rows)
 
-        for place, (slot, row, weight) in enumerate(zip(slots.tolist(), rows, weights.tolist(), strict=True)):
+        for position, (slot, row, weight) in enumerate(zip(slots.tolist(), rows, weights.tolist(), strict=True)):
             is_first = not counts[slot]
             if is_first:
                 if weight < 0:
@@ -89,28 +90,28 @@ class TableAggregateOperator(KeyedBatchOperator):
                     continue
                 accumulators[slot] = function.begin()
             elif not self.final_only and self.takes_back:
-                emit_results(place, DELETE, function.value(accumulators[slot]))
-            step = function.add if weight > 0 else function.take_back
+                emit_results(position, DELETE, function.value(accumulators[slot]))
+            step = function.add if weight > 0 else function.retract
             accumulators[slot] = step(accumulators[slot], row)
             counts[slot] += weight
             if counts[slot] and not self.final_only:
-                emit_results(place, INSERT, function.value(accumulators[slot]))
+                emit_results(position, INSERT, function.value(accumulators[slot]))
         distinct = np.unique(slots)
         state.column(TOUCHED)[distinct] = self.setup.clock()
         state.changed(distinct)
         state.remove(distinct[counts[distinct] == 0])
-        taken = pa.array(np.array(at, np.int64))
-        said = np.array(kinds, np.int8)
-        columns = [*(k.take(taken) for k in keys), *function.columns(made)]
-        return (Batch(columns, said if said.any() else None, len(at)),)
+        taken = pa.array(np.array(positions, np.int64))
+        row_kinds = np.array(kinds, np.int8)
+        columns = [*(k.take(taken) for k in keys), *function.columns(results)]
+        return (Batch(columns, row_kinds if row_kinds.any() else None, len(positions)),)
 
     def finish(self) -> None:
         """Emit the final results in batch mode."""
         if not self.final_only:
             return
-        function: Any = self.calls[0].user.opened
+        function: OpenedTableAggregate = self.calls[0].user.opened
         slots = self._state.slots()
-        told = [function.value(kept) for kept in self._state.column(_ACCUMULATOR)[slots]]
-        at = np.repeat(slots, [len(t) for t in told])
-        columns = [*self._state.keys_at(at), *function.columns([row for rows in told for row in rows])]
-        self.emit(split_batches(columns, len(at)))
+        results = [function.value(accumulator) for accumulator in self._state.column(_ACCUMULATOR)[slots]]
+        positions = np.repeat(slots, [len(rows) for rows in results])
+        columns = [*self._state.keys_at(positions), *function.columns([row for rows in results for row in rows])]
+        self.emit(split_batches(columns, len(positions)))

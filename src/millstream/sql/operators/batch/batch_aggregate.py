@@ -40,9 +40,9 @@ class BatchGroupAggregateOperator(SpillingOperator, GroupAggregateOperator):
     def process(self, batch: Batch) -> Iterable[Batch]:
         if self.overflow.must_spill(0, batch):
             return ()
-        found = super().process(batch)
+        output = super().process(batch)
         self.overflow.grew()
-        return found
+        return output
 
     def finishing(self) -> Iterator[None]:
         if not self.keys and not self.overflow.is_full:
@@ -56,7 +56,7 @@ class BatchGroupAggregateOperator(SpillingOperator, GroupAggregateOperator):
                 self.emit([Batch(columns, None, len(part))])
                 yield
 
-    def _later(self, place: int, batch: Batch) -> None:
+    def _later(self, index: int, batch: Batch) -> None:
         super().process(batch)
 
 
@@ -65,5 +65,5 @@ class BatchGlobalGroupAggregateOperator(BatchGroupAggregateOperator, GlobalGroup
 
     def _input(self) -> tuple[list[pa.DataType], Sequence[int]]:
         nothing = np.zeros(0, np.int64)
-        kept = self.aggregates.partials(FreshColumns(self.aggregates.kept, 0), nothing)
-        return [*(self.kinds[k] for k in self.keys), *(column.type for column in kept)], range(len(self.keys))
+        partials = self.aggregates.partials(FreshColumns(self.aggregates.state_columns, 0), nothing)
+        return [*(self.kinds[k] for k in self.keys), *(column.type for column in partials)], range(len(self.keys))

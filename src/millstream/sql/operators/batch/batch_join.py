@@ -156,7 +156,7 @@ class Meeting:
     def results(self) -> Iterator[Batch]:
         """Yield the joined rows."""
         chunks = slabs(self._theirs(), _CHUNK_BYTES)
-        theirs: Batch | None = next(chunks, self._nobody(1 - self._asking))
+        theirs: Batch | None = next(chunks, self._no_rows(1 - self._asking))
         while theirs is not None:
             following = next(chunks, None)
             met = np.zeros(len(theirs), np.bool_)
@@ -194,17 +194,17 @@ class Meeting:
             if len(pairs) and not self._is_semi:
                 yield pairs
 
-    def _alone(self, rows: Ints, made: Callable[[Ints], Batch]) -> Iterator[Batch]:
+    def _alone(self, rows: Ints, padded: Callable[[Ints], Batch]) -> Iterator[Batch]:
         for start in range(0, len(rows), _AT_ONCE):
-            yield made(rows[start : start + _AT_ONCE])
+            yield padded(rows[start : start + _AT_ONCE])
 
     def _before(self, mine: Batch, rows: Ints) -> Batch:
         """Return unmatched probe rows."""
-        return self._join.pairs(self._asking, mine, rows, self._nobody(1 - self._asking), np.full(len(rows), -1))
+        return self._join.pairs(self._asking, mine, rows, self._no_rows(1 - self._asking), np.full(len(rows), -1))
 
     def _behind(self, theirs: Batch, rows: Ints) -> Batch:
         """Return unmatched rows of the other side."""
-        return self._join.pairs(self._asking, self._nobody(self._asking), np.full(len(rows), -1), theirs, rows)
+        return self._join.pairs(self._asking, self._no_rows(self._asking), np.full(len(rows), -1), theirs, rows)
 
-    def _nobody(self, side: int) -> Batch:
+    def _no_rows(self, side: int) -> Batch:
         return Batch([pa.array([], kind) for kind in self._join.sides[side].kinds], None, 0)

@@ -115,10 +115,10 @@ def merged(runs: Sequence[Iterator[Batch]], order: Order) -> Iterator[Batch]:
         together = Batch.concatenated(heads)
         in_order = sorted_rows(together.columns, order, len(together))
         ends = np.cumsum([len(head) for head in heads])
-        place = np.empty(len(in_order), np.int64)
-        place[in_order] = np.arange(len(in_order))
+        positions = np.empty(len(in_order), np.int64)
+        positions[in_order] = np.arange(len(in_order))
         # Rows after the last loaded row of a run may belong after rows that are not loaded yet.
-        last = [int(place[end - 1]) for end, run in zip(ends, left, strict=True) if not run.is_read]
+        last = [int(positions[end - 1]) for end, run in zip(ends, left, strict=True) if not run.is_read]
         count = min(last) + 1 if last else len(in_order)
         taken = in_order[:count]
         yield together.take(taken)
@@ -174,18 +174,18 @@ class BatchTopNOperator(StepwiseFinishOperator):
 
     def _emitted(self, batches: Iterable[Batch]) -> Iterator[None]:
         """Emit the requested ranks of complete partitions."""
-        kept: Batch | None = None
+        retained: Batch | None = None
         for slab in slabs(batches, SLAB_BYTES):
-            kept = slab if kept is None else Batch.concatenated([kept, slab])
+            retained = slab if retained is None else Batch.concatenated([retained, slab])
             if self.last is not None:
-                kept = kept.take(self._possible(kept))
-        if kept is None:
+                retained = retained.take(self._possible(retained))
+        if retained is None:
             return
-        in_order, places = self._placed(kept)
-        asked = places >= self.first
-        found = kept.take(in_order[asked])
-        columns = [*found.columns, pa.array(places[asked])] if self.shows_rank else list(found.columns)
-        for batch in split_batches(columns, len(found)):
+        in_order, places = self._placed(retained)
+        requested = places >= self.first
+        result = retained.take(in_order[requested])
+        columns = [*result.columns, pa.array(places[requested])] if self.shows_rank else list(result.columns)
+        for batch in split_batches(columns, len(result)):
             self.emit([batch])
             yield
 

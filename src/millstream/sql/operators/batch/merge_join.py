@@ -40,8 +40,8 @@ class SortMergeJoinOperator(BatchJoinOperator):
         return self.spillable_rows(name, (*side.kinds, pa.uint32()), side.keys, SortedRuns(_by_last(side)))
 
     def add(self, side: int, batch: Batch) -> None:
-        found = pa.array(hashes(self.keys_of(side, batch), len(batch)))
-        self.rows[side].add(Batch([*batch.columns, found], None, len(batch)))
+        key_hashes = pa.array(hashes(self.keys_of(side, batch), len(batch)))
+        self.rows[side].add(Batch([*batch.columns, key_hashes], None, len(batch)))
 
     def finishing(self) -> Iterator[None]:
         left, right = (_Hand(in_order(rows, _by_last(side))) for rows, side in zip(self.rows, self.sides, strict=True))
@@ -151,6 +151,6 @@ class _Aside:
 
     def read(self) -> Iterator[Batch]:
         """Yield the rows."""
-        for place in self._places:
-            yield Batch.from_ipc(self._file.read(place), self._width, False)
+        for extent in self._places:
+            yield Batch.from_ipc(self._file.read(extent), self._width, False)
         yield from self._parts

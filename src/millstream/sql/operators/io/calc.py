@@ -38,19 +38,20 @@ class CalcOperator(EvaluatingOperator):
                 leaves.append(part)
             return Column(part.type, places[name])
 
-        made = [replaced(e, leaf) for e in self.expressions]
+        outputs = [replaced(e, leaf) for e in self.expressions]
         tests = [] if self.condition is None else [self.condition]
-        columns, self._discard = compiled_all([*made, *leaves, *tests], self.context)
-        self._columns, self._leaves = columns[: len(made)], columns[len(made) : len(made) + len(leaves)]
+        columns, self._discard = compiled_all([*outputs, *leaves, *tests], self.context)
+        self._columns = columns[: len(outputs)]
+        self._leaves = columns[len(outputs) : len(outputs) + len(leaves)]
         self._keep = None if self.condition is None else condition(self.condition, self.context)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         try:
-            return self._made(batch)
+            return self._computed_rows(batch)
         finally:
             self._discard()
 
-    def _made(self, batch: Batch) -> Iterable[Batch]:
+    def _computed_rows(self, batch: Batch) -> Iterable[Batch]:
         keep = None if self._keep is None else self._keep(batch)
         if keep is not None and not keep.any():
             return ()
@@ -105,13 +106,13 @@ class ExpandOperator(EvaluatingOperator):
         return compiled(expression, self.context)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        made = [
+        copies = [
             batch.with_columns([self._fit(f(batch), k) for f, k in zip(one, self.kinds, strict=True)])
             for one in self._columns
         ]
-        together = Batch.concatenated(made)
+        together = Batch.concatenated(copies)
         # All output of one row, then all of the next.
-        rows = np.arange(len(batch) * len(made)).reshape(len(made), len(batch)).T.ravel()
+        rows = np.arange(len(batch) * len(copies)).reshape(len(copies), len(batch)).T.ravel()
         return (together.take(rows),)
 
     @staticmethod

@@ -7,7 +7,6 @@ fields of a ROW, the elements of an ARRAY, the keys and values of a MAP.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -80,8 +79,8 @@ class NotNull(Constraint):
         return f"NotNullEnforcer(fields=[{', '.join(name for _, name in self.columns)}])"
 
     def enforce(self, columns: list[pa.Array], rows: _Flags) -> _Flags:
-        for place, name in self.columns:
-            valid = valid_of(columns[place])
+        for index, name in self.columns:
+            valid = valid_of(columns[index])
             if valid is None:
                 continue
             wrong = rows & ~valid
@@ -100,14 +99,14 @@ class Limited:
     """A column with a length.
 
     Attributes:
-        place: its position.
+        index: its position.
         name: its name.
         type: its type.
     """
 
-    place: int
+    index: int
     name: str
-    type: Any
+    type: t.CharType | t.VarCharType | t.BinaryType | t.VarBinaryType
 
     @property
     def is_text(self) -> bool:
@@ -162,7 +161,7 @@ class Lengths(Constraint):
 
     def enforce(self, columns: list[pa.Array], rows: _Flags) -> _Flags:
         for limit in self.columns:
-            column = columns[limit.place]
+            column = columns[limit.index]
             wrong = rows & pc.fill_null(limit.wrong(column), False).to_numpy(zero_copy_only=False)
             if not wrong.any():
                 continue
@@ -174,7 +173,7 @@ class Lengths(Constraint):
                     f"it. You can set job configuration '{LENGTHS}' to control this behaviour."
                 )
                 raise _Violation(limit.name, reason, row)
-            columns[limit.place] = limit.fitted(column)
+            columns[limit.index] = limit.fitted(column)
         return rows
 
 
@@ -183,12 +182,12 @@ class Nested:
     """A column whose values have nested constraints.
 
     Attributes:
-        place: its position.
+        index: its position.
         name: its name.
         constraints: the nested constraints.
     """
 
-    place: int
+    index: int
     name: str
     constraints: list[Constraint]
 
@@ -213,7 +212,7 @@ class NestedRows(Constraint):
 
     def enforce(self, columns: list[pa.Array], rows: _Flags) -> _Flags:
         for one in self.nested:
-            column = columns[one.place]
+            column = columns[one.index]
             valid = valid_of(column)
             there = rows if valid is None else rows & valid
             before = column.flatten()
@@ -225,7 +224,7 @@ class NestedRows(Constraint):
             rows = rows & ~(there & ~stay)
             if any(a is not b for a, b in zip(fields, before, strict=True)):
                 mask = None if valid is None else pa.array(~valid)
-                columns[one.place] = pa.StructArray.from_arrays(fields, fields=list(column.type), mask=mask)
+                columns[one.index] = pa.StructArray.from_arrays(fields, fields=list(column.type), mask=mask)
         return rows
 
 
@@ -244,7 +243,7 @@ class NestedArrays(Constraint):
 
     def enforce(self, columns: list[pa.Array], rows: _Flags) -> _Flags:
         for one in self.nested:
-            column = columns[one.place]
+            column = columns[one.index]
             owners, places = _entries(column, rows)
             try:
                 stay = _enforced(
@@ -273,7 +272,7 @@ class NestedMaps(Constraint):
 
     def enforce(self, columns: list[pa.Array], rows: _Flags) -> _Flags:
         for one in self.nested:
-            column = columns[one.place]
+            column = columns[one.index]
             owners, places = _entries(column, rows)
             entries = [part.take(pa.array(places)) for part in (column.keys, column.items)]
             try:
@@ -313,7 +312,7 @@ def _without(rows: _Flags, dropped: Ints) -> _Flags:
 # --- the constraints of types
 
 
-def constraints_of(columns: Sequence[tuple[str, t.DataType]], options: Mapping[str, Any]) -> list[Constraint]:
+def constraints_of(columns: Sequence[tuple[str, t.DataType]], options: Mapping[str, object]) -> list[Constraint]:
     """Return the constraints of some columns under a session's options.
 
     Raises:
@@ -335,45 +334,45 @@ _OPTIONS = (
 
 
 def _constraints(columns: Sequence[tuple[str, t.DataType]], words: Mapping[str, str]) -> list[Constraint]:
-    found: list[Constraint] = []
-    needed = [(place, name) for place, (name, kind) in enumerate(columns) if not kind.is_nullable]
+    constraints: list[Constraint] = []
+    needed = [(index, name) for index, (name, kind) in enumerate(columns) if not kind.is_nullable]
     if needed:
-        found.append(NotNull(needed, words[NOT_NULL] == "DROP"))
+        constraints.append(NotNull(needed, words[NOT_NULL] == "DROP"))
     if words[LENGTHS] != "IGNORE":
         for kinds in (_TEXTS, _BYTES):
             limited = [
-                Limited(place, name, kind) for place, (name, kind) in enumerate(columns) if isinstance(kind, kinds)
+                Limited(index, name, kind) for index, (name, kind) in enumerate(columns) if isinstance(kind, kinds)
             ]
             limited = [column for column in limited if column.type.length < _MAX_LENGTH]
-            found += [Lengths(limited, words[LENGTHS] == "ERROR")] if limited else []
-    return [*found, *_nested(columns, words)]
+            constraints += [Lengths(limited, words[LENGTHS] == "ERROR")] if limited else []
+    return [*constraints, *_nested(columns, words)]
 
 
 def _nested(columns: Sequence[tuple[str, t.DataType]], words: Mapping[str, str]) -> list[Constraint]:
     if words[NESTED] == "IGNORE":
         return []
-    found: list[Constraint] = []
+    constraints: list[Constraint] = []
     rows, arrays, maps = [], [], []
-    for place, (name, kind) in enumerate(columns):
+    for index, (name, kind) in enumerate(columns):
         if isinstance(kind, t.RowType):
             fields = [(field.name, field.data_type) for field in kind]
-            rows.append(Nested(place, name, _constraints(fields, words)))
+            rows.append(Nested(index, name, _constraints(fields, words)))
     if rows:
-        found.append(NestedRows(rows))
+        constraints.append(NestedRows(rows))
     if words[NESTED] == "ROWS":
-        return found
+        return constraints
     if words[LENGTHS] == "TRIM_PAD":
         raise ValidationException(
             "Trimming and/or padding is not supported if constraint checking is enabled on types nested in collections."
         )
-    for place, (name, kind) in enumerate(columns):
+    for index, (name, kind) in enumerate(columns):
         if isinstance(kind, t.ArrayType):
-            arrays.append(Nested(place, name, _constraints([("element", kind.element_type)], words)))
+            arrays.append(Nested(index, name, _constraints([("element", kind.element_type)], words)))
         elif isinstance(kind, t.MapType):
             pair = [("key", kind.key_type), ("value", kind.value_type)]
-            maps.append(Nested(place, name, _constraints(pair, words)))
-    found += [NestedArrays(arrays)] if arrays else []
-    return [*found, *([NestedMaps(maps)] if maps else [])]
+            maps.append(Nested(index, name, _constraints(pair, words)))
+    constraints += [NestedArrays(arrays)] if arrays else []
+    return [*constraints, *([NestedMaps(maps)] if maps else [])]
 
 
 class ConstraintOperator(BatchOperator):

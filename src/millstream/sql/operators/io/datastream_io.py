@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from millstream.common.aliases import Value
 from millstream.common.errors import TypeMismatchError
 from millstream.common.types import Row, RowKind
 from millstream.common.watermark_strategy import MIN_WATERMARK
@@ -65,7 +65,7 @@ class StreamScanOperator(Operator):
         self._event_time = event_time
         self._changelog = changelog
         self._zone = zone
-        self._records: list[Any] = []
+        self._records: list[Value] = []
         self._times: list[int] = []
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
@@ -105,11 +105,11 @@ class StreamScanOperator(Operator):
         self._times.clear()
         self.setup.emit([self._batch(records, times)])
 
-    def _batch(self, records: list[Any], times: list[int]) -> Batch:
+    def _batch(self, records: list[Value], times: list[int]) -> Batch:
         columns: list[pa.Array] = [None] * len(self._types)
         values = [(r,) for r in records] if self._names is None else [self._members(r) for r in records]
-        for place, column in zip(self._columns, zip(*values, strict=True), strict=True):
-            columns[place] = to_column(list(column), self._types[place], self._zone)
+        for index, column in zip(self._columns, zip(*values, strict=True), strict=True):
+            columns[index] = to_column(list(column), self._types[index], self._zone)
         if self._event_time is not None:
             columns[self._event_time] = self._stamped(times)
         kinds = None
@@ -117,12 +117,12 @@ class StreamScanOperator(Operator):
             kinds = np.array([r.get_row_kind().value if isinstance(r, Row) else 0 for r in records], np.int8)
         return Batch(columns, kinds, len(records))
 
-    def _members(self, record: Any) -> Sequence[Any]:
+    def _members(self, record: Value) -> Sequence[Value]:
         names = self._names
         assert names is not None
         if isinstance(record, Row):
-            given = names_of(record)
-            if given is not None and set(names) <= set(given):
+            field_names = names_of(record)
+            if field_names is not None and set(names) <= set(field_names):
                 return [record[n] for n in names]
         if isinstance(record, dict):
             return [record.get(n) for n in names]
@@ -148,7 +148,7 @@ class ToRowsOperator(Operator):
 
     takes_batches = True
 
-    def __init__(self, fields: Fields, event_time: int | None, wrap: Callable[[Row], Any] | None = None) -> None:
+    def __init__(self, fields: Fields, event_time: int | None, wrap: Callable[[Row], Value] | None = None) -> None:
         """Create the operator.
 
         Args:
@@ -173,7 +173,7 @@ class ToRowsOperator(Operator):
         with w.block(f"for {row}, {stamp} in zip({rows}({value.name}), {times}({value.name})):", self, value.name):
             downstream(Var(row, stamp, detached=True))
 
-    def _rows(self, batch: Batch) -> Iterator[Any]:
+    def _rows(self, batch: Batch) -> Iterator[Value]:
         columns = [to_python(c, t, None) for c, t in zip(batch.columns, self._types, strict=True)]
         rows = Row.many(self._names, zip(*columns, strict=True))
         if batch.kinds is not None:

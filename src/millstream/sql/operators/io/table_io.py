@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -49,7 +48,7 @@ class ValuesSource(Source[Batch]):
     def is_bounded(self) -> bool:
         return True
 
-    def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
+    def create_enumerator(self, parallelism: int, restored: bool | None = None) -> SplitEnumerator:
         return _Once(bool(restored))
 
     def create_reader(self, subtask: int, parallelism: int) -> SourceReader:
@@ -59,27 +58,27 @@ class ValuesSource(Source[Batch]):
 class _Once(SplitEnumerator):
     """Assigns everything to the first subtask, at once."""
 
-    def __init__(self, is_dealt: bool) -> None:
-        self._is_dealt = is_dealt
+    def __init__(self, is_assigned: bool) -> None:
+        self._is_assigned = is_assigned
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
-        if self._is_dealt:
+        if self._is_assigned:
             return SplitAssignment({})
-        self._is_dealt = True
+        self._is_assigned = True
         return SplitAssignment({0: ["all"]})
 
     def is_finished(self) -> bool:
-        return self._is_dealt
+        return self._is_assigned
 
-    def snapshot(self) -> Any:
-        return self._is_dealt
+    def snapshot(self) -> bool:
+        return self._is_assigned
 
 
 class _ValuesReader(SourceReader):
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
 
-    def read(self, share: SplitRange) -> Iterator[Collection[Any]]:
+    def read(self, share: SplitRange) -> Iterator[Collection[Batch]]:
         rows = len(self._batch)
         yield [self._batch.slice(start, min(start + BATCH_ROWS, rows)) for start in range(0, rows, BATCH_ROWS)]
 
@@ -95,7 +94,7 @@ class TableSinkOperator(SinkOperator):
 
     takes_batches = True
 
-    def __init__(self, sink: Sink[Any]) -> None:
+    def __init__(self, sink: Sink[Batch]) -> None:
         super().__init__(sink)
         self.encodes_input = False
 

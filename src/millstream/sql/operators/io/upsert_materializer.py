@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from millstream.common.aliases import Value
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, Batch
 from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
@@ -16,7 +16,7 @@ from millstream.sql.errors import TableException
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED
 from millstream.sql.operators.base import KeyedBatchOperator, split_batches
 
-_Row = tuple[Any, ...]
+_Row = tuple[Value, ...]
 
 
 class MaterializeOperator(KeyedBatchOperator):
@@ -50,7 +50,7 @@ class MaterializeOperator(KeyedBatchOperator):
         slots = np.unique(of_rows)
         lists = state.column("rows")
         rows = list(zip(*map(python_values, batch.columns), strict=True))
-        changes: list[tuple[int, tuple[Any, ...]]] = []
+        changes: list[tuple[int, _Row]] = []
         for row, kind, slot in zip(rows, batch.all_kinds().tolist(), of_rows.tolist(), strict=True):
             self._take(lists[slot], row, kind in (INSERT, UPDATE_AFTER), changes)
         state.column(TOUCHED)[slots] = self.setup.clock()
@@ -62,14 +62,14 @@ class MaterializeOperator(KeyedBatchOperator):
         return (Batch(columns, kinds if kinds.any() else None, len(changes)),)
 
     @staticmethod
-    def _take(there: list[Any], row: Any, adds: bool, changes: list[tuple[int, Any]]) -> None:
+    def _take(there: list[_Row], row: _Row, adds: bool, changes: list[tuple[int, _Row]]) -> None:
         if adds:
             changes.append((UPDATE_AFTER if there else INSERT, row))
             there.append(row)
         elif row in there:
-            place = there.index(row)
-            was_last = place == len(there) - 1
-            del there[place]
+            position = there.index(row)
+            was_last = position == len(there) - 1
+            del there[position]
             if not there:
                 changes.append((DELETE, row))
             elif was_last:
@@ -122,13 +122,13 @@ class ConflictOperator(KeyedBatchOperator):
         self._written: KeyedColumns = self.state_table("written", written)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        waiting = self._pending
-        slots, _ = waiting.find_or_add([batch.columns[k] for k in self.keys], len(batch))
-        changes = waiting.column("changes")
+        pending = self._pending
+        slots, _ = pending.find_or_add([batch.columns[k] for k in self.keys], len(batch))
+        changes = pending.column("changes")
         rows = zip(*map(python_values, batch.columns), strict=True)
         for row, kind, slot in zip(rows, batch.all_kinds().tolist(), slots.tolist(), strict=True):
             _add_or_cancel(changes[slot], kind in (INSERT, UPDATE_AFTER), row)
-        waiting.changed(np.unique(slots))
+        pending.changed(np.unique(slots))
         return ()
 
     def on_watermark(self, watermark: int) -> int | None:
@@ -140,21 +140,21 @@ class ConflictOperator(KeyedBatchOperator):
     def _write(self) -> None:
         """Process all pending changes."""
         now = self.setup.clock()
-        waiting, written = self._pending, self._written
+        pending, written = self._pending, self._written
         written.compact()
         if self.ttl:
             written.expire(TOUCHED, now - self.ttl)
-        due = waiting.slots()
-        slots, _ = written.find_or_add(waiting.keys_at(due), len(due))
-        changes, rows = waiting.column("changes"), written.column("rows")
+        due = pending.slots()
+        slots, _ = written.find_or_add(pending.keys_at(due), len(due))
+        changes, rows = pending.column("changes"), written.column("rows")
         out: list[tuple[int, _Row]] = []
         for one, slot in zip(due.tolist(), slots.tolist(), strict=True):
             rows[slot] = self._resolved(rows[slot], changes[one], out)
         written.column(TOUCHED)[slots] = now
         written.changed(slots)
         written.remove(slots[np.fromiter((not rows[s] for s in slots.tolist()), np.bool_, len(slots))])
-        waiting.remove(due)
-        waiting.compact()
+        pending.remove(due)
+        pending.compact()
         kinds = np.fromiter((kind for kind, _ in out), np.int8, len(out))
         columns = [from_python([row[i] for _, row in out], kind) for i, kind in enumerate(self.kinds)]
         self.emit(split_batches(columns, len(out), kinds if kinds.any() else None))
@@ -165,12 +165,12 @@ class ConflictOperator(KeyedBatchOperator):
         """Return the row that exists after changes, as a list of one or none; append written changes to `out`."""
         rows = list(before)
         for adds, row in changes:
-            place = self._place(rows, row)
+            position = self._position_of(rows, row)
             if not adds:
-                if place is not None:
-                    del rows[place]
-            elif place is not None and self.replaces:
-                rows[place] = row
+                if position is not None:
+                    del rows[position]
+            elif position is not None and self.replaces:
+                rows[position] = row
             else:
                 rows.append(row)
         if len(rows) > 1:
@@ -181,10 +181,10 @@ class ConflictOperator(KeyedBatchOperator):
             out.append((DELETE, before[0]) if not rows else (UPDATE_AFTER if before else INSERT, rows[0]))
         return rows
 
-    def _place(self, rows: list[_Row], row: _Row) -> int | None:
+    def _position_of(self, rows: list[_Row], row: _Row) -> int | None:
         """Return the position of the row with the same upsert key."""
-        wanted = [row[c] for c in self.compared]
-        return next((i for i, one in enumerate(rows) if [one[c] for c in self.compared] == wanted), None)
+        expected = [row[c] for c in self.compared]
+        return next((i for i, one in enumerate(rows) if [one[c] for c in self.compared] == expected), None)
 
     def _conflict(self, row: _Row) -> str:
         key = ", ".join(f"{self.names[k]}={'null' if row[k] is None else row[k]}" for k in self.keys)

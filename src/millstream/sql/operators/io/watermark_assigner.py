@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from millstream.common.tags import tagged
 from millstream.common.time import Duration
@@ -18,7 +18,7 @@ from millstream.common.watermark_strategy import (
     WatermarkOutput,
     WatermarkStrategy,
 )
-from millstream.operators.base import OperatorSetup, Split
+from millstream.operators.base import OperatorSetup, OperatorSnapshot, Split
 from millstream.operators.watermarks import WatermarkEmitter, WatermarkOperator
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.numpy_arrays import Ints, plain, valid_of
@@ -67,7 +67,7 @@ class RowWatermarkOperator(WatermarkEmitter, EvaluatingOperator):
         self._has_rows = self._was_quiet = False
 
     def open(self) -> None:
-        self._strategy: Callable[[Batch], Any] = compiled(self.strategy, self.context)
+        self._strategy: Callable[[Batch], pa.Array] = compiled(self.strategy, self.context)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         times = batch.columns[self.column]
@@ -109,13 +109,13 @@ class RowWatermarkOperator(WatermarkEmitter, EvaluatingOperator):
 
     def _reached(self, sent: int, current: Ints, start: int, end: int) -> int:
         """Return the last watermark sent after rows `start` to `end`; `sent` is the one before."""
-        place = start
-        while place < end:
+        position = start
+        while position < end:
             # The next row after which the watermark advances by more than the interval.
-            place += int(np.searchsorted(current[place:end], sent + self.interval, "right"))
-            if place < end:
-                sent = int(current[place])
-                place += 1
+            position += int(np.searchsorted(current[position:end], sent + self.interval, "right"))
+            if position < end:
+                sent = int(current[position])
+                position += 1
         return sent
 
     def _send(self, watermark: int) -> None:
@@ -171,18 +171,20 @@ class RowWatermarkOperator(WatermarkEmitter, EvaluatingOperator):
 
     # --- snapshots
 
-    def carry(self) -> Any:
+    def carry(self) -> OperatorSnapshot:
         # Called at the end of every epoch.
         self._was_quiet, self._has_rows = not self._has_rows, False
         return self._current, self._sent, self._ended, self._is_idle, self._last_row
 
-    def restore(self, carried: Any) -> None:
-        self._current, self._sent, self._ended, self._is_idle, self._last_row = carried
+    def restore(self, snapshot: OperatorSnapshot) -> None:
+        self._current, self._sent, self._ended, self._is_idle, self._last_row = snapshot
 
-    def redistribute(self, carried: list[Any], subtask: int, reads: Callable[[Any], bool] | None) -> Any:
-        slowest = min(carried, key=lambda one: one[0])
+    def redistribute(
+        self, snapshots: list[OperatorSnapshot], subtask: int, reads: Callable[[Split], bool] | None
+    ) -> OperatorSnapshot:
+        slowest = min(snapshots, key=lambda one: one[0])
         # Downstream subtasks have not received it over their new channels: it is sent again.
-        return (*slowest[:2], False, all(one[3] for one in carried), slowest[4])
+        return (*slowest[:2], False, all(one[3] for one in snapshots), slowest[4])
 
     def announce(self) -> None:
         """Send the watermark again, to subtasks that have not received it."""
@@ -234,7 +236,7 @@ class _Highest(WatermarkGenerator):
     def __init__(self) -> None:
         self.highest = MIN_WATERMARK
 
-    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+    def on_event(self, event: int, event_timestamp: int, output: WatermarkOutput) -> None:
         self.highest = max(self.highest, event)
 
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
@@ -270,7 +272,7 @@ class SplitWatermarkOperator(WatermarkOperator):
         return self.session.context(self.setup, lambda: None)
 
     @cached_property
-    def _marks(self) -> Callable[[Batch], Any]:
+    def _marks(self) -> Callable[[Batch], pa.Array]:
         return compiled(self.expression, self._context)
 
     def on_event(self, event: Batch, timestamp: int | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -11,14 +11,35 @@ import pyarrow.compute as pc
 
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
+from millstream.sql.columns.numpy_arrays import Ints
 from millstream.sql.expressions import Expression
+from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.functions.evaluate import compiled, condition
 from millstream.sql.operators.base import EvaluatingOperator
 from millstream.sql.operators.query_context import Session
 from millstream.sql.types import ArrayType, DataType, MapType, MultisetType, RowType
 
 # The number of function rows per input row, and their columns.
-Made = tuple[Any, list[pa.Array]]
+Joined = tuple[Sequence[int] | Ints, list[pa.Array]]
+
+
+class OpenedTableFunction(Protocol):
+    """A table function in a subtask, after its `open`."""
+
+    def __call__(self, columns: Sequence[pa.Array], rows: int) -> Joined:
+        """Return the function's rows for argument columns of `rows` input rows."""
+
+    def close(self) -> None:
+        """Release resources when the subtask ends."""
+
+
+class TableFunction(Protocol):
+    """A user's table function."""
+
+    def opened(
+        self, name: str, types: Sequence[DataType], results: Sequence[DataType], context: EvaluationContext
+    ) -> OpenedTableFunction:
+        """Open it in a subtask for argument and result types."""
 
 
 class CorrelateOperator(EvaluatingOperator):
@@ -26,7 +47,7 @@ class CorrelateOperator(EvaluatingOperator):
 
     def __init__(
         self,
-        function: Any,
+        function: TableFunction | str,
         arguments: Sequence[Expression],
         types: Sequence[DataType],
         session: Session,
@@ -57,8 +78,8 @@ class CorrelateOperator(EvaluatingOperator):
     def open(self) -> None:
         self._arguments = [compiled(a, self.context) for a in self.arguments]
         self._holds = None if self.condition is None else condition(self.condition, self.context)
-        self._opened: Any = None
-        self._make: Callable[[Sequence[pa.Array], int], Made] = self._unnested
+        self._opened: OpenedTableFunction | None = None
+        self._make: Callable[[Sequence[pa.Array], int], Joined] = self._unnested
         if not isinstance(self.function, str):
             name = getattr(self.function, "name", None) or "the table function"
             results = self.types[:-1] if self.ordinality else self.types
@@ -72,20 +93,20 @@ class CorrelateOperator(EvaluatingOperator):
         super().close()
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        counts, made = self._make([a(batch) for a in self._arguments], len(batch))
+        counts, columns = self._make([a(batch) for a in self._arguments], len(batch))
         counts = np.asarray(counts, np.int64)
         rows = np.repeat(np.arange(len(batch)), counts)
         if self.ordinality:
             number = np.arange(1, len(rows) + 1) - np.repeat(np.cumsum(counts) - counts, counts)
-            made = [*made, pa.array(number).cast(arrow_type(self.types[-1]))]
+            columns = [*columns, pa.array(number).cast(arrow_type(self.types[-1]))]
         taken = batch.take(rows)
-        out = taken.with_columns([*taken.columns, *made])
+        out = taken.with_columns([*taken.columns, *columns])
         if self._holds is not None and len(out):
             holds = self._holds(out)
             out, rows = out.filter(holds), rows[holds]
         return (self._with_all(batch, out, rows) if self.is_outer else out,)
 
-    def _with_all(self, batch: Batch, out: Batch, rows: Any) -> Batch:
+    def _with_all(self, batch: Batch, out: Batch, rows: Ints) -> Batch:
         """Return the joined rows with the unmatched rows inserted in input order."""
         alone = np.flatnonzero(np.bincount(rows, minlength=len(batch)) == 0)
         if not len(alone):
@@ -95,7 +116,7 @@ class CorrelateOperator(EvaluatingOperator):
         both = Batch.concatenated([out, without.with_columns([*without.columns, *nulls])])
         return both.take(np.argsort(np.concatenate([rows, alone]), kind="stable"))
 
-    def _unnested(self, columns: Sequence[pa.Array], rows: int) -> Made:
+    def _unnested(self, columns: Sequence[pa.Array], rows: int) -> Joined:
         (column,), kind = columns, self.arguments[0].type
         if isinstance(kind, MultisetType):
             return _multiset(column)
@@ -110,9 +131,9 @@ class CorrelateOperator(EvaluatingOperator):
         return counts, [flat]
 
 
-def _lengths(column: pa.Array) -> Any:
+def _lengths(column: pa.Array) -> Ints:
     lengths = pc.list_value_length(_as_list(column)).fill_null(0)
-    return lengths.to_numpy(zero_copy_only=False)
+    return lengths.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 def _as_list(column: pa.Array) -> pa.Array:
@@ -127,7 +148,7 @@ def _fields(rows: pa.Array) -> list[pa.Array]:
     return [pc.struct_field(rows, [i]) for i in range(rows.type.num_fields)]
 
 
-def _multiset(column: pa.Array) -> Made:
+def _multiset(column: pa.Array) -> Joined:
     entries = pc.list_flatten(_as_list(column))
     times = entries.field(1).to_numpy(zero_copy_only=False)
     members = entries.field(0).take(pa.array(np.repeat(np.arange(len(entries)), times)))

@@ -93,8 +93,8 @@ class IntervalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
 
     def event_time_backlog(self) -> Iterable[tuple[str, int, int]]:
         if self.times is not None and any(self.outer):
-            kept = [rows for rows, outer in zip(self._rows, self.outer, strict=True) if outer]
-            yield from self.rows_until(self._next, *kept)
+            outer_rows = [rows for rows, outer in zip(self._rows, self.outer, strict=True) if outer]
+            yield from self.rows_until(self._next, *outer_rows)
 
     # --- rows
 
@@ -141,10 +141,10 @@ class IntervalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
         return self.setup.clock() if self.times is None else self.watermark
 
     def _paired(self, batch: Batch, side: int, places: Ints, rows: Ints, start: int) -> Batch:
-        at, there = pa.array(places[start : start + BATCH_ROWS]), rows[start : start + BATCH_ROWS]
-        mine = [c.take(at) for c in batch.columns]
+        positions, there = pa.array(places[start : start + BATCH_ROWS]), rows[start : start + BATCH_ROWS]
+        mine = [c.take(positions) for c in batch.columns]
         theirs = self._rows[1 - side].take_all(range(len(self.sides[1 - side].kinds)), there)
-        return Batch([*mine, *theirs] if side == _LEFT else [*theirs, *mine], None, len(at))
+        return Batch([*mine, *theirs] if side == _LEFT else [*theirs, *mine], None, len(positions))
 
     def _keep(self, batch: Batch, side: int, times: Ints, met: np.ndarray) -> Iterator[Batch]:
         """Retain rows that may still match; yield unmatched ones that cannot."""
@@ -154,9 +154,9 @@ class IntervalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
         if not expected.any():
             return
         mine.compact()
-        kept = batch.filter(expected)
-        keys = mine.find_or_add([kept.columns[k] for k in self.sides[side].keys], len(kept))
-        columns = [*kept.columns, pa.array(times[expected])]
+        outer_rows = batch.filter(expected)
+        keys = mine.find_or_add([outer_rows.columns[k] for k in self.sides[side].keys], len(outer_rows))
+        columns = [*outer_rows.columns, pa.array(times[expected])]
         mine.add(keys, columns, np.where(met[expected], _EMITTED, 0))
         self._next = min(self._next, int(times[expected].min()) + self._reach(side))
 

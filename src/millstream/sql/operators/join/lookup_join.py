@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from millstream.common.aliases import Value
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, Batch
 from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
 from millstream.sql.columns.keys import grouped
-from millstream.sql.columns.numpy_arrays import from_python, python_values
+from millstream.sql.columns.numpy_arrays import Mask, from_python, python_values
 from millstream.sql.columns.value_conversion import to_python
 from millstream.sql.connectors import Found, LookupSource
 from millstream.sql.expressions import Column, Expression
@@ -33,7 +34,7 @@ _CLEARED = (
     "The state is cleared because of state ttl. This will result in incorrect result. You can increase the state ttl "
     "to avoid this."
 )
-_Values = tuple[Any, ...]
+_Values = tuple[Value, ...]
 
 
 class Retrying(LookupSource):
@@ -51,30 +52,30 @@ class Retrying(LookupSource):
     ) -> None:
         self._inner, self._attempts, self._seconds, self._sleep = inner, attempts, seconds, sleep
 
-    def find(self, keys: Sequence[tuple[Any, ...]]) -> Found:
-        found = self._inner.find(keys)
+    def find(self, keys: Sequence[tuple[Value, ...]]) -> Found:
+        result = self._inner.find(keys)
         for _ in range(self._attempts):
-            missing = np.flatnonzero(found.counts == 0)
+            missing = np.flatnonzero(result.counts == 0)
             if not len(missing):
                 break
             self._sleep(self._seconds)
             more = self._inner.find([keys[i] for i in missing.tolist()])
-            found = _merged(found, more, missing)
-        return found
+            result = _merged(result, more, missing)
+        return result
 
-    def all_rows(self) -> tuple[list[tuple[Any, ...]], Batch]:
+    def all_rows(self) -> tuple[list[tuple[Value, ...]], Batch]:
         return self._inner.all_rows()
 
     def close(self) -> None:
         self._inner.close()
 
 
-def _merged(found: Found, more: Found, places: Rows) -> Found:
+def _merged(result: Found, more: Found, places: Rows) -> Found:
     """Return both results; `more` has rows for the keys at `places`, which had none."""
-    owners = np.concatenate([np.repeat(np.arange(len(found.counts)), found.counts), np.repeat(places, more.counts)])
-    counts = found.counts.copy()
+    owners = np.concatenate([np.repeat(np.arange(len(result.counts)), result.counts), np.repeat(places, more.counts)])
+    counts = result.counts.copy()
     counts[places] += more.counts
-    both = Batch.concatenated([found.batch, more.batch])
+    both = Batch.concatenated([result.batch, more.batch])
     return Found(both.take(np.argsort(owners, kind="stable")), counts)
 
 
@@ -110,7 +111,7 @@ class LookupJoinOperator(EvaluatingOperator):
         self.session = session
 
     def open(self) -> None:
-        self._made = [e.index if isinstance(e, Column) else compiled(e, self.context) for e in self.expressions]
+        self._outputs = [e.index if isinstance(e, Column) else compiled(e, self.context) for e in self.expressions]
         self._fits = None if self.filter is None else condition(self.filter, self.context)
         self._holds = None if self.condition is None else condition(self.condition, self.context)
 
@@ -119,26 +120,26 @@ class LookupJoinOperator(EvaluatingOperator):
         super().close()
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        found, left, right = self.matched(batch)
-        return (self._pairs(batch, found, left, right),) if len(left) else ()
+        columns, left, right = self.matched(batch)
+        return (self._pairs(batch, columns, left, right),) if len(left) else ()
 
     def matched(self, batch: Batch) -> tuple[list[pa.Array], Rows, Rows]:
         """Return the looked-up columns and the matching pairs of row numbers; -1 for no match."""
-        owners, asked = self._keys_of(batch)
-        found, key_of = self._found(asked)
-        counts = np.bincount(key_of, minlength=len(asked)) if len(asked) else np.zeros(0, np.int64)
+        owners, keys = self._keys_of(batch)
+        columns, key_of = self._looked_up(keys)
+        counts = np.bincount(key_of, minlength=len(keys)) if len(keys) else np.zeros(0, np.int64)
         left, right = _matches(owners, counts)
         if self._holds is not None and len(left):
-            holds = self._holds(self._pairs(batch, found, left, right))
+            holds = self._holds(self._pairs(batch, columns, left, right))
             left, right = left[holds], right[holds]
         if self.is_outer:
             alone = np.setdiff1d(np.arange(len(batch)), left)
             order = np.argsort(np.concatenate([left, alone]), kind="stable")
             left = np.concatenate([left, alone])[order]
             right = np.concatenate([right, np.full(len(alone), -1)])[order]
-        return found, left, right
+        return columns, left, right
 
-    def _keys_of(self, batch: Batch) -> tuple[Rows, list[tuple[Any, ...]]]:
+    def _keys_of(self, batch: Batch) -> tuple[Rows, list[tuple[Value, ...]]]:
         """Return the key number of each row, -1 if it has a null, and the distinct keys."""
         columns = [batch.columns[k] for k, _ in self.keys]
         by_key = grouped(columns, len(batch))
@@ -149,28 +150,28 @@ class LookupJoinOperator(EvaluatingOperator):
         numbers = np.where(has_null, -1, np.cumsum(~has_null) - 1)
         zone = self.session.time_zone
         values = [to_python(c, kind, zone) for c, (_, kind) in zip(distinct, self.keys, strict=True)]
-        asked = [key for key, missing in zip(zip(*values, strict=True), has_null.tolist(), strict=True) if not missing]
-        return numbers.take(by_key.codes), asked
+        keys = [key for key, missing in zip(zip(*values, strict=True), has_null.tolist(), strict=True) if not missing]
+        return numbers.take(by_key.codes), keys
 
-    def _found(self, asked: list[tuple[Any, ...]]) -> tuple[list[pa.Array], Rows]:
+    def _looked_up(self, keys: list[tuple[Value, ...]]) -> tuple[list[pa.Array], Rows]:
         """Return the looked-up columns, and the key number of each looked-up row."""
-        if not asked:
+        if not keys:
             return [], np.zeros(0, np.int64)
-        found = self.lookup.find(asked)
-        rows, key_of = found.batch, np.repeat(np.arange(len(asked)), found.counts)
+        result = self.lookup.find(keys)
+        rows, key_of = result.batch, np.repeat(np.arange(len(keys)), result.counts)
         if self._fits is not None and len(rows):
             fits = self._fits(rows)
             rows, key_of = rows.filter(fits), key_of[fits]
-        return [rows.columns[m] if isinstance(m, int) else m(rows) for m in self._made], key_of
+        return [rows.columns[m] if isinstance(m, int) else m(rows) for m in self._outputs], key_of
 
-    def _pairs(self, batch: Batch, found: list[pa.Array], left: Rows, right: Rows) -> Batch:
+    def _pairs(self, batch: Batch, columns: list[pa.Array], left: Rows, right: Rows) -> Batch:
         is_whole = len(left) == len(batch) and bool((np.diff(left) == 1).all())
         taken = batch if is_whole else batch.take(left)
-        if not found:
+        if not columns:
             kinds = [arrow_type(e.type) for e in self.expressions]
             return taken.with_columns([*taken.columns, *(pa.nulls(len(left), kind) for kind in kinds)])
-        at = pa.array(right, mask=right < 0) if self.is_outer else pa.array(right)
-        return taken.with_columns([*taken.columns, *(column.take(at) for column in found)])
+        positions = pa.array(right, mask=right < 0) if self.is_outer else pa.array(right)
+        return taken.with_columns([*taken.columns, *(column.take(positions) for column in columns)])
 
 
 def _matches(owners: Rows, counts: Rows) -> tuple[Rows, Rows]:
@@ -231,52 +232,53 @@ class MaterializedLookupJoinOperator(LookupJoinOperator, KeyedBatchOperator):
         if self.ttl:
             state.expire(TOUCHED, self.setup.clock() - self.ttl)
         adds = np.isin(batch.all_kinds(), (INSERT, UPDATE_AFTER))
-        found = self._found_for(batch, np.flatnonzero(adds))
+        looked_up = self._rows_for(batch, np.flatnonzero(adds))
         slots, _ = state.find_or_add([batch.columns[k] for k in self.state_key], len(batch))
-        kept = state.column("found")
+        lookups = state.column("found")
         rows: list[tuple[int, _Values]] = []
         for row, slot in enumerate(slots.tolist()):
-            rows += [(row, one) for one in (self._add if adds[row] else self._retract)(kept[slot], found.get(row, []))]
+            step = self._add if adds[row] else self._retract
+            rows += [(row, one) for one in step(lookups[slot], looked_up.get(row, []))]
         state.column(TOUCHED)[slots[adds]] = self.setup.clock()
         changed = np.unique(slots)
         state.changed(changed)
-        empty = np.fromiter((not kept[s] for s in changed.tolist()), np.bool_, len(changed))
+        empty = np.fromiter((not lookups[s] for s in changed.tolist()), np.bool_, len(changed))
         state.remove(changed[empty])
         if rows:
             yield self._emitted(batch, adds, rows)
 
-    def _found_for(self, batch: Batch, added: Any) -> dict[int, list[_Values]]:
+    def _rows_for(self, batch: Batch, added: Rows) -> dict[int, list[_Values]]:
         """Return the looked-up rows of each added row."""
         if not len(added):
             return {}
         columns, left, right = self.matched(batch.take(added))
         values = list(zip(*map(python_values, columns), strict=True))
-        found: dict[int, list[_Values]] = {}
-        for row, at in zip(added[left].tolist(), right.tolist(), strict=True):
-            if at >= 0:
-                found.setdefault(row, []).append(values[at])
-        return found
+        rows_by_row: dict[int, list[_Values]] = {}
+        for row, position in zip(added[left].tolist(), right.tolist(), strict=True):
+            if position >= 0:
+                rows_by_row.setdefault(row, []).append(values[position])
+        return rows_by_row
 
-    def _add(self, kept: list[list[_Values]], found: list[_Values]) -> list[_Values]:
+    def _add(self, lookups: list[list[_Values]], rows: list[_Values]) -> list[_Values]:
         if self.replaces:
-            kept.clear()
-        kept.append(found)
-        return self._padded(found)
+            lookups.clear()
+        lookups.append(rows)
+        return self._padded(rows)
 
-    def _retract(self, kept: list[list[_Values]], found: list[_Values]) -> list[_Values]:
-        if not kept:
+    def _retract(self, lookups: list[list[_Values]], rows: list[_Values]) -> list[_Values]:
+        if not lookups:
             log.warning(_CLEARED)
             return self._padded([])
-        return self._padded(kept.pop())
+        return self._padded(lookups.pop())
 
-    def _padded(self, found: list[_Values]) -> list[_Values]:
-        return found if found or not self.is_outer else [(None,) * len(self.expressions)]
+    def _padded(self, rows: list[_Values]) -> list[_Values]:
+        return rows if rows or not self.is_outer else [(None,) * len(self.expressions)]
 
-    def _emitted(self, batch: Batch, adds: Any, rows: list[tuple[int, _Values]]) -> Batch:
+    def _emitted(self, batch: Batch, adds: Mask, rows: list[tuple[int, _Values]]) -> Batch:
         places = np.array([row for row, _ in rows], np.int64)
         taken = batch.take(places)
         kinds = np.where(adds[places], taken.all_kinds(), DELETE).astype(np.int8)
-        made = [
-            from_python([found[i] for _, found in rows], arrow_type(e.type)) for i, e in enumerate(self.expressions)
+        columns = [
+            from_python([values[i] for _, values in rows], arrow_type(e.type)) for i, e in enumerate(self.expressions)
         ]
-        return Batch([*taken.columns, *made], kinds if kinds.any() else None, len(rows))
+        return Batch([*taken.columns, *columns], kinds if kinds.any() else None, len(rows))

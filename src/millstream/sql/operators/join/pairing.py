@@ -15,12 +15,12 @@ from millstream.sql.plan.specs import JoinKind
 
 def can_match(columns: Sequence[pa.Array], null_safe: Sequence[bool], rows: int) -> Mask:
     """Return which rows can match: those without null in their key."""
-    found = np.ones(rows, np.bool_)
+    matches = np.ones(rows, np.bool_)
     for column, safe in zip(columns, null_safe, strict=True):
         valid = None if safe else valid_of(column)
         if valid is not None:
-            found &= valid
-    return found
+            matches &= valid
+    return matches
 
 
 class Matches:
@@ -64,11 +64,11 @@ class Matches:
         """Return the number of pairs."""
         return int(self._ends[-1]) if len(self._ends) else 0
 
-    def pairs(self, most: int) -> Iterator[tuple[Ints, Ints]]:
+    def pairs(self, max_rows: int) -> Iterator[tuple[Ints, Ints]]:
         """Yield at most `most` pairs at a time, in order of the probe rows, then of the others."""
         total = len(self)
-        for start in range(0, total, most):
-            stop = min(start + most, total)
+        for start in range(0, total, max_rows):
+            stop = min(start + max_rows, total)
             first, last = np.searchsorted(self._ends, [start, stop - 1], side="right")
             many = self.many[first : last + 1]
             places = np.repeat(np.arange(first, last + 1), many)

@@ -7,15 +7,14 @@ changes only in the number of matches of its rows, which is counted in vectors t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.operators.base import OperatorSetup
-from millstream.sql.columns.batch import DELETE, INSERT, Batch
-from millstream.sql.columns.keyed_rows import KeyedRows
+from millstream.sql.columns.batch import DELETE, INSERT, Batch, Kinds
+from millstream.sql.columns.keyed_rows import KeyedRows, Rows
 from millstream.sql.columns.numpy_arrays import Ints, Mask, valid_of
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import narrow_condition
@@ -116,10 +115,10 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
 
     def _process(self, batch: Batch, side: int) -> Iterator[Batch]:
         other = self._rows[1 - side]
-        for kept, ttl in zip(self._rows, self.ttls, strict=True):
+        for rows_of_side, ttl in zip(self._rows, self.ttls, strict=True):
             if ttl:
-                kept.expire(self.setup.clock() - ttl)
-            kept.compact()
+                rows_of_side.expire(self.setup.clock() - ttl)
+            rows_of_side.compact()
         key_columns = [batch.columns[k] for k in self.sides[side].keys]
         can_match = self._can_match(key_columns, len(batch))
         signs = _SIGNS[batch.all_kinds()]
@@ -141,12 +140,12 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
 
     def _can_match(self, key_columns: list[pa.Array], rows: int) -> Mask:
         """Return which rows can match: those without null in their key."""
-        found = np.ones(rows, np.bool_)
+        has_key = np.ones(rows, np.bool_)
         for column, null_safe in zip(key_columns, self.null_safe, strict=True):
             valid = None if null_safe else valid_of(column)
             if valid is not None:
-                found &= valid
-        return found
+                has_key &= valid
+        return has_key
 
     def _matches(self, batch: Batch, side: int, keys: Ints) -> tuple[Ints, Ints]:
         """Return the matching pairs of batch rows and rows of the other side."""
@@ -162,22 +161,22 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
         self,
         batch: Batch,
         side: int,
-        places: Any,
-        rows: Any,
-        kinds: Any = None,
+        places: Rows,
+        rows: Rows,
+        kinds: Kinds | None = None,
         columns: Sequence[int] | None = None,
     ) -> Iterator[Batch]:
         """Yield pairs as batches with all or some columns; a null position gives nulls."""
         width = len(self.sides[_LEFT].kinds)
         chosen = range(width + len(self.sides[_RIGHT].kinds)) if columns is None else columns
-        wanted = [c for c in chosen if c < width], [c - width for c in chosen if c >= width]
+        columns_by_side = [c for c in chosen if c < width], [c - width for c in chosen if c >= width]
         for start in range(0, len(places), _MOST_PAIRS):
             part = slice(start, start + _MOST_PAIRS)
-            at, there = pa.array(places[part]), pa.array(rows[part])
-            mine = [batch.columns[i].take(at) for i in wanted[side]]
-            theirs = self._rows[1 - side].take_all(wanted[1 - side], there)
-            said = None if kinds is None else kinds[part]
-            yield Batch([*mine, *theirs] if side == _LEFT else [*theirs, *mine], said, len(at))
+            positions, there = pa.array(places[part]), pa.array(rows[part])
+            mine = [batch.columns[i].take(positions) for i in columns_by_side[side]]
+            theirs = self._rows[1 - side].take_all(columns_by_side[1 - side], there)
+            row_kinds = None if kinds is None else kinds[part]
+            yield Batch([*mine, *theirs] if side == _LEFT else [*theirs, *mine], row_kinds, len(positions))
 
     # --- state
 
@@ -201,8 +200,8 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
         new = batch.take(added)
         mine.add(keys[added], new.columns, None if partners is None else partners[added])
         taken = np.flatnonzero(signs < 0)
-        gone = mine.equal_rows(keys[taken], batch.take(taken).columns)
-        mine.remove(gone[gone >= 0])
+        removed = mine.equal_rows(keys[taken], batch.take(taken).columns)
+        mine.remove(removed[removed >= 0])
 
     def _replace(self, batch: Batch, side: int, keys: Ints, signs: Ints, partners: Ints | None) -> None:
         """Store the last row of each key, or none if it is retracted."""
@@ -218,11 +217,11 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
 
     def _joined(self, batch: Batch, side: int, signs: Ints, places: Ints, rows: Ints) -> Iterator[Batch]:
         mine_outer, other_outer = self.outer[side], self.outer[1 - side]
-        said = batch.all_kinds()
+        row_kinds = batch.all_kinds()
         if not mine_outer and not other_outer:
-            yield from self._paired(batch, side, places, rows, None if batch.kinds is None else said[places])
+            yield from self._paired(batch, side, places, rows, None if batch.kinds is None else row_kinds[places])
             return
-        kinds = said[places]
+        kinds = row_kinds[places]
         if mine_outer:
             kinds = np.where(signs[places] > 0, INSERT, DELETE)
         elif other_outer:
@@ -231,17 +230,17 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
         parts = [(places * 3 + 1, places, rows, kinds)]
         if mine_outer:
             alone = np.flatnonzero(np.bincount(places, minlength=len(batch)) == 0)
-            nobody = np.full(len(alone), -1)
-            parts.append((alone * 3 + 1, alone, nobody, np.where(signs[alone] > 0, INSERT, DELETE)))
+            no_match = np.full(len(alone), -1)
+            parts.append((alone * 3 + 1, alone, no_match, np.where(signs[alone] > 0, INSERT, DELETE)))
         if other_outer:
             come, go = self._counted(side, signs, places, rows)
             for which, behind, kind in ((come, 0, DELETE), (go, 2, INSERT)):
-                nobody = np.full(len(which), -1)
-                parts.append((places[which] * 3 + behind, nobody, rows[which], np.full(len(which), kind)))
-        order_of, place, row, said = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+                no_match = np.full(len(which), -1)
+                parts.append((places[which] * 3 + behind, no_match, rows[which], np.full(len(which), kind)))
+        order_of, positions, row, row_kinds = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         order = np.argsort(order_of, kind="stable")
         yield from self._paired(
-            batch, side, _nullable(place[order]), _nullable(row[order]), said[order].astype(np.int8)
+            batch, side, _nullable(positions[order]), _nullable(row[order]), row_kinds[order].astype(np.int8)
         )
 
     def _counted(self, side: int, signs: Ints, places: Ints, rows: Ints) -> tuple[Ints, Ints]:

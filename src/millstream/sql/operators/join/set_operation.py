@@ -45,8 +45,8 @@ class SetOperationOperator(KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        kept = [StateColumn(side, np.int64) for side in (*_SIDES, *([TOUCHED] if self.ttl else []))]
-        self._state: KeyedColumns = self.state_table("rows", KeyedColumns(self.kinds, kept))
+        state_columns = [StateColumn(side, np.int64) for side in (*_SIDES, *([TOUCHED] if self.ttl else []))]
+        self._state: KeyedColumns = self.state_table("rows", KeyedColumns(self.kinds, state_columns))
 
     def starved_inputs(self) -> Iterable[tuple[int, int]]:
         counts = [int(np.maximum(self._state.column(side), 0).sum()) for side in _SIDES]

@@ -72,7 +72,7 @@ class TemporalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
-        # The mark is the time. Pending rows have a row-kind column, versions one that tells deletes apart.
+        # The mark is the time. Pending rows have a row-kind column, versions one that marks deletes.
         kinds = [*self.left.kinds, pa.int8()]
         self._pending: KeyedRows = self.state_table("left", KeyedRows(kinds, self.left.keys))
         kinds = [*self.right.kinds, pa.bool_()]
@@ -105,8 +105,8 @@ class TemporalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
         return ()
 
     def process_right(self, batch: Batch) -> Iterable[Batch]:
-        said = batch.all_kinds()
-        batch = batch.filter(said != UPDATE_BEFORE)
+        row_kinds = batch.all_kinds()
+        batch = batch.filter(row_kinds != UPDATE_BEFORE)
         if len(batch):
             columns = [batch.columns[k] for k in self.right.keys]
             if self.ttl:
@@ -127,8 +127,8 @@ class TemporalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
         over = self._versions.expired(self.setup.clock() - self.ttl)
         rows = self._pending.all_rows() if len(over) else over
         if len(rows):
-            wanted = self._versions.find([self._pending.take(k, rows) for k in self.left.keys], len(rows))
-            over = over[~np.isin(self._versions.keys_of(over), wanted)]
+            versions_of = self._versions.find([self._pending.take(k, rows) for k in self.left.keys], len(rows))
+            over = over[~np.isin(self._versions.keys_of(over), versions_of)]
         self._versions.remove(over)
 
     # --- time
@@ -170,34 +170,34 @@ class TemporalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
         if not self.is_outer:
             out = Batch([*batch.columns, *right], kinds, len(rows)).filter(has)
         else:
-            at = pa.array(np.arange(len(rows)), mask=~has)
-            out = Batch([*batch.columns, *(c.take(at) for c in right)], kinds, len(rows))
-        said = out.all_kinds()
-        yield from split_batches(list(out.columns), len(out), said if said.any() else None)
+            positions = pa.array(np.arange(len(rows)), mask=~has)
+            out = Batch([*batch.columns, *(c.take(positions) for c in right)], kinds, len(rows))
+        row_kinds = out.all_kinds()
+        yield from split_batches(list(out.columns), len(out), row_kinds if row_kinds.any() else None)
 
     def _version_of(self, batch: Batch, times: Ints) -> Ints:
         """Return the versions valid at the given times, or -1."""
         columns = [batch.columns[k] for k in self.left.keys]
         keys = self._versions.find(columns, len(batch))
         keys = np.where(can_match(columns, self.null_safe, len(batch)), keys, -1)
-        found = np.full(len(batch), -1, np.int64)
+        versions_found = np.full(len(batch), -1, np.int64)
         distinct, which = np.unique(keys, return_inverse=True)
         places, versions = self._versions.pairs(distinct)
         if not len(versions):
-            return found
-        at = self._versions.marks[versions]
-        order = np.lexsort((at, places))
-        places, versions, at = places[order], versions[order], at[order]
-        last = places_before(places, at, which, times, equal=True) - 1
+            return versions_found
+        positions = self._versions.marks[versions]
+        order = np.lexsort((positions, places))
+        places, versions, positions = places[order], versions[order], positions[order]
+        last = places_before(places, positions, which, times, equal=True) - 1
         inside = (last >= 0) & (places[np.maximum(last, 0)] == which)
         # The version is obsolete: the watermark passed its successor before the row arrived.
         following = np.minimum(last + 1, len(versions) - 1)
-        over = (following > last) & (places[following] == which) & (at[following] <= self.watermark)
+        over = (following > last) & (places[following] == which) & (positions[following] <= self.watermark)
         inside &= ~over
         there = self._versions.take(len(self.right.kinds), versions).to_numpy(zero_copy_only=False)
         inside[inside] = there[last[inside]]
-        found[inside] = versions[last[inside]]
-        return found
+        versions_found[inside] = versions[last[inside]]
+        return versions_found
 
     def _discard(self) -> None:
         """Discard versions whose successor the watermark has passed."""

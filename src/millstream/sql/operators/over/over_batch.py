@@ -93,21 +93,21 @@ class Partitions:
         self._peers = np.cumsum(np.append(0, changes))
         self._first, self._last = starts_of(keys), ends_of(keys)
 
-    def results(self, wanted: Ints | None = None) -> list[pa.Array]:
+    def results(self, requested: Ints | None = None) -> list[pa.Array]:
         """Return the aggregates, one column each, of some or all rows."""
         frames: tuple[Ints, Ints] | None = None
-        found = []
+        results_found = []
         for call in self._over.calls:
             special = _OF_PARTITION.get(call.function)
             if special is not None:
                 column = special(self, call)
-                found.append(column if wanted is None else column.take(pa.array(wanted)))
+                results_found.append(column if requested is None else column.take(pa.array(requested)))
                 continue
             if frames is None:
                 low, high = self._frames()
-                frames = (low, high) if wanted is None else (low[wanted], high[wanted])
-            found.append(self._aggregate(call, *frames))
-        return found
+                frames = (low, high) if requested is None else (low[requested], high[requested])
+            results_found.append(self._aggregate(call, *frames))
+        return results_found
 
     # --- frames
 
@@ -131,10 +131,10 @@ class Partitions:
         levels, reach = sign * values, _reach(distance, self._rows.columns[column].type)
         # Nulls form a group of their own, before or after all others.
         group = self._keys * 2 + (0 if valid is None else np.where(valid, int(nulls_first), int(not nulls_first)))
-        asked = levels if valid is None else np.where(valid, levels, 0)
-        moved = asked + reach if valid is None else np.where(valid, asked + reach, 0)
-        found = places_before(group, asked, group, moved, equal=is_end)
-        return found - 1 if is_end else found
+        shifted_levels = levels if valid is None else np.where(valid, levels, 0)
+        moved = shifted_levels + reach if valid is None else np.where(valid, shifted_levels + reach, 0)
+        results_found = places_before(group, shifted_levels, group, moved, equal=is_end)
+        return results_found - 1 if is_end else results_found
 
     # --- aggregates
 
@@ -144,8 +144,8 @@ class Partitions:
             counted = None if call.condition is None else is_true(self._rows.columns[call.condition])
             some = high >= low
             inside = Frames(np.where(some, low, 0), np.where(some, high, 0), low, low)
-            found = by_frame(call, columns, counted, inside)
-            return found if some.all() else found.take(pa.array(np.arange(len(low)), mask=~some))
+            results_found = by_frame(call, columns, counted, inside)
+            return results_found if some.all() else results_found.take(pa.array(np.arange(len(low)), mask=~some))
         # Rows with the same frame have the same result.
         by_frames = grouped([pa.array(low), pa.array(high)], len(low))
         first = by_frames.first
@@ -161,13 +161,13 @@ class Partitions:
         batch = self._rows.take(rows)
         kinds = [c.type for c in batch.columns]
         aggregates = AggregateHandler([as_over(call, kinds)], kinds, retracts=False)
-        state = KeyedColumns([pa.int64()], aggregates.kept)
+        state = KeyedColumns([pa.int64()], aggregates.state_columns)
         aggregates.open([pa.int64()], lambda name, table: table)
         state.find_or_add([pa.array(np.arange(len(low)))], len(low))
         if len(rows):
             aggregates.fold(batch, [pa.array(frame)], frame, state)
-        (found,) = aggregates.results(state, np.arange(len(low)))
-        return found
+        (results_found,) = aggregates.results(state, np.arange(len(low)))
+        return results_found
 
     # --- positions in the order
 
@@ -194,11 +194,11 @@ class Partitions:
         if parts <= 0:
             raise TableException("NTILE needs at least one bucket.")
         size, rest = np.divmod(self._last - self._first + 1, parts)
-        place = np.arange(len(self._keys)) - self._first
+        positions = np.arange(len(self._keys)) - self._first
         # The first buckets have one row more if the rows do not divide evenly.
         larger = rest * (size + 1)
-        behind = np.where(size > 0, (place - larger) // np.maximum(size, 1), 0) + rest
-        return pa.array(np.where(place < larger, place // (size + 1), behind) + 1)
+        behind = np.where(size > 0, (positions - larger) // np.maximum(size, 1), 0) + rest
+        return pa.array(np.where(positions < larger, positions // (size + 1), behind) + 1)
 
     def _shifted(self, call: AggregateCall) -> pa.Array:
         by = lag_of(call) if call.function == "LAG" else -lag_of(call)

@@ -49,14 +49,14 @@ def places_before(keys: Ints, values: NumpyColumn, of_keys: Ints, of_values: Num
         of_keys, of_values: the searched keys and values.
         equal: whether equal rows count as before.
     """
-    count, asked = len(keys), len(of_keys)
-    is_row = np.concatenate([np.ones(count, np.int8), np.zeros(asked, np.int8)])
+    count, query_count = len(keys), len(of_keys)
+    is_row = np.concatenate([np.ones(count, np.int8), np.zeros(query_count, np.int8)])
     turn = 1 - is_row if equal else is_row
     order = np.lexsort((turn, np.concatenate([values, of_values]), np.concatenate([keys, of_keys])))
     before = np.cumsum(is_row[order])
-    found = np.empty(count + asked, np.int64)
-    found[order] = before
-    return found[count:]
+    result = np.empty(count + query_count, np.int64)
+    result[order] = before
+    return result[count:]
 
 
 @fast_dataclass
@@ -93,13 +93,13 @@ class Frames:
         before_low[first] = starts_of(keys)[new[last][first]]
         firsts_new = new[np.append(True, keys[new[1:]] != keys[new[:-1]])] if len(new) else new
         before_high[first] = firsts_new - 1
-        gone, come = step_low - before_low, step_high - before_high
-        sizes = gone + come
+        leaving, come = step_low - before_low, step_high - before_high
+        sizes = leaving + come
         ends = np.cumsum(sizes)
         step = np.repeat(np.arange(len(sizes)), sizes)
         number = np.arange(len(step)) - (ends - sizes)[step]
-        goes = number < gone[step]
-        events = np.where(goes, ~(before_low[step] + number), before_high[step] + 1 + number - gone[step])
+        goes = number < leaving[step]
+        events = np.where(goes, ~(before_low[step] + number), before_high[step] + 1 + number - leaving[step])
         shown = (ends - 1)[np.cumsum(last) - last]
         return Frames(low, high, events, shown)
 
@@ -128,25 +128,25 @@ def by_frame(call: AggregateCall, columns: list[pa.Array], counted: Mask | None,
     if counted is not None:
         there = there & counted
     if call.function in ("MIN", "MAX"):
-        at = _extremes(values, there, frames.low, frames.high, call.function == "MIN")
+        positions = _extremes(values, there, frames.low, frames.high, call.function == "MIN")
     elif call.function == "FIRST_VALUE":
-        at = _next_true(there)[frames.low]
-        at = np.where(at <= frames.high, at, -1)
+        positions = _next_true(there)[frames.low]
+        positions = np.where(positions <= frames.high, positions, -1)
     else:
-        at = _last_true(there)[frames.high]
-        at = np.where(at >= frames.low, at, -1)
-    return values.take(pa.array(at, mask=at < 0))
+        positions = _last_true(there)[frames.high]
+        positions = np.where(positions >= frames.low, positions, -1)
+    return values.take(pa.array(positions, mask=positions < 0))
 
 
 def shifted(values: pa.Array, keys: Ints, rows: Ints, by: int, default: pa.Array | None) -> pa.Array:
     """Return the values `by` rows before (after, if negative) each row in its key, else a default."""
-    at = rows - by
-    inside = (at >= 0) & (at < len(keys))
-    inside[inside] = keys[at[inside]] == keys[rows[inside]]
-    found = values.take(pa.array(np.where(inside, at, 0), mask=~inside))
+    positions = rows - by
+    inside = (positions >= 0) & (positions < len(keys))
+    inside[inside] = keys[positions[inside]] == keys[rows[inside]]
+    result = values.take(pa.array(np.where(inside, positions, 0), mask=~inside))
     if default is None or inside.all():
-        return found
-    both = pa.concat_arrays([found, default.take(pa.array(rows)).cast(found.type)])
+        return result
+    both = pa.concat_arrays([result, default.take(pa.array(rows)).cast(result.type)])
     places = np.arange(len(rows))
     return both.take(pa.array(np.where(inside, places, places + len(rows))))
 
@@ -167,14 +167,14 @@ def _last_true(there: Mask) -> Ints:
     return np.maximum.accumulate(np.where(there, np.arange(len(there)), -1))
 
 
-def _extremes(values: pa.Array, there: Mask, low: Ints, high: Ints, least: bool) -> Ints:
+def _extremes(values: pa.Array, there: Mask, low: Ints, high: Ints, is_min: bool) -> Ints:
     """Return the position of the smallest or greatest value of each frame, or -1."""
     count = len(values)
     order = sorted_rows([values], [(0, False, True)], count)
     rank = np.empty(count, np.int64)
     rank[order] = np.arange(count)
-    nothing = count if least else -1
-    pick = np.minimum if least else np.maximum
+    nothing = count if is_min else -1
+    pick = np.minimum if is_min else np.maximum
     level = np.where(there, rank, nothing)
     width = np.maximum(high - low + 1, 1)
     # Sparse table: extremes of 2^k values from each position; a frame is covered by two of them.
@@ -186,7 +186,7 @@ def _extremes(values: pa.Array, there: Mask, low: Ints, high: Ints, least: bool)
         half = 1 << p
         if half < len(level):
             level = np.append(pick(level[:-half], level[half:]), level[-half:])
-    found = np.full(len(low), -1, np.int64)
+    result = np.full(len(low), -1, np.int64)
     some = best != nothing
-    found[some] = order[best[some]]
-    return found
+    result[some] = order[best[some]]
+    return result

@@ -102,7 +102,7 @@ class ColumnOverOperator(KeyedBatchOperator):
         rows.remove(numbers[touched[~adds & (touched >= 0)]])
         known = touched >= 0
         changes = _Changes(every, of_key, len(there), self._compared, len(self.calls))
-        yield from changes.told(touched[known], kinds[known])
+        yield from changes.emitted(touched[known], kinds[known])
 
 
 def _touched(every: Batch, before: int, batch: Batch, adds: Mask) -> Ints:
@@ -114,28 +114,28 @@ def _touched(every: Batch, before: int, batch: Batch, adds: Mask) -> Ints:
         batch: the changes.
         adds: which changes add rows.
     """
-    found = np.full(len(batch), -1, np.int64)
-    found[adds] = np.arange(before, len(every))
+    result = np.full(len(batch), -1, np.int64)
+    result[adds] = np.arange(before, len(every))
     goes = np.flatnonzero(~adds)
     if not len(goes):
-        return found
-    gone = batch.take(goes)
-    columns = [pa.concat_arrays([a, b]) for a, b in zip(every.columns, gone.columns, strict=True)]
+        return result
+    removed = batch.take(goes)
+    columns = [pa.concat_arrays([a, b]) for a, b in zip(every.columns, removed.columns, strict=True)]
     codes = grouped(columns, len(every) + len(goes)).codes
-    of_gone = codes[len(every) :]
+    removed_codes = codes[len(every) :]
     # The existing rows equal to each retracted one, the last one last.
-    equal: dict[int, list[int]] = {code: [] for code in of_gone.tolist()}
-    for row in np.flatnonzero(np.isin(codes[:before], of_gone)).tolist():
+    equal: dict[int, list[int]] = {code: [] for code in removed_codes.tolist()}
+    for row in np.flatnonzero(np.isin(codes[:before], removed_codes)).tolist():
         equal[int(codes[row])].append(row)
     of_change = np.empty(len(batch), np.int64)
-    of_change[adds], of_change[goes] = codes[before : len(every)], of_gone
-    for change in np.flatnonzero(np.isin(of_change, of_gone)).tolist():
+    of_change[adds], of_change[goes] = codes[before : len(every)], removed_codes
+    for change in np.flatnonzero(np.isin(of_change, removed_codes)).tolist():
         rows = equal[int(of_change[change])]
         if adds[change]:
-            rows.append(int(found[change]))
+            rows.append(int(result[change]))
         elif rows:
-            found[change] = rows.pop()
-    return found
+            result[change] = rows.pop()
+    return result
 
 
 class _Changes:
@@ -153,24 +153,24 @@ class _Changes:
         by_key = [pa.array(keys), *every.columns]
         order = sorted_rows(by_key, [(0, False, True), *((c + 1, d, n) for c, d, n in over.order)], len(every))
         self._rows, self._keys, self._over, self._shown = every.take(order), keys[order], over, shown
-        self._place = np.empty(len(order), np.int64)
-        self._place[order] = np.arange(len(order))
-        self._before = np.sort(self._place[:before])
+        self._positions = np.empty(len(order), np.int64)
+        self._positions[order] = np.arange(len(order))
+        self._before = np.sort(self._positions[:before])
 
-    def told(self, touched: Ints, kinds: Ints) -> Iterator[Batch]:
+    def emitted(self, touched: Ints, kinds: Ints) -> Iterator[Batch]:
         """Yield the output of each change, in order; `touched` is the row that each is about."""
-        for one in affected_ranges(self._before, self._keys, self._place[touched], kinds != DELETE, self._over):
-            yield self._emitted(one, kinds[one.first : one.last])
+        for one in affected_ranges(self._before, self._keys, self._positions[touched], kinds != DELETE, self._over):
+            yield self._results(one, kinds[one.first : one.last])
 
-    def _emitted(self, around: Surrounded, kinds: Ints) -> Batch:
+    def _results(self, around: Surrounded, kinds: Ints) -> Batch:
         rows, is_it, change = around.rows, around.is_it, around.change
         beside = ~is_it
         layout = np.concatenate([rows, rows[beside]])
         keys = np.concatenate([change, change[beside] + len(kinds)])
-        wanted = np.flatnonzero(np.concatenate([around.wanted, around.wanted[beside]]))
-        results = Partitions(self._rows.take(layout), keys, self._over).results(wanted)
+        requested = np.flatnonzero(np.concatenate([around.affected, around.affected[beside]]))
+        results = Partitions(self._rows.take(layout), keys, self._over).results(requested)
         # Results with the row precede those without it; the row itself has only the former.
-        mine = np.flatnonzero(around.wanted)
+        mine = np.flatnonzero(around.affected)
         rows, is_it, change = rows[mine], is_it[mine], change[mine]
         with_it = np.arange(len(mine))
         without = np.where(is_it, 0, len(mine) + np.cumsum(~is_it) - 1)
@@ -179,13 +179,16 @@ class _Changes:
         for column in results:
             pairs = column.take(pa.array(with_it[~is_it])), column.take(pa.array(without[~is_it]))
             differs[~is_it] |= ~equal_values(*pairs)
-        at = np.repeat(with_it, np.where(is_it, 1, differs * 2))
-        second = np.append(False, at[1:] == at[:-1])
-        said = np.where(is_it[at], kinds[change[at]], np.where(second, UPDATE_AFTER, UPDATE_BEFORE))
-        has_it = is_it[at] | (comes[at] == second)
-        shown = pa.array(np.where(has_it, with_it[at], without[at]))
-        columns = [*self._rows.take(rows[at]).columns, *(column.take(shown) for column in results[: self._shown])]
-        return Batch(columns, said.astype(np.int8) if said.any() else None, len(at))
+        positions = np.repeat(with_it, np.where(is_it, 1, differs * 2))
+        second = np.append(False, positions[1:] == positions[:-1])
+        row_kinds = np.where(is_it[positions], kinds[change[positions]], np.where(second, UPDATE_AFTER, UPDATE_BEFORE))
+        has_it = is_it[positions] | (comes[positions] == second)
+        shown = pa.array(np.where(has_it, with_it[positions], without[positions]))
+        columns = [
+            *self._rows.take(rows[positions]).columns,
+            *(column.take(shown) for column in results[: self._shown]),
+        ]
+        return Batch(columns, row_kinds.astype(np.int8) if row_kinds.any() else None, len(positions))
 
 
 @fast_dataclass
@@ -197,7 +200,7 @@ class Surrounded:
         rows: the rows, by change.
         change: the change that each row is laid out for, from 0.
         is_it: whether a row is the added or removed one.
-        wanted: the changed row and those whose results it may change; the others are only in their frames.
+        affected: the changed row and those whose results it may change; the others are only in their frames.
     """
 
     first: int
@@ -205,7 +208,7 @@ class Surrounded:
     rows: Ints
     change: Ints
     is_it: Mask
-    wanted: Mask
+    affected: Mask
 
 
 @fast_dataclass
@@ -230,12 +233,12 @@ class _Reach:
         before = None if over.end is None else max(over.end, 0)
         return _Reach(before, behind, None if before is None or behind is None else before + behind)
 
-    def ranges(self, place: int, count: int) -> tuple[int, int, int, int]:
+    def ranges(self, position: int, count: int) -> tuple[int, int, int, int]:
         """Return the ranges, of `count` rows around a position, that are laid out and that are affected."""
-        low = 0 if self.around is None else max(place - self.around, 0)
-        high = count if self.around is None else min(place + self.around + 1, count)
-        first = 0 if self.before is None else max(place - self.before, 0)
-        last = count if self.behind is None else min(place + self.behind + 1, count)
+        low = 0 if self.around is None else max(position - self.around, 0)
+        high = count if self.around is None else min(position + self.around + 1, count)
+        first = 0 if self.before is None else max(position - self.before, 0)
+        last = count if self.behind is None else min(position + self.behind + 1, count)
         return low, high, first, last
 
 
@@ -259,22 +262,22 @@ def affected_ranges(before: Ints, keys: Ints, changed: Ints, adds: Mask, over: O
         zip(changed.tolist(), keys[changed].tolist(), adds.tolist(), strict=True), 1
     ):
         mine = there.setdefault(key, [])
-        place = bisect_left(mine, row)
+        position = bisect_left(mine, row)
         if comes:
-            mine.insert(place, row)
-        low, high, wanted, end = reach.ranges(place, len(mine))
+            mine.insert(position, row)
+        low, high, requested, end = reach.ranges(position, len(mine))
         laid += mine[low:high]
-        about.append((high - low, place - low, wanted - low, end - low))
+        about.append((high - low, position - low, requested - low, end - low))
         if not comes:
-            del mine[place]
+            del mine[position]
         if len(laid) >= _AT_ONCE or number == len(changed):
             yield _surrounded(first, number, laid, about)
             laid, about, first = [], [], number
 
 
 def _surrounded(first: int, last: int, laid: list[int], about: list[tuple[int, int, int, int]]) -> Surrounded:
-    sizes, places, wanted, ends = np.array(about, np.int64).T
+    sizes, places, requested, ends = np.array(about, np.int64).T
     change = np.repeat(np.arange(len(sizes)), sizes)
-    place = np.arange(len(change)) - (np.cumsum(sizes) - sizes)[change]
-    is_wanted = (place >= wanted[change]) & (place < ends[change])
-    return Surrounded(first, last, np.array(laid, np.int64), change, place == places[change], is_wanted)
+    position = np.arange(len(change)) - (np.cumsum(sizes) - sizes)[change]
+    is_affected = (position >= requested[change]) & (position < ends[change])
+    return Surrounded(first, last, np.array(laid, np.int64), change, position == places[change], is_affected)

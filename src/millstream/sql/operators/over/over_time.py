@@ -94,13 +94,13 @@ class OverOperator(KeyedBatchOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         keys = [self.kinds[k] for k in self.partition]
-        kept = [StateColumn(_LAST, np.int64), StateColumn(TOUCHED, np.int64), *self.aggregates.kept]
-        self._state: KeyedColumns = self.state_table("partitions", KeyedColumns(keys, kept))
+        state_columns = [StateColumn(_LAST, np.int64), StateColumn(TOUCHED, np.int64), *self.aggregates.state_columns]
+        self._state: KeyedColumns = self.state_table("partitions", KeyedColumns(keys, state_columns))
         self.aggregates.open(keys, self.state_table)
         if self.waits:
             # The mark of a row is its time.
-            waiting = KeyedRows(self.kinds, self.partition)
-            self._pending: KeyedRows = self.state_table("pending", waiting)
+            pending = KeyedRows(self.kinds, self.partition)
+            self._pending: KeyedRows = self.state_table("pending", pending)
         if self._keeps_frames:
             places = [self._framed.index(p) for p in self.partition]
             framed = KeyedRows([self.kinds[c] for c in self._framed], places)
@@ -208,16 +208,16 @@ class OverOperator(KeyedBatchOperator):
         if self._keeps_frames:
             keys = self._frames.find(self._state.keys_at(slots), len(slots))
             places, rows = self._frames.pairs(keys)
-            self._take_back(slots[places], rows)
+            self._retract(slots[places], rows)
             self._frames.remove(rows)
         self._state.remove(slots)
 
-    def _take_back(self, slots: Ints, rows: Ints) -> None:
+    def _retract(self, slots: Ints, rows: Ints) -> None:
         """Retract rows from aggregates, so that distinct values are removed."""
         if len(rows) and any(c.distinct for c in self.aggregates.calls):
             columns = [pa.nulls(len(rows))] * len(self.kinds)
-            for place, c in enumerate(self._framed):
-                columns[c] = self._frames.take(place, rows)
+            for index, c in enumerate(self._framed):
+                columns[c] = self._frames.take(index, rows)
             batch = Batch(columns, np.full(len(rows), DELETE, np.int8), len(rows))
             self.aggregates.fold(batch, [columns[k] for k in self.partition], slots, self._state)
 
@@ -249,8 +249,8 @@ class OverOperator(KeyedBatchOperator):
         self._state.changed(distinct)
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
-        at = pa.array(back)
-        yield from split_batches([*batch.columns, *(c.take(at) for c in columns)], len(batch))
+        positions = pa.array(back)
+        yield from split_batches([*batch.columns, *(c.take(positions) for c in columns)], len(batch))
 
     def _with_frames(self, batch: Batch, slots: Ints, times: Ints) -> tuple[Batch, Ints, Ints, Ints]:
         """Return new rows together with the frame rows, by partition, and which of them are new."""
@@ -264,10 +264,10 @@ class OverOperator(KeyedBatchOperator):
         old_slots, old_times = slots[first][places], framed.marks[there]
         added = framed.add(keys, [batch.columns[c] for c in self._framed], times)
         order = np.argsort(np.concatenate([old_slots, slots]), kind="stable")
-        at, count = pa.array(order), len(there) + len(batch)
+        positions, count = pa.array(order), len(there) + len(batch)
         columns = [pa.nulls(count)] * len(self.kinds)
-        for place, c in enumerate(self._framed):
-            columns[c] = pa.concat_arrays([framed.take(place, there), batch.columns[c]]).take(at)
+        for index, c in enumerate(self._framed):
+            columns[c] = pa.concat_arrays([framed.take(index, there), batch.columns[c]]).take(positions)
         self._in_order = np.concatenate([there, added])[order]
         whole = Batch(columns, None, count)
         new = np.flatnonzero(order >= len(there))
@@ -283,16 +283,16 @@ class OverOperator(KeyedBatchOperator):
             low = new
             frames = Frames.sliding(slots, new, starts_of(slots)[new], high)
             frames = Frames(low, high, frames.events, frames.shown)
-            gone = np.maximum(ends_of(slots)[new] - self._shifts + 1, 0)
+            first_needed = np.maximum(ends_of(slots)[new] - self._shifts + 1, 0)
         elif self.rows:
             low = np.maximum(new - self.preceding, starts_of(slots)[new])
             frames = Frames.sliding(slots, new, low, high)
-            gone = np.maximum(ends_of(slots)[new] - max(self.preceding, self._shifts - 1), 0)
+            first_needed = np.maximum(ends_of(slots)[new] - max(self.preceding, self._shifts - 1), 0)
         else:
             low = places_before(slots, times, slots[new], times[new] - self.preceding, equal=False)
             frames = Frames.sliding(slots, new, low, high)
-            gone = low
-        self._drop_frames(slots, new, gone)
+            first_needed = low
+        self._drop_frames(slots, new, first_needed)
         return frames
 
     def _drop_frames(self, slots: Ints, new: Ints, low: Ints) -> None:
@@ -305,20 +305,20 @@ class OverOperator(KeyedBatchOperator):
 
     def _results(self, every: Batch, slots: Ints, new: Ints, frames: Frames, first_new: int) -> list[pa.Array]:
         sums = self._sums(every, slots, frames, first_new)
-        found = []
+        results = []
         for call in self.calls:
             if not self._is_by_frame(call):
-                found.append(next(sums))
+                results.append(next(sums))
             elif call.function == "LAG":
                 values = every.columns[call.arguments[0]]
                 default = every.columns[call.arguments[2]] if len(call.arguments) > 2 else None
                 # As in Flink, rows of equal time look from the last of them.
-                found.append(shifted(values, slots, frames.high, lag_of(call), default))
+                results.append(shifted(values, slots, frames.high, lag_of(call), default))
             else:
                 counted = None if call.condition is None else is_true(every.columns[call.condition])
                 columns = [every.columns[a] for a in call.arguments]
-                found.append(by_frame(call, columns, counted, frames))
-        return found
+                results.append(by_frame(call, columns, counted, frames))
+        return results
 
     def _sums(self, every: Batch, slots: Ints, frames: Frames, first_new: int) -> Iterator[pa.Array]:
         if not self.aggregates.calls:

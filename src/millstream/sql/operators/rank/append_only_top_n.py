@@ -57,25 +57,25 @@ class AppendOnlyTopNOperator(KeyedBatchOperator):
         rows.compact()
         keys = rows.find_or_add([batch.columns[k] for k in self.partition], len(batch))
         touched, partition = np.unique(keys, return_inverse=True)
-        partition_of_stored, kept = rows.pairs(touched)
-        ranks = self._ranks(batch, kept)
-        tables = _Tables(len(touched), self.last, partition_of_stored, ranks[: len(kept)])
+        partition_of_stored, stored = rows.pairs(touched)
+        ranks = self._ranks(batch, stored)
+        tables = _Tables(len(touched), self.last, partition_of_stored, ranks[: len(stored)])
         changes = _Changes(self.last)
-        self._insert_rows(tables, partition, ranks[len(kept) :], len(kept), changes)
-        out = self._batch(batch, kept, changes)
+        self._insert_rows(tables, partition, ranks[len(stored) :], len(stored), changes)
+        out = self._batch(batch, stored, changes)
         stays = np.zeros(len(ranks), np.bool_)
         stays[tables.rows[tables.rows >= 0]] = True
-        rows.remove(kept[~stays[: len(kept)]])
-        new = np.flatnonzero(stays[len(kept) :])
+        rows.remove(stored[~stays[: len(stored)]])
+        new = np.flatnonzero(stays[len(stored) :])
         rows.add(keys[new], batch.take(new).columns)
         return (out,)
 
-    def _ranks(self, batch: Batch, kept: Ints) -> Ints:
+    def _ranks(self, batch: Batch, stored: Ints) -> Ints:
         """Return the order positions of stored rows, then of the batch's; ties keep the earlier row."""
         columns = list(batch.columns)
         for column, _, _ in self.order:
-            columns[column] = pa.concat_arrays([self._rows.take(column, kept), columns[column]])
-        count = len(kept) + len(batch)
+            columns[column] = pa.concat_arrays([self._rows.take(column, stored), columns[column]])
+        count = len(stored) + len(batch)
         ranks = np.empty(count, np.int64)
         ranks[sorted_rows(columns, self.order, count)] = np.arange(count)
         return ranks
@@ -91,23 +91,25 @@ class AppendOnlyTopNOperator(KeyedBatchOperator):
             is_first = np.append(True, own[1:] != own[:-1])
             rows = left[is_first]
             left = left[~is_first]
-            before, count, place = tables.insert(partition[rows], ranks[rows], rows + offset)
+            before, count, slot_in_table = tables.insert(partition[rows], ranks[rows], rows + offset)
             if self.shows_rank or self.first > 1:
                 after = tables.rows[partition[rows]]
-                changes.moved(rows, before, after, count, np.maximum(place, self.first - 1), self.first, self.pairs)
+                changes.moved(
+                    rows, before, after, count, np.maximum(slot_in_table, self.first - 1), self.first, self.pairs
+                )
             else:
                 changes.replaced(rows, before[:, -1], count == self.last, rows + offset)
 
-    def _batch(self, batch: Batch, kept: Ints, changes: _Changes) -> Batch:
+    def _batch(self, batch: Batch, stored: Ints, changes: _Changes) -> Batch:
         rows, kinds, places = changes.in_order()
-        used = rows[rows < len(kept)]
+        used = rows[rows < len(stored)]
         # Only rows in the output are looked up.
-        asked, of_stored = np.unique(used, return_inverse=True)
-        at = np.empty(len(rows), np.int64)
-        at[rows < len(kept)] = of_stored
-        at[rows >= len(kept)] = rows[rows >= len(kept)] - len(kept) + len(asked)
-        whole = Batch.concatenated([self._rows.batch(kept[asked]), batch]) if len(asked) else batch
-        columns = [column.take(pa.array(at)) for column in whole.columns]
+        needed, of_stored = np.unique(used, return_inverse=True)
+        positions = np.empty(len(rows), np.int64)
+        positions[rows < len(stored)] = of_stored
+        positions[rows >= len(stored)] = rows[rows >= len(stored)] - len(stored) + len(needed)
+        whole = Batch.concatenated([self._rows.batch(stored[needed]), batch]) if len(needed) else batch
+        columns = [column.take(pa.array(positions)) for column in whole.columns]
         if self.shows_rank:
             columns.append(pa.array(places))
         return Batch(columns, kinds if kinds.any() else None, len(rows))
@@ -128,23 +130,23 @@ class _Tables:
         order = np.lexsort((ranks, partition_of))
         owners = partition_of[order]
         sizes = np.bincount(owners, minlength=partitions)
-        place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        self.ranks[owners, place] = ranks[order]
-        self.rows[owners, place] = order
+        slot_in_table = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        self.ranks[owners, slot_in_table] = ranks[order]
+        self.rows[owners, slot_in_table] = order
 
     def insert(self, partitions: Ints, ranks: Ints, rows: Ints) -> tuple[Ints, Ints, Ints]:
         """Insert one row into each given partition; return its previous rows, their number, and the insert position."""
         there, ranks_there = self.rows[partitions], self.ranks[partitions]
-        place = (ranks_there < ranks[:, None]).sum(axis=1)
+        slot_in_table = (ranks_there < ranks[:, None]).sum(axis=1)
         columns = np.arange(self.rows.shape[1])
         # Rows after the inserted one shift by one.
-        source = columns - (columns > place[:, None])
+        source = columns - (columns > slot_in_table[:, None])
         lines = np.arange(len(partitions))
         for table, values, new in ((self.rows, there, rows), (self.ranks, ranks_there, ranks)):
             moved = np.take_along_axis(values, source, axis=1)
-            moved[lines, place] = new
+            moved[lines, slot_in_table] = new
             table[partitions] = moved
-        return there, (there >= 0).sum(axis=1), place
+        return there, (there >= 0).sum(axis=1), slot_in_table
 
 
 class _Changes:
@@ -155,28 +157,28 @@ class _Changes:
         # (arrival, row, row kind, rank)
         self._parts: list[tuple[Ints, Ints, Ints, Ints]] = []
 
-    def _add(self, arrival: Ints, step: Ints, rows: Ints, kind: int, place: Ints) -> None:
+    def _add(self, arrival: Ints, step: Ints, rows: Ints, kind: int, slot_in_table: Ints) -> None:
         when = arrival * (2 * self._places + 2) + step
-        self._parts.append((when, rows, np.full(len(rows), kind, np.int64), place))
+        self._parts.append((when, rows, np.full(len(rows), kind, np.int64), slot_in_table))
 
     def moved(
         self, arrival: Ints, before: Ints, after: Ints, count: Ints, start: Ints, first: int, pairs: bool
     ) -> None:
         """Record inserted rows and the shift of those after them."""
         columns = np.arange(self._places)
-        lines, at = np.nonzero((columns >= start[:, None]) & (columns < count[:, None]))
+        lines, positions = np.nonzero((columns >= start[:, None]) & (columns < count[:, None]))
         if pairs:
-            self._add(arrival[lines], 2 * at, before[lines, at], UPDATE_BEFORE, at + 1)
-        self._add(arrival[lines], 2 * at + 1, after[lines, at], UPDATE_AFTER, at + 1)
+            self._add(arrival[lines], 2 * positions, before[lines, positions], UPDATE_BEFORE, positions + 1)
+        self._add(arrival[lines], 2 * positions + 1, after[lines, positions], UPDATE_AFTER, positions + 1)
         grows = np.flatnonzero((count < self._places) & (count >= first - 1))
         last = count[grows]
         self._add(arrival[grows], 2 * last, after[grows, last], INSERT, last + 1)
 
-    def replaced(self, arrival: Ints, gone: Ints, is_full: Mask, come: Ints) -> None:
+    def replaced(self, arrival: Ints, replaced_rows: Ints, is_full: Mask, come: Ints) -> None:
         """Record inserted rows and, in full partitions, the rows they evict."""
         full = np.flatnonzero(is_full)
         nowhere = np.zeros(len(arrival), np.int64)
-        self._add(arrival[full], nowhere[full], gone[full], DELETE, nowhere[full])
+        self._add(arrival[full], nowhere[full], replaced_rows[full], DELETE, nowhere[full])
         self._add(arrival, nowhere + 1, come, INSERT, nowhere)
 
     def in_order(self) -> tuple[Ints, NDArray[np.int8], Ints]:

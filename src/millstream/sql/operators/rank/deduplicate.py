@@ -82,8 +82,8 @@ class LastRowOperator(KeyedBatchOperator):
         keys = rows.find_or_add(key_columns, len(batch))
         segments = Segments.of(keys, rows.key_bound, rows.key_bound, signs_of(batch))
         known = np.full(segments.count, -1, np.int64)
-        places, found = rows.pairs(segments.slots)
-        known[places] = found
+        places, stored = rows.pairs(segments.slots)
+        known[places] = stored
         counted = self._counted(batch, segments, known)
         if counted is not None and not counted.all():
             batch = batch.filter(counted)
@@ -93,7 +93,7 @@ class LastRowOperator(KeyedBatchOperator):
         if not self.final_only:
             yield self._changes(batch, segments, known)
         last = segments.order[segments.ends]
-        rows.remove(found)
+        rows.remove(stored)
         stays = last if segments.signs is None else last[segments.signs[segments.ends] > 0]
         stays = np.sort(stays)
         rows.add(keys[stays], batch.take(stays).columns)
@@ -108,8 +108,8 @@ class LastRowOperator(KeyedBatchOperator):
         if self.rowtime is None:
             return None
         times = plain(batch.columns[self.rowtime]).astype(np.int64)[segments.order]
-        least = np.iinfo(np.int64).min
-        begins = np.full(segments.count, least, np.int64)
+        min_time = np.iinfo(np.int64).min
+        begins = np.full(segments.count, min_time, np.int64)
         has = known >= 0
         begins[has] = plain(self._rows.take(self.rowtime, known[has]))
         running = np.concatenate([segments.scan(np.maximum, times, begins), begins])
@@ -129,12 +129,12 @@ class LastRowOperator(KeyedBatchOperator):
         before, after = row_at[segments.before], segments.order
         differs = np.full(segments.rows, self.emits_equal)
         if not self.emits_equal:
-            at, other = pa.array(after), pa.array(before)
+            positions, other = pa.array(after), pa.array(before)
             for column in columns:
-                differs |= ~equal_values(column.take(at), column.take(other))
+                differs |= ~equal_values(column.take(positions), column.take(other))
         changes = Changelog.of(existed, exists, differs, self.pairs).in_order(np.argsort(after))
-        at = pa.array(changes.chosen(before[changes.order], after[changes.order]))
-        return Batch([c.take(at) for c in columns], changes.kinds, len(at))
+        positions = pa.array(changes.chosen(before[changes.order], after[changes.order]))
+        return Batch([c.take(positions) for c in columns], changes.kinds, len(positions))
 
     def finish(self) -> None:
         """Emit the final result in batch mode."""
@@ -200,12 +200,12 @@ class TopOneOperator(LastRowOperator):
         """
         # The position of the first row after each row: the latest row that became first.
         since = segments.scan(np.maximum, np.where(better, np.arange(segments.rows), -1), np.full(segments.count, -1))
-        stands = np.where(since >= 0, segments.order[since], first[segments.of_row])
-        stands = np.concatenate([stands, first])[segments.before]
-        same = stands >= 0
-        at, other = pa.array(segments.order), pa.array(np.maximum(stands, 0))
+        shown = np.where(since >= 0, segments.order[since], first[segments.of_row])
+        shown = np.concatenate([shown, first])[segments.before]
+        same = shown >= 0
+        positions, other = pa.array(segments.order), pa.array(np.maximum(shown, 0))
         for column in self.unique or ():
-            same &= equal_values(columns[column].take(at), columns[column].take(other))
+            same &= equal_values(columns[column].take(positions), columns[column].take(other))
         return same
 
 
@@ -243,8 +243,8 @@ class FirstRowOperator(KeyedBatchOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         kinds = [self.kinds[k] for k in self.keys]
-        kept = [StateColumn(TOUCHED, np.int64)] if self.ttl else []
-        self._seen: KeyedColumns = self.state_table("keys", KeyedColumns(kinds, kept))
+        state_columns = [StateColumn(TOUCHED, np.int64)] if self.ttl else []
+        self._seen: KeyedColumns = self.state_table("keys", KeyedColumns(kinds, state_columns))
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         if self.ttl:
@@ -301,9 +301,9 @@ class EarliestRowOperator(KeyedBatchOperator):
         in_order = keys[order]
         earliest = order[np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1]))]
         places, rows = self._rows.pairs(keys[earliest])
-        kept = np.full(len(earliest), np.iinfo(np.int64).max)
-        kept[places] = plain(self._rows.take(self.rowtime, rows))
-        comes = fresh[earliest] & (times[earliest] < kept)
+        state_columns = np.full(len(earliest), np.iinfo(np.int64).max)
+        state_columns[places] = plain(self._rows.take(self.rowtime, rows))
+        comes = fresh[earliest] & (times[earliest] < state_columns)
         self._rows.remove(rows[comes[places]])
         added = np.sort(earliest[comes])
         self._rows.add(keys[added], batch.take(added).columns)
@@ -322,8 +322,8 @@ class EarliestRowOperator(KeyedBatchOperator):
             columns = self._rows.batch(due).columns
             self.emit(split_batches(columns, len(due)))
             keys = [columns[k] for k in self.keys]
-            told, _ = self._done.find_or_add(keys, len(due))
-            self._done.column(_TOLD)[told] = self.setup.clock()
+            emitted, _ = self._done.find_or_add(keys, len(due))
+            self._done.column(_TOLD)[emitted] = self.setup.clock()
             self._rows.remove(due)
         self.watermark = watermark
         return watermark

@@ -7,7 +7,6 @@ per run. Measures are computed for all matches of a watermark together.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +17,14 @@ from millstream.cep.conditions import ConditionContext
 from millstream.cep.matcher import Matcher
 from millstream.cep.pattern import Pattern
 from millstream.cep.skip import AfterMatchSkipStrategy
+from millstream.common.aliases import Value
 from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
 from millstream.sql.columns.keyed_rows import KeyedRows
-from millstream.sql.columns.numpy_arrays import Ints, from_python, plain, python_values
+from millstream.sql.columns.numpy_arrays import Ints, Mask, from_python, plain, python_values
 from millstream.sql.columns.row_order import sorted_rows
 from millstream.sql.errors import null_rowtime
 from millstream.sql.expressions import AggregateCall, Column, replaced
@@ -35,7 +35,7 @@ from millstream.sql.operators.query_context import Session
 from millstream.sql.plan.specs import Definition, MatchSpec, MatchStep, Reference
 
 # A row: its values, and the results of the conditions on the row alone.
-Event = tuple[tuple[Any, ...], tuple[bool, ...]]
+Event = tuple[tuple[Value, ...], tuple[bool, ...]]
 Rows = dict[str, list[Event]]
 _RUNS, _TIMER = "runs", "timer"
 
@@ -64,9 +64,9 @@ class MatchOperator(EvaluatingOperator, KeyedBatchOperator):
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         self._pending: KeyedRows = self.state_table("rows", KeyedRows(self.kinds, self.match.partition))
-        kept = [StateColumn(_RUNS, object, lambda: None), StateColumn(_TIMER, np.int64, MAX_WATERMARK)]
+        state_columns = [StateColumn(_RUNS, object, lambda: None), StateColumn(_TIMER, np.int64, MAX_WATERMARK)]
         keys = [self.kinds[k] for k in self.match.partition]
-        self._keys: KeyedColumns = self.state_table("runs", KeyedColumns(keys, kept))
+        self._keys: KeyedColumns = self.state_table("runs", KeyedColumns(keys, state_columns))
         assert setup.state is not None
         setup.state.when_loaded(self._schedule_timer)
         self._next = MAX_WATERMARK
@@ -74,7 +74,7 @@ class MatchOperator(EvaluatingOperator, KeyedBatchOperator):
 
     def open(self) -> None:
         super().open()
-        self._of_row: list[Callable[[Batch], Any]] = []
+        self._of_row: list[Callable[[Batch], Mask]] = []
         definitions = {d.variable: d for d in self.match.definitions}
         pattern = _pattern(self.match, lambda variable: self._condition(definitions.get(variable)))
         automaton = Automaton(compile_pattern(pattern), self.setup.clock)
@@ -87,15 +87,15 @@ class MatchOperator(EvaluatingOperator, KeyedBatchOperator):
         if definition is None:
             return None
         if all(_is_of_row(definition, r) for r in definition.references):
-            place = len(self._of_row)
+            index = len(self._of_row)
             columns = {i: r.column for i, r in enumerate(definition.references)}
             moved = replaced(
                 definition.condition, lambda e: Column(e.type, columns[e.index]) if isinstance(e, Column) else None
             )
             self._of_row.append(condition(moved, self.context))
-            return lambda event: event[1][place]
+            return lambda event: event[1][index]
         holds = condition(definition.condition, self.context)
-        return _Asking(definition, [s.variable for s in self.match.steps], self.kinds, holds).holds
+        return _ReferringCondition(definition, [s.variable for s in self.match.steps], self.kinds, holds).holds
 
     # --- rows
 
@@ -120,25 +120,25 @@ class MatchOperator(EvaluatingOperator, KeyedBatchOperator):
     def _events(self, batch: Batch) -> list[Event]:
         values = zip(*map(python_values, batch.columns), strict=True)
         flags = [of_row(batch).tolist() for of_row in self._of_row]
-        told = zip(*flags, strict=True) if flags else [()] * len(batch)
-        return list(zip(values, told, strict=True))
+        flag_rows = zip(*flags, strict=True) if flags else [()] * len(batch)
+        return list(zip(values, flag_rows, strict=True))
 
     def _at_once(self, batch: Batch) -> Iterator[Batch]:
-        now, found = self.setup.clock(), list[tuple[int, Rows, int]]()
+        now, matches = self.setup.clock(), list[tuple[int, Rows, int]]()
         self._keys.compact()
         slots, _ = self._keys.find_or_add([batch.columns[k] for k in self.match.partition], len(batch))
         for slot, event in zip(slots.tolist(), self._events(batch), strict=True):
             runs = self._runs_of(slot)
-            found += [(slot, match_of(c), t) for c, t, timed in self._matcher.event(runs, event, now) if not timed]
-        yield from self._emitted(found)
+            matches += [(slot, match_of(c), t) for c, t, timed in self._matcher.event(runs, event, now) if not timed]
+        yield from self._emitted(matches)
         self._keep(np.unique(slots))
 
     def _runs_of(self, slot: int) -> Runs:
         runs = self._keys.column(_RUNS)
         if runs[slot] is None:
             runs[slot] = Runs()
-        found: Runs = runs[slot]
-        return found
+        state: Runs = runs[slot]
+        return state
 
     def _keep(self, slots: Ints) -> None:
         """Schedule the next timers of keys; discard keys without partial matches."""
@@ -187,15 +187,15 @@ class MatchOperator(EvaluatingOperator, KeyedBatchOperator):
 
     def _fire(self, time: int) -> None:
         """Advance time: pass rows up to it to the automaton, and time out partial matches."""
-        waiting = self._pending
-        rows = waiting.all_rows()
-        rows = rows[waiting.marks[rows] <= time]
-        columns = [waiting.take(i, rows) for i in range(len(self.kinds))]
-        levels = [pa.array(waiting.marks[rows]), *columns]
-        wanted = [(0, False, True), *((c + 1, d, n) for c, d, n in self.match.order[1:])]
-        order = sorted_rows(levels, wanted, len(rows))
-        batch, times = Batch(columns, None, len(rows)).take(order), waiting.marks[rows][order]
-        waiting.remove(rows)
+        pending = self._pending
+        rows = pending.all_rows()
+        rows = rows[pending.marks[rows] <= time]
+        columns = [pending.take(i, rows) for i in range(len(self.kinds))]
+        levels = [pa.array(pending.marks[rows]), *columns]
+        sort_order = [(0, False, True), *((c + 1, d, n) for c, d, n in self.match.order[1:])]
+        order = sorted_rows(levels, sort_order, len(rows))
+        batch, times = Batch(columns, None, len(rows)).take(order), pending.marks[rows][order]
+        pending.remove(rows)
         self._keys.compact()
         slots, _ = self._keys.find_or_add([batch.columns[k] for k in self.match.partition], len(batch))
         by_key: dict[int, list[tuple[int, Event]]] = {}
@@ -204,30 +204,30 @@ class MatchOperator(EvaluatingOperator, KeyedBatchOperator):
         everyone = self._keys.slots()
         for slot in everyone[self._keys.column(_TIMER)[everyone] <= time].tolist():
             by_key.setdefault(slot, [])
-        found = []
+        completed = []
         for slot, events in by_key.items():
             matches = self._matcher.fire(self._runs_of(slot), events, time)
-            found += [(slot, match_of(cell), stamp) for cell, stamp, timed_out in matches if not timed_out]
-        self.emit(self._emitted(sorted(found, key=lambda f: f[2])))
+            completed += [(slot, match_of(cell), stamp) for cell, stamp, timed_out in matches if not timed_out]
+        self.emit(self._emitted(sorted(completed, key=lambda c: c[2])))
         self._keep(np.array(list(by_key), np.int64))
 
     # --- output
 
-    def _emitted(self, found: list[tuple[int, Rows, int]]) -> Iterator[Batch]:
-        if not found:
+    def _emitted(self, completed: list[tuple[int, Rows, int]]) -> Iterator[Batch]:
+        if not completed:
             return
-        keys = self._keys.keys_at(np.array([slot for slot, _, _ in found], np.int64))
-        matches = [match for _, match, _ in found]
+        keys = self._keys.keys_at(np.array([slot for slot, _, _ in completed], np.int64))
+        matches = [match for _, match, _ in completed]
         variables = [s.variable for s in self.match.steps]
         columns = []
         for reference in self.match.references:
             rows = [_rows_of(match, variables, reference.variable) for match in matches]
             columns.append(_values(reference, rows, self.kinds))
-        asked = Batch(columns, None, len(found))
-        yield from split_batches([*keys, *(m(asked) for m in self._measures)], len(found))
+        probe = Batch(columns, None, len(completed))
+        yield from split_batches([*keys, *(m(probe) for m in self._measures)], len(completed))
 
 
-class _Asking:
+class _ReferringCondition:
     """A condition that refers to earlier rows."""
 
     def __init__(
@@ -235,7 +235,7 @@ class _Asking:
         definition: Definition,
         variables: Sequence[str],
         kinds: Sequence[pa.DataType],
-        holds: Callable[[Batch], Any],
+        holds: Callable[[Batch], Mask],
     ) -> None:
         self._definition = definition
         self._variables = variables
@@ -268,11 +268,11 @@ def _values(reference: Reference, rows: list[list[Event]], kinds: Sequence[pa.Da
     if reference.call is not None:
         return _aggregated(reference.call, rows, kinds)
     column, offset = reference.column, reference.offset
-    found: list[Any] = []
+    values: list[Value] = []
     for events in rows:
-        at = offset if reference.function == "FIRST" else len(events) - 1 - offset
-        found.append(events[at][0][column] if 0 <= at < len(events) else None)
-    return from_python(found, arrow_type(reference.type))
+        index = offset if reference.function == "FIRST" else len(events) - 1 - offset
+        values.append(events[index][0][column] if 0 <= index < len(events) else None)
+    return from_python(values, arrow_type(reference.type))
 
 
 def _aggregated(call: AggregateCall, rows: list[list[Event]], kinds: Sequence[pa.DataType]) -> pa.Array:
@@ -281,13 +281,13 @@ def _aggregated(call: AggregateCall, rows: list[list[Event]], kinds: Sequence[pa
         columns[c] = from_python([e[0][c] for events in rows for e in events], kinds[c])
     group = np.repeat(np.arange(len(rows)), [len(events) for events in rows])
     aggregates = AggregateHandler([call], kinds, retracts=False)
-    state = KeyedColumns([pa.int64()], aggregates.kept)
+    state = KeyedColumns([pa.int64()], aggregates.state_columns)
     aggregates.open([pa.int64()], lambda name, table: table)
     state.find_or_add([pa.array(np.arange(len(rows)))], len(rows))
     if len(group):
         aggregates.fold(Batch(columns, None, len(group)), [pa.array(group)], group, state)
-    (found,) = aggregates.results(state, np.arange(len(rows)))
-    return found
+    (results,) = aggregates.results(state, np.arange(len(rows)))
+    return results
 
 
 def _is_of_row(definition: Definition, reference: Reference) -> bool:
@@ -299,8 +299,10 @@ def _is_of_row(definition: Definition, reference: Reference) -> bool:
 def _pattern(match: MatchSpec, condition_of: Callable[[str], Callable[..., bool] | None]) -> Pattern:
     pattern: Pattern | None = None
     for step in match.steps:
-        made = Pattern.begin(step.variable, _skip(match.skip)) if pattern is None else pattern.next(step.variable)
-        pattern = _quantified(made, step)
+        next_pattern = (
+            Pattern.begin(step.variable, _skip(match.skip)) if pattern is None else pattern.next(step.variable)
+        )
+        pattern = _quantified(next_pattern, step)
         holds = condition_of(step.variable)
         if holds is not None:
             pattern = pattern.where(holds)
@@ -315,14 +317,14 @@ def _quantified(pattern: Pattern, step: MatchStep) -> Pattern:
     if is_optional:
         return pattern.optional()
     if step.most is None and step.least <= 1:
-        found = pattern.one_or_more()
-        found = found.optional() if step.least == 0 else found
+        matches = pattern.one_or_more()
+        matches = matches.optional() if step.least == 0 else matches
     elif step.most is None:
-        found = pattern.times_or_more(step.least)
+        matches = pattern.times_or_more(step.least)
     else:
-        found = pattern.times(step.least, step.most)
-    found = found.consecutive()
-    return found if step.reluctant or step.least == step.most else found.greedy()
+        matches = pattern.times(step.least, step.most)
+    matches = matches.consecutive()
+    return matches if step.reluctant or step.least == step.most else matches.greedy()
 
 
 def _skip(skip: tuple[str, ...]) -> AfterMatchSkipStrategy:

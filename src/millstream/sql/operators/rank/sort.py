@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
-from millstream.operators.base import OperatorSetup
+from millstream.operators.base import OperatorSetup, OperatorSnapshot, Split
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
 from millstream.sql.columns.keyed_rows import KeyedRows
@@ -82,8 +81,8 @@ class SortOperator(KeyedBatchOperator):
             return
         added, taken = np.flatnonzero(signs > 0), np.flatnonzero(signs < 0)
         rows.add(keys[added], batch.take(added).columns)
-        gone = rows.equal_rows(keys[taken], batch.take(taken).columns)
-        rows.remove(gone[gone >= 0])
+        removed = rows.equal_rows(keys[taken], batch.take(taken).columns)
+        rows.remove(removed[removed >= 0])
 
     def _schedule_timer(self) -> None:
         self._next = MAX_WATERMARK
@@ -106,14 +105,16 @@ class SortOperator(KeyedBatchOperator):
         self.watermark = watermark
         return watermark
 
-    def carry(self) -> Any:
+    def carry(self) -> OperatorSnapshot:
         return self._last
 
-    def restore(self, carried: Any) -> None:
-        self._last = carried
+    def restore(self, snapshot: OperatorSnapshot) -> None:
+        self._last = snapshot
 
-    def redistribute(self, carried: list[Any], subtask: int, reads: Callable[[Any], bool] | None) -> Any:
-        return max(carried)
+    def redistribute(
+        self, snapshots: list[OperatorSnapshot], subtask: int, reads: Callable[[Split], bool] | None
+    ) -> OperatorSnapshot:
+        return max(snapshots)
 
     def finish(self) -> None:
         if self.rowtime is None:
@@ -124,8 +125,8 @@ class SortOperator(KeyedBatchOperator):
     def _emit_sorted(self, rows: Ints) -> None:
         columns = [self._rows.take(i, rows) for i in range(len(self.kinds))]
         order = sorted_rows(columns, self.order, len(rows))[self.offset :]
-        at = pa.array(order if self.limit is None else order[: self.limit])
-        self.emit(split_batches([c.take(at) for c in columns], len(at)))
+        positions = pa.array(order if self.limit is None else order[: self.limit])
+        self.emit(split_batches([c.take(positions) for c in columns], len(positions)))
 
 
 class LimitOperator(KeyedBatchOperator):

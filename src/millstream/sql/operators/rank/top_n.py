@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from millstream.common.aliases import Value
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch
 from millstream.sql.columns.index import Slots
@@ -21,7 +21,7 @@ from millstream.sql.columns.row_order import Order, sort_key
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED
 from millstream.sql.operators.base import KeyedBatchOperator, split_batches
 
-Row = tuple[Any, ...]
+Row = tuple[Value, ...]
 # (row kind, row, rank)
 _Change = tuple[int, Row, int]
 
@@ -137,20 +137,20 @@ class TopNOperator(KeyedBatchOperator):
         if self.unique is not None:
             self._replace(there, row, changes)
             return
-        place = bisect_right(there, self._key(row), key=self._key)
-        if place >= self._max_rank and not self.retracts:
+        position = bisect_right(there, self._key(row), key=self._key)
+        if position >= self._max_rank and not self.retracts:
             return
-        there.insert(place, row)
-        self._moved_back(there, place, changes)
+        there.insert(position, row)
+        self._moved_back(there, position, changes)
         if not self.retracts and len(there) > self._max_rank:
             there.pop()
 
-    def _moved_back(self, there: list[Row], place: int, changes: list[_Change]) -> None:
+    def _moved_back(self, there: list[Row], position: int, changes: list[_Change]) -> None:
         """Record the changes of a row inserted at a position."""
-        if self.final_only or place >= self._max_rank:
+        if self.final_only or position >= self._max_rank:
             return
         if self.shows_rank or self.first > 1:
-            for i in range(max(place, self.first - 1), min(len(there), self._max_rank)):
+            for i in range(max(position, self.first - 1), min(len(there), self._max_rank)):
                 if i + 1 < len(there):
                     changes.append((UPDATE_BEFORE, there[i + 1], i + 1))
                     changes.append((UPDATE_AFTER, there[i], i + 1))
@@ -159,18 +159,18 @@ class TopNOperator(KeyedBatchOperator):
             return
         if len(there) > self._max_rank:
             changes.append((DELETE, there[self._max_rank], 0))
-        changes.append((INSERT, there[place], 0))
+        changes.append((INSERT, there[position], 0))
 
     def _remove(self, there: list[Row], row: Row, changes: list[_Change]) -> None:
-        place = self._find(there, row)
-        if place is None:
+        position = self._find(there, row)
+        if position is None:
             return
-        gone = there.pop(place)
-        if self.final_only or place >= self._max_rank:
+        removed = there.pop(position)
+        if self.final_only or position >= self._max_rank:
             return
         if self.shows_rank or self.first > 1:
-            before = gone
-            for i in range(place, min(len(there) + 1, self._max_rank)):
+            before = removed
+            for i in range(position, min(len(there) + 1, self._max_rank)):
                 if i >= self.first - 1:
                     if i < len(there):
                         changes.append((UPDATE_BEFORE, before, i + 1))
@@ -180,7 +180,7 @@ class TopNOperator(KeyedBatchOperator):
                 if i < len(there):
                     before = there[i]
             return
-        changes.append((DELETE, gone, 0))
+        changes.append((DELETE, removed, 0))
         if len(there) >= self._max_rank:
             changes.append((INSERT, there[self._max_rank - 1], 0))
 
@@ -202,8 +202,8 @@ class TopNOperator(KeyedBatchOperator):
         old = self._find(there, row)
         if old is not None:
             there.pop(old)
-        place = bisect_right(there, self._key(row), key=self._key)
-        there.insert(place, row)
+        position = bisect_right(there, self._key(row), key=self._key)
+        there.insert(position, row)
         if self.final_only:
             return
         after = there[: self._max_rank]
@@ -215,13 +215,13 @@ class TopNOperator(KeyedBatchOperator):
                     changes.append((UPDATE_BEFORE, before[i], i + 1))
                     changes.append((UPDATE_AFTER, after[i], i + 1))
             return
-        if old is not None and old < self._max_rank and place < self._max_rank:
+        if old is not None and old < self._max_rank and position < self._max_rank:
             if before[old] != row:
                 changes.append((UPDATE_BEFORE, before[old], 0))
                 changes.append((UPDATE_AFTER, row, 0))
             return
-        for gone in [r for r in before if r not in after]:
-            changes.append((DELETE, gone, 0))
+        for removed in [r for r in before if r not in after]:
+            changes.append((DELETE, removed, 0))
         for come in [r for r in after if r not in before]:
             changes.append((INSERT, come, 0))
 
@@ -229,31 +229,31 @@ class TopNOperator(KeyedBatchOperator):
         """Replace the row with the same unique key, which never moves down."""
         old = self._find(there, row)
         if old is None:
-            place = bisect_right(there, self._key(row), key=self._key)
-            if place < self._max_rank:
-                there.insert(place, row)
-                self._moved_back(there, place, changes)
+            position = bisect_right(there, self._key(row), key=self._key)
+            if position < self._max_rank:
+                there.insert(position, row)
+                self._moved_back(there, position, changes)
                 del there[self._max_rank :]
             return
-        gone = there.pop(old)
-        place = old if self._key(gone) == self._key(row) else bisect_right(there, self._key(row), key=self._key)
-        there.insert(place, row)
+        removed = there.pop(old)
+        position = old if self._key(removed) == self._key(row) else bisect_right(there, self._key(row), key=self._key)
+        there.insert(position, row)
         if self.final_only:
             return
         if not (self.shows_rank or self.first > 1):
-            changes += [(UPDATE_BEFORE, gone, 0), (UPDATE_AFTER, row, 0)]
+            changes += [(UPDATE_BEFORE, removed, 0), (UPDATE_AFTER, row, 0)]
             return
-        said: list[_Change] = []
-        for i in range(place, old):
-            said.append((UPDATE_BEFORE, there[i + 1], i + 1))
-            if i == place:
+        emitted: list[_Change] = []
+        for i in range(position, old):
+            emitted.append((UPDATE_BEFORE, there[i + 1], i + 1))
+            if i == position:
                 # An updated row is retracted before it is emitted again.
-                said.append((UPDATE_BEFORE, gone, old + 1))
-            said.append((UPDATE_AFTER, there[i], i + 1))
-        if place == old:
-            said.append((UPDATE_BEFORE, gone, old + 1))
-        said.append((UPDATE_AFTER, there[old], old + 1))
-        changes += [c for c in said if c[2] >= self.first]
+                emitted.append((UPDATE_BEFORE, removed, old + 1))
+            emitted.append((UPDATE_AFTER, there[i], i + 1))
+        if position == old:
+            emitted.append((UPDATE_BEFORE, removed, old + 1))
+        emitted.append((UPDATE_AFTER, there[old], old + 1))
+        changes += [c for c in emitted if c[2] >= self.first]
 
     def _batch(self, changes: list[_Change]) -> Batch:
         if not self.pairs:
@@ -268,9 +268,9 @@ class TopNOperator(KeyedBatchOperator):
         """Emit the final result in batch mode."""
         if self.final_only:
             lists = self._state.column(ROWS)
-            found: list[_Change] = []
+            changes: list[_Change] = []
             for slot in self._state.slots().tolist():
                 for i, row in enumerate(lists[slot][self.first - 1 : self._max_rank], self.first):
-                    found.append((INSERT, row, i))
-            batch = self._batch(found)
+                    changes.append((INSERT, row, i))
+            batch = self._batch(changes)
             self.emit(split_batches(list(batch.columns), len(batch)))

@@ -40,15 +40,16 @@ class WindowRowsOperator(KeyedBatchOperator):
 
     emits_later = True
 
-    def __init__(self, times: WindowTimes, kept: Sequence[BufferedInput]) -> None:
+    def __init__(self, times: WindowTimes, inputs: Sequence[BufferedInput]) -> None:
         self.times = times
-        self.kept = list(kept)
+        self.buffered_inputs = list(inputs)
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         # The mark of a row is the time at which its window ends.
         self._rows: list[KeyedRows] = [
-            self.state_table(f"rows{i}", KeyedRows(kept.kinds, kept.keys)) for i, kept in enumerate(self.kept)
+            self.state_table(f"rows{i}", KeyedRows(buffered.kinds, buffered.keys))
+            for i, buffered in enumerate(self.buffered_inputs)
         ]
         assert setup.state is not None
         setup.state.when_loaded(self._schedule_timer)
@@ -57,8 +58,8 @@ class WindowRowsOperator(KeyedBatchOperator):
 
     def _keep(self, batch: Batch, index: int) -> None:
         """Buffer the rows of an input's batch, except late ones."""
-        kept, rows = self.kept[index], self._rows[index]
-        triggers = self.times.triggers(local_times(batch.columns[kept.end], self.times.zone))
+        buffered, rows = self.buffered_inputs[index], self._rows[index]
+        triggers = self.times.triggers(local_times(batch.columns[buffered.end], self.times.zone))
         if self.times.is_event_time:
             in_time = triggers > self.watermark
             if not in_time.all():
@@ -67,7 +68,7 @@ class WindowRowsOperator(KeyedBatchOperator):
         if not len(batch):
             return
         rows.compact()
-        keys = rows.find_or_add([batch.columns[k] for k in kept.keys], len(batch))
+        keys = rows.find_or_add([batch.columns[k] for k in buffered.keys], len(batch))
         rows.add(keys, batch.columns, triggers)
         self._next = min(self._next, int(triggers.min()))
 
@@ -84,7 +85,7 @@ class WindowRowsOperator(KeyedBatchOperator):
         there = rows.all_rows()
         there = there[rows.marks[there] <= time]
         triggers = rows.marks[there].copy()
-        batch = Batch([rows.take(i, there) for i in range(len(self.kept[index].kinds))], None, len(there))
+        batch = Batch([rows.take(i, there) for i in range(len(self.buffered_inputs[index].kinds))], None, len(there))
         rows.remove(there)
         return batch, triggers
 
@@ -164,7 +165,7 @@ class WindowJoinOperator(EvaluatingOperator, WindowRowsOperator):
 
     def _fire(self, time: int) -> None:
         left, right = (by_trigger(*self._due(i, time)) for i in (0, 1))
-        keys = (self.kept[0].keys, self.kept[1].keys)
+        keys = (self.buffered_inputs[0].keys, self.buffered_inputs[1].keys)
         self.emit(joined(left, right, keys, self.null_safe, self.kind, self._holds))
 
 
@@ -216,7 +217,7 @@ class WindowRankOperator(WindowRowsOperator):
         rows = self._rows[0]
         if len(rows) > self._enough:
             there = rows.all_rows()
-            columns = [rows.take(i, there) for i in range(len(self.kept[0].kinds))]
+            columns = [rows.take(i, there) for i in range(len(self.buffered_inputs[0].kinds))]
             order, places = self._placed(columns, rows.marks[there])
             rows.remove(there[order[places > self.last]])
             self._enough = max(_MANY, 2 * len(rows))
@@ -228,8 +229,8 @@ class WindowRankOperator(WindowRowsOperator):
         partition = grouped([columns[k] for k in self.partition], count).codes
         came = np.arange(count)
         levels = [pa.array(triggers), pa.array(partition), *columns, pa.array(came)]
-        wanted = [(0, False, True), (1, False, True), *((c + 2, d, n) for c, d, n in self.order)]
-        order = sorted_rows(levels, [*wanted, (len(levels) - 1, self.last_wins, True)], count)
+        sort_order = [(0, False, True), (1, False, True), *((c + 2, d, n) for c, d, n in self.order)]
+        order = sorted_rows(levels, [*sort_order, (len(levels) - 1, self.last_wins, True)], count)
         in_order = partition[order]
         return order, np.arange(count) - starts_of(in_order) + 1
 
@@ -237,8 +238,8 @@ class WindowRankOperator(WindowRowsOperator):
         batch, triggers = self._due(0, time)
         order, places = self._placed(list(batch.columns), triggers)
         shown = (places >= self.first) & (places <= self.last)
-        at = pa.array(order[shown])
-        columns = [c.take(at) for c in batch.columns]
+        positions = pa.array(order[shown])
+        columns = [c.take(positions) for c in batch.columns]
         if self.shows_rank:
             columns.append(pa.array(places[shown]))
-        self.emit(split_batches(columns, len(at)))
+        self.emit(split_batches(columns, len(positions)))

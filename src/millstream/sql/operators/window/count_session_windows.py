@@ -76,7 +76,7 @@ class RowWindowOperator(KeyedBatchOperator):
         aggregates = AggregateHandler(self.calls, self.kinds, False)
         keys = [batch.columns[k] for k in self.keys] + [pa.array(windows)]
         kinds = [k.type for k in keys]
-        state = KeyedColumns(kinds, aggregates.kept)
+        state = KeyedColumns(kinds, aggregates.state_columns)
         aggregates.open(kinds, lambda name, table: table)
         slots, new = state.find_or_add(keys, len(rows))
         aggregates.fold(batch, keys, slots, state)
@@ -136,8 +136,8 @@ class SessionWindowOperator(RowWindowOperator):
         taken = np.zeros(0, np.int64) if signs is None else np.flatnonzero(signs < 0)
         self._rows.add(keys[added], batch.take(added).columns, times[added])
         if len(taken):
-            gone = self._rows.equal_rows(keys[taken], batch.take(taken).columns)
-            self._rows.remove(gone[gone >= 0])
+            removed = self._rows.equal_rows(keys[taken], batch.take(taken).columns)
+            self._rows.remove(removed[removed >= 0])
         self._next = min(self._next, int(self.times.triggers(times + self.gap).min()))
         return ()
 

@@ -96,21 +96,22 @@ class PeriodicWindowOperator(FiringWindowOperator):
             differs |= ~equal_values(old, new)
         exist = self._have_rows(slots)
         changes = Changelog.of(fired, exist, differs, self.pairs)
-        at = changes.chosen(changes.places, changes.places)
+        positions = changes.chosen(changes.places, changes.places)
         places = pa.array(changes.chosen(changes.places, changes.places + count))
-        columns = [k.take(pa.array(at)) for k in keys[:-1]]
+        columns = [k.take(pa.array(positions)) for k in keys[:-1]]
         columns += [pa.concat_arrays(both).take(places) for both in zip(before, results, strict=True)]
-        self.emit(split_batches([*columns, *self._properties(state.column(END)[slots][at])], len(at), changes.kinds))
+        columns += self._properties(state.column(END)[slots][positions])
+        self.emit(split_batches(columns, len(positions), changes.kinds))
         self._before.remove(known[known >= 0])
         state.column(SAID)[slots], state.column(_CHANGED)[slots] = exist, False
         state.changed(slots)
 
     def _rows_before(self, keys: list[pa.Array], count: int) -> Ints:
         """Return the slots of the windows' emitted results; -1 if not stored."""
-        found = np.full(count, -1, np.int64)
+        result = np.full(count, -1, np.int64)
         places, rows = self._before.pairs(self._before.find(keys, count))
-        found[places] = rows
-        return found
+        result[places] = rows
+        return result
 
     # --- time
 

@@ -94,7 +94,7 @@ class FiringWindowOperator(KeyedBatchOperator):
         super().prepare(setup)
         kinds = [*(self.kinds[k] for k in self.keys), pa.int64()]
         owners = len(self.keys)
-        columns = KeyedColumns(kinds, [*self._about_windows(), *self.aggregates.kept], owners)
+        columns = KeyedColumns(kinds, [*self._about_windows(), *self.aggregates.state_columns], owners)
         self._state: KeyedColumns = self.state_table("windows", columns)
         self.aggregates.open(kinds, self.state_table, owners)
         assert setup.state is not None
@@ -113,10 +113,10 @@ class FiringWindowOperator(KeyedBatchOperator):
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         rows, ends = self.windowing.all_ends(self.times.of(batch, self.setup.clock()))
-        kept = self.times.triggers(ends) + self.fires.lateness > self.watermark
-        if not kept.all():
-            self._late.inc(int((~kept).sum()))
-            rows, ends = rows[kept], ends[kept]
+        is_open = self.times.triggers(ends) + self.fires.lateness > self.watermark
+        if not is_open.all():
+            self._late.inc(int((~is_open).sum()))
+            rows, ends = rows[is_open], ends[is_open]
         if not len(rows):
             return ()
         self._state.compact()
@@ -167,10 +167,10 @@ class FiringWindowOperator(KeyedBatchOperator):
         changes = Changelog.of(existed, exists, differs, self.pairs)
         changes = changes.in_order(np.argsort(segments.order))
         places = changes.chosen(before[changes.order], after[changes.order])
-        at = changes.chosen(changes.places, changes.places)
-        columns = [k.take(pa.array(at)) for k in placed.keys[:-1]]
+        positions = changes.chosen(changes.places, changes.places)
+        columns = [k.take(pa.array(positions)) for k in placed.keys[:-1]]
         columns += [r.take(places) for r in running]
-        return Batch([*columns, *self._properties(placed.ends[at])], changes.kinds, len(at))
+        return Batch([*columns, *self._properties(placed.ends[positions])], changes.kinds, len(positions))
 
     def _counted(self, segments: Segments) -> Mask:
         """Count the rows of windows; return whether any are left after each row."""

@@ -73,7 +73,7 @@ class MergedSessionOperator(SessionWindowOperator):
 
     def _kept_rows(self) -> KeyedRows:
         width = len(self.keys)
-        partials = [written(k, np.empty(0, k.dtype)).type for k in self.aggregates.kept]
+        partials = [written(k, np.empty(0, k.dtype)).type for k in self.aggregates.state_columns]
         # The key, the start and the first arrival; the end is the mark.
         kinds = [*(self.kinds[k] for k in self.keys), pa.int64(), pa.int64(), *partials]
         return KeyedRows(kinds, range(width))
@@ -115,7 +115,7 @@ class MergedSessionOperator(SessionWindowOperator):
         last = np.append(first[1:], len(order)) - 1
         session = np.empty(len(order), np.int64)
         session[order] = np.cumsum(begins) - 1
-        state = FreshColumns(self.aggregates.kept, len(first))
+        state = FreshColumns(self.aggregates.state_columns, len(first))
         self.aggregates.fold_unfiltered(batch, session, state)
         came = np.minimum.reduceat(order, first) + self._came
         self._came += len(batch)
@@ -126,14 +126,14 @@ class MergedSessionOperator(SessionWindowOperator):
         """Merge sessions with those in state."""
         touched, first = np.unique(keys, return_index=True)
         _, rows = self._rows.pairs(touched)
-        kept = self._sessions_at(rows)
-        together = _grouped(kept, new)
+        stored = self._sessions_at(rows)
+        together = _grouped(stored, new)
         # Sessions in state without new rows are unchanged.
         changes = np.zeros(int(together.max()) + 1, np.bool_)
-        changes[together[len(kept) :]] = True
+        changes[together[len(stored) :]] = True
         changed = changes[together]
-        self._rows.remove(rows[changed[: len(kept)]])
-        merged = self._concat(kept, new, changed, together)
+        self._rows.remove(rows[changed[: len(stored)]])
+        merged = self._concat(stored, new, changed, together)
         # A row of the batch that has the key.
         places = pa.array(first[np.searchsorted(touched, merged.keys)])
         columns = [c.take(places) for c in key_columns]
@@ -141,19 +141,19 @@ class MergedSessionOperator(SessionWindowOperator):
         self._rows.add(merged.keys, columns, merged.ends)
         self._next = min(self._next, int(self.times.triggers(merged.ends).min()))
 
-    def _concat(self, kept: _Sessions, new: _Sessions, changed: Mask, together: Ints) -> _Sessions:
+    def _concat(self, stored: _Sessions, new: _Sessions, changed: Mask, together: Ints) -> _Sessions:
         """Merge sessions of both, by group."""
         which = np.flatnonzero(changed)
         groups, group = np.unique(together[which], return_inverse=True)
         keys, starts, ends, came = (
             np.concatenate(both)[which]
-            for both in zip(*((s.keys, s.starts, s.ends, s.came) for s in (kept, new)), strict=True)
+            for both in zip(*((s.keys, s.starts, s.ends, s.came) for s in (stored, new)), strict=True)
         )
         order = np.argsort(group, kind="stable")
         first = np.searchsorted(group[order], np.arange(len(groups)))
-        state = FreshColumns(self.aggregates.kept, len(groups))
-        at = pa.array(which)
-        partials = [pa.concat_arrays(both).take(at) for both in zip(kept.partials, new.partials, strict=True)]
+        state = FreshColumns(self.aggregates.state_columns, len(groups))
+        positions = pa.array(which)
+        partials = [pa.concat_arrays(both).take(positions) for both in zip(stored.partials, new.partials, strict=True)]
         self.aggregates.merge(partials, (), group, state)
         return _Sessions(
             keys[order][first],
@@ -165,7 +165,7 @@ class MergedSessionOperator(SessionWindowOperator):
 
     def _sessions_at(self, rows: Ints) -> _Sessions:
         width, table = len(self.keys), self._rows
-        partials = [table.take(width + 2 + i, rows) for i in range(len(self.aggregates.kept))]
+        partials = [table.take(width + 2 + i, rows) for i in range(len(self.aggregates.state_columns))]
         starts, came = (plain(table.take(width + i, rows)) for i in (0, 1))
         return _Sessions(table.keys_of(rows), starts, table.marks[rows], came, partials)
 
@@ -188,9 +188,9 @@ class MergedSessionOperator(SessionWindowOperator):
             due = self._sessions_at(rows)
             # By session end, then by arrival.
             order = np.lexsort((due.came, due.ends))
-            at, every = pa.array(order), np.arange(len(rows))
-            state = FreshColumns(self.aggregates.kept, len(rows))
-            self.aggregates.merge([p.take(at) for p in due.partials], (), every, state)
+            positions, every = pa.array(order), np.arange(len(rows))
+            state = FreshColumns(self.aggregates.state_columns, len(rows))
+            self.aggregates.merge([p.take(positions) for p in due.partials], (), every, state)
             columns = [self._rows.take(i, rows[order]) for i in range(len(self.keys))]
             columns += self.aggregates.results(state, every)
             starts, ends = due.starts[order], due.ends[order]
@@ -200,10 +200,10 @@ class MergedSessionOperator(SessionWindowOperator):
         self._schedule_timer()
 
 
-def _grouped(kept: _Sessions, new: _Sessions) -> Ints:
+def _grouped(stored: _Sessions, new: _Sessions) -> Ints:
     """Return the group of each session: overlapping sessions of a key share one."""
     keys, starts, ends = (
-        np.concatenate(both) for both in zip(*((s.keys, s.starts, s.ends) for s in (kept, new)), strict=True)
+        np.concatenate(both) for both in zip(*((s.keys, s.starts, s.ends) for s in (stored, new)), strict=True)
     )
     order = np.lexsort((starts, keys))
     by_key, begin = keys[order], starts[order]

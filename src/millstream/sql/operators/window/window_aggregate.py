@@ -59,8 +59,8 @@ class WindowTimes:
         """Return the local time of an instant, if windows are in local time."""
         if not self.are_points or is_utc(self.zone) or abs(point) > 1 << 52:
             return point
-        at = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=point)
-        offset = at.astimezone(zone_named(self.zone)).utcoffset()
+        moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=point)
+        offset = moment.astimezone(zone_named(self.zone)).utcoffset()
         assert offset is not None
         return point + round(offset.total_seconds() * 1000)
 
@@ -139,11 +139,11 @@ class WindowAggregateOperator(KeyedBatchOperator):
         window = [pa.int64()] if self.times.has_window is None else [pa.int64(), pa.int64()]
         # The last column of the key is the window end.
         self._kinds = kinds = [*(self.kinds[k] for k in self.keys), *window]
-        kept = [StateColumn(_END, np.int64)]
-        kept += [] if self.times.has_window is None else [StateColumn(_START, np.int64)]
-        kept += [StateColumn(_DONE, np.int64, _LONG_AGO)] if self.shares else []
-        kept += [StateColumn(_ROWS, np.int64)] if self.retracts else []
-        columns = KeyedColumns(kinds, [*kept, *self.aggregates.kept], len(self.keys))
+        state_columns = [StateColumn(_END, np.int64)]
+        state_columns += [] if self.times.has_window is None else [StateColumn(_START, np.int64)]
+        state_columns += [StateColumn(_DONE, np.int64, _LONG_AGO)] if self.shares else []
+        state_columns += [StateColumn(_ROWS, np.int64)] if self.retracts else []
+        columns = KeyedColumns(kinds, [*state_columns, *self.aggregates.state_columns], len(self.keys))
         self._state: KeyedColumns = self.state_table("windows", columns)
         self.aggregates.open(kinds, self.state_table, len(self.keys))
         assert setup.state is not None
@@ -284,11 +284,11 @@ class WindowAggregateOperator(KeyedBatchOperator):
             new &= np.add.reduceat(state.column(_ROWS)[members], starts) > 0
         done[members] = np.maximum(done[members], window)
         state.changed(members)
-        at, mask = pa.array(by_key.first[new]), pa.array(new)
+        moment, mask = pa.array(by_key.first[new]), pa.array(new)
         results = [a.combined(state, members, starts).filter(mask) for a in self.aggregates.accumulators]
-        ends = np.full(len(at), window, np.int64)
-        columns = [k.take(at) for k in all_keys] + results + self._properties(np.full_like(ends, start), ends)
-        self.emit(split_batches(columns, len(at)))
+        ends = np.full(len(moment), window, np.int64)
+        columns = [k.take(moment) for k in all_keys] + results + self._properties(np.full_like(ends, start), ends)
+        self.emit(split_batches(columns, len(moment)))
 
     def _properties(self, starts: Times, ends: Times) -> list[pa.Array]:
         return [property_column(name, kind, starts, ends, self.times) for name, kind in self.properties]

@@ -116,7 +116,7 @@ def points(times: Times, zone: str) -> Times:
 
 def _point(time: int, zone: str) -> int:
     local = _EPOCH + timedelta(milliseconds=time)
-    at = local.replace(tzinfo=zone_named(zone))
-    offset = at.utcoffset()
+    zoned = local.replace(tzinfo=zone_named(zone))
+    offset = zoned.utcoffset()
     assert offset is not None
     return time - round(offset.total_seconds() * 1000)
