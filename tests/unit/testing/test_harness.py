@@ -615,7 +615,7 @@ class Keep(KeyedProcessFunction):
         ("lock as value", r"self\.value\.update.*cannot pickle.*in operator 'KEYED PROCESS'"),
         (
             "lock as key",
-            r"State 'by-lock' holds something that cannot be pickled.*cannot pickle.*in operator 'KEYED PROCESS'",
+            r"State 'by-lock' holds an object that cannot be pickled.*cannot pickle.*in operator 'KEYED PROCESS'",
         ),
     ],
 )
