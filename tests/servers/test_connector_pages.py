@@ -31,11 +31,11 @@ SECONDS = 60.0
 
 def program(page: str, replaced: dict[str, str]) -> str:
     """Return the first program of a page."""
-    found = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)[0]
+    text = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)[0]
     for old, new in replaced.items():
-        assert old in found
-        found = found.replace(old, new)
-    return str(found)
+        assert old in text
+        text = text.replace(old, new)
+    return str(text)
 
 
 def until(holds: Callable[[], Any]) -> None:
@@ -125,9 +125,9 @@ def test_generated_page_program_runs(run: Run, output: Output) -> None:
 
 
 def test_http_page_program_runs(run: Run, output: Output) -> None:
-    with closing(socket.socket()) as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
+    with closing(socket.socket()) as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
     run("connectors/http.md", {"8099": str(port)})
     # As the page has it for curl.
     headers = {"Authorization": "Bearer secret"}
@@ -141,8 +141,8 @@ def test_http_page_program_runs(run: Run, output: Output) -> None:
 
 
 def listens(port: int) -> bool:
-    with closing(socket.socket()) as found:
-        return found.connect_ex(("127.0.0.1", port)) == 0
+    with closing(socket.socket()) as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_socket_page_program_runs(run: Run, output: Output) -> None:
@@ -267,8 +267,8 @@ def test_sql_jdbc_page_program_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         connection.execute("INSERT INTO customers VALUES " + ", ".join(f"({i}, 'c{i % 3}')" for i in range(1, 10)))
         connection.commit()
         declared("connectors/sql-jdbc.md", {"/tmp/shop.db": str(tmp_path / "shop.db")}, monkeypatch)
-        found = dict(connection.execute("SELECT name, total FROM totals").fetchall())
-    assert sorted(found) == ["c0", "c1", "c2"] and sum(found.values()) == 1000
+        totals = dict(connection.execute("SELECT name, total FROM totals").fetchall())
+    assert sorted(totals) == ["c0", "c1", "c2"] and sum(totals.values()) == 1000
 
 
 def test_sql_cdc_page_program_runs(monkeypatch: pytest.MonkeyPatch, output: Output, postgres: PostgresServer) -> None:
@@ -277,7 +277,7 @@ def test_sql_cdc_page_program_runs(monkeypatch: pytest.MonkeyPatch, output: Outp
         connection.execute("ALTER TABLE orders REPLICA IDENTITY FULL")
         connection.execute("INSERT INTO orders VALUES (1, 'Ann', 1.5), (2, 'Ann', 2), (3, 'Bob', 4)")
         where = {"'localhost'": "'127.0.0.1'", "5432": str(postgres.port)}
-        # Without this it goes on for ever.
+        # Without this the program never ends.
         where["'slot.name' = 'orders_sql'"] = "'slot.name' = 'orders_sql', 'scan.startup.mode' = 'snapshot'"
         declared("connectors/sql-cdc.md", where, monkeypatch)
     sums = [line.split("|")[2:4] for line in output.lines() if line.startswith(("| +I", "| +U"))]
@@ -296,8 +296,8 @@ def test_lookups_page_program_runs(run: Run, output: Output, postgres: PostgresS
 def test_spark_page_program_runs(config: Configuration, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "orders").mkdir()
     (tmp_path / "orders" / "a.json").write_text('{"shop": "a", "price": 1.5}\n{"shop": "a", "price": 2}\n')
-    made = Env.get_execution_environment(config)
-    monkeypatch.setattr(Env, "get_execution_environment", staticmethod(lambda *_: made))
+    env = Env.get_execution_environment(config)
+    monkeypatch.setattr(Env, "get_execution_environment", staticmethod(lambda *_: env))
     body, _, last = program("connectors/spark.md", {"/data/": f"{tmp_path}/"}).rstrip().rpartition("\n")
     assert last.startswith("env.execute(")
     names: dict[str, Any] = {"__name__": "__main__"}

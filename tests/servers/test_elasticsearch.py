@@ -62,8 +62,8 @@ def test_elasticsearch_sink_keeps_last_document_per_id(search_server: Server, in
     first = {**records[0], "when": "2024-05-01T12:30:00", "price": 1.5}
     assert search_server.documents(index) == {"one": first, "two / ä": {"id": "two / ä", "name": "Bob"}}
     # One request a record, all in one, and what is between.
-    for most in (1, 2, -1):
-        write([*records, *records[2:]], writing(search_server.host, keyed).set_bulk_flush_max_actions(most))
+    for max_actions in (1, 2, -1):
+        write([*records, *records[2:]], writing(search_server.host, keyed).set_bulk_flush_max_actions(max_actions))
         assert search_server.documents(index)["one"] == {"id": "one", "name": "Änn"}
     unkeyed = ElasticsearchEmitter.static_index(f"{index}-unkeyed")
     write([{"n": 1}, {"n": 1}], writing(search_server.host, unkeyed).set_bulk_flush_max_size_mb(1))
@@ -78,9 +78,9 @@ def test_elasticsearch_sink_reads_index_from_field(search_server: Server, index:
 
 def test_elasticsearch_sink_deletes_documents_on_retraction(search_server: Server, index: str) -> None:
     def row(kind: RowKind, key: int, n: int) -> Row:
-        made = Row(id=key, n=n)
-        made.set_row_kind(kind)
-        return made
+        result = Row(id=key, n=n)
+        result.set_row_kind(kind)
+        return result
 
     changes = [row(RowKind.INSERT, 1, 1), row(RowKind.INSERT, 2, 2), row(RowKind.INSERT, 3, 3)]
     changes += [row(RowKind.UPDATE_BEFORE, 1, 1), row(RowKind.UPDATE_AFTER, 1, 10)]
@@ -88,10 +88,10 @@ def test_elasticsearch_sink_deletes_documents_on_retraction(search_server: Serve
     changes += [row(RowKind.UPDATE_BEFORE, 2, 2), row(RowKind.UPDATE_AFTER, 4, 2)]
     # One that is not there, as when it comes again after a failure.
     changes += [row(RowKind.DELETE, 3, 3), row(RowKind.DELETE, 5, 5)]
-    for most in (1, 1000):
-        keyed = ElasticsearchEmitter.static_index(f"{index}-{most}", "id")
-        write(changes, writing(search_server.host, keyed).set_bulk_flush_max_actions(most))
-        assert search_server.documents(f"{index}-{most}") == {"1": {"id": 1, "n": 10}, "4": {"id": 4, "n": 2}}
+    for max_actions in (1, 1000):
+        keyed = ElasticsearchEmitter.static_index(f"{index}-{max_actions}", "id")
+        write(changes, writing(search_server.host, keyed).set_bulk_flush_max_actions(max_actions))
+        assert search_server.documents(f"{index}-{max_actions}") == {"1": {"id": 1, "n": 10}, "4": {"id": 4, "n": 2}}
     with pytest.raises(Exception, match="deletes a document without an id"):
         write(changes, writing(search_server.host, ElasticsearchEmitter.static_index(index)))
 
@@ -200,8 +200,8 @@ def answering(*answers: tuple[int, Any]) -> Iterator[tuple[str, list[tuple[str, 
         def _answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             got.append((self.path, body, self.headers.get("Authorization")))
-            status, said = next(left)
-            text = (said if isinstance(said, str) else json.dumps(said)).encode()
+            status, content = next(left)
+            text = (content if isinstance(content, str) else json.dumps(content)).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
@@ -237,19 +237,19 @@ def test_elasticsearch_sink_retries_only_rejected_documents() -> None:
         # Of an id the last action alone: the one before, sent again, would come after it.
         assert [json.loads(line) for line in got[1][1].splitlines()[1::2]] == [{"id": 1}, {"id": 2}]
         assert got[2][1] == got[3][1] == b'{"index": {"_index": "i", "_id": "2"}}\n{"id": 2}\n'
-        assert {who for *_, who in got} == {"Basic YW5uOng="}
+        assert {user for *_, user in got} == {"Basic YW5uOng="}
     with (
         answering((200, {}), (200, none)) as (host, _),
         pytest.raises(Exception, match="does not accept .* queue is full"),
     ):
         write([{"id": 1}, {"id": 2}], writing(host, keyed))
     # A document that is not there needs no deleting, also where something else is wrong.
-    gone = Row(id=1)
-    gone.set_row_kind(RowKind.DELETE)
+    removed = Row(id=1)
+    removed.set_row_kind(RowKind.DELETE)
     mixed = {"errors": True, "items": [{"delete": {"status": 404, "_index": "i"}}, {"index": busy}]}
     with answering((200, {}), (200, mixed), (200, fine)) as (host, got):
         backoff = writing(host, keyed).set_bulk_flush_backoff_strategy(FlushBackoffType.CONSTANT, 2, 10)
-        write([gone, Row(id=2)], backoff)
+        write([removed, Row(id=2)], backoff)
         assert got[2][1] == b'{"index": {"_index": "i", "_id": "2"}}\n{"id": 2}\n'
 
 

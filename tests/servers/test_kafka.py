@@ -55,7 +55,7 @@ from tests.support.schema_registry import registry_server
 
 _names = itertools.count()
 NONE = WatermarkStrategy.no_watermarks()
-# The value of a record whose transaction nobody is to commit.
+# The value of a record whose transaction is never committed.
 NEVER = b"never"
 
 
@@ -93,8 +93,8 @@ def writing(kafka: KafkaBroker, topic: str, guarantee: DeliveryGuarantee) -> Kaf
 
 def test_kafka_source_reads_each_record_once(env: Env, kafka: KafkaBroker, topic: str) -> None:
     kafka.send(topic, [str(i) for i in range(5000)])
-    found = list(env.from_source(bounded(kafka, topic), NONE, "kafka").map(int).execute_and_collect())
-    assert sorted(found) == list(range(5000))
+    results = list(env.from_source(bounded(kafka, topic), NONE, "kafka").map(int).execute_and_collect())
+    assert sorted(results) == list(range(5000))
 
 
 def test_kafka_source_starts_at_startup_offsets(local: LocalEnvironment, kafka: KafkaBroker, topic: str) -> None:
@@ -113,9 +113,9 @@ def test_kafka_source_starts_at_startup_offsets(local: LocalEnvironment, kafka: 
     assert read(KafkaOffsetsInitializer.earliest()) == ["a0", "a1", "a2", "b0", "b1", "b2", "c"]
     assert read(KafkaOffsetsInitializer.latest()) == []
     assert read(KafkaOffsetsInitializer.timestamp(now)) == ["b0", "b1", "b2", "c"]
-    given = {KafkaTopicPartition(topic, 0): 5}
-    assert read(KafkaOffsetsInitializer.offsets(given)) == ["b2", "c"]
-    assert read(KafkaOffsetsInitializer.offsets(given, KafkaOffsetResetStrategy.LATEST)) == ["b2"]
+    offsets = {KafkaTopicPartition(topic, 0): 5}
+    assert read(KafkaOffsetsInitializer.offsets(offsets)) == ["b2", "c"]
+    assert read(KafkaOffsetsInitializer.offsets(offsets, KafkaOffsetResetStrategy.LATEST)) == ["b2"]
     with pytest.raises(KafkaFailure, match="has no committed offset"):
         read(KafkaOffsetsInitializer.committed_offsets(), "nobody")
     assert len(read(KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST), "nobody")) == 7
@@ -136,8 +136,8 @@ def test_kafka_source_assigns_kafka_timestamps(local: LocalEnvironment, kafka: K
 
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Stamped())
     source = bounded(kafka, topic)
-    found = list(local.from_source(source, strategy, "kafka").process(Seen()).execute_and_collect())
-    assert sorted(found) == [("1000", 1000), ("2000", 2000), ("5000", 5000)]
+    results = list(local.from_source(source, strategy, "kafka").process(Seen()).execute_and_collect())
+    assert sorted(results) == [("1000", 1000), ("2000", 2000), ("5000", 5000)]
 
 
 def test_kafka_sink_writes_record_timestamps(env: Env, kafka: KafkaBroker, topic: str) -> None:
@@ -152,8 +152,8 @@ def test_kafka_sink_writes_record_timestamps(env: Env, kafka: KafkaBroker, topic
     stream.sink_to(writing(kafka, f"{topic}-out", DeliveryGuarantee.AT_LEAST_ONCE))
     env.execute()
     for name in (topic, f"{topic}-out"):
-        found = [(int(r.value), r.timestamp) for r in committed_records(kafka.bootstrap, name)]
-        assert sorted(found) == [(first + i, first + i) for i in range(20)]
+        records = [(int(r.value), r.timestamp) for r in committed_records(kafka.bootstrap, name)]
+        assert sorted(records) == [(first + i, first + i) for i in range(20)]
 
 
 def test_kafka_sink_writes_current_time_without_timestamp(kafka: KafkaBroker, topic: str) -> None:
@@ -163,15 +163,15 @@ def test_kafka_sink_writes_current_time_without_timestamp(kafka: KafkaBroker, to
         strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Named())
         (stream.assign_timestamps_and_watermarks(strategy) if stamped else stream).sink_to(sink)
         env.execute()
-        found = committed_records(kafka.bootstrap, topic)
-        assert len(found) == already + len(values)
-        return {int(record.value): record.timestamp for record in found}
+        records = committed_records(kafka.bootstrap, topic)
+        assert len(records) == already + len(values)
+        return {int(record.value): record.timestamp for record in records}
 
     sink = writing(kafka, topic, DeliveryGuarantee.AT_LEAST_ONCE)
     before = int(time.time() * 1000)
     # The client takes 0 for now: the nearest is written.
-    found = written(sink, -1, 0, 7)
-    assert found[-1] >= before and (found[0], found[7]) == (1, 7)
+    results = written(sink, -1, 0, 7)
+    assert results[-1] >= before and (results[0], results[7]) == (1, 7)
     assert written(sink, 8, stamped=False)[8] >= before
     # Of a window without end.
     assert written(sink, (1 << 63) - 1)[(1 << 63) - 1] >= before
@@ -185,21 +185,21 @@ def test_kafka_sink_writes_current_time_without_timestamp(kafka: KafkaBroker, to
         written(sink, before + 10**10)
 
 
-@pytest.mark.parametrize("what", ["timestamp", "size"])
+@pytest.mark.parametrize("defect", ["timestamp", "size"])
 def test_kafka_sink_fails_job_without_restart_when_kafka_rejects_record(
-    kafka: KafkaBroker, topic: str, what: str
+    kafka: KafkaBroker, topic: str, defect: str
 ) -> None:
     env = LocalEnvironment()
     env.enable_checkpointing(1000)
-    value = str(int(time.time() * 1000) + 10**10) if what == "timestamp" else "1" * 2_000_000
+    value = str(int(time.time() * 1000) + 10**10) if defect == "timestamp" else "1" * 2_000_000
     stream = env.from_collection([value])
-    if what == "timestamp":
+    if defect == "timestamp":
         strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Named())
         stream = stream.assign_timestamps_and_watermarks(strategy)
     stream.sink_to(writing(kafka, topic, DeliveryGuarantee.EXACTLY_ONCE))
     client = env.execute_async()
     with pytest.raises(
-        Exception, match="Invalid timestamp of" if what == "timestamp" else "a record of 2,000,000 byte"
+        Exception, match="Invalid timestamp of" if defect == "timestamp" else "a record of 2,000,000 byte"
     ):
         client.get_job_execution_result().result(60)
     assert job_of(client).view.restarts == 0
@@ -238,7 +238,7 @@ def test_kafka_source_restore_resolves_missing_end_offsets(kafka: KafkaBroker, t
     kafka.send(topic, ["a", "b"], partition=0)
 
     def left(source: KafkaSourceBuilder, restored: Any) -> tuple[Any, bool, Any]:
-        """Return what is dealt out, whether that is all, and the position behind it."""
+        """Return the assigned split ranges, whether they are all, and the position after them."""
         enumerator = source.build().create_enumerator(1, restored)
         try:
             shares = enumerator.poll(1000, 0.0).split_ranges.get(0, [])
@@ -262,8 +262,8 @@ def test_kafka_source_reports_pending_records(kafka: KafkaBroker, topic: str) ->
     kafka.send(topic, ["x"], partition=1)
     enumerator = reading(kafka, topic).build().create_enumerator(1)
     try:
-        dealt = enumerator.poll(8, 0.0)
-        assert dealt.limited and dealt.pending == {0: 6}
+        assignment = enumerator.poll(8, 0.0)
+        assert assignment.limited and assignment.pending == {0: 6}
         assert enumerator.poll(1000, 0.0).pending == {0: 0}
     finally:
         enumerator.close()
@@ -304,12 +304,12 @@ def test_kafka_sink_partitions_keys_like_java_client(kafka: KafkaBroker, topic: 
         values = env.from_collection([f"{key} {guarantee.name}" for key in "abcdef"])
         values.sink_to(sink.set_transactional_id_prefix(topic).build())
         env.execute()
-    found = committed_records(kafka.bootstrap, topic)
+    records = committed_records(kafka.bootstrap, topic)
     places = dict(zip((b"a", b"b", b"c", b"d", b"e", b"f"), (1, 2, 1, 2, 2, 0), strict=True))
     # By murmur2, which kafka-python has too.
-    assert {DefaultPartitioner()(key, range(3), range(3)) == at for key, at in places.items()} == {True}
+    assert {DefaultPartitioner()(key, range(3), range(3)) == partition for key, partition in places.items()} == {True}
     expected = [(places[key], key, key + f" {g.name}".encode()) for key in places for g in DeliveryGuarantee]
-    assert Counter((r.partition, r.key, r.value) for r in found) == Counter(expected)
+    assert Counter((r.partition, r.key, r.value) for r in records) == Counter(expected)
 
 
 def test_kafka_sink_reports_transaction_aborted_by_broker(kafka: KafkaBroker, topic: str) -> None:
@@ -478,8 +478,8 @@ def test_kafka_json_schemas_read_and_write(local: LocalEnvironment, kafka: Kafka
     back = JsonRowDeserializationSchema.builder().type_info(row).build()
     source = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap).set_topics(topic)
     built = source.set_value_only_deserializer(back).set_bounded(KafkaOffsetsInitializer.latest()).build()
-    found = list(local.from_source(built, NONE, "kafka").execute_and_collect())
-    assert sorted(found, key=str) == [Row(name="a", n=1), Row(name="b", n=2)]
+    results = list(local.from_source(built, NONE, "kafka").execute_and_collect())
+    assert sorted(results, key=str) == [Row(name="a", n=1), Row(name="b", n=2)]
 
 
 def test_kafka_source_reports_or_skips_bad_record(local: LocalEnvironment, kafka: KafkaBroker, topic: str) -> None:
@@ -495,8 +495,8 @@ def test_kafka_source_reports_or_skips_bad_record(local: LocalEnvironment, kafka
     tolerant = source.build().on_bad_records(BadRecords.to(unreadable))
     timed = local.from_source(tolerant, WatermarkStrategy.for_monotonous_timestamps(), "kafka")
     timed.print()
-    found = list(timed.get_side_output(unreadable).execute_and_collect())
-    assert [(bad.where, bad.value) for bad in found] == [(f"offset 1 of partition 1 of topic '{topic}'", b"not json")]
+    results = list(timed.get_side_output(unreadable).execute_and_collect())
+    assert [(bad.where, bad.value) for bad in results] == [(f"offset 1 of partition 1 of topic '{topic}'", b"not json")]
 
 
 def test_kafka_source_commits_offsets_and_discovers_partitions(env: Env, kafka: KafkaBroker, topic: str) -> None:
@@ -596,12 +596,12 @@ def test_kafka_sink_savepoint_rescales_with_open_transactions(
         wait_until(lambda: set(range(first, first + 99)) <= set(_numbers(kafka.read(out, committed=False))))
 
     saved = None
-    for at, parallelism in (0, 2), (198, 3):
+    for position, parallelism in (0, 2), (198, 3):
         job = start(parallelism, saved, reading(kafka, topic))
-        send(at)
+        send(position)
         saved = job.trigger_savepoint(str(tmp_path / "savepoints")).result()
         # What is written behind the savepoint does not count: it is read again.
-        send(at + 99)
+        send(position + 99)
         job.cancel().result()
         assert not waits(kafka.bootstrap, out)
         # As if it had not been cancelled but killed, and every subtask had left a transaction.
@@ -731,8 +731,10 @@ def test_kafka_committer_aborts_only_earlier_runs(kafka: KafkaBroker, topic: str
         _open(_producer(kafka, f"{topic}-{run}-sink-0-1-{name}"), topic)
 
     def left(run: str) -> bool:
-        with closing(Coordinators({}, lambda: [("127.0.0.1", int(kafka.bootstrap.rpartition(":")[2]))])) as found:
-            state = found.state(f"{topic}-{runs[run]}-sink-0-1-{run}")
+        with closing(
+            Coordinators({}, lambda: [("127.0.0.1", int(kafka.bootstrap.rpartition(":")[2]))])
+        ) as coordinators:
+            state = coordinators.state(f"{topic}-{runs[run]}-sink-0-1-{run}")
         assert state is not None
         return state.state == "Ongoing"
 
@@ -834,8 +836,8 @@ def test_kafka_source_reports_unreachable_broker_in_bounded_time(
     local: LocalEnvironment, kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka_client, "TIMEOUT", 3.0)
-    nobody = reading(kafka, topic).set_bootstrap_servers("127.0.0.1:9").build()
-    local.from_source(nobody, NONE, "kafka").print()
+    unreachable = reading(kafka, topic).set_bootstrap_servers("127.0.0.1:9").build()
+    local.from_source(unreachable, NONE, "kafka").print()
     began = time.monotonic()
     with pytest.raises(KafkaFailure, match="127.0.0.1:9 does not answer.*bootstrap.servers"):
         local.execute()
@@ -845,8 +847,8 @@ def test_kafka_source_reports_unreachable_broker_in_bounded_time(
 def test_kafka_source_reports_expired_offsets(local: LocalEnvironment, kafka: KafkaBroker, topic: str) -> None:
     kafka.send(topic, [str(i) for i in range(10)], partition=0)
     kafka.delete_records(topic, 0, 6)
-    given = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(topic, 0): 2})
-    source = reading(kafka, topic).set_starting_offsets(given).set_bounded(KafkaOffsetsInitializer.latest())
+    offsets = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(topic, 0): 2})
+    source = reading(kafka, topic).set_starting_offsets(offsets).set_bounded(KafkaOffsetsInitializer.latest())
     local.from_source(source.build(), NONE, "kafka").print()
     with pytest.raises(Exception, match=f"partition 0 of topic '{topic}' no longer exist.*retention"):
         local.execute()
@@ -873,9 +875,9 @@ def test_kafka_avro_schema_registry_round_trips_records(
         back = ConfluentRegistryAvroDeserializationSchema.for_generic(text, registry.url)
         source = reading(kafka, topic).set_value_only_deserializer(back).set_bounded(KafkaOffsetsInitializer.latest())
         tolerant = source.build().on_bad_records(BadRecords.skip())
-        found = list(local.from_source(tolerant, NONE, "kafka").execute_and_collect())
-        assert sorted(row["n"] for row in found) == list(range(100))
-    # Nobody answers any more: that is no reason to skip records.
+        results = list(local.from_source(tolerant, NONE, "kafka").execute_and_collect())
+        assert sorted(row["n"] for row in results) == list(range(100))
+    # An unreachable registry is no reason to skip records.
     local.from_source(tolerant, NONE, "kafka").print()
     with pytest.raises(Exception, match="The schema registry .* does not answer"):
         local.execute()

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 @pytest.fixture(autouse=True)
 def _what_pika_leaves() -> Iterator[None]:
-    """Where nobody answers, pika leaves the sockets it has waited with to the garbage collector."""
+    """Collect the sockets that pika leaves to the garbage collector when no server answers."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
@@ -69,11 +69,11 @@ def held(server: RabbitMqServer, queue: str) -> list[bytes]:
     connection = server.connect()
     channel = connection.channel()
     channel.queue_declare(queue, durable=True)
-    found = []
+    messages = []
     while (got := channel.basic_get(queue, auto_ack=True))[0] is not None:
-        found.append(got[2])
+        messages.append(got[2])
     connection.close()
-    return found
+    return messages
 
 
 @pytest.mark.parametrize("how", ["raise", "kill"])
@@ -91,38 +91,38 @@ def test_rabbitmq_messages_count_once_after_worker_failures(
     counts = broken.map(lambda v: (v, 1)).key_by(lambda p: p[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))
     counts.map(lambda p: f"{p[0]} {p[1]}").add_sink(RMQSink(where(rabbitmq), out, SimpleStringSchema()))
     job = env.execute_async()
-    found: list[bytes] = []
+    messages: list[bytes] = []
 
     def all_came() -> bool:
-        found.extend(held(rabbitmq, out))
-        return {f"{i} 1".encode() for i in range(2000)} <= set(found)
+        messages.extend(held(rabbitmq, out))
+        return {f"{i} 1".encode() for i in range(2000)} <= set(messages)
 
     try:
         wait_until(all_came)
         assert (tmp_path / "flag").exists()
         # A message that counted twice would have said so; some are written twice.
-        assert {f.split()[1] for f in found} == {b"1"}
+        assert {f.split()[1] for f in messages} == {b"1"}
     finally:
         job.cancel().result()
 
 
 def polled(enumerator: Any, count: int) -> list[bytes]:
-    """Return the next messages that are dealt out, and see that no other comes."""
-    found: list[bytes] = []
+    """Return the next assigned messages, and check that no other comes."""
+    received: list[bytes] = []
 
     def deal() -> bool:
         for shares in enumerator.poll(100, 0.0).split_ranges.values():
-            found.extend(message for _, messages in shares for message in messages)
-        return len(found) >= count
+            received.extend(message for _, messages in shares for message in messages)
+        return len(received) >= count
 
     wait_until(deal)
     time.sleep(0.3)
     deal()
-    return found
+    return received
 
 
-def waiting(server: RabbitMqServer, queue: str) -> int:
-    """Return how many messages of a queue nobody was sent."""
+def undelivered(server: RabbitMqServer, queue: str) -> int:
+    """Return the number of undelivered messages of a queue."""
     connection = server.connect()
     count = connection.channel().queue_declare(queue, passive=True).method.message_count
     connection.close()
@@ -138,14 +138,14 @@ def test_rabbitmq_source_acknowledges_on_checkpoint_only(rabbitmq: RabbitMqServe
     complete = first.snapshot()
     publish(rabbitmq, queue, ["4", "5"], ids)
     assert polled(first, 2) == [b"4", b"5"]
-    # The driver dies when the checkpoint is complete, and nobody has said so yet.
+    # The driver dies when the checkpoint is complete, before it notifies the source.
     first.close()
-    assert waiting(rabbitmq, queue) == 6
+    assert undelivered(rabbitmq, queue) == 6
     second = source.create_enumerator(1, complete)
     assert polled(second, 2 if ids else 6) == ([] if ids else [b"0", b"1", b"2", b"3"]) + [b"4", b"5"]
     second.committed(second.snapshot())
     second.close()
-    assert waiting(rabbitmq, queue) == 0
+    assert undelivered(rabbitmq, queue) == 0
 
 
 @pytest.mark.timeout(240)

@@ -35,23 +35,23 @@ def test_jdbc_tables_scan_look_up_and_upsert_on_spark(postgres: PostgresServer, 
         about = dict(word.split("=") for word in words.split())
         url = f"jdbc:postgresql:///{about['dbname']}?host={about['host']}&port={about['port']}&user={about['user']}"
         t_env = StreamTableEnvironment.create(env.set_parallelism(2))
-        given: dict[str, str] = {"connector": "jdbc", "url": url}
+        options: dict[str, str] = {"connector": "jdbc", "url": url}
         parts = {"partition.column": "id", "partition.num": "5"}
         bounds = {"partition.lower-bound": "1", "partition.upper-bound": "100"}
-        scan = {**given, "table-name": "orders", **{f"scan.{key}": value for key, value in (parts | bounds).items()}}
+        scan = {**options, "table-name": "orders", **{f"scan.{key}": value for key, value in (parts | bounds).items()}}
         _declare(t_env, "orders", "id INT, customer INT, price INT, now AS PROCTIME()", scan)
         cache = {"lookup.cache": "PARTIAL", "lookup.partial-cache.max-rows": "10"}
-        _declare(t_env, "customers", "id INT, name STRING", {**given, "table-name": "customers", **cache})
+        _declare(t_env, "customers", "id INT, name STRING", {**options, "table-name": "customers", **cache})
         columns = "name STRING, orders BIGINT, total BIGINT, PRIMARY KEY (name) NOT ENFORCED"
-        _declare(t_env, "sums", columns, {**given, "table-name": "sums"})
+        _declare(t_env, "sums", columns, {**options, "table-name": "sums"})
         t_env.execute_sql(
             "INSERT INTO sums SELECT COALESCE(c.name, 'nobody'), COUNT(*), SUM(o.price) FROM orders AS o "
             "LEFT JOIN customers FOR SYSTEM_TIME AS OF o.now AS c ON o.customer = c.id GROUP BY c.name"
         ).wait()
-        found = connection.execute("SELECT name, orders, total FROM sums ORDER BY name").fetchall()
+        results = connection.execute("SELECT name, orders, total FROM sums ORDER BY name").fetchall()
     names = {0: "name 0", 1: "name 1", 2: "name 2", 3: "nobody"}
     prices = {name: [p for p in range(1, 101) if p % 4 == key] for key, name in names.items()}
-    assert found == sorted((name, len(some), sum(some)) for name, some in prices.items())
+    assert results == sorted((name, len(some), sum(some)) for name, some in prices.items())
 
 
 def test_mysql_cdc_table_follows_changes_on_spark(mariadb: MariaDbServer, env: Env) -> None:

@@ -46,9 +46,9 @@ def t_env() -> StreamTableEnvironment:
 
 def local(parallelism: int = 1, batch: bool = False) -> StreamTableEnvironment:
     settings = EnvironmentSettings.in_batch_mode() if batch else EnvironmentSettings.in_streaming_mode()
-    found = StreamTableEnvironment.create(LocalEnvironment().set_parallelism(parallelism), settings)
-    found.get_config().set("table.local-time-zone", "UTC")
-    return found
+    t_env = StreamTableEnvironment.create(LocalEnvironment().set_parallelism(parallelism), settings)
+    t_env.get_config().set("table.local-time-zone", "UTC")
+    return t_env
 
 
 def declare(
@@ -77,10 +77,10 @@ def changes(t_env: StreamTableEnvironment, query: str) -> list[tuple[str, Any]]:
 
 
 def left(changed: Iterable[tuple[str, Any]]) -> Counter[Any]:
-    found: Counter[Any] = Counter()
+    counts: Counter[Any] = Counter()
     for kind, row in changed:
-        found[row] += 1 if kind in ("+I", "+U") else -1
-    return +found
+        counts[row] += 1 if kind in ("+I", "+U") else -1
+    return +counts
 
 
 def send(kafka: KafkaBroker, topic: str, *messages: dict[str, Any]) -> None:
@@ -100,16 +100,16 @@ def read(kafka: KafkaBroker, topic: str) -> list[Any]:
     consumer = Consumer(
         {"bootstrap.servers": kafka.bootstrap, "group.id": "looks", "enable.partition.eof": True, "log_level": 0}
     )
-    found = []
+    messages = []
     try:
         for number in sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions):
             consumer.assign([TopicPartition(topic, number, 0)])
             while (message := consumer.poll(30)) is not None and message.error() is None:
-                found.append(message)
+                messages.append(message)
             assert message is not None, "the partition has no end"
     finally:
         consumer.close()
-    return found
+    return messages
 
 
 # --- reading
@@ -128,8 +128,8 @@ def test_kafka_table_reads_columns_and_metadata(kafka: KafkaBroker, t_env: Strea
         ts TIMESTAMP(3) METADATA FROM 'timestamp', headers MAP<STRING, BYTES> METADATA, t STRING METADATA FROM 'topic',
         epoch INT METADATA FROM 'leader-epoch' VIRTUAL, kind STRING METADATA FROM 'timestamp-type' VIRTUAL"""
     declare(t_env, kafka, "t", columns, topic, BOUNDED)
-    found = rows(t_env, "SELECT id, name, `partition`, o, CAST(ts AS STRING), headers, t, epoch, kind FROM t")
-    assert found == [
+    results = rows(t_env, "SELECT id, name, `partition`, o, CAST(ts AS STRING), headers, t, epoch, kind FROM t")
+    assert results == [
         (1, "a", 1, 0, "2023-11-14 22:13:20.123", {"h": b"x"}, topic, 0, "CreateTime"),
         (2, None, 1, 1, "2023-11-14 22:13:20.456", {}, topic, 0, "CreateTime"),
     ]
@@ -156,31 +156,31 @@ def test_kafka_table_reads_key_format_prefix_and_fields(kafka: KafkaBroker, topi
 
 def test_kafka_table_starts_and_stops_at_offsets(kafka: KafkaBroker, t_env: StreamTableEnvironment) -> None:
     topic = new_topic(kafka, 2)
-    for at in range(6):
-        send(kafka, topic, {"value": str(at).encode(), "partition": 0, "timestamp": 1000 + at})
+    for n in range(6):
+        send(kafka, topic, {"value": str(n).encode(), "partition": 0, "timestamp": 1000 + n})
     send(kafka, topic, {"value": b"9", "partition": 1, "timestamp": 5000})
 
-    def found(**options: str) -> list[int]:
-        said = {k.replace("__", "."): v for k, v in options.items()}
-        said = {f"scan.{k}".replace("_", "-"): v for k, v in said.items()}
+    def results(**options: str) -> list[int]:
+        settings = {k.replace("__", "."): v for k, v in options.items()}
+        settings = {f"scan.{k}".replace("_", "-"): v for k, v in settings.items()}
         name = f"t{next(_names)}"
         # A job that ends says how far its group has come.
         group = {"properties.group.id": name, "properties.auto.offset.reset": "earliest", "format": "csv"}
-        declare(t_env, kafka, name, "n INT", topic, {"scan.bounded.mode": "latest-offset", **group, **said})
+        declare(t_env, kafka, name, "n INT", topic, {"scan.bounded.mode": "latest-offset", **group, **settings})
         return sorted(r[0] for r in rows(t_env, f"SELECT * FROM {name}"))
 
     everything = [0, 1, 2, 3, 4, 5, 9]
-    assert found(startup__mode="earliest-offset") == everything
-    assert found(startup__mode="latest-offset") == []
-    # Of what a group has committed, and as the client is told where it has not.
-    assert found() == everything
-    assert found(startup__mode="timestamp", startup__timestamp_millis="1004") == [4, 5, 9]
+    assert results(startup__mode="earliest-offset") == everything
+    assert results(startup__mode="latest-offset") == []
+    # From the group's committed offsets, and by the client's reset option where there are none.
+    assert results() == everything
+    assert results(startup__mode="timestamp", startup__timestamp_millis="1004") == [4, 5, 9]
     offsets = "partition:0,offset:3;partition:1,offset:1"
-    assert found(startup__mode="specific-offsets", startup__specific_offsets=offsets) == [3, 4, 5]
+    assert results(startup__mode="specific-offsets", startup__specific_offsets=offsets) == [3, 4, 5]
     ends = {"startup__mode": "earliest-offset", "bounded__mode": "timestamp", "bounded__timestamp_millis": "1002"}
-    assert found(**ends) == [0, 1]
+    assert results(**ends) == [0, 1]
     ends = {"startup__mode": "earliest-offset", "bounded__mode": "specific-offsets"}
-    assert found(**ends, bounded__specific_offsets="partition:0,offset:2") == [0, 1]
+    assert results(**ends, bounded__specific_offsets="partition:0,offset:2") == [0, 1]
 
 
 def test_kafka_table_resumes_group_offsets(kafka: KafkaBroker, topic: str) -> None:
@@ -215,11 +215,11 @@ def test_kafka_table_reads_topic_list_pattern_and_new_partitions(kafka: KafkaBro
     assert sorted(rows(t_env, "SELECT * FROM fitting")) == [(1, first), (2, second)]
     later = {"scan.startup.mode": "earliest-offset", "scan.topic-partition-discovery.interval": "100 ms"}
     declare(t_env, kafka, "later", "n INT", first, {**later, "format": "csv"})
-    with t_env.execute_sql("SELECT * FROM later").collect() as found:
-        assert tuple(next(found)) == (1,)
+    with t_env.execute_sql("SELECT * FROM later").collect() as results:
+        assert tuple(next(results)) == (1,)
         kafka.add_partitions(first, 2)
         kafka.send(first, ["3"], partition=1)
-        assert tuple(next(found)) == (3,)
+        assert tuple(next(results)) == (3,)
 
 
 def test_kafka_table_tracks_watermark_per_partition(kafka: KafkaBroker) -> None:
@@ -231,8 +231,8 @@ def test_kafka_table_tracks_watermark_per_partition(kafka: KafkaBroker) -> None:
     columns = "n INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts"
     declare(t_env, kafka, "t", columns, topic, {**BOUNDED, "format": "csv"})
     query = "SELECT window_start, SUM(n) FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY {}"
-    found = rows(t_env, query.format("window_start, window_end"))
-    assert [n for _, n in sorted(found)] == [3, 3, 3]
+    results = rows(t_env, query.format("window_start, window_end"))
+    assert [n for _, n in sorted(results)] == [3, 3, 3]
 
 
 def test_kafka_table_reports_or_skips_bad_messages(kafka: KafkaBroker, topic: str) -> None:
@@ -300,8 +300,8 @@ def test_kafka_table_ignore_parse_errors_is_set_per_key_and_value(kafka: KafkaBr
 )
 def test_kafka_table_rejects_options_with_flink_messages(options: dict[str, str], words: str) -> None:
     t_env = local()
-    given = {"connector": "kafka", "topic": "t", "properties.bootstrap.servers": "nowhere:1", "format": "json"}
-    listed = ", ".join(f"'{k}' = '{v}'" for k, v in {**given, **options}.items())
+    valid = {"connector": "kafka", "topic": "t", "properties.bootstrap.servers": "nowhere:1", "format": "json"}
+    listed = ", ".join(f"'{k}' = '{v}'" for k, v in {**valid, **options}.items())
     t_env.execute_sql(f"CREATE TABLE t (id INT) WITH ({listed})")
     # Some are the sink's, some the source's.
     is_sinks = any(k.startswith("sink.") for k in options) or options.get("topic") == "a;b"
@@ -366,8 +366,8 @@ def test_kafka_table_writes_keys_headers_and_timestamps(kafka: KafkaBroker, topi
         "(1, 'a', TO_TIMESTAMP_LTZ(1700000000123, 3), MAP['h', ENCODE('v', 'UTF-8')]), "
         "(2, 'b', TO_TIMESTAMP_LTZ(1700000000456, 3), CAST(NULL AS MAP<STRING, BYTES>))"
     ).wait()
-    found = sorted((m.key(), m.value(), m.timestamp(), m.headers()) for m in read(kafka, topic))
-    assert found == [
+    results = sorted((m.key(), m.value(), m.timestamp(), m.headers()) for m in read(kafka, topic))
+    assert results == [
         (b"a", b'{"id":1}', (1, 1_700_000_000_123), [("h", b"v")]),
         (b"b", b'{"id":2}', (1, 1_700_000_000_456), None),
     ]
@@ -391,8 +391,8 @@ def test_kafka_table_sink_partitioner_selects_partition(kafka: KafkaBroker) -> N
         topic = new_topic(kafka, 3)
         declare(t_env, kafka, name, "id INT", topic, {"sink.partitioner": partitioner, "sink.parallelism": "1"})
         t_env.execute_sql(written.format(name)).wait()
-        found = Counter(m.partition() for m in read(kafka, topic))
-        assert [found[i] for i in range(3)] == counts, name
+        results = Counter(m.partition() for m in read(kafka, topic))
+        assert [results[i] for i in range(3)] == counts, name
     # Of the last the rows are where their values say.
     assert {(m.partition(), json.loads(m.value())["id"] % 3) for m in read(kafka, topic)} == {(0, 0), (1, 1), (2, 2)}
 
@@ -422,8 +422,8 @@ def test_kafka_table_reads_and_writes_changelog_formats(kafka: KafkaBroker) -> N
         p MAP<STRING, STRING> METADATA FROM 'value.source.properties' VIRTUAL, `offset` BIGINT METADATA VIRTUAL"""
     declare(t_env, kafka, "t", columns, topic, {**BOUNDED, "format": "debezium-json"})
     everything = {"db": "shop", "schema": "s", "table": "o"}
-    found = rows(t_env, "SELECT k, CAST(made AS STRING), db, o, p, `offset` FROM t")
-    assert found == [(1, "1970-01-01 00:00:05.000", "shop", "o", everything, 0)]
+    results = rows(t_env, "SELECT k, CAST(made AS STRING), db, o, p, `offset` FROM t")
+    assert results == [(1, "1970-01-01 00:00:05.000", "shop", "o", everything, 0)]
 
 
 def test_kafka_table_reads_and_writes_avro_with_registry(kafka: KafkaBroker) -> None:
@@ -436,8 +436,8 @@ def test_kafka_table_reads_and_writes_avro_with_registry(kafka: KafkaBroker) -> 
             url = {} if name == "avro" else {f"{name}.url": registry.url}
             declare(t_env, kafka, "t", columns, topic, {**BOUNDED, "format": name, **url})
             t_env.execute_sql(f"INSERT INTO t VALUES {values}").wait()
-            found = rows(t_env, "SELECT id, name, price, CAST(made AS STRING), tags FROM t ORDER BY id LIMIT 9")
-            text = [(i, n, None if p is None else str(p), a, g) for i, n, p, a, g in found]
+            results = rows(t_env, "SELECT id, name, price, CAST(made AS STRING), tags FROM t ORDER BY id LIMIT 9")
+            text = [(i, n, None if p is None else str(p), a, g) for i, n, p, a, g in results]
             assert text[-2:] == [
                 (1, "a", "1.25", "2024-02-03 04:05:06.789", ["x", "y"]),
                 (2, None, None, None, None),
@@ -467,10 +467,10 @@ def test_kafka_table_exactly_once_is_visible_to_read_committed(kafka: KafkaBroke
 
 
 def upserts(t_env: StreamTableEnvironment, kafka: KafkaBroker, name: str, topic: str, **options: str) -> None:
-    said = {k.replace("__", ".").replace("_", "-"): v for k, v in options.items()}
+    settings = {k.replace("__", ".").replace("_", "-"): v for k, v in options.items()}
     formats = {"connector": "upsert-kafka", "key.format": "json", "value.format": "json"}
     columns = "id INT, name STRING, n BIGINT, PRIMARY KEY (id) NOT ENFORCED"
-    declare(t_env, kafka, name, columns, topic, {**formats, "scan.bounded.mode": "latest-offset", **said})
+    declare(t_env, kafka, name, columns, topic, {**formats, "scan.bounded.mode": "latest-offset", **settings})
 
 
 def test_upsert_kafka_reads_last_value_and_tombstone(
@@ -507,8 +507,8 @@ def test_upsert_kafka_writes_upserts_and_tombstones(kafka: KafkaBroker) -> None:
         declare(t_env, kafka, "changed", "id INT, n INT", topic, {**BOUNDED, "format": "debezium-json"})
         columns = "id INT, total BIGINT, PRIMARY KEY (id) NOT ENFORCED"
         formats = {"connector": "upsert-kafka", "key.format": "json", "value.format": "json"}
-        said = {k.replace("__", ".").replace("_", "-"): v for k, v in buffer.items()}
-        declare(t_env, kafka, "t", columns, out, {**formats, "scan.bounded.mode": "latest-offset", **said})
+        settings = {k.replace("__", ".").replace("_", "-"): v for k, v in buffer.items()}
+        declare(t_env, kafka, "t", columns, out, {**formats, "scan.bounded.mode": "latest-offset", **settings})
         kafka.send(
             topic,
             [
@@ -519,10 +519,10 @@ def test_upsert_kafka_writes_upserts_and_tombstones(kafka: KafkaBroker) -> None:
             ],
         )
         t_env.execute_sql("INSERT INTO t SELECT id, SUM(n) FROM changed GROUP BY id").wait()
-        found = [(m.key(), m.value()) for m in read(kafka, out)]
+        messages = [(m.key(), m.value()) for m in read(kafka, out)]
         # Whatever is said on the way, this is what a log that is compacted has in the end.
-        assert dict(found) == {b'{"id":1}': b'{"id":1,"total":5}', b'{"id":2}': None}
-        assert len(found) == 2 if buffer else len(found) > 2
+        assert dict(messages) == {b'{"id":1}': b'{"id":1,"total":5}', b'{"id":2}': None}
+        assert len(messages) == 2 if buffer else len(messages) > 2
         assert left(changes(t_env, "SELECT * FROM t")) == Counter({(1, 5): 1})
 
 

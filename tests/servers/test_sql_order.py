@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWar
 
 @pytest.fixture(autouse=True)
 def _no_connections_are_left() -> Iterator[None]:
-    """Collect the connections of processes that have died, which nobody closed, before another test is blamed."""
+    """Collect the unclosed connections of dead processes, before another test is blamed."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

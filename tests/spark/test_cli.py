@@ -121,8 +121,8 @@ def test_run_omits_live_line_without_terminal_and_stops_on_sigterm(tmp_path: Pat
         finally:
             # Whatever came of it, nothing must be left running.
             job.kill()
-        said = job.stderr.read()
-    assert "epoch" not in said and "Traceback" not in said
+        errors = job.stderr.read()
+    assert "epoch" not in errors and "Traceback" not in errors
 
 
 @pytest.mark.parametrize("exchange", ["resident", "spark"])
@@ -143,10 +143,11 @@ def test_run_forwards_signal_to_all_processes(tmp_path: Path, exchange: str) -> 
             assert job.wait(30) == 143
         finally:
             job.kill()
-        said = job.stderr.read()
-    first, *others = said.splitlines()
+        errors = job.stderr.read()
+    first, *others = errors.splitlines()
     assert first.startswith("millstream: running on Spark")
-    # Who is told to end one by one may see another end first; the job is not through with that when its own turn comes.
+    # Processes receive the signal one by one, so one may see another end first; the job is still handling that failure
+    # when its own signal arrives.
     assert not others or (exchange == "spark" and others[0].startswith("job 'endless' has failed and restarts"))
 
 

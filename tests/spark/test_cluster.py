@@ -235,6 +235,6 @@ def test_adaptive_scheduler_rejects_dynamic_allocation(
 
 def wait_until_executors(cluster: SparkCluster, count: int) -> None:
     end = time.monotonic() + 120
-    while (found := sum(w.has_executor() for w in cluster.workers)) != count:
-        assert time.monotonic() < end, f"there are {found} executors"
+    while (n := sum(w.has_executor() for w in cluster.workers)) != count:
+        assert time.monotonic() < end, f"there are {n} executors"
         time.sleep(0.2)

@@ -17,9 +17,9 @@ pytestmark = pytest.mark.spark
 
 
 def modules() -> Iterator[str]:
-    for found in pkgutil.walk_packages(millstream.__path__, "millstream."):
-        if not found.name.endswith(("__main__", "cli.main")):
-            yield found.name
+    for module in pkgutil.walk_packages(millstream.__path__, "millstream."):
+        if not module.name.endswith(("__main__", "cli.main")):
+            yield module.name
 
 
 @pytest.fixture

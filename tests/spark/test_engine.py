@@ -88,8 +88,8 @@ class Life(MapFunction[int, int]):
     def close(self) -> None:
         self.log("close", "")
 
-    def log(self, what: str, text: str) -> None:
-        (self.directory / f"{what}-{os.getpid()}-{time.time_ns()}").write_text(text)
+    def log(self, event: str, text: str) -> None:
+        (self.directory / f"{event}-{os.getpid()}-{time.time_ns()}").write_text(text)
 
     def __str__(self) -> str:
         return "Life"

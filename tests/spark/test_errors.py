@@ -1,4 +1,4 @@
-"""What a user is told when something is wrong."""
+"""Error messages that users see."""
 
 from __future__ import annotations
 
@@ -238,8 +238,8 @@ def test_log_records_of_user_code_reach_driver(env1: Env, exchange: str, caplog:
         failure_of(env1)
     lines = [(r.levelname, r.getMessage()) for r in caplog.records if r.name == "chatty"]
     assert [level for level, _ in lines] == ["WARNING", "INFO", "INFO", "INFO"]
-    said = ["opened", "dividing by 5", "dividing by 2", "dividing by 0"]
-    for (_, message), text in zip(lines, said, strict=True):
+    messages = ["opened", "dividing by 5", "dividing by 2", "dividing by 0"]
+    for (_, message), text in zip(lines, messages, strict=True):
         assert re.fullmatch(rf"\[[^,]+, division, test_errors.py:\d+, subtask \d/\d\] {text}", message)
 
 
@@ -262,9 +262,9 @@ def test_replay_reproduces_failure_of_worker(env1: Env, exchange: str, tmp_path:
     env1.get_configuration().set_string("millstream.failures.dir", str(tmp_path))
     env1.from_collection(list(range(10)), Types.INT()).key_by(lambda x: x % 2).process(Remembers()).print()
     failure_of(env1)
-    (kept,) = tmp_path.iterdir()
-    done = CliRunner().invoke(replay, [str(kept)])
-    assert done.exit_code == 1 and kept.stat().st_mode & 0o777 == 0o600
+    (report,) = tmp_path.iterdir()
+    done = CliRunner().invoke(replay, [str(report)])
+    assert done.exit_code == 1 and report.stat().st_mode & 0o777 == 0o600
     assert done.stdout.startswith("Traceback") and "return 10 / x" in done.stdout
     assert "record: 7\nkey: 1\nstate: sum = 9\n" in done.stderr, done.stderr
 

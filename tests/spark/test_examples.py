@@ -43,9 +43,9 @@ Runs = dict[str, Future[subprocess.CompletedProcess[str]]]
 @pytest.fixture(scope="module")
 def runs(request: pytest.FixtureRequest) -> Iterator[Runs]:
     """Run the examples that were asked for, two at a time."""
-    wanted = [i.callspec.params.get("name") for i in request.session.items if hasattr(i, "callspec")]
+    names = [i.callspec.params.get("name") for i in request.session.items if hasattr(i, "callspec")]
     with ThreadPoolExecutor(2) as pool:
-        yield {n: pool.submit(run, sys.executable, EXAMPLES / f"{n}.py") for n in NAMES if n in wanted}
+        yield {n: pool.submit(run, sys.executable, EXAMPLES / f"{n}.py") for n in NAMES if n in names}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -72,7 +72,7 @@ def lines_in(directory: Path) -> list[str]:
 def test_example_files_hold_each_record_once_after_kill(tmp_path: Path) -> None:
     program, out = EXAMPLES / "exactly_once_files.py", tmp_path / "out"
     command = [sys.executable, "-m", "millstream.cli.main", "run"]
-    # For so many seconds that a machine with much else to do kills it in the middle too.
+    # Enough records that the kill happens in the middle on a loaded machine too.
     records = 8_000
     killed = subprocess.Popen([*command, program, out, str(records)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:

@@ -1,4 +1,4 @@
-"""Slots that stay: how soon they are missed, how soon they go, and that nothing of them is left."""
+"""Resident slots: failure detection, shutdown, and cleanup of everything they hold."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_epochs_find_state_locally_unless_process_died(config: Configuration, ex
     slot_processes()[0].kill()
     reader.push(2)
     wait_until(lambda: len(sink.results()) == reader.available)
-    # Slots that stay are all replaced, with Spark's shuffle only the one that is gone; each reads its state once.
+    # All resident slots are replaced, with Spark's shuffle only the lost one; each reads its state once.
     assert job_of(client).view.progress.state_epochs()[1] == replaced
     reported: dict[str, Any] = of_job(job_of(client).view, time.time())
     assert (
@@ -233,7 +233,7 @@ def test_slots_end_when_driver_is_killed(tmp_path: Path) -> None:
 
 
 def test_jobs_do_not_wait_for_slots_of_others(config: Configuration) -> None:
-    """On two cores: five jobs at once, none of which ends, and one of Spark's own; in a Spark that is started anew."""
+    """On two cores: five jobs at once, none of which ends, and one of Spark's own; in a restarted Spark."""
 
     def start() -> tuple[Any, PushedReader, CollectSink]:
         env, reader, sink = Env.get_execution_environment(config), PushedReader(), CollectSink()
@@ -293,7 +293,7 @@ def test_exchange_mode_is_selected(
 
 
 def is_held() -> bool:
-    """Tell whether this process was forked by one that holds slots."""
+    """Return whether a slot host forked this process."""
     return Path(f"/proc/{os.getppid()}/comm").read_text().strip() == "millstream-host"
 
 
@@ -308,7 +308,7 @@ def test_exchange_mode_rejects_invalid_value(config: Configuration) -> None:
 
 
 def test_skewed_records_backpressure_slow_slot(config: Configuration) -> None:
-    """Memory is bounded, the sources wait for the slow subtask, and the job's view tells who waits for whom."""
+    """Memory is bounded, the sources wait for the slow subtask, and the job's view shows the backpressure."""
     env = Env.get_execution_environment(config).set_parallelism(4)
 
     def slow(record: tuple[int, bytes]) -> int:
@@ -353,7 +353,7 @@ def test_skewed_records_backpressure_slow_slot(config: Configuration) -> None:
 
 
 def streams_here() -> set[str]:
-    """Tell over what this process is connected to others of the job."""
+    """Return the stream types of this process's connections within the job."""
     return {type(o._stream).__name__ + o.socket.family.name for o in gc.get_objects() if isinstance(o, Connection)}
 
 
@@ -364,12 +364,12 @@ def test_exchange_runs_epochs_over_tcp(config: Configuration, is_encrypted: str,
     env = Env.get_execution_environment(config).set_parallelism(3)
     ones = env.from_source(NumberSequenceSource(0, 999)).map(lambda x: (x % 7, 1))
     counts = ones.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))
-    found = list(counts.map(lambda t: (t, streams_here())).execute_and_collect())
-    assert sorted(max(t for t, _ in found if t[0] == k) for k in range(7)) == [
+    results = list(counts.map(lambda t: (t, streams_here())).execute_and_collect())
+    assert sorted(max(t for t, _ in results if t[0] == k) for k in range(7)) == [
         (k, len(range(k, 1000, 7))) for k in range(7)
     ]
-    assert len(found) == 1000
-    assert {name for _, names in found for name in names} == {stream}
+    assert len(results) == 1000
+    assert {name for _, names in results for name in names} == {stream}
 
 
 @pytest.mark.parametrize(
@@ -478,11 +478,11 @@ def test_exchange_recovers_from_killed_executor(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     *_, workers, executions = map(ast.literal_eval, done.stdout.splitlines()[-2:])
-    # The page and REST tell on which executors slots are, what those have logged, and what their threads do.
+    # The page and REST show the executors of the slots, with their logs and thread dumps.
     are_known, places, logs, has_threads = workers
     assert are_known and 1 <= places <= 2 and logs == {"stdout": False, "stderr": True} and has_threads
     assert executions[0] == (3, True, True)
-    # If the executor is not replaced in time, the slots are dealt out over fewer.
+    # If the executor is not replaced in time, fewer executors host the slots.
     assert len(executions) > 1
     assert all(execution[1:] == (True, True) for execution in executions)
     assert (tmp_path / "killed").exists()

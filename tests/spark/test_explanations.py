@@ -1,4 +1,4 @@
-"""What the job service tells of jobs on Spark."""
+"""The job service's diagnostics of jobs on Spark."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ def _count(node: dict[str, Any], counted: Counter[str]) -> None:
         _count(child, counted)
 
 
-def _until(client: TestClient, job: str, registry: Registry, wanted: set[str]) -> dict[str, Any]:
+def _until(client: TestClient, job: str, registry: Registry, expected: set[str]) -> dict[str, Any]:
     end = time.monotonic() + 40
     while True:
         registry.sample()
         time.sleep(0.3)
         answer = {e["kind"]: e for e in client.get(f"/jobs/{job}/explanations").json()["explanations"]}
-        if wanted <= set(answer) and answer["skew"]["about"]["keys"]:
+        if expected <= set(answer) and answer["skew"]["about"]["keys"]:
             return answer
         assert time.monotonic() < end, (answer, client.get(f"/jobs/{job}").json()["vertices"])

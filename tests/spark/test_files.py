@@ -55,9 +55,9 @@ MEASURED = AvroSchema.parse_string(
 
 
 def measured(n: int) -> dict[str, Any]:
-    at = datetime.datetime.fromtimestamp(n, datetime.UTC)
+    time = datetime.datetime.fromtimestamp(n, datetime.UTC)
     price = Decimal(n).scaleb(-2) if n % 3 else None
-    return {"number": n, "at": at, "price": price, "tags": [f"t{n}"] * (n % 4), "of": [None, n, f"n{n}"][n % 3]}
+    return {"number": n, "at": time, "price": price, "tags": [f"t{n}"] * (n % 4), "of": [None, n, f"n{n}"][n % 3]}
 
 
 class FailingMap(FailingOnce):
@@ -150,8 +150,8 @@ def test_parquet_files_round_trip(config: Configuration, env: Any, tmp_path: Pat
     source = FileSource.for_bulk_file_format(ParquetColumnarRowInputFormat(NUMBERS), str(tmp_path / "a")).build()
     stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "parquet")
     assert stream.get_type() == NUMBERS
-    found = list(stream.map(lambda r: (r.number, r.text)).execute_and_collect())
-    assert Counter(found) == Counter(tuple(r) for r in rows)
+    results = list(stream.map(lambda r: (r.number, r.text)).execute_and_collect())
+    assert Counter(results) == Counter(tuple(r) for r in rows)
 
 
 @pytest.mark.parametrize("how", ["raise", "kill"])
@@ -171,11 +171,11 @@ def test_avro_files_round_trip_once(config: Configuration, tmp_path: Path, how: 
     stream.sink_to(sink.with_bucket_assigner(BASE).build()).uid("out")
     env.execute()
     assert (tmp_path / "failed").exists()
-    found = []
+    results = []
     for path in (tmp_path / "out").glob("part-*"):
         with open(path, "rb") as file:
-            found += list(fastavro.reader(file))
-    assert sorted(found, key=lambda r: r["number"]) == records  # type: ignore[call-overload, index]
+            results += list(fastavro.reader(file))
+    assert sorted(results, key=lambda r: r["number"]) == records  # type: ignore[call-overload, index]
 
 
 def test_avro_orc_and_avro_parquet_round_trip(env: Any, tmp_path: Path) -> None:
@@ -192,8 +192,8 @@ def test_avro_orc_and_avro_parquet_round_trip(env: Any, tmp_path: Path) -> None:
     rows.sink_to(orc.with_bucket_assigner(BASE).build())
     env.execute()
 
-    def by_number(found: Any) -> list[Any]:
-        return sorted(found, key=lambda r: r["number"])
+    def by_number(records: Any) -> list[Any]:
+        return sorted(records, key=lambda r: r["number"])
 
     assert (
         by_number(env.create_input(AvroInputFormat(str(tmp_path / "avro"), MEASURED)).execute_and_collect()) == records

@@ -1,4 +1,4 @@
-"""Checkpoints and savepoints that earlier versions have written are gone on from, on real Spark."""
+"""Jobs restore from checkpoints and savepoints of earlier versions, on real Spark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from millstream.testing import CollectSink
 
 pytestmark = pytest.mark.spark
 
-# Those whose output does not tell how epochs were cut, nor what the clock said.
+# The cases whose output does not depend on epoch boundaries or the clock.
 NAMES = ["windows", "windows-savepoint", "connected-rescaled", "files", "requests", "tables"]
 
 
@@ -35,6 +35,6 @@ def test_golden_checkpoint_restores_on_spark(
     with placed(golden / "place"):
         PROGRAMS[case.program](env, sink)
         env.execute(case.program)
-        found = output(sink.results())
+        results = output(sink.results())
     expected = json.loads((golden / "expected.json").read_text())
-    assert found == {name: expected[name] for name in found}
+    assert results == {name: expected[name] for name in results}

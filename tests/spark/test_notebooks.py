@@ -107,12 +107,12 @@ def slots(kernel: int) -> list[psutil.Process]:
     return [p for p in psutil.Process(kernel).children(recursive=True) if is_slot(p)]
 
 
-async def until(condition: Callable[[], bool], what: str) -> None:
+async def until(condition: Callable[[], bool], label: str) -> None:
     for _ in range(2400):
         if condition():
             return
         await asyncio.sleep(0.025)
-    raise AssertionError(f"{what} did not come true within 60 s")
+    raise AssertionError(f"{label} did not come true within 60 s")
 
 
 class Notebook:

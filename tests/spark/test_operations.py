@@ -92,10 +92,10 @@ def test_keyed_state_is_shared_by_equal_objects(env: Env, collect: Collect, back
     env.configure(Configuration.from_dict({"state.backend.type": backend}))
     numbers = env.from_source(NumberSequenceSource(0, 299))
     counted = numbers.map(lambda n: (_account(n), 1)).key_by(lambda p: p[0]).sum(1)
-    most: dict[Account, int] = {}
+    max_totals: dict[Account, int] = {}
     for account, count in collect(counted):
-        most[account] = max(count, most.get(account, 0))
-    assert sorted(most.values()) == [20] * 15
+        max_totals[account] = max(count, max_totals.get(account, 0))
+    assert sorted(max_totals.values()) == [20] * 15
 
 
 def test_map_keeps_all_records_in_order_for_large_input(env1: Env, collect: Collect) -> None:
@@ -163,21 +163,21 @@ LATE, TIMED_OUT = OutputTag("late"), OutputTag("timed out")
 
 
 def test_patterns_match_equally_at_any_epoch_boundary(env: Env) -> None:
-    here, there = _found(LocalEnvironment(), 1_000), _found(env, 23)
+    here, there = _matches_of(LocalEnvironment(), 1_000), _matches_of(env, 23)
     assert here == there
-    assert min(len(found) for found in here) > 20
+    assert min(len(matches) for matches in here) > 20
 
 
 def test_recorded_patterns_equal_flinks_at_any_epoch_boundary(env: Env) -> None:
     by_time = [(case, theirs) for case, theirs in recorded() if not case["processing"] and "error" not in theirs]
     some = by_time[7::30]
     ours = answers(env, [case for case, _ in some], batch_size=31)
-    assert sum(len(lines) for said in ours for lines in said.values()) > 400
-    for (case, theirs), said in zip(some, ours, strict=True):
-        assert said == expected(theirs), case
+    assert sum(len(lines) for outputs in ours for lines in outputs.values()) > 400
+    for (case, theirs), outputs in zip(some, ours, strict=True):
+        assert outputs == expected(theirs), case
 
 
-def _found(env: Env, batch_size: int) -> list[list[str]]:
+def _matches_of(env: Env, batch_size: int) -> list[list[str]]:
     """Return late events, matches and timeouts of several patterns, by key and in order."""
     chance = random.Random(5)
     events = [(chance.choice("klmn"), chance.choice("aabbc"), n % 9, n - chance.choice([0, 0, 7])) for n in range(500)]
@@ -192,15 +192,15 @@ def _found(env: Env, batch_size: int) -> list[list[str]]:
     ]
     sinks = []
     for pattern in patterns:
-        found = CEP.pattern(stream.key_by(lambda e: e[0]), pattern).side_output_late_data(LATE)
-        matches = found.select(TIMED_OUT, lambda m, t: (_key(m), t, m), lambda m: (_key(m), m))
+        pattern_stream = CEP.pattern(stream.key_by(lambda e: e[0]), pattern).side_output_late_data(LATE)
+        matches = pattern_stream.select(TIMED_OUT, lambda m, t: (_key(m), t, m), lambda m: (_key(m), m))
         for results in (matches, matches.get_side_output(TIMED_OUT), matches.get_side_output(LATE)):
             sinks.append(CollectSink())
             results.sink_to(sinks[-1])
     env.execute()
     # In order within a key. Patterns without a window, and those that wait for their end, have no timeouts.
     each = [[repr(r) for r in sorted(s.results(), key=lambda r: r[0])] for s in sinks]
-    return [found for at, found in enumerate(each) if at not in (1, 4, 7)]
+    return [lines for i, lines in enumerate(each) if i not in (1, 4, 7)]
 
 
 def _key(match: dict[str, list[Any]]) -> Any:
@@ -219,8 +219,8 @@ def test_patterns_apply_when_added_while_job_runs(env: Env, collect: Collect) ->
         Removed("gone"),
     ]
     # Both streams end before the watermark, so these patterns apply by then.
-    found = CEP.dynamic_patterns(stream, env.from_collection(patterns).set_parallelism(1))
-    assert sorted(collect(found)) == list(range(8))
+    matches = CEP.dynamic_patterns(stream, env.from_collection(patterns).set_parallelism(1))
+    assert sorted(collect(matches)) == list(range(8))
 
 
 class CountPerKey(KeyedProcessFunction[str, Any, Any]):
@@ -298,7 +298,7 @@ class Split(ProcessFunction[int, int]):
             yield SMALL, value
         if value > 7:
             yield LARGE, bool(value)
-            yield OutputTag("nobody listens"), value
+            yield OutputTag("unused"), value
 
 
 def test_side_outputs_receive_tagged_records(env1: Env) -> None:
@@ -543,8 +543,8 @@ class Asked:
 @pytest.mark.parametrize("inlining", [True, False])
 def test_functions_are_inlined_only_when_enabled(env: Env, collect: Collect, inlining: bool) -> None:
     env.get_configuration().set_boolean("millstream.inlining", inlining)
-    asked = env.from_collection([Asked(), Asked(), Asked()]).map(lambda a: (a.by_a_loop, 1)).key_by(lambda t: t[0])
-    assert collect(asked.reduce(lambda a, b: (a[0], a[1] + b[1])))[-1] == (inlining, 3)
+    stream = env.from_collection([Asked(), Asked(), Asked()]).map(lambda a: (a.by_a_loop, 1)).key_by(lambda t: t[0])
+    assert collect(stream.reduce(lambda a, b: (a[0], a[1] + b[1])))[-1] == (inlining, 3)
 
 
 NAMES = ["a\0b", "x" * 5000, "", "a\nb\r\t", "\ud800", "ü😀\u202e", "'\"\\{}%s%d", "</title>", "../../b", "\x1b[31m"]

@@ -29,11 +29,11 @@ DOCS = DOCS / "connectors.md"
 class Dies:
     """Kills its worker once, at one record."""
 
-    def __init__(self, flag: Path, at: str) -> None:
-        self._flag, self._at = flag, at
+    def __init__(self, flag: Path, number: str) -> None:
+        self._flag, self._number = flag, number
 
     def __call__(self, value: str) -> str:
-        if value == self._at and not self._flag.exists():
+        if value == self._number and not self._flag.exists():
             self._flag.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return value
@@ -47,8 +47,8 @@ def _prepared(env: Env) -> None:
 
 
 def test_documented_source_loses_nothing_after_worker_kill(env: Env, tmp_path: Path) -> None:
-    found = re.search(r"```python\n(class LogFiles.*?)```", DOCS.read_text(), re.DOTALL)
-    assert found is not None
+    match = re.search(r"```python\n(class LogFiles.*?)```", DOCS.read_text(), re.DOTALL)
+    assert match is not None
     # As in a main module, whose classes are pickled by value.
     names: dict[str, Any] = {
         "glob": glob,
@@ -58,7 +58,7 @@ def test_documented_source_loses_nothing_after_worker_kill(env: Env, tmp_path: P
         "__name__": "__main__",
     }
     names |= {"SourceReader": SourceReader, "SplitEnumerator": SplitEnumerator}
-    exec(found[1], names)
+    exec(match[1], names)
     for file in range(3):
         (tmp_path / f"{file}.log").write_text("".join(f"{file}-{i}\n" for i in range(100)))
     _prepared(env)

@@ -87,8 +87,8 @@ class ByTens(Partitioner[int]):
 
 def test_partition_custom_chooses_returned_channel(env: Env) -> None:
     for partitioner in (ByTens(), lambda key, n: key // 10 % n):
-        found = routed(env, 1, 3, lambda s, p=partitioner: s.partition_custom(p, lambda t: t[0]), n=30)  # type: ignore[misc]
-        assert all(r == v // 10 % 3 for v, _, r in found)
+        results = routed(env, 1, 3, lambda s, p=partitioner: s.partition_custom(p, lambda t: t[0]), n=30)  # type: ignore[misc]
+        assert all(r == v // 10 % 3 for v, _, r in results)
 
 
 @pytest.mark.parametrize("index", [3, -1, "0"])
@@ -143,7 +143,7 @@ def test_key_by_accepts_unhashable_keys(env: Env, collect: Collect, epoch_record
     assert sorted((k, n) for [k], _, n in collect(add)) == [(k, n) for k in range(3) for n in (1, 2, 3, 4)]
     by_dict = collect(stream().key_by(lambda t: t[1]).process(Last()))
     assert sorted((k["k"], n) for k, n in by_dict) == [(k, n) for k in range(2) for n in range(1, 7)]
-    made = collect(stream().key_by(lambda t: [t[0], t[1]]).process(Last()))
-    assert sorted((a, b["k"], n) for ([a], b), n in made) == [
+    results = collect(stream().key_by(lambda t: [t[0], t[1]]).process(Last()))
+    assert sorted((a, b["k"], n) for ([a], b), n in results) == [
         (a, b, n) for a in range(3) for b in range(2) for n in (1, 2)
     ]

@@ -59,9 +59,9 @@ def test_readme_program_prints_documented_output_and_maps_class_archive(words: P
         done = run(sys.executable, words, XDG_CACHE_HOME=str(tmp_path / "cache"))
         assert done.returncode == 0, done.stderr
         assert done.stdout == readme_blocks()[1]
-        said = done.stderr.splitlines()
-        assert len(said) == len(expected), said
-        assert all(re.fullmatch(a, b) for a, b in zip(expected, said, strict=True)), said
+        errors = done.stderr.splitlines()
+        assert len(errors) == len(expected), errors
+        assert all(re.fullmatch(a, b) for a, b in zip(expected, errors, strict=True)), errors
 
 
 def test_program_uses_java_package_without_java_of_machine(words: Path, tmp_path: Path) -> None:

@@ -24,9 +24,9 @@ def example(name: str) -> Path:
     folder = flink_folder()
     if folder is None:
         pytest.skip(WHY_NOT)
-    found = list((folder / "examples" / "datastream").rglob(f"{name}.py"))
-    assert len(found) == 1, f"this apache-flink has no example {name}"
-    return found[0]
+    paths = list((folder / "examples" / "datastream").rglob(f"{name}.py"))
+    assert len(paths) == 1, f"this apache-flink has no example {name}"
+    return paths[0]
 
 
 def run(program: Path, *arguments: str) -> list[str]:

@@ -45,8 +45,8 @@ KEYS = 7
 class FailingOnce(KeyedProcessFunction):
     """Counts by key; fails the first time it sees a certain record, in one of several ways."""
 
-    def __init__(self, marker: Path | None = None, at: int = -1, how: str = "raise") -> None:
-        self.marker, self.at, self.how = str(marker), at, how
+    def __init__(self, marker: Path | None = None, trigger: int = -1, how: str = "raise") -> None:
+        self.marker, self.trigger, self.how = str(marker), trigger, how
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
@@ -54,7 +54,7 @@ class FailingOnce(KeyedProcessFunction):
     def process_element(self, value: int, ctx: Any) -> Iterator[Any]:
         n = (self.count.value() or 0) + 1
         self.count.update(n)
-        if value == self.at and not os.path.exists(self.marker):
+        if value == self.trigger and not os.path.exists(self.marker):
             Path(self.marker).touch()
             if self.how == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -99,14 +99,14 @@ class Everything(KeyedBroadcastProcessFunction):
 
     RULES = MapStateDescriptor("rules", Types.INT(), Types.INT())
 
-    def __init__(self, marker: Path, at: int) -> None:
-        self.marker, self.at = str(marker), at
+    def __init__(self, marker: Path, trigger: int) -> None:
+        self.marker, self.trigger = str(marker), trigger
 
     def open(self, runtime_context: Any) -> None:
         self.seen = runtime_context.get_list_state(ListStateDescriptor("seen"))
 
     def process_element(self, value: int, ctx: Any) -> Iterator[Any]:
-        if value == self.at and not os.path.exists(self.marker):
+        if value == self.trigger and not os.path.exists(self.marker):
             Path(self.marker).touch()
             raise RuntimeError("no luck")
         self.seen.add(value)
@@ -125,11 +125,11 @@ class Buffering(MapFunction):
     """Counts in an attribute that is put away as operator state."""
 
     def initialize_state(self, context: Any) -> None:
-        self.kept = context.get_operator_state_store().get_list_state(ListStateDescriptor("kept"))
-        self.count = sum(self.kept.get())
+        self.state = context.get_operator_state_store().get_list_state(ListStateDescriptor("kept"))
+        self.count = sum(self.state.get())
 
     def snapshot_state(self, context: Any) -> None:
-        self.kept.update([self.count])
+        self.state.update([self.count])
 
     def map(self, value: Any) -> Any:
         self.count += 1
@@ -254,18 +254,18 @@ def test_checkpoint_directory_size_is_bounded(config: Configuration, tmp_path: P
     source = env.from_source(DataGeneratorSource(lambda i: i))
     source.key_by(lambda v: v % 50).process(FailingOnce()).sink_to(sink)
     job = env.execute_async()
-    most, deadline = 0, time.monotonic() + 12
+    max_files, deadline = 0, time.monotonic() + 12
     try:
         while time.monotonic() < deadline:
             files = [f for _, _, names in os.walk(tmp_path / "cp") for f in names]
-            most = max(most, len(files))
+            max_files = max(max_files, len(files))
             time.sleep(0.05)
         manifest = newest(tmp_path / "cp")
         assert manifest.snapshot.epoch > 60
     finally:
         job.cancel().result()
     # Two chains of at most 64 files, one checkpoint and what is about to replace them.
-    assert most < 2 * 64 * 2 + 10
+    assert max_files < 2 * 64 * 2 + 10
     assert os.listdir(tmp_path / "cp") == []
 
 
@@ -297,13 +297,13 @@ def test_checkpoint_layout_and_retention(config: Configuration, tmp_path: Path) 
     for location, _ in checkpoints:
         needed |= open_checkpoint(location).manifest.snapshot.files()
     assert set(os.listdir(home / "shared")) == needed
-    # What was kept can be gone on from.
+    # A job restores from a retained checkpoint.
     env, sink = checkpointed(config, tmp_path / "cp"), CollectSink()
     env.get_configuration().set_string("execution.state-recovery.path", checkpoints[0][0])
     counting(env, sink, 5000)
     env.execute()
-    at = sum(1 for _ in sink.results())
-    assert 0 < at < 5000 and sorted(sink.results())[-1] == counted(5000)[-1]
+    n = sum(1 for _ in sink.results())
+    assert 0 < n < 5000 and sorted(sink.results())[-1] == counted(5000)[-1]
 
 
 def sign(config: Configuration, key: Path) -> None:
@@ -319,11 +319,11 @@ def test_savepoint_restores_with_other_parallelism(config: Configuration, tmp_pa
     counting(env, first, 20_000, rate=1000)
     job = env.execute_async()
     wait_until(lambda: bool(first.results()))
-    kept = job.trigger_savepoint(str(tmp_path / "sp")).result()
+    savepoint = job.trigger_savepoint(str(tmp_path / "sp")).result()
     assert job.get_job_status().result() is JobStatus.RUNNING
     stopped = job.stop_with_savepoint(False, str(tmp_path / "sp")).result()
     job.get_job_execution_result().result()
-    header = json.loads(Path(kept, "_metadata").read_text().splitlines()[0])
+    header = json.loads(Path(savepoint, "_metadata").read_text().splitlines()[0])
     assert header["millstream"] == "savepoint" and header["signature"]
     before = len(first.results())
     # A savepoint can be moved.
@@ -419,9 +419,9 @@ def test_adaptive_job_follows_slots_and_bounds(config: Configuration, tmp_path: 
     job = env.execute_async()
     # Spark has two slots, the program wants four.
     wait_until(lambda: bool(sink.results()) and sink.results()[-1][2] == 2, 120)
-    asked = RequirementsRequest({v.head.id: Bounds(1, 1) for v in job_of(job).view.plan.vertices})
-    job_of(job).ask(asked)
-    asked.done.result(120)
+    request = RequirementsRequest({v.head.id: Bounds(1, 1) for v in job_of(job).view.plan.vertices})
+    job_of(job).ask(request)
+    request.done.result(120)
     wait_until(lambda: sink.results()[-1][2] == 1, 120)
     job.stop_with_savepoint(savepoint_directory=str(tmp_path / "saved")).result(60)
     assert sorted((k, n) for k, n, _ in sink.results()) == counted(len(sink.results()))
@@ -558,12 +558,12 @@ def test_savepoint_restores_with_other_backend(config: Configuration, tmp_path: 
 class Deleting(FailingOnce):
     """Deletes a directory when it fails."""
 
-    def __init__(self, marker: Path, at: int, directory: Path) -> None:
-        super().__init__(marker, at)
+    def __init__(self, marker: Path, trigger: int, directory: Path) -> None:
+        super().__init__(marker, trigger)
         self.directory = str(directory)
 
     def process_element(self, value: int, ctx: Any) -> Iterator[Any]:
-        if value == self.at and not os.path.exists(self.marker):
+        if value == self.trigger and not os.path.exists(self.marker):
             for name in os.listdir(self.directory):
                 shutil.rmtree(os.path.join(self.directory, name))
         yield from super().process_element(value, ctx)

@@ -98,10 +98,10 @@ class Session:
 
     def until(self, path: str, holds: Any) -> Any:
         end = time.monotonic() + 60
-        while not holds(found := self.client.ask(path)):
-            assert time.monotonic() < end, found
+        while not holds(answer := self.client.ask(path)):
+            assert time.monotonic() < end, answer
             time.sleep(0.1)
-        return found
+        return answer
 
     def read(self, job: str) -> int:
         vertices = self.client.ask(f"/jobs/{job}")["vertices"]
@@ -145,14 +145,14 @@ def test_programs_run_concurrently_and_survive_death_of_another(session: Session
     # The failed program runs alone, from its directory and from the archive.
     failed = session.call("run", "-t", "session", "-p", "1", "job.py", "failing", "1000", "fail")
     assert failed.returncode == 1 and "ZeroDivisionError" in failed.stderr, failed
-    (kept,) = session.archives.glob("*.failure-1")
-    for job in (kept.name[:32], str(session.archives / kept.name[:32])):
+    (report,) = session.archives.glob("*.failure-1")
+    for job in (report.name[:32], str(session.archives / report.name[:32])):
         replayed = session.call("replay", job, "--failure", "1")
         assert replayed.returncode == 1 and "lambda x: 10 // (x - 5)" in replayed.stdout, replayed
         assert "record: 5\n" in replayed.stderr and "failure 1 of job 'failing'" in replayed.stderr
     session.until(f"/jobs/{dying}", lambda j: j["state"] == "FAILED")
-    why = session.client.ask(f"/jobs/{dying}/exceptions")["root-exception"]
-    assert why == "The process of the job's program ended with code 7 before the job had ended."
+    reason = session.client.ask(f"/jobs/{dying}/exceptions")["root-exception"]
+    assert reason == "The process of the job's program ended with code 7 before the job had ended."
     before = session.until("/overview", lambda o: o["slots-available"] == 4) and session.read(steady)
     end = time.monotonic() + 30
     while session.read(steady) <= before:
@@ -205,8 +205,8 @@ def test_killed_program_leaves_no_processes_and_no_files(session: Session) -> No
     main.kill()
     session.until(f"/jobs/{raging}", lambda j: j["state"] == "FAILED")
     sleeper.kill()
-    why = session.client.ask(f"/jobs/{raging}/exceptions")["root-exception"]
-    assert why == "The process of the job's program was ended by SIGKILL before the job had ended."
+    reason = session.client.ask(f"/jobs/{raging}/exceptions")["root-exception"]
+    assert reason == "The process of the job's program was ended by SIGKILL before the job had ended."
     for job in (steady, left):
         assert session.client.ask(f"/jobs/{job}/status") == {"status": "RUNNING"}
     session.until("/overview", lambda o: o["slots-available"] == 4)
@@ -238,26 +238,26 @@ def test_job_waits_for_slots_and_is_rejected_above_total(session: Session) -> No
     adaptive = ["-D", "jobmanager.scheduler=adaptive"]
     refused = session.call("run", "-t", "session", *adaptive, "-p", "1", "job.py", "adaptive", "10", "wait")
     assert refused.returncode == 1 and "adaptive needs a program with its own Spark" in refused.stderr
-    waiting = session.submit("-p", "4", "job.py", "second", ENDLESS, "async")
+    second = session.submit("-p", "4", "job.py", "second", ENDLESS, "async")
     other = session.submit("-p", "3", "job.py", "third", ENDLESS, "async")
     time.sleep(0.5)
-    assert session.client.ask(f"/jobs/{waiting}/status") == {"status": "CREATED"}
+    assert session.client.ask(f"/jobs/{second}/status") == {"status": "CREATED"}
     # A waiting job can be cancelled.
     session.cancel(other)
     session.cancel(first)
-    session.until(f"/jobs/{waiting}", lambda j: j["state"] == "RUNNING")
+    session.until(f"/jobs/{second}", lambda j: j["state"] == "RUNNING")
     # Another parallelism takes other slots.
-    begun = session.client.ask(f"/jobs/{waiting}/rescaling?parallelism=2", "PATCH", {})
-    session.client.finished(f"/jobs/{waiting}/rescaling", begun["request-id"])
+    begun = session.client.ask(f"/jobs/{second}/rescaling?parallelism=2", "PATCH", {})
+    session.client.finished(f"/jobs/{second}/rescaling", begun["request-id"])
     assert session.client.ask("/overview")["slots-available"] == 4
-    begun = session.client.ask(f"/jobs/{waiting}/rescaling?parallelism=8", "PATCH", {})
+    begun = session.client.ask(f"/jobs/{second}/rescaling?parallelism=8", "PATCH", {})
     with pytest.raises(ServiceError, match="needs 8 slots, and the cluster has 6"):
-        session.client.finished(f"/jobs/{waiting}/rescaling", begun["request-id"])
-    session.until(f"/jobs/{waiting}", lambda j: j["state"] == "RUNNING")
-    saved = session.client.ask(f"/jobs/{waiting}/stop", "POST", {"targetDirectory": str(session.folder / "saved")})
-    done = session.client.finished(f"/jobs/{waiting}/savepoints", saved["request-id"])
+        session.client.finished(f"/jobs/{second}/rescaling", begun["request-id"])
+    session.until(f"/jobs/{second}", lambda j: j["state"] == "RUNNING")
+    saved = session.client.ask(f"/jobs/{second}/stop", "POST", {"targetDirectory": str(session.folder / "saved")})
+    done = session.client.finished(f"/jobs/{second}/savepoints", saved["request-id"])
     assert "savepoint-" in done["location"]
-    session.until(f"/jobs/{waiting}", lambda j: j["state"] == "FINISHED")
+    session.until(f"/jobs/{second}", lambda j: j["state"] == "FINISHED")
 
 
 def test_upload_needs_token(session: Session) -> None:
@@ -302,8 +302,8 @@ def test_killed_cluster_is_reported_and_leaves_nothing(session: Session) -> None
     assert status.returncode == 1
     assert f"The cluster at {session.url} (process {session.cluster.pid}) was killed" in status.stderr
     assert "`millstream cluster start -d` starts one" in status.stderr
-    gone, left = psutil.wait_procs(family, 20)
-    assert left == [] and gone
+    ended, left = psutil.wait_procs(family, 20)
+    assert left == [] and ended
     assert not run_file.exists() and [path.exists() for path in leavings] == [False, False]
     assert "No job service of yours runs" in session.call("list").stderr
 
@@ -312,15 +312,15 @@ def test_killed_cluster_is_reported_and_leaves_nothing(session: Session) -> None
 def test_application_continues_after_leader_is_killed(tmp_path: Path) -> None:
     """Two job managers; the leader starts its own Spark. `make test-ha` covers all faults."""
     records = 2000
-    with managers(tmp_path, quick(tmp_path)) as found:
-        command = ("run", "-m", "local[2]", "job.py", str(records), str(found.out))
-        leader = found.start(*command)
-        found.until(lambda: "leads cluster" in found.log(0), 200)
-        standby = found.start(*command)
-        found.until(lambda: "is a standby" in found.log(1) and found.lines() > 20, 200)
+    with managers(tmp_path, quick(tmp_path)) as cluster:
+        command = ("run", "-m", "local[2]", "job.py", str(records), str(cluster.out))
+        leader = cluster.start(*command)
+        cluster.until(lambda: "leads cluster" in cluster.log(0), 200)
+        standby = cluster.start(*command)
+        cluster.until(lambda: "is a standby" in cluster.log(1) and cluster.lines() > 20, 200)
         os.killpg(leader.pid, signal.SIGKILL)
-        found.until(lambda: "term 2" in found.log(1), 200)
-        found.hurry()
-        assert standby.wait(200) == 0, found.everything()
-        assert "starts from checkpoint" in found.log(1), found.everything()
-        assert written(found.out) == expected_lines(records), found.everything()
+        cluster.until(lambda: "term 2" in cluster.log(1), 200)
+        cluster.hurry()
+        assert standby.wait(200) == 0, cluster.everything()
+        assert "starts from checkpoint" in cluster.log(1), cluster.everything()
+        assert written(cluster.out) == expected_lines(records), cluster.everything()

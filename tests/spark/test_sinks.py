@@ -220,12 +220,12 @@ def test_bulk_file_sink_writes_complete_files(config: Configuration, tmp_path: P
     env = checkpointed(config, tmp_path / "cp")
     written(env, sink, 3000, FailingOnce(tmp_path / "failed", 2000, "kill"))
     env.execute()
-    found = []
+    results = []
     for path in out.rglob("part-*"):
         *content, footer = path.read_text().splitlines()
         assert footer == f"= {len(content)}"
-        found += content
-    assert sorted(found) == sorted(f"{k} {n}" for k, n in counted(3000))
+        results += content
+    assert sorted(results) == sorted(f"{k} {n}" for k, n in counted(3000))
 
 
 def test_file_sink_commits_at_end_without_checkpoints(env: Any, tmp_path: Path) -> None:
@@ -316,8 +316,8 @@ def test_at_least_once_file_sink_commits_without_waiting(config: Configuration, 
     env.enable_checkpointing(3_600_000, CheckpointingMode.AT_LEAST_ONCE)
     env.from_source(DataGeneratorSource(lambda i: i, rate_per_second=1000)).sink_to(sink)
     job = env.execute_async()
-    waiting = threading.Event()
+    blocked = threading.Event()
     while not any(True for _ in out.rglob("part-*")):
-        waiting.wait(0.05)
+        blocked.wait(0.05)
     job.cancel().result()
     assert os.listdir(tmp_path / "cp") == []

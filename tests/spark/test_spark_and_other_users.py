@@ -1,4 +1,4 @@
-"""An embedded Spark against another user of the machine, `nobody`, in its own processes."""
+"""An embedded Spark against another user of the machine, user 65534, in its own processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-NOBODY = 65534
+OTHER_USER = 65534
 # Runs with umask 000, so that files without explicit permissions are writable by everyone.
 _PROGRAM = """
 import os, subprocess, sys

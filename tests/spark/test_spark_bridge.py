@@ -37,11 +37,11 @@ def test_from_dataframe_emits_rows(env: Env, tmp_path: Path) -> None:
 class Fails:
     """Fails once, in the process that runs it."""
 
-    def __init__(self, flag: Path, at: int) -> None:
-        self._flag, self._at = flag, at
+    def __init__(self, flag: Path, number: int) -> None:
+        self._flag, self._number = flag, number
 
     def __call__(self, row: Row) -> int:
-        if row["n"] == self._at and not self._flag.exists():
+        if row["n"] == self._number and not self._flag.exists():
             self._flag.touch()
             raise ValueError("once")
         return int(row["n"])

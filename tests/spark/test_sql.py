@@ -31,10 +31,10 @@ def t_env(env: StreamExecutionEnvironment) -> StreamTableEnvironment:
 
 
 def final(t_env: StreamTableEnvironment, query: str) -> Counter[tuple[Any, ...]]:
-    found: Counter[tuple[Any, ...]] = Counter()
+    counts: Counter[tuple[Any, ...]] = Counter()
     for row in t_env.execute_sql(query).collect():
-        found[tuple(row)] += -1 if row.get_row_kind().name in ("UPDATE_BEFORE", "DELETE") else 1
-    return +found
+        counts[tuple(row)] += -1 if row.get_row_kind().name in ("UPDATE_BEFORE", "DELETE") else 1
+    return +counts
 
 
 def numbers(t_env: StreamTableEnvironment, last: int) -> None:
@@ -46,15 +46,15 @@ def numbers(t_env: StreamTableEnvironment, last: int) -> None:
 
 def test_group_aggregate_sums_across_subtasks(t_env: StreamTableEnvironment) -> None:
     numbers(t_env, 50_000)
-    found = final(t_env, "SELECT n % 7, COUNT(*), SUM(n) FROM seq GROUP BY n % 7")
+    results = final(t_env, "SELECT n % 7, COUNT(*), SUM(n) FROM seq GROUP BY n % 7")
     expected = {(k, len(range(k or 7, 50_001, 7)), sum(range(k or 7, 50_001, 7))): 1 for k in range(7)}
-    assert found == Counter(expected)
+    assert results == Counter(expected)
 
 
 def test_join_matches_table_with_itself(t_env: StreamTableEnvironment) -> None:
     numbers(t_env, 2_000)
-    found = final(t_env, "SELECT COUNT(*) FROM seq AS a JOIN seq AS b ON a.n = b.n * 2")
-    assert found == Counter({(1000,): 1})
+    results = final(t_env, "SELECT COUNT(*) FROM seq AS a JOIN seq AS b ON a.n = b.n * 2")
+    assert results == Counter({(1000,): 1})
 
 
 def test_batch_sort_merge_join_spills_to_disk(env: StreamExecutionEnvironment) -> None:
@@ -118,9 +118,9 @@ def timed(t_env: StreamTableEnvironment, last: int) -> None:
 def test_over_aggregate_orders_by_rowtime(t_env: StreamTableEnvironment) -> None:
     timed(t_env, 600)
     sums = "SUM(n) OVER (PARTITION BY n % 3 ORDER BY ts RANGE BETWEEN INTERVAL '6' SECOND PRECEDING AND CURRENT ROW)"
-    found = final(t_env, f"SELECT n, {sums}, LAG(n, 2) OVER (PARTITION BY n % 3 ORDER BY ts) FROM timed")
+    results = final(t_env, f"SELECT n, {sums}, LAG(n, 2) OVER (PARTITION BY n % 3 ORDER BY ts) FROM timed")
     expected = [(n, sum(m for m in (n, n - 3, n - 6) if m > 0), n - 6 if n > 6 else None) for n in range(1, 601)]
-    assert found == Counter(expected)
+    assert results == Counter(expected)
 
 
 def test_window_top_n_joins_windows(t_env: StreamTableEnvironment) -> None:
@@ -130,29 +130,29 @@ def test_window_top_n_joins_windows(t_env: StreamTableEnvironment) -> None:
         "(SELECT n, k, window_start, window_end FROM (SELECT n, n % 2 AS k, window_start, window_end, ROW_NUMBER() "
         f"OVER (PARTITION BY window_start, window_end, n % 2 ORDER BY n DESC) AS rn FROM {window}) WHERE rn <= 2)"
     )
-    found = final(
+    results = final(
         t_env,
         f"SELECT a.n, b.n FROM {first} AS a JOIN {first} AS b ON a.window_start = b.window_start AND a.window_end = "
         "b.window_end AND a.k = 0 AND b.k = 1 AND a.n + 1 = b.n",
     )
     # In the window from 10 to 20: 16 and 18, 17 and 19.
-    assert found == Counter({(n, n + 1): 1 for n in range(1, 300) if n % 10 in (6, 8)})
+    assert results == Counter({(n, n + 1): 1 for n in range(1, 300) if n % 10 in (6, 8)})
 
 
 def test_interval_join_and_match_recognize_find_rows(t_env: StreamTableEnvironment) -> None:
     timed(t_env, 200)
-    found = final(
+    results = final(
         t_env,
         "SELECT a.n, b.n FROM timed AS a LEFT JOIN timed AS b ON a.n = b.n * 2 AND b.ts BETWEEN a.ts - INTERVAL '40' "
         "SECOND AND a.ts",
     )
-    assert found == Counter({(n, n // 2 if n % 2 == 0 and n <= 80 else None): 1 for n in range(1, 201)})
-    found = final(
+    assert results == Counter({(n, n // 2 if n % 2 == 0 and n <= 80 else None): 1 for n in range(1, 201)})
+    results = final(
         t_env,
         "SELECT * FROM timed MATCH_RECOGNIZE (ORDER BY ts MEASURES A.n AS a, SUM(B.n) AS s, C.n AS c ONE ROW PER MATCH "
         "AFTER MATCH SKIP PAST LAST ROW PATTERN (A B+ C) DEFINE A AS A.n % 10 = 0, B AS B.n < A.n + 3, C AS C.n > 0)",
     )
-    assert found == Counter({(n, 2 * n + 3, n + 3): 1 for n in range(10, 191, 10)})
+    assert results == Counter({(n, 2 * n + 3, n + 3): 1 for n in range(10, 191, 10)})
 
 
 def test_user_aggregates_run_in_several_subtasks(t_env: StreamTableEnvironment) -> None:
@@ -169,8 +169,8 @@ def test_user_aggregates_run_in_several_subtasks(t_env: StreamTableEnvironment) 
     numbers(t_env, 500)
     listed = udaf(Listed(), result_type=DataTypes.BIGINT(), accumulator_type="ROW<l ARRAY<BIGINT>>")
     t_env.create_temporary_system_function("listed", listed)
-    found = final(t_env, "SELECT n % 5, listed(n), MAX(n) FROM seq GROUP BY n % 5")
-    assert found == Counter({(k, sum(range(k or 5, 501, 5)), 500 - (5 - k) % 5): 1 for k in range(5)})
+    results = final(t_env, "SELECT n % 5, listed(n), MAX(n) FROM seq GROUP BY n % 5")
+    assert results == Counter({(k, sum(range(k or 5, 501, 5)), 500 - (5 - k) % 5): 1 for k in range(5)})
 
 
 def test_sql_savepoint_restores_at_other_parallelism(config: Configuration, tmp_path: Path) -> None:
@@ -198,11 +198,11 @@ def test_two_queries_of_one_stream_restore_their_state(config: Configuration, tm
         job = two_queries.started(settings)
         wait_until(lambda: two_queries.has_counted(job))  # noqa: B023
         saved = job.stop_with_savepoint(False, str(tmp_path)).result()
-        found = two_queries.counted(saved)
-        one, two = found
-        assert two == f"{one}-1" and found[one] == found[two] > before.get(one, 0)
+        results = two_queries.counted(saved)
+        one, two = results
+        assert two == f"{one}-1" and results[one] == results[two] > before.get(one, 0)
         settings.set_string("execution.state-recovery.path", saved)
-        before = found
+        before = results
 
 
 def test_gateway_session_runs_query(config: Configuration) -> None:
@@ -213,13 +213,13 @@ def test_gateway_session_runs_query(config: Configuration) -> None:
     )
     operation = Operation(lambda: session.execute("SELECT SUM(n) AS s FROM seq", {"execution.runtime-mode": "batch"}))
     operation.start()
-    found: list[Any] = []
+    results: list[Any] = []
     token: int | None = 0
     while token is not None:
         piece = operation.fetch(token)
-        found += [v for batch in piece.batches for v in batch.columns[0].to_pylist()]
+        results += [v for batch in piece.batches for v in batch.columns[0].to_pylist()]
         token = piece.next_token
-    assert found == [500_500]
+    assert results == [500_500]
 
 
 @pytest.mark.timeout(300)

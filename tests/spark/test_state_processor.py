@@ -146,19 +146,19 @@ def taken(program: Path, tmp_path_factory: pytest.TempPathFactory, spark_files: 
     env, reader, sink = Env.get_execution_environment(Configuration.from_dict(settings)), PushedReader(), CollectSink()
     importlib.import_module(program.stem).build(env, reader, sink)
     client = env.execute_async("orders")
-    found: dict[str, str] = {}
+    locations: dict[str, str] = {}
     reader.push(60)
     wait_until(lambda: numbers_read(client) == 60)
-    found["first"] = client.trigger_savepoint(str(directory / "savepoints")).result()
+    locations["first"] = client.trigger_savepoint(str(directory / "savepoints")).result()
     # While the job runs.
     checkpoint = Savepoint.load(client.trigger_checkpoint().result())
     assert checkpoint.kind == "checkpoint"
-    found["checkpoint"] = checkpoint.write(directory / "from-checkpoint")
+    locations["checkpoint"] = checkpoint.write(directory / "from-checkpoint")
     reader.push(30)
     wait_until(lambda: numbers_read(client) == 90)
-    found["second"] = client.stop_with_savepoint(savepoint_directory=str(directory / "savepoints")).result()
+    locations["second"] = client.stop_with_savepoint(savepoint_directory=str(directory / "savepoints")).result()
     client.get_job_execution_result().result()
-    return found
+    return locations
 
 
 def start(env: Env, orders: Any, location: str, numbers: int, **about: Any) -> list[Any]:
@@ -205,20 +205,20 @@ def test_state_commands_list_show_and_compare(taken: dict[str, str], program: Pa
     # Listing needs no class of the program.
     listed = json.loads(millstream("state", "ls", "--json", taken["first"]).stdout)
     assert [s["rows"] for o in listed["operators"] if o["uid"] == "totals" for s in o["states"]].count(4) == 4
-    wanted = [taken["first"], "-o", "totals", "-s", "last order", "-k", 3]
-    shown = millstream("state", "show", *wanted)
+    arguments = [taken["first"], "-o", "totals", "-s", "last order", "-k", 3]
+    shown = millstream("state", "show", *arguments)
     assert shown.stdout.splitlines()[-1].split(maxsplit=1) == ["3", "orders_of_a_test.Order(number=59)"]
     # Objects of the program's classes are created only for a trusted file.
-    shown = millstream("state", "show", "--trust", *wanted)
+    shown = millstream("state", "show", "--trust", *arguments)
     assert shown.returncode == 1
     assert "No module named 'orders_of_a_test'): run this with the program's directory on PYTHONPATH." in shown.stderr
-    shown = millstream("state", "show", "--trust", *wanted, path=program.parent)
+    shown = millstream("state", "show", "--trust", *arguments, path=program.parent)
     assert shown.stdout.splitlines()[-1].split(maxsplit=1) == ["3", "Order(number=59)"]
 
     def diff(*locations: str) -> dict[tuple[str, str], tuple[int, ...]]:
-        found = json.loads(millstream("state", "diff", "--json", *locations, path=program.parent).stdout)
+        result = json.loads(millstream("state", "diff", "--json", *locations, path=program.parent).stdout)
         counts = ("added", "removed", "changed", "same")
-        return {(d["operator"], d["state"]): tuple(d[c] for c in counts) for d in found}
+        return {(d["operator"], d["state"]): tuple(d[c] for c in counts) for d in result}
 
     same = diff(taken["first"], taken["checkpoint"])
     assert len(same) == 7

@@ -63,8 +63,8 @@ def test_testing_source_is_exactly_once_after_failure(patient: Env, failure: Any
 def test_pattern_matches_and_timeouts_are_exactly_once_after_kill(patient: Env, once: Path) -> None:
     events: list[Any] = [(n % 5, "abac"[n // 5 % 4], n) for n in range(200)]
     good = _matches(LocalEnvironment(), TestingSource(events))
-    for at in (150, 101, 33):
-        events.insert(at, KILL)
+    for position in (150, 101, 33):
+        events.insert(position, KILL)
     assert _matches(patient, TestingSource(events, batch_size=7, directory=str(once))) == good
     assert len(good[0]) > 10 and len(good[1]) > 10
     assert len(list(once.iterdir())) == 3
@@ -72,17 +72,17 @@ def test_pattern_matches_and_timeouts_are_exactly_once_after_kill(patient: Env, 
 
 def _matches(env: Env, source: TestingSource) -> tuple[list[str], list[str]]:
     """Return the matches and timeouts of a pattern."""
-    tag, found, late = OutputTag("late"), CollectSink(), CollectSink()
+    tag, matched, late = OutputTag("late"), CollectSink(), CollectSink()
     first = Pattern.begin("a").where(lambda e: e[1] == "a")
     pattern = first.followed_by_any("b").where(lambda e: e[1] == "b").within(50)
     events = env.from_source(source).set_parallelism(1)
     marked = events.assign_timestamps_and_watermarks(per_element_watermarks(lambda e, _: e[2])).set_parallelism(1)
     keyed = marked.key_by(lambda e: e[0])
     matches = CEP.pattern(keyed, pattern).select(tag, lambda m, t: repr((m, t)), repr)
-    matches.sink_to(found)
+    matches.sink_to(matched)
     matches.get_side_output(tag).sink_to(late)
     env.execute()
-    return sorted(found.results()), sorted(late.results())
+    return sorted(matched.results()), sorted(late.results())
 
 
 def test_testing_source_fails_job_without_restart(config: Configuration) -> None:

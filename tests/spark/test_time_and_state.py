@@ -69,14 +69,14 @@ class Numbers(PushedReader):
         self.skipped = (self.available, count)
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, int]:
-        at = 0 if start is None else start["at"]
-        return {"at": min(self.available, at + self.limit)}
+        offset = 0 if start is None else start["at"]
+        return {"at": min(self.available, offset + self.limit)}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Any]:
         after, count = getattr(self, "skipped", (1 << 60, 0))
-        found = super().partitions(start, end)
+        result = super().partitions(start, end)
         # After a failure one epoch may hold earlier and higher numbers.
-        parts = [p for a, b in found for p in ((a, min(b, after), 0), (max(a, after), b, count))]
+        parts = [p for a, b in result for p in ((a, min(b, after), 0), (max(a, after), b, count))]
         return [p for p in parts if p[0] < p[1]]
 
     def read(self, partition: Any) -> Iterator[Any]:
@@ -161,10 +161,10 @@ class Bounds(ProcessWindowFunction):
 def test_processing_time_windows_fire_at_their_end(env: Env) -> None:
     numbers = env.from_source(DataGeneratorSource(lambda i: i, rate_per_second=100))
     windowed = numbers.key_by(lambda i: "all").window(TumblingProcessingTimeWindows.of(Time.milliseconds(500)))
-    found: Any = windowed.process(Bounds()).execute_and_collect(limit=3)
-    starts = [start for start, _, _, _ in found]
+    results: Any = windowed.process(Bounds()).execute_and_collect(limit=3)
+    starts = [start for start, _, _, _ in results]
     assert starts == sorted(set(starts))
-    for start, end, count, fired_at in found:
+    for start, end, count, fired_at in results:
         assert start % 500 == 0
         assert end == start + 500
         assert count >= 1
@@ -253,10 +253,10 @@ class Resettable(KeyedBroadcastProcessFunction):
         self.sum.update((self.sum.value() or 0) + value[1])
 
     def process_broadcast_element(self, value: str, ctx: Any) -> Iterator[Any]:
-        found = []
-        ctx.apply_to_keyed_state(self.SUM, lambda key, state: found.append((key, state.value())))
+        keys = []
+        ctx.apply_to_keyed_state(self.SUM, lambda key, state: keys.append((key, state.value())))
         ctx.apply_to_keyed_state(self.SUM, lambda key, state: state.clear())
-        yield from found
+        yield from keys
 
 
 def test_broadcast_side_reads_state_of_every_key(env: Env) -> None:
@@ -572,9 +572,9 @@ class Ordered(KeyedProcessFunction):
 def test_batch_sorts_each_key_and_fires_timers_at_its_end(env1: Env, collect: Collect) -> None:
     env1.set_runtime_mode(RuntimeExecutionMode.BATCH)
     events = env1.from_collection([("a", 3), ("b", 2), ("a", 1)]).assign_timestamps_and_watermarks(BY_TIME)
-    found = collect(events.key_by(lambda e: e[0]).process(Ordered()))
+    results = collect(events.key_by(lambda e: e[0]).process(Ordered()))
     first = -(1 << 63)
-    assert found == [
+    assert results == [
         *[("a", 1, first), ("a", 3, first), ("a", "EVENT_TIME"), ("a", "PROCESSING_TIME")],
         *[("b", 2, first), ("b", "EVENT_TIME"), ("b", "PROCESSING_TIME")],
     ]

@@ -20,8 +20,8 @@ TIMED = [c for c in cases() if c.uses_clock]
 
 
 def of_file(name: str) -> list[Case]:
-    found = [c for c in cases() if c.name.startswith(f"{name}: ") and not c.uses_clock]
-    return [c for c in found if not c.has_sides_in_order]
+    matching = [c for c in cases() if c.name.startswith(f"{name}: ") and not c.uses_clock]
+    return [c for c in matching if not c.has_sides_in_order]
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
@@ -58,11 +58,11 @@ def test_sql_transcripts_equal_local_result(parallelism: int, config: Configurat
     env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(parallelism)
     # The clock stands still, so that no idle timeout sends a watermark.
     env._clock = FileClock(str(tmp_path / "clock"))
-    made = {name: make() for name, make in QUERIES.items()}
-    sinks = {name: sql_runs.add(env, query, inputs) for name, (query, inputs) in made.items()}
+    tables = {name: make() for name, make in QUERIES.items()}
+    sinks = {name: sql_runs.add(env, query, inputs) for name, (query, inputs) in tables.items()}
     env.execute("sql")
-    found = {name: sql_runs.final(sql_runs.changes_of(sink.results())) for name, sink in sinks.items()}
-    assert found == {name: sql_runs.final(sql_runs.run(*one)) for name, one in made.items()}
+    results = {name: sql_runs.final(sql_runs.changes_of(sink.results())) for name, sink in sinks.items()}
+    assert results == {name: sql_runs.final(sql_runs.run(*one)) for name, one in tables.items()}
 
 
 def test_sql_operator_transcripts_equal_local_changelog(config: Configuration, tmp_path: Path) -> None:

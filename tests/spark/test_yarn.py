@@ -61,10 +61,10 @@ def run(cluster: YarnCluster, directory: Path, *options: str) -> list[str]:
 
 @pytest.mark.parametrize("exchange", ["spark", "resident"])
 def test_slots_run_on_yarn(cluster: YarnCluster, tmp_path: Path, exchange: str) -> None:
-    found = run(
+    result = run(
         cluster, tmp_path, "-m", "yarn", "-D", "spark.executor.cores=2", "-D", f"millstream.exchange={exchange}"
     )
-    assert found == ["3366", str(tmp_path / "program.py"), 'a "b"']
+    assert result == ["3366", str(tmp_path / "program.py"), 'a "b"']
 
 
 def test_application_runs_on_yarn(cluster: YarnCluster, tmp_path: Path) -> None:
@@ -93,17 +93,17 @@ def test_application_continues_on_yarn_after_leader_is_killed(cluster: YarnClust
     def start() -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, env=variables, cwd=tmp_path)
 
-    found = Managers(tmp_path, settings)
+    leaders = Managers(tmp_path, settings)
     leader = standby = start()
     try:
-        wait_until(lambda: found.term() == 1, 240)
+        wait_until(lambda: leaders.term() == 1, 240)
         standby = start()
         # The main function has started when it requests the lease, which is not visible here.
         wait_until(lambda: len(_mains()) == 2 and sum(written(out).values()) > 50, 240)
-        assert found.term() == 1
+        assert leaders.term() == 1
         first, _ = _mains()
         os.kill(first, signal.SIGKILL)
-        wait_until(lambda: found.term() == 2, 240)
+        wait_until(lambda: leaders.term() == 2, 240)
         Path(f"{out}.go").touch()
         assert standby.wait(240) == 0, cluster.logs("*")[-3000:]
         assert leader.wait(120) != 0
@@ -116,6 +116,8 @@ def test_application_continues_on_yarn_after_leader_is_killed(cluster: YarnClust
 
 def _mains() -> list[int]:
     """Return the processes on the cluster that run a program's main function, by start time."""
-    found = [p for p in psutil.process_iter(["cmdline"]) if "application_main.py" in " ".join(p.info["cmdline"] or [])]
-    pythons = [p for p in found if "python" in p.name() and "spark-submit" not in " ".join(p.info["cmdline"])]
+    processes = [
+        p for p in psutil.process_iter(["cmdline"]) if "application_main.py" in " ".join(p.info["cmdline"] or [])
+    ]
+    pythons = [p for p in processes if "python" in p.name() and "spark-submit" not in " ".join(p.info["cmdline"])]
     return [p.pid for p in sorted(pythons, key=lambda p: p.create_time())]

@@ -126,7 +126,7 @@ def process(env: Env) -> Any:
     return events(env).key_by(key).process(_Everything()).uid("all")
 
 
-def kept(env: Env) -> Any:
+def latest(env: Env) -> Any:
     # One split, so that the order of a key's records does not depend on how it is read.
     source = env.from_collection([event(i) for i in range(COUNT)])
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda e, _: e[1])
@@ -209,7 +209,7 @@ def broadcast(env: Env) -> Any:
 
 
 PROGRAMS: dict[str, Callable[[Env], Any]] = {
-    f.__name__: f for f in (process, kept, tumbling, sliding, sessions, late_sessions, connected, broadcast)
+    f.__name__: f for f in (process, latest, tumbling, sliding, sessions, late_sessions, connected, broadcast)
 }
 
 
@@ -316,12 +316,14 @@ def test_restore_redistributes_operator_state_at_new_parallelism(parallelism: in
     first = sink.results()
     # Every subtask received the whole union list; each element of the split list went to one subtask.
     assert all(restored and union == [0, 1, 2, 10, 11, 12] for restored, union, _ in first)
-    given = [v for mine in {tuple(m[:-1]): m for _, _, m in first}.values() for v in mine]
+    assigned = [v for mine in {tuple(m[:-1]): m for _, _, m in first}.values() for v in mine]
     if parallelism == 1:
-        assert set(given) == {0, 1, 2, 3, 10, 11, 12, 13}
+        assert set(assigned) == {0, 1, 2, 3, 10, 11, 12, 13}
     else:
         # The third subtask has no split to read, so what it was given does not show.
-        assert Counter(given)[0] <= 1 and len([v for v in given if v in (0, 1, 2, 10, 11, 12)]) == 12 // parallelism
+        assert (
+            Counter(assigned)[0] <= 1 and len([v for v in assigned if v in (0, 1, 2, 10, 11, 12)]) == 12 // parallelism
+        )
 
 
 class _Remembering(KeyedProcessFunction):

@@ -55,14 +55,14 @@ class Store:
 
     def rows(self, table: str, seen: Visibility) -> dict[int, int]:
         """What a snapshot sees of a table: the log as far as it is seen."""
-        found: dict[int, int] = {}
+        rows: dict[int, int] = {}
         for xid, changes in self.log:
             for name, key, _, value in changes if seen.sees(xid) else ():
                 if name == table:
-                    found.pop(key, None)
+                    rows.pop(key, None)
                     if value is not None:
-                        found[key] = value
-        return found
+                        rows[key] = value
+        return rows
 
 
 class Reader:
@@ -70,8 +70,8 @@ class Reader:
 
     def __init__(self, store: Store, rng: random.Random, state: Any = None) -> None:
         self.store, self.rng = store, rng
-        place, snapshot, replica = state or (0, None, {"a": {}, "b": {}})
-        self.place = place
+        position, snapshot, replica = state or (0, None, {"a": {}, "b": {}})
+        self.position = position
         self.replica: dict[str, dict[int, int]] = copy.deepcopy(replica)  # type: ignore[arg-type]
         self.machine = IncrementalSnapshot(snapshot)
         self.reading: list[tuple[Chunk, Visibility, int]] = []
@@ -80,12 +80,12 @@ class Reader:
                 self.machine.add(table, store.next_xid)
 
     def state(self) -> Any:
-        return copy.deepcopy((self.place, self.machine.state, self.replica))
+        return copy.deepcopy((self.position, self.machine.state, self.replica))
 
     def plan(self) -> None:
-        wanted = self.machine.to_plan(3)
-        if wanted is not None:
-            table, low, round = wanted
+        requests = self.machine.to_plan(3)
+        if requests is not None:
+            table, low, round = requests
             above = sorted(k for k in self.store.tables[table] if low is None or k > low[0])
             size = self.rng.randint(1, 4)
             high = (above[size - 1],) if len(above) >= size else None
@@ -126,15 +126,15 @@ class Reader:
                 self.replica[done.chunk.table][key] = value
 
     def deal_log(self) -> None:
-        if self.place < len(self.store.log):
-            xid, changes = self.store.log[self.place]
+        if self.position < len(self.store.log):
+            xid, changes = self.store.log[self.position]
             if not self.machine.may_assign(xid):
                 return
             self.machine.record_assigned(xid)
             for change in changes:
                 self.apply(xid, *change)
-            self.place += 1
-            self.machine.passed(self.place)
+            self.position += 1
+            self.machine.passed(self.position)
 
     def apply(self, xid: int, table: str, key: int, before: int | None, after: int | None) -> None:
         if table in self.machine.tables:
@@ -152,16 +152,16 @@ class Reader:
 
 def work(store: Store, rng: random.Random) -> None:
     """Run transactions on the database; concurrent ones change disjoint rows."""
-    what = rng.random()
-    if what < 0.3:
+    choice = rng.random()
+    if choice < 0.3:
         store.begin()
-    elif what < 0.6 and store.open:
+    elif choice < 0.6 and store.open:
         xid = rng.choice(list(store.open))
         taken = {(t, k) for x, changes in store.open.items() if x != xid for t, k, _ in changes}
         table, key = rng.choice("ab"), rng.randrange(30)
         if (table, key) not in taken:
             store.open[xid].append((table, key, None if rng.random() < 0.3 else rng.randrange(1000)))
-    elif what < 0.9 and store.open:
+    elif choice < 0.9 and store.open:
         store.commit(rng.choice(list(store.open)))
     elif store.hidden:
         store.hidden.pop(0)
@@ -173,7 +173,7 @@ def run(seed: int) -> None:
     for _ in range(rng.randrange(120)):
         work(store, rng)
     reader = Reader(store, rng)
-    reader.place = len(store.log)
+    reader.position = len(store.log)
     saved = reader.state()
     for _ in range(400):
         work(store, rng)
@@ -188,7 +188,7 @@ def run(seed: int) -> None:
     for _ in range(2000):
         for act in (reader.plan, reader.begin, reader.read, reader.deal_chunks, reader.deal_log):
             act()
-        if reader.machine.is_complete and reader.place == len(store.log):
+        if reader.machine.is_complete and reader.position == len(store.log):
             break
     assert reader.machine.is_complete
     assert reader.replica == store.tables

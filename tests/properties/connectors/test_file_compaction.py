@@ -487,22 +487,22 @@ def bulk_factory(base: Path) -> BulkWriterFactory:
 def test_file_compaction_is_exactly_once_for_random_failures(seed: int) -> None:
     dice = random.Random(seed)
     with hurried(dice) as folder:
-        base, waiting = folder / "out", folder / "waiting"
+        base, copies = folder / "out", folder / "waiting"
         base.mkdir()
         sink, read = random_sink(base, dice)
         shares = [list(range(1000 * i, 1000 * i + dice.randrange(5, 60))) for i in range(dice.choice([1, 2, 3]))]
 
         def counting() -> Counter[int]:
             """Visible and pending records."""
-            waiting.mkdir(exist_ok=True)
-            found = Counter(map(int, read(base)))
+            copies.mkdir(exist_ok=True)
+            counts = Counter(map(int, read(base)))
             for part in (p for _, staged in job._committer.waiting() for p in staged.files):
-                copy = waiting / os.path.basename(part.final)
+                copy = copies / os.path.basename(part.final)
                 copy.write_bytes(Path(part.hidden).read_bytes()[: part.length])
-            found.update(map(int, read(waiting)))
-            for path in waiting.iterdir():
+            counts.update(map(int, read(copies)))
+            for path in copies.iterdir():
                 path.unlink()
-            return found
+            return counts
 
         job = ChaoticJob(sink, shares, dice, counting, lambda steps: dying_at(steps * dice.randrange(1, 6)))
         job.run()

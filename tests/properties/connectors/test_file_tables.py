@@ -49,8 +49,8 @@ def rows(t_env: StreamTableEnvironment, query: str) -> list[tuple[Any, ...]]:
 
 def files(path: Path) -> list[str]:
     """Return the files below a directory, parts without their numbers."""
-    found = (p.relative_to(path) for p in path.rglob("*") if p.is_file() and not p.name.startswith("."))
-    return sorted(str(p.parent / ("part" if p.name.startswith("part-") else p.name)) for p in found)
+    paths = (p.relative_to(path) for p in path.rglob("*") if p.is_file() and not p.name.startswith("."))
+    return sorted(str(p.parent / ("part" if p.name.startswith("part-") else p.name)) for p in paths)
 
 
 # --- partitions that are complete
@@ -73,9 +73,11 @@ class Commits:
         self.now = 0
         self.base = base
         kind = {"sink.partition-commit.policy.kind": "success-file"}
-        made = partition_commits(Options({**options, **kind}), ["day", "hour"], False)
-        assert made is not None
-        self.committer = PartitionCommitter(_Files(), str(base), made, CommitContext("job", "sink"), lambda: self.now)
+        commits = partition_commits(Options({**options, **kind}), ["day", "hour"], False)
+        assert commits is not None
+        self.committer = PartitionCommitter(
+            _Files(), str(base), commits, CommitContext("job", "sink"), lambda: self.now
+        )
 
     def commit(self, subtask: int, partition: str | None, watermark: int, subtasks: int = 2) -> None:
         parts = None
@@ -273,11 +275,11 @@ def test_filesystem_source_monitors_new_files(t_env: StreamTableEnvironment, tmp
     (tmp_path / "a.json").write_text('{"a": 1}\n')
     columns = "(a INT, name STRING METADATA FROM 'file.name' VIRTUAL)"
     declared(t_env, "src", columns, tmp_path, "json", {"source.monitor-interval": "20 ms"})
-    with t_env.execute_sql("SELECT a, name FROM src").collect() as found:
-        assert tuple(next(found)) == (1, "a.json")
+    with t_env.execute_sql("SELECT a, name FROM src").collect() as results:
+        assert tuple(next(results)) == (1, "a.json")
         (tmp_path / ".b").write_text('{"a": 2}\n')
         (tmp_path / ".b").rename(tmp_path / "b.json")
-        assert tuple(next(found)) == (2, "b.json")
+        assert tuple(next(results)) == (2, "b.json")
 
 
 # --- formats
@@ -322,8 +324,8 @@ def test_text_tables_fail_on_or_skip_malformed_rows(
     (tmp_path / "file").rename(tmp_path / "other")
     lenient = {f"{file_format}.ignore-parse-errors": "true"}
     declared(t_env, "lenient", "(a INT, s STRING)", tmp_path, file_format, lenient)
-    found = rows(t_env, "SELECT a FROM lenient WHERE a IS NOT NULL")
-    assert found == ([(1,)] if "1" in text else [])
+    results = rows(t_env, "SELECT a FROM lenient WHERE a IS NOT NULL")
+    assert results == ([(1,)] if "1" in text else [])
 
 
 def test_text_tables_write_decimals_in_configured_notation(tmp_path: Path) -> None:

@@ -36,10 +36,10 @@ def _start_anew() -> None:
     start_anew()
 
 
-def waiting(job: LocalJob) -> int:
+def pending_input(job: LocalJob) -> int:
     """Return the number of records pending behind exchanges."""
     layouts = {e.id: e.layout for v in job.plan.vertices for e in v.in_edges}
-    left = [decode(carried) for carried in job.execution._runtime_snapshots.values()]
+    left = [decode(snapshot) for snapshot in job.execution._runtime_snapshots.values()]
     return sum(
         len(layouts[e].decode(b)) for one in left for (e, _), _, (_, _, bodies) in one.pending_blocks for b in bodies
     )
@@ -76,12 +76,12 @@ def test_time_slice_is_shared_by_levels() -> None:
 def test_source_is_assigned_no_splits_while_its_input_is_pending() -> None:
     env, sink = program(), CollectSink()
     env.from_source(NumberSequenceSource(0, 99)).key_by(lambda x: x % 3).map(slowly).sink_to(sink)
-    job, most = LocalJob(env, CLOCK, epoch_sizes=lambda: 30), 0
+    job, max_pending = LocalJob(env, CLOCK, epoch_sizes=lambda: 30), 0
     while not job.is_finished:
         job.run_epoch()
-        most = max(most, waiting(job))
-        assert bool(waiting(job)) == bool(job.execution.sources_with_pending_input())
-    assert 20 <= most < 30
+        max_pending = max(max_pending, pending_input(job))
+        assert bool(pending_input(job)) == bool(job.execution.sources_with_pending_input())
+    assert 20 <= max_pending < 30
     assert sorted(sink.results()) == list(range(100))
 
 
@@ -266,7 +266,7 @@ def test_pending_input_is_restored_at_another_parallelism(before: int, after: in
     job = LocalJob(env, CLOCK, epoch_sizes=lambda: 40)
     for _ in range(epochs):
         job.run_epoch()
-    assert waiting(job)
+    assert pending_input(job)
     env = program(after)
     counting(env, sink)
     snapshot: Snapshot = job.snapshot()
@@ -404,7 +404,7 @@ def test_restore_rejects_removed_operator_with_pending_input() -> None:
     counting(env, CollectSink())
     job = LocalJob(env, CLOCK)
     job.run_epoch()
-    assert waiting(job)
+    assert pending_input(job)
     env = program()
     env.from_source(NumberSequenceSource(0, 59)).uid("source").sink_to(CollectSink()).uid("sink")
     with pytest.raises(InvalidProgramError, match="has nowhere to go"):
@@ -422,7 +422,7 @@ def test_pending_input_reaches_operator_chained_after_restore() -> None:
 
     job = make(True)
     job.run_epoch()
-    assert waiting(job)
+    assert pending_input(job)
     job = make(False, snapshot=job.snapshot(), storage=job.storage)
     assert len(job.plan.vertices) == 1
     lengths = lengths_of_epochs(job)
@@ -542,7 +542,7 @@ def test_broadcast_input_is_equal_in_all_subtasks_at_epoch_end() -> None:
     job = LocalJob(env, CLOCK, epoch_sizes=lambda: 10)
     job.run_epoch()
     seen = 0
-    while waiting(job):
+    while pending_input(job):
         job.run_epoch()
         counts = Counter(key for key, _ in job.state_rows("rules"))
         assert set(counts.values()) <= {2}

@@ -170,8 +170,8 @@ def test_timers_fire_in_order_between_slow_records() -> None:
     env, sink = program(), CollectSink()
     env.from_collection(list(range(10))).key_by(lambda x: x).process(_SlowAlarm()).sink_to(sink)
     LocalJob(env, CLOCK).run()
-    wanted = "record 0, record 1, timer 100, record 2, timer 150, record 3, timer 200, record 4"
-    assert ", ".join(sink.results()[:8]) == wanted
+    expected = "record 0, record 1, timer 100, record 2, timer 150, record 3, timer 200, record 4"
+    assert ", ".join(sink.results()[:8]) == expected
 
 
 class _SlowAlarm(KeyedProcessFunction):
@@ -192,8 +192,8 @@ def test_processing_time_window_fires_after_its_last_millisecond(monkeypatch: py
     windows = env.from_collection([1, 2, 3]).map(lambda x: x).key_by(lambda x: 0)
     windows.window(TumblingProcessingTimeWindows.of(Time.seconds(1))).reduce(lambda a, b: a + b).sink_to(sink)
     job, wakes = LocalJob(env, wall_clock, epoch_sizes=lambda: 1), []
-    for at in (0.998, 0.9995, 1.0):
-        CALLS.append(at)
+    for now in (0.998, 0.9995, 1.0):
+        CALLS.append(now)
         job.run_epoch()
         wakes.append(job.next_wake)
     assert sink.results() == [3]
@@ -261,18 +261,18 @@ class _TwoSplits(NumberSequenceSource):
 
 class _Doubled(SplitEnumerator):
     def __init__(self) -> None:
-        self._at = 0
+        self._position = 0
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
         # At first one record of each, so that both are known.
-        at, self._at = self._at, self._at + (budget if self._at else 1)
-        return SplitAssignment({0: [(split, at, self._at, False) for split in (0, 1)]})
+        position, self._position = self._position, self._position + (budget if self._position else 1)
+        return SplitAssignment({0: [(split, position, self._position, False) for split in (0, 1)]})
 
     def is_finished(self) -> bool:
         return False
 
     def snapshot(self) -> int:
-        return self._at
+        return self._position
 
 
 def test_async_requests_run_concurrently_across_slices() -> None:
@@ -368,14 +368,14 @@ def test_unread_input_is_restored_at_another_parallelism(
     job = LocalJob(env, CLOCK, snapshot=snapshot, storage=job.storage)
     # Where the watermark of its split is.
     head: Any = job.plan.vertices[0].head.operator
-    carried = {
+    snapshots = {
         subtask: decode(c)
         for (v, subtask), c in job.execution._runtime_snapshots.items()
         if v == job.plan.vertices[0].id
     }
-    splits = [(split, subtask) for subtask, left in carried.items() for split, _, _ in left.pending_ranges]
+    splits = [(split, subtask) for subtask, left in snapshots.items() for split, _, _ in left.pending_ranges]
     assert splits and all(
-        subtask == head.source.subtask_of(split, len(carried)) for split, subtask in splits if split is not None
+        subtask == head.source.subtask_of(split, len(snapshots)) for split, subtask in splits if split is not None
     )
     job.run()
     assert highest(sink.results()) == WANTED

@@ -113,8 +113,8 @@ def test_tumbling_window_matches_oracle(
         start = (t - offset) // size * size + offset
         return [(start, start + size)]
 
-    found = run(stream, TumblingEventTimeWindows.of(size, offset), parallelism, seed, as_they_come)
-    assert found == brute_force(stream, windows_of)
+    results = run(stream, TumblingEventTimeWindows.of(size, offset), parallelism, seed, as_they_come)
+    assert results == brute_force(stream, windows_of)
 
 
 @settings(max_examples=150, deadline=None)
@@ -125,8 +125,8 @@ def test_sliding_window_matches_oracle(
     def windows_of(t: int) -> list[tuple[int, int]]:
         return [(s, s + size) for s in range(t - size + 1, t + 1) if s % slide == 0]
 
-    found = run(stream, SlidingEventTimeWindows.of(size, slide), parallelism, seed, as_they_come)
-    assert found == brute_force(stream, windows_of)
+    results = run(stream, SlidingEventTimeWindows.of(size, slide), parallelism, seed, as_they_come)
+    assert results == brute_force(stream, windows_of)
 
 
 @settings(max_examples=150, deadline=None)
@@ -134,8 +134,8 @@ def test_sliding_window_matches_oracle(
 def test_session_window_matches_oracle(
     stream: list[Event], gap: int, parallelism: int, seed: int, as_they_come: bool
 ) -> None:
-    found = run(stream, EventTimeSessionWindows.with_gap(gap), parallelism, seed, as_they_come)
-    assert found == brute_force_sessions(stream, gap)
+    results = run(stream, EventTimeSessionWindows.with_gap(gap), parallelism, seed, as_they_come)
+    assert results == brute_force_sessions(stream, gap)
 
 
 @pytest.mark.parametrize("bound", [0, 3])

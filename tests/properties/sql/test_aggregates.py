@@ -73,11 +73,11 @@ def _with_changes() -> StreamTableEnvironment:
     t_env = _environment()
     changes = [
         change
-        for k, x, at in _ROWS
+        for k, x, time in _ROWS
         for change in (
-            _change(RowKind.INSERT, k, 7, at),
-            _change(RowKind.DELETE, k, 7, at),
-            _change(RowKind.INSERT, k, x, at),
+            _change(RowKind.INSERT, k, 7, time),
+            _change(RowKind.DELETE, k, 7, time),
+            _change(RowKind.INSERT, k, x, time),
         )
     ]
     t_env.execute_sql(f"CREATE TABLE changed (k STRING, x INT, id STRING) WITH {ValuesTable(changes).options}")
@@ -85,18 +85,18 @@ def _with_changes() -> StreamTableEnvironment:
 
 
 def _left(t_env: StreamTableEnvironment, query: str) -> dict[str, Any]:
-    """Return the last that was said of each key."""
-    found: dict[str, Any] = {}
+    """Return the last row of each key."""
+    results: dict[str, Any] = {}
     for row in t_env.sql_query(query).execute().collect():
         if row.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER):
-            found[row[0]] = row[1]
+            results[row[0]] = row[1]
         else:
-            found.pop(row[0])
-    return found
+            results.pop(row[0])
+    return results
 
 
-def _near(found: dict[str, Any]) -> dict[str, Any]:
-    return {k: round(v, 12) if isinstance(v, float) else v for k, v in found.items()}
+def _near(results: dict[str, Any]) -> dict[str, Any]:
+    return {k: round(v, 12) if isinstance(v, float) else v for k, v in results.items()}
 
 
 def test_aggregate_cases_cover_all_aggregates() -> None:
@@ -110,16 +110,16 @@ def _ways(*ways: str) -> list[Any]:
 
 @pytest.mark.parametrize("name, way", _ways("FROM t GROUP BY k", _CHANGED, _TUMBLE, _HOP, _SESSION, _FRAMES))
 def test_aggregate_matches_model_in_streaming(name: str, way: str) -> None:
-    given, of_a, of_b = _GIVEN[name]
-    found = _left(_with_changes(), f"SELECT k, {name}({given}) {way}")
-    assert _near(found) == _near({"a": of_a, "b": of_b})
+    arguments, of_a, of_b = _GIVEN[name]
+    results = _left(_with_changes(), f"SELECT k, {name}({arguments}) {way}")
+    assert _near(results) == _near({"a": of_a, "b": of_b})
 
 
 @pytest.mark.parametrize("name, way", _ways("FROM t GROUP BY k", _TUMBLE, _FRAMES))
 def test_aggregate_matches_model_in_batch(name: str, way: str) -> None:
-    given, of_a, of_b = _GIVEN[name]
-    found = _left(_environment(batch=True), f"SELECT k, {name}({given}) {way}")
-    assert _near(found) == _near({"a": of_a, "b": of_b})
+    arguments, of_a, of_b = _GIVEN[name]
+    results = _left(_environment(batch=True), f"SELECT k, {name}({arguments}) {way}")
+    assert _near(results) == _near({"a": of_a, "b": of_b})
 
 
 def test_percentile_interpolates_between_values() -> None:
@@ -142,8 +142,8 @@ def test_json_aggregates_of_rows() -> None:
     )
     (row,) = one.execute().collect()
     assert tuple(row) == ("[1,2]", '{"00:01":1,"00:03":2,"00:04":null}')
-    said = "JSON_ARRAYAGG(x NULL ON NULL), JSON_OBJECTAGG(KEY id VALUE x ABSENT ON NULL), JSON_ARRAYAGG(k || '\"')"
-    (row,) = t_env.sql_query(f"SELECT {said} FROM t WHERE id > '00:03'").execute().collect()
+    text = "JSON_ARRAYAGG(x NULL ON NULL), JSON_OBJECTAGG(KEY id VALUE x ABSENT ON NULL), JSON_ARRAYAGG(k || '\"')"
+    (row,) = t_env.sql_query(f"SELECT {text} FROM t WHERE id > '00:03'").execute().collect()
     assert tuple(row) == ("[null,3]", '{"00:05":3}', '["a\\"","b\\""]')
     (row,) = (
         t_env.sql_query("SELECT JSON_ARRAYAGG(JSON_OBJECT(KEY 'n' VALUE x)) FROM t WHERE x > 2").execute().collect()
@@ -155,6 +155,6 @@ def test_json_aggregates_of_rows() -> None:
         .collect()
     )
     assert tuple(row) == ("[]", "{}")
-    for key, said in (("k", "Key 'a' is already present"), ("CAST(NULL AS STRING)", "A key of JSON_OBJECTAGG is null")):
-        with pytest.raises(MillstreamError, match=said):
+    for key, text in (("k", "Key 'a' is already present"), ("CAST(NULL AS STRING)", "A key of JSON_OBJECTAGG is null")):
+        with pytest.raises(MillstreamError, match=text):
             list(t_env.sql_query(f"SELECT JSON_OBJECTAGG(KEY {key} VALUE x) FROM t").execute().collect())

@@ -74,7 +74,7 @@ def test_explain_shows_materializer_when_primary_key_order_is_lost() -> None:
         "SELECT * FROM t UNION ALL SELECT * FROM u",
         "SELECT t.id, t.g, u.v FROM t LEFT JOIN u ON t.g = u.id",
     ]
-    kept = [
+    retained = [
         "SELECT * FROM t",
         "SELECT g, COUNT(*), SUM(v) FROM t GROUP BY g",
         "SELECT t.id, t.g, u.v FROM t LEFT JOIN u ON t.id = u.id",
@@ -82,7 +82,7 @@ def test_explain_shows_materializer_when_primary_key_order_is_lost() -> None:
     ]
     for query in lost:
         assert "upsertMaterialize=[true]" in t_env.explain_sql(f"INSERT INTO o {query}"), query
-    for query in kept:
+    for query in retained:
         assert "upsertMaterialize" not in t_env.explain_sql(f"INSERT INTO o {query}"), query
 
 

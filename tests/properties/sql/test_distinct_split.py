@@ -52,15 +52,15 @@ def _changes(seed: int, retracts: bool) -> list[Row]:
     """Return rows, some of which are deleted or updated later."""
     r = random.Random(seed)
     there: list[Any] = []
-    found: list[Any] = []
+    changes: list[Any] = []
     for _ in range(60):
         if retracts and there and r.random() < 0.4:
-            gone = there.pop(r.randrange(len(there)))
-            found.append(_of_kind(gone, RowKind.DELETE))
+            removed = there.pop(r.randrange(len(there)))
+            changes.append(_of_kind(removed, RowKind.DELETE))
         else:
             there.append(_row(r))
-            found.append(_of_kind(there[-1], RowKind.INSERT))
-    return found
+            changes.append(_of_kind(there[-1], RowKind.INSERT))
+    return changes
 
 
 def _of_kind(values: tuple[Any, ...], kind: RowKind) -> Row:
@@ -95,16 +95,16 @@ _QUERIES = (
 @pytest.mark.parametrize("query", _QUERIES)
 @pytest.mark.parametrize("retracts", [False, True])
 def test_distinct_split_equals_unsplit_aggregate(query: str, retracts: bool) -> None:
-    found = []
+    results = []
     for split, mini_batch, parallelism in ((False, False, 1), (True, True, 1), (True, False, 2)):
         t_env = _environment(split, mini_batch, parallelism)
         mode = ChangelogMode.all() if retracts else ChangelogMode.insert_only()
         source = ValuesTable(_changes(7, retracts), mode, batch_rows=5)
         t_env.execute_sql(f"CREATE TABLE s ({_COLUMNS}) WITH {source.options}")
         assert ("partialFinalType=[FINAL]" in t_env.explain_sql(query)) == split
-        found.append(_left(t_env, query))
-    assert found[0]
-    assert found[1:] == found[:1] * 2
+        results.append(_left(t_env, query))
+    assert results[0]
+    assert results[1:] == results[:1] * 2
 
 
 def test_distinct_split_equals_unsplit_aggregate_in_windows() -> None:
@@ -113,7 +113,7 @@ def test_distinct_split_equals_unsplit_aggregate_in_windows() -> None:
         "TABLE(HOP(TABLE w, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND)) "
         "GROUP BY window_start, window_end, a"
     )
-    found, plans = [], []
+    results, plans = [], []
     for split in (False, True):
         t_env = _environment(split)
         t_env.execute_sql(
@@ -121,9 +121,9 @@ def test_distinct_split_equals_unsplit_aggregate_in_windows() -> None:
             f"WATERMARK FOR ts AS ts) WITH {ValuesTable([(i, *_row(random.Random(i))[:3]) for i in range(60)]).options}"
         )
         plans.append(t_env.explain_sql(query))
-        found.append(_left(t_env, query))
-    assert found[0]
-    assert found[1] == found[0]
+        results.append(_left(t_env, query))
+    assert results[0]
+    assert results[1] == results[0]
     assert [p.count("GlobalWindowAggregate(") for p in (q.split("== Optimized Execution")[1] for q in plans)] == [2, 4]
 
 

@@ -34,8 +34,8 @@ def _program(name: str, parallelism: int) -> StreamExecutionEnvironment:
     t_env = StreamTableEnvironment.create(env)
     numbers = env.from_collection([Row(i + 1) for i in range(len(ROWS))], Types.ROW_NAMED(["id"], [Types.LONG()]))
     schema = Schema.new_builder().column("id", "BIGINT")
-    for column, made in COLUMNS.items():
-        schema.column_by_expression(column, made)
+    for column, definition in COLUMNS.items():
+        schema.column_by_expression(column, definition)
     t_env.create_temporary_view("ids", t_env.from_data_stream(numbers, schema.watermark("ts", "ts").build()))
     statements = t_env.create_statement_set()
     insert = declare(t_env, name)
@@ -60,8 +60,8 @@ def _changes(name: str, restarts: bool = False, parallelism: int = 1) -> dict[st
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.parametrize("way", ["at one go", "in two subtasks, with restarts"])
 def test_emit_strategy_changelog_matches_recorded_flink(name: str, way: str) -> None:
-    found = _changes(name, restarts="restarts" in way, parallelism=2 if "two" in way else 1)
-    assert found == _FLINKS[name]
+    results = _changes(name, restarts="restarts" in way, parallelism=2 if "two" in way else 1)
+    assert results == _FLINKS[name]
 
 
 _KINDS = [pa.string(), pa.int64(), pa.timestamp("ms")]
@@ -86,7 +86,7 @@ class _Windows:
         self.bare.take(Batch(columns, None, len(rows)))
         return self._out()
 
-    def at(self, millis: int) -> str:
+    def advance_to(self, millis: int) -> str:
         self.clock.set(millis)
         self.operator.on_processing_time()
         return self._out()
@@ -95,7 +95,7 @@ class _Windows:
         self.operator.on_watermark(watermark)
         return self._out()
 
-    def kept(self) -> int:
+    def n_states(self) -> int:
         """Return how many rows of state there are, of all tables."""
         assert self.operator.setup.state is not None
         return sum(1 for table in self.operator.setup.state.tables.values() for _ in table.rows())
@@ -108,17 +108,17 @@ def test_early_fire_interval_is_per_window() -> None:
     windows.clock.set(1040)
     assert windows.take(("b", 5, 3), ("a", 3, 11)) == ""
     assert windows.operator.next_wake() == 1100
-    assert windows.at(1099) == ""
-    assert windows.at(1100) == "+I a 3 2"
-    assert windows.at(1140) == "+I b 5 1, +I a 3 1"
+    assert windows.advance_to(1099) == ""
+    assert windows.advance_to(1100) == "+I a 3 2"
+    assert windows.advance_to(1140) == "+I b 5 1, +I a 3 1"
     # Nothing has changed, or no emitted column has.
     assert windows.take(("a", 0, 4), ("a", 0, 4)) == ""
     assert windows.take(("a", 4, 5)) == ""
-    assert windows.at(1199) == ""
-    assert windows.at(1200) == "-U a 3 2, +U a 7 4"
+    assert windows.advance_to(1199) == ""
+    assert windows.advance_to(1200) == "-U a 3 2, +U a 7 4"
     # Several missed intervals fire once, and the next fire time is unchanged.
     assert windows.take(("a", 1, 5)) == ""
-    assert windows.at(1555) == "-U a 7 4, +U a 8 4"
+    assert windows.advance_to(1555) == "-U a 7 4, +U a 8 4"
     assert windows.operator.next_wake() == 1600
     assert windows.take(("b", 1, 5)) == ""
     # The end of the window emits the changes, and nothing is left to emit.
@@ -126,7 +126,7 @@ def test_early_fire_interval_is_per_window() -> None:
     assert windows.operator.next_wake() == 1640
     assert windows.reach(MAX_WATERMARK) == ""
     assert windows.operator.next_wake() is None
-    assert windows.kept() == 0
+    assert windows.n_states() == 0
 
 
 def test_emit_strategy_discards_unemitted_changes_with_expired_window() -> None:
@@ -137,17 +137,17 @@ def test_emit_strategy_discards_unemitted_changes_with_expired_window() -> None:
     assert windows.reach(19) == "+I c 1 1"
     # A window first created after its end has no interval: every row fires it.
     assert windows.take(("b", 4, 1)) == "-U b 3 1, +U b 7 2"
-    assert windows.at(1099) == ""
+    assert windows.advance_to(1099) == ""
     windows.bare.restart()
-    assert windows.at(1100) == "-U a 1 1, +U a 3 2"
+    assert windows.advance_to(1100) == "-U a 1 1, +U a 3 2"
     assert windows.take(("a", 4, 1)) == ""
     assert windows.reach(28) == ""
     windows.bare.restart()
-    assert windows.kept() > 0
+    assert windows.n_states() > 0
     assert windows.reach(29) == ""
-    assert windows.at(1200) == ""
+    assert windows.advance_to(1200) == ""
     assert windows.reach(MAX_WATERMARK) == ""
-    assert windows.kept() == 0
+    assert windows.n_states() == 0
 
 
 @pytest.mark.parametrize("late_delay", [100, 60])
@@ -160,22 +160,22 @@ def test_late_fire_continues_early_interval_if_delays_are_equal(late_delay: int)
     windows.take(("a", 2, 1))
     first, then = (1100, 1200) if late_delay == 100 else (1070, 1130)
     assert windows.operator.next_wake() == first
-    assert windows.at(first) == "-U a 1 1, +U a 3 2"
+    assert windows.advance_to(first) == "-U a 1 1, +U a 3 2"
     windows.take(("a", 1, 1))
     windows.bare.restart()
     assert windows.operator.next_wake() == then
-    assert windows.at(then) == "-U a 3 2, +U a 4 2"
+    assert windows.advance_to(then) == "-U a 3 2, +U a 4 2"
 
 
 def test_emit_strategy_without_update_before() -> None:
     windows = _Windows(PeriodicFires(False, 0, 100, 0), pairs=False)
     windows.take(("a", 1, 1))
-    assert windows.at(1100) == "+I a 1 1"
+    assert windows.advance_to(1100) == "+I a 1 1"
     windows.take(("a", 2, 1))
-    assert windows.at(1200) == "+U a 3 2"
+    assert windows.advance_to(1200) == "+U a 3 2"
     windows.take(("a", 0, 1))
     windows.take(("a", 0, 1))
-    assert windows.at(1300) == "+U a 3 3"
+    assert windows.advance_to(1300) == "+U a 3 3"
 
 
 def test_emit_strategy_discards_state_of_many_windows() -> None:
@@ -183,12 +183,12 @@ def test_emit_strategy_discards_state_of_many_windows() -> None:
     for n in range(6):
         rows = [(f"{i}", i, 10 * n) for i in range(2000)]
         assert windows.take(*rows) == ""
-        assert windows.at(2000 + 1000 * n).count("+I") == 2000
-        assert windows.take(*((k, v + 1, at) for k, v, at in rows)) == ""
-        assert windows.at(2500 + 1000 * n).count("+U") == 2000
-        assert windows.take(*((k, v + 2, at) for k, v, at in rows[::2])) == ""
+        assert windows.advance_to(2000 + 1000 * n).count("+I") == 2000
+        assert windows.take(*((k, v + 1, time) for k, v, time in rows)) == ""
+        assert windows.advance_to(2500 + 1000 * n).count("+U") == 2000
+        assert windows.take(*((k, v + 2, time) for k, v, time in rows[::2])) == ""
         assert windows.reach(10 * n + 9).count("+U") == 1000
-    assert windows.kept() == 0
+    assert windows.n_states() == 0
 
 
 def _explained(settings: dict[str, str], window: str = "TUMBLE(ts, INTERVAL '10' SECOND)") -> str:
@@ -232,22 +232,22 @@ def test_emit_strategy_rejects_settings_as_flink_does(settings: dict[str, str], 
 
 
 _I, _D = RowKind.INSERT, RowKind.DELETE
-_TAKEN_BACK = [
+_RETRACTIONS = [
     *[(_I, "a", 1, 1000), (_D, "a", 1, 1000), (_I, "b", 2, 2000), (_I, "a", 5, 3000), (_D, "b", 2, 2000)],
     *[(_I, "b", 7, 2000), (_D, "a", 5, 3000), (_I, "c", 1, 4000), (_D, "c", 1, 4000), (_I, "b", 1, 12000)],
     *[(_D, "b", 7, 2000), (_I, "a", 9, 13000), (_D, "a", 9, 13000)],
 ]
 
 
-def _taken_back(delay: str, what: str, restarts: bool) -> list[str]:
+def _retracted(delay: str, strategy: str, restarts: bool) -> list[str]:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
     t_env = StreamTableEnvironment.create(env)
-    settings = {f"{what}-fire.enabled": "true", f"{what}-fire.delay": delay}
-    for option, value in (settings | ({"allow-lateness": "1 h"} if what == "late" else {})).items():
+    settings = {f"{strategy}-fire.enabled": "true", f"{strategy}-fire.delay": delay}
+    for option, value in (settings | ({"allow-lateness": "1 h"} if strategy == "late" else {})).items():
         t_env.get_config().set(f"table.exec.emit.{option}", value)
     rows = []
-    for kind, *values in _TAKEN_BACK:
+    for kind, *values in _RETRACTIONS:
         rows.append(Row(*values))
         rows[-1].set_row_kind(kind)
     changes = env.from_collection(rows, Types.ROW_NAMED(["k", "v", "ms"], [Types.STRING(), Types.LONG(), Types.LONG()]))
@@ -269,9 +269,9 @@ def _taken_back(delay: str, what: str, restarts: bool) -> list[str]:
 
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize(
-    ("what", "delay", "changes"),
+    ("strategy", "delay", "changes"),
     [
-        # Without a delay it is what Flink 2.3 says.
+        # Without a delay: the output of Flink 2.3.
         (
             "early",
             "0 ms",
@@ -282,5 +282,5 @@ def _taken_back(delay: str, what: str, restarts: bool) -> list[str]:
         ("late", "1 s", "+I b 7, -D b 7, +I b 1"),
     ],
 )
-def test_emit_strategy_retracts_window_without_rows(what: str, delay: str, changes: str, restarts: bool) -> None:
-    assert ", ".join(_taken_back(delay, what, restarts)) == changes
+def test_emit_strategy_retracts_window_without_rows(strategy: str, delay: str, changes: str, restarts: bool) -> None:
+    assert ", ".join(_retracted(delay, strategy, restarts)) == changes

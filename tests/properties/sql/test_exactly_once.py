@@ -54,9 +54,9 @@ def _over(frame: str, calls: str = "SUM(v) OVER w, COUNT(DISTINCT v) OVER w") ->
     return f"SELECT id, {calls} FROM t WINDOW w AS (PARTITION BY k ORDER BY {frame})"
 
 
-def _first(order: str, wanted: str, source: str = "t", columns: str = "id, k, v", by: str = "k") -> str:
+def _first(order: str, condition: str, source: str = "t", columns: str = "id, k, v", by: str = "k") -> str:
     numbered = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY {by} ORDER BY {order}) AS rn FROM {source}"
-    return f"SELECT {columns} FROM ({numbered}) WHERE {wanted}"
+    return f"SELECT {columns} FROM ({numbered}) WHERE {condition}"
 
 
 def _windows(window: str, calls: str = "COUNT(*), MAX(v), COUNT(DISTINCT v)") -> str:
@@ -143,27 +143,27 @@ _ANY_ORDER = (
 
 
 def _counted(window: Any) -> Any:
-    def made(t_env: StreamTableEnvironment) -> Table:
+    def build(t_env: StreamTableEnvironment) -> Table:
         rows = t_env.from_path("t").window(window.on(col("p")).alias("w")).group_by(col("w"), col("k"))
         return rows.select(col("k"), col("v").sum, col("id").max)
 
-    return made
+    return build
 
 
 @cache
 def _names() -> tempfile.TemporaryDirectory[str]:
     """Return where a database is that has names of keys, two of one and none of another."""
-    found = tempfile.TemporaryDirectory()
-    with closing(sqlite3.connect(f"{found.name}/names.db")) as database:
+    directory = tempfile.TemporaryDirectory()
+    with closing(sqlite3.connect(f"{directory.name}/names.db")) as database:
         database.execute("CREATE TABLE names (key TEXT, name TEXT)")
         rows = [(f"k{i}", f"name {i}") for i in (0, 1, 2, 2, 3, 4, 5)]
         database.executemany("INSERT INTO names VALUES (?, ?)", rows)
         database.commit()
-    return found
+    return directory
 
 
 def _looked_up(hint: str = "", options: str = "") -> Any:
-    def made(t_env: StreamTableEnvironment) -> Table:
+    def build(t_env: StreamTableEnvironment) -> Table:
         url = f"jdbc:sqlite:{_names().name}/names.db"
         t_env.execute_sql(
             "CREATE TEMPORARY TABLE names (key STRING, name STRING) WITH ('connector' = 'jdbc', 'table-name' = "
@@ -173,7 +173,7 @@ def _looked_up(hint: str = "", options: str = "") -> Any:
             f"SELECT {hint} id, name FROM t LEFT JOIN names FOR SYSTEM_TIME AS OF t.p AS n ON k = n.key"
         )
 
-    return made
+    return build
 
 
 def _mean() -> Any:
@@ -185,11 +185,11 @@ def _mean() -> Any:
 
 
 def _api(make: Any) -> Any:
-    def made(t_env: StreamTableEnvironment) -> Table:
+    def build(t_env: StreamTableEnvironment) -> Table:
         table: Table = make(t_env.from_path("t").select(col("k"), col("v"), col("id"), col("ts")))
         return table
 
-    return made
+    return build
 
 
 _FIRST_TWO = udtaf(Top2())
@@ -311,8 +311,8 @@ _NOT_FOR_A_TIME = (
     *("window", "sessions", "of a second", "interval", "match", "sort", "map", "lookup"),
     # One key receives rows all the time.
     "of a table",
-    # A row that is taken back finds partners or not, depending on which input comes first once it is forgotten; and
-    # counts that begin anew fall back, which a Top-N of updates is told never to happen.
+    # After expiry, whether a retracted row has join partners depends on which input arrives first; and counts that
+    # restart decrease, although the plan declares to a Top-N of updates that they never do.
     *("join of updates", "top, updates"),
 )
 QUERIES |= {
@@ -345,11 +345,11 @@ def _expected(name: str) -> Counter[str]:
     rows = rows_of(case.late)
     env, sink = program(run, 1, rows)
     Played(env, rows, lambda: 1 << 20, run.clock).run()
-    found = result_of(case, sink)
-    assert found.total() >= 4
+    results = result_of(case, sink)
+    assert results.total() >= 4
     if case.unlike:
-        assert found != _expected(case.unlike)
-    return found
+        assert results != _expected(case.unlike)
+    return results
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -357,8 +357,8 @@ def _expected(name: str) -> Counter[str]:
 def test_stateful_query_is_exactly_once_for_random_schedules(name: str, seed: int, tmp_path: Path) -> None:
     r, case = Random(f"{name} {seed}"), QUERIES[name]
     rows: list[Any] = list(rows_of(case.late))
-    for place in (40, 101):
-        rows.insert(place, ABORT)
+    for index in (40, 101):
+        rows.insert(index, ABORT)
     before, after = r.choice(((2, 3), (2, 1), (1, 3), (3, 2), (1, 1)))
     env, first = program(case, before, rows)
     played = Played(env, rows, lambda: r.randint(1, 14), case.clock)

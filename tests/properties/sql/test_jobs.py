@@ -76,7 +76,7 @@ def test_sql_savepoint_is_restored_at_another_parallelism(name: str, after: int,
 @pytest.mark.parametrize("name", QUERIES)
 def test_sql_batch_job_emits_only_inserts(name: str) -> None:
     query, inputs = QUERIES[name]()
-    found = run(query, inputs, 2, Session(batch=True))
-    assert {c[0] for c in found} == {"+I"}
+    results = run(query, inputs, 2, Session(batch=True))
+    assert {c[0] for c in results} == {"+I"}
     if name in ("aggregate", "join", "top"):
-        assert final(found) == final(run(query, inputs))
+        assert final(results) == final(run(query, inputs))

@@ -13,7 +13,9 @@ _PER_TEST = 12
 def test_random_programs_match_duckdb(first: int) -> None:
     for seed in range(first, first + _PER_TEST):
         try:
-            found = difference(make(seed))
+            differences = difference(make(seed))
         except Skipped:
             continue
-        assert found is None, f"{found}\nrun `python -m tests.sql.oracle --seed {seed} --count 1` to shrink it"
+        assert differences is None, (
+            f"{differences}\nrun `python -m tests.sql.oracle --seed {seed} --count 1` to shrink it"
+        )

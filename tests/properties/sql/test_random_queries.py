@@ -56,17 +56,17 @@ def _left(rows: Any) -> Counter[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("mode", ["stream", "mini-batch", "batch", "batch-on-disk"])
 def test_random_queries_match_sqlite(mode: str) -> None:
-    made = Queries(1)
+    queries = Queries(1)
     database, t_env = sqlite3.connect(":memory:"), _environment(mode)
     for table, columns in TABLES.items():
-        rows = made.rows(7)
+        rows = queries.rows(7)
         _filled(database, table, rows)
         fields = DataTypes.ROW([DataTypes.FIELD(c, DataTypes.INT()) for c in columns])
         t_env.create_temporary_view(table, t_env.from_elements(rows, fields))
     refused = 0
     for seed in range(COUNT):
         query = Queries(1000 + seed).query()
-        wanted = Counter(database.execute(query).fetchall())
+        expected = Counter(database.execute(query).fetchall())
         try:
             result = t_env.execute_sql(query)
         except ValidationException as e:
@@ -75,38 +75,38 @@ def test_random_queries_match_sqlite(mode: str) -> None:
             refused += 1
             continue
         with result.collect() as rows_back:
-            assert _left(rows_back) == wanted, f"seed {1000 + seed}: {query}"
+            assert _left(rows_back) == expected, f"seed {1000 + seed}: {query}"
     assert refused <= COUNT // 50
 
 
-def _source(made: Queries, seed: int) -> tuple[ValuesTable, list[tuple[int | None, ...]], bool]:
+def _source(queries: Queries, seed: int) -> tuple[ValuesTable, list[tuple[int | None, ...]], bool]:
     """Return a table of inserts, upserts or all kinds of changes, the rows that are left, and whether it has a key."""
     kind = ("inserts", "upserts", "all")[seed % 3]
     if kind == "inserts":
-        rows = made.rows(6)
+        rows = queries.rows(6)
         return ValuesTable(rows, ChangelogMode.insert_only()), rows, False
-    said, left = made.changes(kind == "upserts")
-    given = []
-    for word, values in said:
+    changes, left = queries.changes(kind == "upserts")
+    entries = []
+    for word, values in changes:
         row = Row(*values)
         row.set_row_kind(KINDS[word])
-        given.append(row)
+        entries.append(row)
     mode = ChangelogMode.upsert() if kind == "upserts" else ChangelogMode.all()
-    return ValuesTable(given, mode), left, True
+    return ValuesTable(entries, mode), left, True
 
 
 def test_random_upserts_match_sqlite() -> None:
     """Upserts of random changes: the last row of each key matches SQLite."""
     for seed in range(COUNT):
-        made = Queries(5000 + seed)
+        queries = Queries(5000 + seed)
         database, t_env = sqlite3.connect(":memory:"), _environment(("stream", "mini-batch")[seed % 2])
-        for place, (table, columns) in enumerate(TABLES.items()):
-            source, left, has_key = _source(made, seed // 3**place)
+        for index, (table, columns) in enumerate(TABLES.items()):
+            source, left, has_key = _source(queries, seed // 3**index)
             _filled(database, table, left)
             key = f", PRIMARY KEY ({columns[0]}) NOT ENFORCED" if has_key else ""
             typed = ", ".join(f"{c} INT" for c in columns)
             t_env.execute_sql(f"CREATE TABLE {table} ({typed}{key}) WITH {source.options}")
-        query = made.by_key()
+        query = queries.by_key()
         sink = ValuesTable((), ChangelogMode.upsert())
         t_env.execute_sql(
             f"CREATE TABLE o (x INT, y BIGINT, z BIGINT, PRIMARY KEY (x) NOT ENFORCED) WITH {sink.options}"
@@ -122,5 +122,5 @@ def test_random_upserts_match_sqlite() -> None:
                 last.pop(row[0], None)
             else:
                 last[row[0]] = tuple(row)
-        wanted = {r[0]: r for r in database.execute(query).fetchall() if r[0] is not None}
-        assert last == wanted, f"seed {5000 + seed}: {query}"
+        expected = {r[0]: r for r in database.execute(query).fetchall() if r[0] is not None}
+        assert last == expected, f"seed {5000 + seed}: {query}"

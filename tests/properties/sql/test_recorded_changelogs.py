@@ -28,13 +28,13 @@ def test_changelog_matches_recorded_flink(name: str) -> None:
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     t_env.get_config().set("parallelism.default", "1").set("millstream.engine", "local")
     declare(t_env, name, 1_000_000)
-    found = changes(t_env, QUERIES[name])
+    results = changes(t_env, QUERIES[name])
     if name in SIDED or name in SELF:
-        assert _left(found) == _left(_FLINKS[name])
+        assert _left(results) == _left(_FLINKS[name])
     elif name in _IN_ANY_ORDER:
-        assert sorted(found) == sorted(_FLINKS[name])
+        assert sorted(results) == sorted(_FLINKS[name])
     else:
-        assert found == _FLINKS[name]
+        assert results == _FLINKS[name]
 
 
 def test_changelog_queries_are_all_recorded() -> None:

@@ -27,13 +27,13 @@ def test_stateful_changelog_matches_recorded_flink(name: str) -> None:
     t_env.get_config().set("parallelism.default", "1").set("millstream.engine", "local")
     t_env.get_config().set("table.local-time-zone", "UTC")
     declare(t_env, case, 1_000_000)
-    found = changes(t_env, case.query)
+    results = changes(t_env, case.query)
     if case.compared == ORDERED:
-        assert found == expected
+        assert results == expected
     elif case.compared == LEFT:
-        assert _left(found) == _left(expected)
+        assert _left(results) == _left(expected)
     else:
-        assert sorted(found) == sorted(expected)
+        assert sorted(results) == sorted(expected)
 
 
 def test_temporal_join_is_rejected_in_batch() -> None:

@@ -62,7 +62,7 @@ def test_spill_file_is_unnamed_and_readable_in_parts(tmp_path: Path) -> None:
     file = SpillFile(str(tmp_path))
     places = [file.write(body) for body in (b"one", b"", b"three" * 1000)]
     assert not list(tmp_path.iterdir()), "the file must be gone with its process"
-    assert [file.read(place) for place in reversed(places)] == [b"three" * 1000, b"", b"one"]
+    assert [file.read(location) for location in reversed(places)] == [b"three" * 1000, b"", b"one"]
     assert (file.written, file.files) == (5003, 1)
     file.clear()
     assert file.read(file.write(b"more")) == b"more"
@@ -146,19 +146,19 @@ def _nested(kind: JoinKind, left: list[Any], right: list[Any], null_safe: bool, 
         return (a[0] == b[0] and (null_safe or a[0] is not None)) and (not less or a[2] < b[2])
 
     pairs = [(a, b) for a in left for b in right if is_pair(a, b)]
-    nobody = (None,) * len(_KINDS)
+    nulls = (None,) * len(_KINDS)
     alone = [a for a in left if not any(is_pair(a, b) for b in right)]
     others = [b for b in right if not any(is_pair(a, b) for a in left)]
     if kind is JoinKind.SEMI:
         return Counter(a for a in left if any(is_pair(a, b) for b in right))
     if kind is JoinKind.ANTI:
         return Counter(alone)
-    found = Counter((*a, *b) for a, b in pairs)
+    rows = Counter((*a, *b) for a, b in pairs)
     if kind in (JoinKind.LEFT, JoinKind.FULL):
-        found.update((*a, *nobody) for a in alone)
+        rows.update((*a, *nulls) for a in alone)
     if kind in (JoinKind.RIGHT, JoinKind.FULL):
-        found.update((*nobody, *b) for b in others)
-    return found
+        rows.update((*nulls, *b) for b in others)
+    return rows
 
 
 @pytest.mark.parametrize("join", [BatchJoinOperator, SortMergeJoinOperator])
@@ -191,10 +191,10 @@ def test_spilled_join_equals_join_in_memory(
         limits = (_TINY, None) if join is SortMergeJoinOperator else ()
         in_parts = [_ran(make(), inputs, limit, restarts).changes() for limit in limits]
     plain, on_disk = _both_ways(make, inputs, restarts)
-    wanted = _nested(kind, _all(left), _all(right), null_safe, less)
-    assert all(Counter(row[1:] for row in found) == wanted for found in in_parts)
-    assert Counter(row[1:] for row in plain) == wanted
-    assert Counter(row[1:] for row in on_disk) == wanted
+    expected = _nested(kind, _all(left), _all(right), null_safe, less)
+    assert all(Counter(row[1:] for row in results) == expected for results in in_parts)
+    assert Counter(row[1:] for row in plain) == expected
+    assert Counter(row[1:] for row in on_disk) == expected
 
 
 def _less() -> Call:
@@ -212,8 +212,8 @@ def test_spilled_join_without_keys_equals_join_in_memory(left: list[Any], right:
         return BatchJoinOperator(JoinKind.INNER, side, side, (), _less(), Session(batch=True))
 
     plain, on_disk = _both_ways(make, inputs, False)
-    wanted = Counter((*a, *b) for a in _all(left) for b in _all(right) if a[2] < b[2])
-    assert Counter(row[1:] for row in plain) == Counter(row[1:] for row in on_disk) == wanted
+    expected = Counter((*a, *b) for a in _all(left) for b in _all(right) if a[2] < b[2])
+    assert Counter(row[1:] for row in plain) == Counter(row[1:] for row in on_disk) == expected
 
 
 @pytest.mark.parametrize("join", [BatchJoinOperator, SortMergeJoinOperator])
@@ -232,8 +232,8 @@ def test_spilled_join_with_single_key_is_joined_in_parts(
     for kind in JoinKind:
         operator = join(kind, side, side, (False,), _less(), Session(batch=True))
         inputs = [(0, rows) for rows in left] + [(1, rows) for rows in right]
-        found = Counter(row[1:] for row in _ran(operator, inputs, _TINY, False).changes())
-        assert found == _nested(kind, _all(left), _all(right), False, True), kind
+        results = Counter(row[1:] for row in _ran(operator, inputs, _TINY, False).changes())
+        assert results == _nested(kind, _all(left), _all(right), False, True), kind
 
 
 _ORDERS = st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.booleans()), min_size=1, max_size=3)
@@ -261,10 +261,10 @@ def test_spilled_sort_equals_sort_in_memory(
         return BatchSortOperator(order, _KINDS, offset, limit)
 
     plain, on_disk = _both_ways(make, inputs, restarts)
-    wanted = _in_order(_all(batches), order)
-    wanted = wanted[offset:] if limit is None else wanted[offset : offset + limit]
-    assert [row[1:] for row in plain] == wanted
-    assert [row[1:] for row in on_disk] == wanted
+    expected = _in_order(_all(batches), order)
+    expected = expected[offset:] if limit is None else expected[offset : offset + limit]
+    assert [row[1:] for row in plain] == expected
+    assert [row[1:] for row in on_disk] == expected
 
 
 @pytest.mark.parametrize("partition", [(0,), (1, 0), ()])
@@ -289,12 +289,12 @@ def test_spilled_top_n_equals_top_n_in_memory(
         patch.setattr(batch_sort, "_MANY", many)
         patch.setattr(batch_sort, "SLAB_BYTES", 10 * many)
         plain, on_disk = _both_ways(make, inputs, restarts)
-    found: dict[tuple[Any, ...], list[Any]] = {}
+    partitions: dict[tuple[Any, ...], list[Any]] = {}
     for row in _in_order(_all(batches), order):
-        found.setdefault(tuple(row[k] for k in partition), []).append(row)
-    wanted = Counter((*row, n) for rows in found.values() for n, row in enumerate(rows[:last], 1) if n >= first)
-    assert Counter(row[1:] for row in plain) == wanted
-    assert Counter(row[1:] for row in on_disk) == wanted
+        partitions.setdefault(tuple(row[k] for k in partition), []).append(row)
+    expected = Counter((*row, n) for rows in partitions.values() for n, row in enumerate(rows[:last], 1) if n >= first)
+    assert Counter(row[1:] for row in plain) == expected
+    assert Counter(row[1:] for row in on_disk) == expected
 
 
 def test_sort_limit_buffers_only_first_rows() -> None:
@@ -318,14 +318,14 @@ def test_sorted_runs_are_merged_in_order_for_any_length() -> None:
             part = run[start : start + 4096]
             yield Batch([pa.array(part), pa.array([id(run)] * len(part))])
 
-    found = list(merged([batches(run) for run in runs], [(0, False, True)]))
-    values = np.concatenate([batch.columns[0].to_numpy() for batch in found])
+    results = list(merged([batches(run) for run in runs], [(0, False, True)]))
+    values = np.concatenate([batch.columns[0].to_numpy() for batch in results])
     assert values.tolist() == np.sort(np.concatenate(runs)).tolist()
     # Ties keep the order of the runs.
     number = {id(run): i for i, run in enumerate(runs)}
-    owners = [number[i] for batch in found for i in batch.columns[1].to_pylist()]
+    owners = [number[i] for batch in results for i in batch.columns[1].to_pylist()]
     assert list(zip(values.tolist(), owners, strict=True)) == sorted(zip(values.tolist(), owners, strict=True))
-    assert max(map(len, found)) < 40_000
+    assert max(map(len, results)) < 40_000
 
 
 _CALLS = [
@@ -353,8 +353,8 @@ def test_spilled_group_aggregate_equals_aggregate_in_memory(
     plain, on_disk = _both_ways(make, inputs, restarts)
     assert Counter(plain) == Counter(on_disk)
     counts = Counter(tuple(row[k] for k in keys) for rows in batches for row in rows)
-    wanted = counts or ({} if keys else {(): 0})
-    assert {row[1 : 1 + len(keys)]: row[1 + len(keys)] for row in on_disk} == dict(wanted)
+    expected = counts or ({} if keys else {(): 0})
+    assert {row[1 : 1 + len(keys)]: row[1 + len(keys)] for row in on_disk} == dict(expected)
 
 
 _SPLIT = [*_CALLS[:2], _CALLS[3], AggregateCall("AVG", (2,), DataTypes.BIGINT())]
@@ -383,13 +383,13 @@ def test_spilled_two_phase_aggregate_equals_aggregate_in_memory(
 
 @given(_rows, _rows, st.integers(1, 9))
 @settings(max_examples=50, deadline=None)
-def test_join_matches_are_returned_in_parts_of_any_size(mine: list[Any], theirs: list[Any], most: int) -> None:
-    found = Matches([_batch(mine).columns[0]], [_batch(theirs).columns[0]], [False], (len(mine), len(theirs)))
-    parts = list(found.pairs(most))
-    assert all(len(places) == len(rows) <= most for places, rows in parts)
+def test_join_matches_are_returned_in_parts_of_any_size(mine: list[Any], theirs: list[Any], max_pairs: int) -> None:
+    matches = Matches([_batch(mine).columns[0]], [_batch(theirs).columns[0]], [False], (len(mine), len(theirs)))
+    parts = list(matches.pairs(max_pairs))
+    assert all(len(places) == len(rows) <= max_pairs for places, rows in parts)
     pairs = [pair for places, rows in parts for pair in zip(places.tolist(), rows.tolist(), strict=True)]
-    wanted = [(i, j) for i, a in enumerate(mine) for j, b in enumerate(theirs) if a[0] is not None and a[0] == b[0]]
-    assert pairs == wanted and len(found) == len(wanted)
+    expected = [(i, j) for i, a in enumerate(mine) for j, b in enumerate(theirs) if a[0] is not None and a[0] == b[0]]
+    assert pairs == expected and len(matches) == len(expected)
 
 
 # --- whole jobs
@@ -399,29 +399,29 @@ def test_join_matches_are_returned_in_parts_of_any_size(mine: list[Any], theirs:
 def small(tmp_path_factory: pytest.TempPathFactory) -> StreamTableEnvironment:
     folder = tmp_path_factory.mktemp("tpch-spill")
     tpch.generate(folder)
-    made = StreamTableEnvironment.create(LocalEnvironment(), EnvironmentSettings.in_batch_mode())
-    made.get_config().set("parallelism.default", "2")
-    made.get_config().set("millstream.batch.memory", "20000")
-    tpch.create_tables(made, folder)
-    return made
+    t_env = StreamTableEnvironment.create(LocalEnvironment(), EnvironmentSettings.in_batch_mode())
+    t_env.get_config().set("parallelism.default", "2")
+    t_env.get_config().set("millstream.batch.memory", "20000")
+    tpch.create_tables(t_env, folder)
+    return t_env
 
 
 @pytest.mark.parametrize("number", [3, 9, 13, 16, 18, 21, 22])
 def test_tpch_queries_with_20_kb_of_memory(small: StreamTableEnvironment, number: int) -> None:
-    found = tpch.plain(list(small.execute_sql(tpch.queries()[number]).collect()))
-    wanted = tpch.answers()[number]
-    assert tpch.are_equal(found, wanted), (found[:3], wanted[:3])
+    results = tpch.plain(list(small.execute_sql(tpch.queries()[number]).collect()))
+    expected = tpch.answers()[number]
+    assert tpch.are_equal(results, expected), (results[:3], expected[:3])
 
 
 def test_top_n_query_with_20_kb_of_memory(small: StreamTableEnvironment) -> None:
     number = "ROW_NUMBER() OVER (PARTITION BY o_custkey ORDER BY o_totalprice DESC, o_orderkey)"
     query = f"SELECT o_custkey, o_orderkey, n FROM (SELECT *, {number} AS n FROM orders) WHERE n <= 2"
     assert "Rank(strategy=[AppendFastStrategy]" in small.explain_sql(query)
-    found = Counter(tuple(row) for row in small.execute_sql(query).collect())
+    results = Counter(tuple(row) for row in small.execute_sql(query).collect())
     orders: dict[int, list[Any]] = {}
     for key, price, order in small.execute_sql("SELECT o_custkey, o_totalprice, o_orderkey FROM orders").collect():
         orders.setdefault(key, []).append((-price, order))
-    assert found == Counter((k, o, n) for k, rows in orders.items() for n, (_, o) in enumerate(sorted(rows)[:2], 1))
+    assert results == Counter((k, o, n) for k, rows in orders.items() for n, (_, o) in enumerate(sorted(rows)[:2], 1))
 
 
 def test_spill_files_are_closed_when_job_fails(small: StreamTableEnvironment) -> None:

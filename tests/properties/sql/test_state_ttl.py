@@ -26,13 +26,13 @@ def _declare_numbers(env: StreamExecutionEnvironment, t_env: StreamTableEnvironm
         [Row(i + 1) for i in range(len(ROWS) * EACH)], Types.ROW_NAMED(["id"], [Types.LONG()])
     )
     schema = Schema.new_builder().column("id", "BIGINT")
-    for name, made in COLUMNS.items():
-        schema.column_by_expression(name, made)
+    for name, definition in COLUMNS.items():
+        schema.column_by_expression(name, definition)
     t_env.create_temporary_view("ids", t_env.from_data_stream(numbers, schema.watermark("ts", "ts").build()))
 
 
 @pytest.fixture(scope="module", params=["at one go", "with restarts"])
-def found(request: pytest.FixtureRequest) -> dict[str, list[str]]:
+def results(request: pytest.FixtureRequest) -> dict[str, list[str]]:
     """The changes of all queries; each epoch is a second."""
     env = StreamExecutionEnvironment.get_execution_environment()
     t_env = StreamTableEnvironment.create(env)
@@ -71,25 +71,25 @@ _COUNTED = ("intersect_all", "except_all")
 
 
 @pytest.mark.parametrize("name", [name for name in QUERIES if name not in (*_TOP, *_COUNTED, "top_one")])
-def test_state_ttl_changelog_matches_recorded_flink(name: str, found: dict[str, list[str]]) -> None:
+def test_state_ttl_changelog_matches_recorded_flink(name: str, results: dict[str, list[str]]) -> None:
     # The pairs of one row in an interval join have no defined order.
     in_order = sorted if name == "interval_join" else list
-    assert in_order(found[name]) == in_order(_FLINKS[name])
+    assert in_order(results[name]) == in_order(_FLINKS[name])
 
 
 @pytest.mark.parametrize("name", _COUNTED)
-def test_state_ttl_final_rows_match_recorded_flink(name: str, found: dict[str, list[str]]) -> None:
-    assert _left(found[name]) == _left(_FLINKS[name])
+def test_state_ttl_final_rows_match_recorded_flink(name: str, results: dict[str, list[str]]) -> None:
+    assert _left(results[name]) == _left(_FLINKS[name])
 
 
-def test_state_ttl_top_one_matches_recorded_flink(found: dict[str, list[str]]) -> None:
+def test_state_ttl_top_one_matches_recorded_flink(results: dict[str, list[str]]) -> None:
     """Flink emits only the new rows of this query to a `print` table."""
-    assert [c for c in found["top_one"] if c[:2] != "-U"] == _FLINKS["top_one"]
+    assert [c for c in results["top_one"] if c[:2] != "-U"] == _FLINKS["top_one"]
 
 
 @pytest.mark.parametrize("name", _TOP)
-def test_state_ttl_top_n_partition_expires_together(name: str, found: dict[str, list[str]]) -> None:
-    assert " ".join(found[name]) == _TOP[name]
+def test_state_ttl_top_n_partition_expires_together(name: str, results: dict[str, list[str]]) -> None:
+    assert " ".join(results[name]) == _TOP[name]
 
 
 def test_ttl_index_equals_full_scan() -> None:
@@ -99,12 +99,12 @@ def test_ttl_index_equals_full_scan() -> None:
         for _ in range(60):
             now += int(rng.integers(1, 2500))
             last = now - 6000
-            found = expiring.expired(last, touched, live)
-            assert found.tolist() == np.flatnonzero(live & (touched <= last)).tolist()
+            expired = expiring.expired(last, touched, live)
+            assert expired.tolist() == np.flatnonzero(live & (touched <= last)).tolist()
             # Some are left for another time.
-            goes = rng.random(len(found)) < 0.8
-            live[found[goes]] = False
-            expiring.add(found[~goes], touched)
+            goes = rng.random(len(expired)) < 0.8
+            live[expired[goes]] = False
+            expiring.add(expired[~goes], touched)
             touched[live & (rng.random(len(live)) < 0.2)] = now
             new = int(rng.integers(0, 9))
             touched, live = np.append(touched, np.full(new, now)), np.append(live, np.ones(new, np.bool_))
@@ -113,10 +113,10 @@ def test_ttl_index_equals_full_scan() -> None:
 class _Counted(np.ndarray):
     """Counts the values that are read."""
 
-    asked = 0
+    n_reads = 0
 
     def __getitem__(self, places: Any) -> Any:
-        _Counted.asked += np.size(places) if isinstance(places, np.ndarray) else 1
+        _Counted.n_reads += np.size(places) if isinstance(places, np.ndarray) else 1
         return super().__getitem__(places)
 
 
@@ -130,4 +130,4 @@ def test_ttl_index_does_not_scan_rows_before_expiry() -> None:
         counted = touched[: batch * each].view(_Counted)
         expired = expiring.expired(now - batches // 2 * 1024, counted, live[: batch * each])
         live[np.asarray(expired)] = False
-    assert len(touched) < _Counted.asked < 10 * len(touched)
+    assert len(touched) < _Counted.n_reads < 10 * len(touched)

@@ -15,13 +15,13 @@ WANTED = tpch.answers()
 def env(tmp_path_factory: pytest.TempPathFactory) -> TableEnvironment:
     folder = tmp_path_factory.mktemp("tpch")
     tpch.generate(folder)
-    made = StreamTableEnvironment.create(LocalEnvironment(), EnvironmentSettings.in_batch_mode())
-    made.get_config().set("parallelism.default", "2")
-    tpch.create_tables(made, folder)
-    return made
+    t_env = StreamTableEnvironment.create(LocalEnvironment(), EnvironmentSettings.in_batch_mode())
+    t_env.get_config().set("parallelism.default", "2")
+    tpch.create_tables(t_env, folder)
+    return t_env
 
 
 @pytest.mark.parametrize("number", tpch.queries())
 def test_tpch_query_matches_duckdb(env: TableEnvironment, number: int) -> None:
-    found = tpch.plain(list(env.execute_sql(tpch.queries()[number]).collect()))
-    assert tpch.are_equal(found, WANTED[number]), (found[:3], WANTED[number][:3])
+    results = tpch.plain(list(env.execute_sql(tpch.queries()[number]).collect()))
+    assert tpch.are_equal(results, WANTED[number]), (results[:3], WANTED[number][:3])

@@ -48,17 +48,17 @@ class Longest(AggregateFunction):
 
 
 def descriptors(ttl: StateTtlConfig | None) -> list[Any]:
-    made = [
+    result = [
         ValueStateDescriptor("value"),
         ListStateDescriptor("list"),
         MapStateDescriptor("map"),
         ReducingStateDescriptor("reducing", lambda a, b: a + b),
         AggregatingStateDescriptor("aggregating", Longest()),
     ]
-    for descriptor in made:
+    for descriptor in result:
         if ttl is not None:
             descriptor.enable_time_to_live(ttl)
-    return made
+    return result
 
 
 class Model:
