@@ -51,8 +51,8 @@ class Written:
         return str(self.home / f"chk-{number}")
 
     def files(self, number: int) -> list[Path]:
-        found = open_checkpoint(self.location(number)).manifest.snapshot.files()
-        return [self.home / SHARED / name for name in sorted(found)] + [Path(self.location(number), NAME)]
+        files = open_checkpoint(self.location(number)).manifest.snapshot.files()
+        return [self.home / SHARED / name for name in sorted(files)] + [Path(self.location(number), NAME)]
 
 
 @pytest.fixture
@@ -164,8 +164,8 @@ def test_find_origin_ignores_checkpoint_without_manifest(written: Written, tmp_p
 
 
 def test_find_origin_ignores_checkpoints_of_other_jobs(written: Written, tmp_path: Path) -> None:
-    found, problems = latest_checkpoints(str(tmp_path), "another job")
-    assert found == [] and problems == []
+    checkpoints, problems = latest_checkpoints(str(tmp_path), "another job")
+    assert checkpoints == [] and problems == []
     assert find_origin(latest(tmp_path), "another job") is None
 
 

@@ -104,9 +104,9 @@ def test_leased_checkpoint_is_read_whole_and_deleted_after_release(served: Serve
         inspection = Inspection.open(location)
         (operator,) = [o for o in inspection.operators() if o.states]
         assert len(list(inspection.rows(operator, operator.states[0]))) == 10
-        kept = {path.name for path in Path(location).parent.glob("chk-*")}
+        retained = {path.name for path in Path(location).parent.glob("chk-*")}
         # This one and the newest, and perhaps one that is being written or deleted.
-        assert Path(location).name in kept and len(kept) <= 4
+        assert Path(location).name in retained and len(retained) <= 4
     served.until(served.until(5) + 3)
     assert not Path(location).exists()
 
@@ -133,8 +133,8 @@ def test_state_rest_api_succeeds_while_checkpoints_are_subsumed(served: Served) 
         assert time.monotonic() < end, seen
         # A different query each time, because responses are cached.
         number += 1
-        found: dict[str, Any] = served.rest.ask(f"{served.path}/state?{number}")
-        (operator,) = found["operators"]
+        answer: dict[str, Any] = served.rest.ask(f"{served.path}/state?{number}")
+        (operator,) = answer["operators"]
         assert operator["states"][0]["rows"] == 10
-        seen.add(found["checkpoint"])
+        seen.add(answer["checkpoint"])
     assert served.job.leases.held() == frozenset()

@@ -43,8 +43,8 @@ def operator_id(uid: str) -> str:
 
 
 def vertex_of(read: dict[str, Any], uid: str) -> dict[str, Any]:
-    (found,) = [v for v in read["vertices"] if any(o["id"] == operator_id(uid) for o in v["operators"])]
-    return found  # type: ignore[no-any-return]
+    (vertex,) = [v for v in read["vertices"] if any(o["id"] == operator_id(uid) for o in v["operators"])]
+    return vertex  # type: ignore[no-any-return]
 
 
 def text_group(key: str, groups: int) -> int:
@@ -58,8 +58,8 @@ def test_savepoint_files_match_documented_format(tmp_path: Path) -> None:
     about = next(o for o in vertex["operators"] if o["uid"] == "keep")["tables"][""]
     assert about["total"] == {"kind": "value", "address": "key", "type": "Integer", "ttl": ""}
     totals: dict[str, Any] = {}
-    for subtask, found in enumerate(vertex["subtasks"]):
-        name, checksum = found["parts"][operator_id("keep")]
+    for subtask, snapshot in enumerate(vertex["subtasks"]):
+        name, checksum = snapshot["parts"][operator_id("keep")]
         data = Path(location, name).read_bytes()
         assert zlib.crc32(data) == checksum
         for row in pq.read_table(Path(location, name)).to_pylist():
@@ -75,8 +75,8 @@ def test_savepoint_files_match_documented_format(tmp_path: Path) -> None:
 
 def test_runtime_snapshot_matches_documented_format(tmp_path: Path) -> None:
     read = manifest(save_savepoint(running(), tmp_path))
-    for found in vertex_of(read, "keep")["subtasks"]:
-        data = unpacked(found["runtime_snapshot"])
+    for snapshot in vertex_of(read, "keep")["subtasks"]:
+        data = unpacked(snapshot["runtime_snapshot"])
         # Version 3, no requests in flight, no pending input.
         assert struct.unpack(">BBH", data[:4]) == (3, 0, 0)
         watermark, idle, ended, channels, operators, watermarks, ended_edges, *pending = pickle.loads(data[4:])
@@ -101,13 +101,13 @@ def sections(path: Path) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
     text = data[-12 - length : -12]
     assert zlib.crc32(text) == checksum
     footer = json.loads(text)
-    found, at = [], 6
+    results, offset = [], 6
     for about in footer["sections"]:
-        body = data[at : at + about["length"]]
+        body = data[offset : offset + about["length"]]
         assert zlib.crc32(body) == about["crc"]
-        found.append((about["name"], pickle.loads(zlib.decompress(body) if about["zlib"] else body)))
-        at += about["length"]
-    return footer, found
+        results.append((about["name"], pickle.loads(zlib.decompress(body) if about["zlib"] else body)))
+        offset += about["length"]
+    return footer, results
 
 
 def test_checkpoint_files_match_documented_format(tmp_path: Path) -> None:
@@ -115,8 +115,8 @@ def test_checkpoint_files_match_documented_format(tmp_path: Path) -> None:
     read = manifest(location)
     assert (read["id"], read["state"], Path(location).name) == (5, "../shared", "chk-5")
     totals: dict[Any, Any] = {}
-    for found in vertex_of(read, "keep")["subtasks"]:
-        chain = found["states"][operator_id("keep")]
+    for snapshot in vertex_of(read, "keep")["subtasks"]:
+        chain = snapshot["states"][operator_id("keep")]
         last, _ = sections(Path(location, read["state"], chain[-1]))
         assert [p[0] for p in last["parents"]] == chain[:-1]
         for name in chain:

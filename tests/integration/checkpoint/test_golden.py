@@ -81,8 +81,8 @@ def test_golden_checkpoint_restores_under_job_master(golden: Golden, tmp_path: P
 
 
 def test_golden_savepoint_restores_after_state_processor_rewrite(golden: Golden, tmp_path: Path) -> None:
-    Savepoint.load(location(golden.saved)).write(tmp_path / "anew")
-    golden.saved = tmp_path / "anew"
+    Savepoint.load(location(golden.saved)).write(tmp_path / "rewritten")
+    golden.saved = tmp_path / "rewritten"
     assert runtime_snapshots(golden.saved) == golden.runtime_snapshots
     assert golden.resume() == golden.expected
 
@@ -114,14 +114,14 @@ def test_golden_files_have_version_of_their_directory() -> None:
 @pytest.mark.parametrize("case", [c for c in CASES if c.recovers], ids=lambda c: c.name)
 def test_golden_files_match_files_written_today(case: Case, tmp_path: Path) -> None:
     make(case, tmp_path / case.name)
-    kept = HERE / f"v{VERSION}" / case.name
-    made = tmp_path / case.name
-    assert {p.name for p in made.iterdir()} == {p.name for p in kept.iterdir()}
-    then, now = (json.loads((d / "expected.json").read_text()) for d in (kept, made))
+    recorded = HERE / f"v{VERSION}" / case.name
+    written = tmp_path / case.name
+    assert {p.name for p in written.iterdir()} == {p.name for p in recorded.iterdir()}
+    then, now = (json.loads((d / "expected.json").read_text()) for d in (recorded, written))
     # The runtime snapshot also records how often the clock was read.
     assert now["files"] == then["files"]
     assert now["results"] == then["results"]
-    then, now = (open_checkpoint(location(d / "saved")).manifest for d in (kept, made))
+    then, now = (open_checkpoint(location(d / "saved")).manifest for d in (recorded, written))
     assert (now.kind, now.snapshot.vertices.keys()) == (then.kind, then.snapshot.vertices.keys())
 
 

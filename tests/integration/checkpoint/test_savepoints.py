@@ -64,8 +64,8 @@ def counted(results: Any) -> Counter[str]:
 
 
 def rows_of(savepoint: Savepoint, uid: str, name: str) -> dict[Any, Any]:
-    found = {(freeze(r.key), r.namespace): r.value for r in savepoint.keyed_state(uid, name)}
-    return {(k if n is None else (k, n)): v for (k, n), v in found.items()}
+    rows = {(freeze(r.key), r.namespace): r.value for r in savepoint.keyed_state(uid, name)}
+    return {(k if n is None else (k, n)): v for (k, n), v in rows.items()}
 
 
 def state(savepoint: Savepoint, uid: str, name: str) -> Any:
@@ -105,9 +105,9 @@ def test_operators_list_states_with_kind_type_and_rows(save: Save, tmp_path: Pat
 def test_operators_report_row_count_of_each_state(save: Save, tmp_path: Path) -> None:
     savepoint = Savepoint.load(save(running(3), tmp_path))
     for operator in savepoint.operators():
-        for found in operator.states:
-            read = savepoint.keyed_state if found.scope == "keyed" else savepoint.operator_state
-            assert found.rows == sum(1 for _ in read(operator.id, found.name)), found
+        for state in operator.states:
+            read = savepoint.keyed_state if state.scope == "keyed" else savepoint.operator_state
+            assert state.rows == sum(1 for _ in read(operator.id, state.name)), state
 
 
 @SAVES
@@ -183,8 +183,8 @@ def test_operators_describe_state_registered_by_some_subtasks_only(tmp_path: Pat
     described = decode_manifest("first", Path(first, "_metadata").read_bytes()).snapshot
     # A restored run that has not registered the state yet still describes it.
     again = save_savepoint(start_from(program(), first, epoch_sizes=lambda: 0), tmp_path / "second")
-    kept = decode_manifest("second", Path(again, "_metadata").read_bytes()).snapshot
-    for snapshot in (described, kept):
+    restored = decode_manifest("second", Path(again, "_metadata").read_bytes()).snapshot
+    for snapshot in (described, restored):
         tables = {o.uid: o.tables for v in snapshot.vertices.values() for o in v.operators}["lazy"][""]
         assert tables["lazy"] == {"kind": "value", "address": "key", "type": "", "ttl": ""}
 
@@ -306,7 +306,7 @@ def test_rewritten_savepoint_continues_like_uninterrupted_job(tmp_path: Path) ->
     assert counted(before + finished(written, epoch_sizes=lambda: 10)) == counted(sink.results())
 
 
-def kept(results: list[Any]) -> dict[str, Any]:
+def output_by_key(results: list[Any]) -> dict[str, Any]:
     """Return the state that the last timer of each key saw, by key."""
     return {repr(r[1]): r[3] for r in sorted((r for r in results if r[0] == "keep"), key=lambda r: r[2])}
 
@@ -319,12 +319,12 @@ def tagged(results: list[Any]) -> list[Any]:
 @pytest.mark.parametrize("parallelism", [2, 3])
 def test_savepoint_update_changes_values_of_restored_job(save: Save, parallelism: int, tmp_path: Path) -> None:
     savepoint = Savepoint.load(save(running(), tmp_path / "before"))
-    before = kept(tagged(finished(savepoint.location, parallelism)))
+    before = output_by_key(tagged(finished(savepoint.location, parallelism)))
     savepoint.update("keep", "total", lambda row: row.value + 1_000_000)
     savepoint.update("keep", "seen", lambda row: ["first", *row.value] if row.key == 0 else row.value)
     savepoint.put("keep", "by rest", [3, 1], {7: 7})
     savepoint.remove("keep", "sum", {"k": 4})
-    after = kept(tagged(finished(savepoint.write(tmp_path / "after"), parallelism)))
+    after = output_by_key(tagged(finished(savepoint.write(tmp_path / "after"), parallelism)))
     assert before.keys() == after.keys()
     for key, (total, seen, by_rest, summed, recent) in before.items():
         assert after[key][0] == total + 1_000_000
@@ -342,8 +342,8 @@ def test_savepoint_put_adds_key_to_owning_subtask(key: Any, tmp_path: Path) -> N
     savepoint.put("keep", "total", key, 4711).put("keep", "event-timers", key, True, namespace=1500)
     written = savepoint.write(tmp_path / "written")
     for parallelism in (1, 2, 3):
-        found = kept(tagged(finished(written, parallelism)))
-        assert found[repr(key)][0] == 4711
+        results = output_by_key(tagged(finished(written, parallelism)))
+        assert results[repr(key)][0] == 4711
 
 
 def test_savepoint_write_puts_rows_in_file_of_owning_subtask(tmp_path: Path) -> None:
@@ -354,8 +354,8 @@ def test_savepoint_write_puts_rows_in_file_of_owning_subtask(tmp_path: Path) -> 
     snapshot = decode_manifest("written", Path(written, "_metadata").read_bytes()).snapshot
     seen = 0
     for vertex in snapshot.vertices.values():
-        for subtask, found in enumerate(vertex.subtasks):
-            for part in found.parts.values():
+        for subtask, subtask_snapshot in enumerate(vertex.subtasks):
+            for part in subtask_snapshot.parts.values():
                 groups = pq.read_table(Path(written, part.file), columns=["key_group"])["key_group"].to_pylist()
                 mine = owned_groups(subtask, vertex.parallelism, vertex.max_parallelism)
                 assert all(g is None or g in mine for g in groups)
@@ -441,7 +441,7 @@ def test_savepoint_rename_moves_state_to_new_uid(tmp_path: Path) -> None:
     for parallelism in (2, 3):
         env, sink = build(parallelism, keep_uid="kept again")
         start_from(env, written).run()
-        assert kept(tagged(sink.results()))["0"][0] == 1 + sum(range(42, COUNT, 7))
+        assert output_by_key(tagged(sink.results()))["0"][0] == 1 + sum(range(42, COUNT, 7))
 
 
 def test_savepoint_rename_moves_source_position_and_watermark(tmp_path: Path) -> None:
@@ -504,14 +504,14 @@ def test_savepoint_drop_operator_restarts_it_with_empty_state(tmp_path: Path) ->
     savepoint = Savepoint.load(save_savepoint(running(), tmp_path / "before"))
     written = savepoint.drop_operator("keep").write(tmp_path / "after")
     assert "keep" not in [o.uid for o in Savepoint.load(written).operators()]
-    assert kept(tagged(finished(written)))["0"][0] == sum(range(42, COUNT, 7))
+    assert output_by_key(tagged(finished(written)))["0"][0] == sum(range(42, COUNT, 7))
 
 
 def test_savepoint_drop_state_keeps_other_states_of_operator(tmp_path: Path) -> None:
     savepoint = Savepoint.load(save_checkpoint(running(), tmp_path / "job"))
     written = savepoint.drop_state("keep", "total").write(tmp_path / "after")
     assert "total" not in [s.name for o in Savepoint.load(written).operators() for s in o.states]
-    total, seen, *_ = kept(tagged(finished(written)))["0"]
+    total, seen, *_ = output_by_key(tagged(finished(written)))["0"]
     assert total == sum(range(42, COUNT, 7))
     assert sorted(map(int, seen)) == list(range(0, COUNT, 7))
 
@@ -615,8 +615,8 @@ def test_savepoint_load_names_damaged_or_missing_file(save: Save, tmp_path: Path
     savepoint = Savepoint.load(location)
     with pytest.raises(DamagedStateError, match=f"{victim.name} is damaged"):
         for operator in savepoint.operators():
-            for found in operator.states:
-                list(savepoint._rows(operator.id, found.name, found.scope))
+            for state in operator.states:
+                list(savepoint._rows(operator.id, state.name, state.scope))
     victim.unlink()
     with pytest.raises(DamagedStateError, match=f"The file .*{victim.name} is missing"):
         Savepoint.load(location).operators()

@@ -77,7 +77,7 @@ def take_savepoint(directory: Path, settings: dict[str, str]) -> tuple[str, int]
 def foreign_savepoint(path: Path, mark: Path) -> str:
     """Write a forged savepoint that runs code when it is restored; return its location."""
     path.mkdir()
-    carried = encode_carried(
+    runtime_snapshot = encode_carried(
         watermark=0,
         idle=False,
         ended=False,
@@ -87,30 +87,30 @@ def foreign_savepoint(path: Path, mark: Path) -> str:
         pending_ranges=[(None, "share", 0)],
     )
     operator = OperatorSnapshot("ab" * 16, "other", "other")
-    vertex = VertexSnapshot([operator], 128, [SubtaskSnapshot(runtime_snapshot=carried)], False)
+    vertex = VertexSnapshot([operator], 128, [SubtaskSnapshot(runtime_snapshot=runtime_snapshot)], False)
     manifest = Manifest("savepoint", 1, 1, Snapshot("cd" * 16, "job", 1, {operator.id: vertex}), "")
     (path / NAME).write_bytes(encode_manifest(manifest))
     return str(path)
 
 
-def forge(data: bytes, at: int) -> bytes:
+def forge(data: bytes, offset: int) -> bytes:
     """Change a byte of a file, and four others so that its CRC-32 stays the same."""
     changed = bytearray(data)
-    changed[at] ^= 1
+    changed[offset] ^= 1
     effects = []
     for bit in range(32):
         flipped = bytearray(changed)
-        flipped[at + 1 + bit // 8] ^= 1 << bit % 8
+        flipped[offset + 1 + bit // 8] ^= 1 << bit % 8
         effects.append((crc32(flipped) ^ crc32(changed), 1 << bit))
-    wanted, flips = crc32(changed) ^ crc32(data), 0
+    difference, flips = crc32(changed) ^ crc32(data), 0
     for position in range(31, -1, -1):
         pivot = next(e for e in effects if e[0] >> position & 1)
         effects = [(e[0] ^ pivot[0], e[1] ^ pivot[1]) if e[0] >> position & 1 else e for e in effects if e is not pivot]
-        if wanted >> position & 1:
-            wanted, flips = wanted ^ pivot[0], flips ^ pivot[1]
+        if difference >> position & 1:
+            difference, flips = difference ^ pivot[0], flips ^ pivot[1]
     for bit in range(32):
         if flips >> bit & 1:
-            changed[at + 1 + bit // 8] ^= 1 << bit % 8
+            changed[offset + 1 + bit // 8] ^= 1 << bit % 8
     assert crc32(changed) == crc32(data) and changed != data
     return bytes(changed)
 
@@ -171,9 +171,9 @@ def test_signed_checkpoint_is_found_as_latest(tmp_path: Path, key: dict[str, str
     unsigned = tmp_path / "checkpoints" / ("ef" * 16)
     shutil.copytree(os.path.dirname(origin.location), unsigned)
     path = unsigned / os.path.basename(origin.location) / NAME
-    found = open_checkpoint(str(path.parent)).manifest
+    manifest = open_checkpoint(str(path.parent)).manifest
     for name in ("other", "job"):
-        newer = replace(found, timestamp=found.timestamp + 1, snapshot=replace(found.snapshot, job_name=name))
+        newer = replace(manifest, timestamp=manifest.timestamp + 1, snapshot=replace(manifest.snapshot, job_name=name))
         path.write_bytes(encode_manifest(newer))
         if name == "other":
             assert find_origin(config, "job") is not None
@@ -266,8 +266,8 @@ def test_job_with_key_rejects_state_file_replaced_while_running(tmp_path: Path, 
             return value
         mark.with_suffix(".tried").touch()
         for path in files:
-            found = decode(path.name, path.read_bytes())
-            section = next(found.sections())
+            content = decode(path.name, path.read_bytes())
+            section = next(content.sections())
             rows: dict[Any, Any] = {row: Attack(mark) for row in section.rows}
             attacked = [Section(section.table, section.kind, section.address, rows)]
             header = FileHeader("", 0, 1, True, [], path.name)

@@ -104,9 +104,9 @@ LOCAL = "from millstream.testing import LocalEnvironment\nenv = LocalEnvironment
 
 
 def test_function_error_starts_with_traceback_of_user_code(tmp_path: Path) -> None:
-    said = plainly(tmp_path, LOCAL + "env.from_collection([0]).map(lambda x: 1 // x).print()\nenv.execute()\n")
+    errors = plainly(tmp_path, LOCAL + "env.from_collection([0]).map(lambda x: 1 // x).print()\nenv.execute()\n")
     file = str(tmp_path / "job.py")
-    assert said == (
+    assert errors == (
         "Traceback (most recent call last):\n"
         f'  File "{file}", line 3, in <lambda>\n'
         "    env.from_collection([0]).map(lambda x: 1 // x).print()\n"
@@ -126,8 +126,8 @@ def test_function_error_starts_with_traceback_of_user_code(tmp_path: Path) -> No
     ],
 )
 def test_function_error_includes_suggestion_of_python(tmp_path: Path, function: str, reported: str) -> None:
-    said = plainly(tmp_path, LOCAL + f"env.from_collection(['a b']).map({function}).print()\nenv.execute()\n")
-    assert f"{reported}in operator 'Map'" in said
+    errors = plainly(tmp_path, LOCAL + f"env.from_collection(['a b']).map({function}).print()\nenv.execute()\n")
+    assert f"{reported}in operator 'Map'" in errors
 
 
 def test_excepthook_of_program_is_kept(tmp_path: Path) -> None:
@@ -143,5 +143,5 @@ def test_with_source_lines_adds_lines_known_to_driver_only() -> None:
 
 
 def test_run_suggests_pyflink_option_for_pyflink_import(tmp_path: Path) -> None:
-    said = shown(tmp_path, "import pyflink.datastream\n")
-    assert said.endswith("Run it with `millstream run --pyflink`, which imports millstream as pyflink.\n")
+    errors = shown(tmp_path, "import pyflink.datastream\n")
+    assert errors.endswith("Run it with `millstream run --pyflink`, which imports millstream as pyflink.\n")

@@ -28,7 +28,7 @@ def job(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "suggestion"),
     [
         (["run", "--paralelism", "3"], "--parallelism"),
         (["run", "--from-savepiont", "x"], "--from-savepoint"),
@@ -38,10 +38,10 @@ def job(tmp_path: Path) -> str:
         (["savepiont"], "savepoint"),
     ],
 )
-def test_cli_suggests_misspelt_option_or_command(job: str, arguments: list[str], said: str) -> None:
+def test_cli_suggests_misspelt_option_or_command(job: str, arguments: list[str], suggestion: str) -> None:
     done = CliRunner().invoke(cli, [*arguments, job])
     assert done.exit_code == 2
-    assert said in done.output.partition("Did you mean")[2]
+    assert suggestion in done.output.partition("Did you mean")[2]
 
 
 def test_run_rejects_setting_without_value(job: str) -> None:

@@ -26,8 +26,8 @@ from tests.support.helpers import job_of
 
 
 def started(**settings: str) -> JobClient:
-    given = {k.replace("__", "."): v for k, v in settings.items()}
-    config = Configuration.from_dict({"millstream.engine": "local", "millstream.quiet": "true", **given})
+    options = {k.replace("__", "."): v for k, v in settings.items()}
+    config = Configuration.from_dict({"millstream.engine": "local", "millstream.quiet": "true", **options})
     env = StreamExecutionEnvironment.get_execution_environment(config)
     numbers = env.from_source(DataGeneratorSource(lambda i: i, None, 1000))
     numbers.key_by(lambda i: i % 3).reduce(lambda a, b: b).name("Last").add_sink(lambda v: None)
@@ -44,14 +44,14 @@ def is_whole(location: str) -> bool:
     return any(list(inspection.rows(o, s)) for o in inspection.operators() for s in o.states)
 
 
-@pytest.mark.parametrize(("given", "found"), [("sp", "sp"), ("./sp/../other", "other"), ("~/mine", "mine")])
+@pytest.mark.parametrize(("directory", "expected"), [("sp", "sp"), ("./sp/../other", "other"), ("~/mine", "mine")])
 def test_savepoint_is_written_whole_to_relative_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, found: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, directory: str, expected: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    location = started().stop_with_savepoint(False, given).result()
-    assert os.path.dirname(location) == str(tmp_path / found) and is_whole(location)
+    location = started().stop_with_savepoint(False, directory).result()
+    assert os.path.dirname(location) == str(tmp_path / expected) and is_whole(location)
 
 
 def test_relative_settings_refer_to_working_directory_of_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,14 +68,19 @@ def test_relative_settings_refer_to_working_directory_of_job(tmp_path: Path, mon
 def test_temporary_directory_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "temporary").mkdir()
-    made = _make_directory(Configuration.from_dict({"io.tmp.dirs": "temporary,/other"}), "job-")
-    assert os.path.dirname(made) == str(tmp_path / "temporary")
+    directory = _make_directory(Configuration.from_dict({"io.tmp.dirs": "temporary,/other"}), "job-")
+    assert os.path.dirname(directory) == str(tmp_path / "temporary")
 
 
 def test_paths_of_command_line_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    given = ("state.checkpoints.dir=cp", "millstream.rest.token-file=t", "pipeline.name=a/b", "web.upload.dir=s3://b/u")
-    assert as_settings(given) == {
+    options = (
+        "state.checkpoints.dir=cp",
+        "millstream.rest.token-file=t",
+        "pipeline.name=a/b",
+        "web.upload.dir=s3://b/u",
+    )
+    assert as_settings(options) == {
         "state.checkpoints.dir": str(tmp_path / "cp"),
         "millstream.rest.token-file": str(tmp_path / "t"),
         "pipeline.name": "a/b",

@@ -235,7 +235,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(replay, list(arguments), catch_exceptions=False)
 
 
-def kept(directory: Path) -> list[Path]:
+def report_files(directory: Path) -> list[Path]:
     return sorted(directory.iterdir())
 
 
@@ -246,15 +246,15 @@ def test_replay_reproduces_failure_of_operator(name: str, tmp_path: Path) -> Non
     stream = build(env.from_collection(list(range(10)), Types.INT()))
     if isinstance(stream, DataStream):
         stream.add_sink(lambda x: None)
-    said = fail(env)
-    (file,) = kept(tmp_path)
+    message = fail(env)
+    (file,) = report_files(tmp_path)
     assert file.stat().st_mode & 0o777 == 0o600
     done = run(str(file))
     assert done.exit_code == 1
     # The user's own traceback is first, and equals that of the job.
     assert done.stdout.startswith("Traceback (most recent call last):\n"), done.output
     assert line in done.stdout and "ZeroDivisionError" in done.stdout
-    assert done.stdout.splitlines()[-1] in said
+    assert done.stdout.splitlines()[-1] in message
     for text in reported:
         assert text in done.stderr, done.stderr
     assert f"failure 1 of job 'job' ({file.name[:32]})" in done.stderr
@@ -263,9 +263,9 @@ def test_replay_reproduces_failure_of_operator(name: str, tmp_path: Path) -> Non
 def test_replay_restores_state_of_earlier_epochs(tmp_path: Path) -> None:
     env = environment(tmp_path, **{"millstream.epoch.max-records": "2"})
     env.from_collection(list(range(10)), Types.INT()).key_by(lambda x: x % 2).process(Changes()).print()
-    said = fail(env)
-    assert "epoch 1\n" not in said
-    done = run(str(kept(tmp_path)[0]))
+    message = fail(env)
+    assert "epoch 1\n" not in message
+    done = run(str(report_files(tmp_path)[0]))
     assert done.exit_code == 1 and "state: sum = 9\n" in done.stderr, done.output
 
 
@@ -299,7 +299,7 @@ def test_replay_prints_emitted_records_after_fix(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert done.stdout == "side output 'side': 6  (timestamp 600)\n(0, 3, 'kg', 'given', 600)  (timestamp 600)\n"
     assert "The operator did not fail this time, and emitted 2 records." in done.stderr
-    assert "hush" not in kept(tmp_path)[0].read_text()
+    assert "hush" not in report_files(tmp_path)[0].read_text()
 
 
 def test_replay_selects_failure_of_job_by_number(tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_replay_reads_failures_of_archived_job(tmp_path: Path) -> None:
         time.sleep(0.02)
     archive, failure = sorted((tmp_path / "archive").iterdir())
     assert failure.name == f"{archive.name}.failure-1" and failure.stat().st_mode & 0o777 == 0o600
-    os.remove(kept(tmp_path / "kept")[0])
+    os.remove(report_files(tmp_path / "kept")[0])
     done = run(str(archive), "--failure", "1")
     assert done.exit_code == 1 and "ZeroDivisionError" in done.stdout
     refused = run("s3://bucket/archive/" + archive.name)
@@ -347,7 +347,7 @@ def test_failure_report_says_what_is_too_large_or_cannot_be_pickled(tmp_path: Pa
     env = environment(tmp_path, **{"millstream.failures.keep-bytes": "300", "millstream.epoch.max-records": "1"})
     env.from_collection([1, 1, 0]).key_by(lambda x: 5).process(Hoards()).print()
     fail(env)
-    done = run(str(kept(tmp_path)[0]))
+    done = run(str(report_files(tmp_path)[0]))
     assert "the state of its key is not kept: pickled it takes more than the 300 bytes" in done.stderr
 
     env = environment(tmp_path / "large", **{"millstream.failures.keep-bytes": "300"})
@@ -381,14 +381,14 @@ def test_failure_report_is_not_written_with_keep_bytes_zero(tmp_path: Path) -> N
     env = environment(tmp_path, **{"millstream.failures.keep-bytes": "0"})
     env.from_collection([1]).map(lambda x: 1 // 0).print()
     fail(env)
-    assert kept(tmp_path) == []
+    assert report_files(tmp_path) == []
 
 
 def test_replay_rejects_file_of_another_user_or_format(tmp_path: Path) -> None:
     env = environment(tmp_path)
     env.from_collection([1]).map(lambda x: 1 // 0).print()
     fail(env)
-    (file,) = kept(tmp_path)
+    (file,) = report_files(tmp_path)
     file.chmod(0o666)
     done = run(str(file))
     assert done.exit_code == 1 and "Other users can write to" in done.stderr and "Zero" not in done.output
@@ -404,9 +404,9 @@ def test_replay_with_pdb_stops_in_frame_of_user(tmp_path: Path) -> None:
     env = environment(tmp_path)
     env.from_collection(["{"]).map(parsed).print()
     fail(env)
-    command = [sys.executable, "-m", "millstream.cli.main", "replay", str(kept(tmp_path)[0]), "--pdb"]
-    asked = "p 'it is ' + mine\nq\n"
-    done = subprocess.run(command, input=asked, capture_output=True, text=True, timeout=60, env=worker_environment())
+    command = [sys.executable, "-m", "millstream.cli.main", "replay", str(report_files(tmp_path)[0]), "--pdb"]
+    commands = "p 'it is ' + mine\nq\n"
+    done = subprocess.run(command, input=commands, capture_output=True, text=True, timeout=60, env=worker_environment())
     assert "'it is {'" in done.stdout and done.returncode == 1, done
 
 
@@ -427,7 +427,7 @@ def test_failure_reports_are_limited_in_number(tmp_path: Path, monkeypatch: pyte
         env = environment(tmp_path)
         env.from_collection([1]).map(lambda x: 1 // 0).print()
         fail(env)
-    assert len(kept(tmp_path)) == 3
+    assert len(report_files(tmp_path)) == 3
 
 
 def test_replay_reproduces_failure_of_sql_function(tmp_path: Path) -> None:
@@ -441,5 +441,5 @@ def test_replay_reproduces_failure_of_sql_function(tmp_path: Path) -> None:
     tables.create_temporary_view("numbers", numbers)
     with pytest.raises(JobExecutionError):
         list(tables.execute_sql("SELECT inverse(CAST(n AS INT)) FROM numbers").collect())
-    done = run(str(kept(tmp_path)[0]))
+    done = run(str(report_files(tmp_path)[0]))
     assert done.exit_code == 1 and "1 // (x - 7)" in done.stdout and "ZeroDivisionError" in done.stdout

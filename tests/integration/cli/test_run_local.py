@@ -79,7 +79,7 @@ def test_run_local_restores_checkpoint_after_failure(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "options", "said"),
+    ("program", "options", "message"),
     [
         ("", ["--local", "-m", "local[2]"], "--local runs without Spark, and -m is a Spark master"),
         (
@@ -104,8 +104,10 @@ def test_run_local_restores_checkpoint_after_failure(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_run_local_rejects_contradictory_options(tmp_path: Path, program: str, options: list[str], said: str) -> None:
+def test_run_local_rejects_contradictory_options(
+    tmp_path: Path, program: str, options: list[str], message: str
+) -> None:
     done = run(tmp_path, program, *options)
     assert done.returncode != 0
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr

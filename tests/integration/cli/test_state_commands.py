@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from millstream.cli import main as command_line
-from millstream.datastream import launch_context as told
+from millstream.datastream import launch_context
 from millstream.state_processor import Savepoint
 from millstream.testing import LocalJob, save_checkpoint, save_savepoint
 from tests.support.paths import TESTS
@@ -24,8 +24,8 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command; return its exit code, stdout and stderr."""
-    monkeypatch.setattr(told, "_command_line", {})
-    monkeypatch.setattr(told, "_last_word", {})
+    monkeypatch.setattr(launch_context, "_command_line", {})
+    monkeypatch.setattr(launch_context, "_last_word", {})
     monkeypatch.setattr(sys, "path", list(sys.path))
 
     def command(*arguments: Any) -> tuple[int, str, str]:
@@ -75,13 +75,13 @@ def test_state_ls_lists_operators_states_and_sources(run: Run, saved: Path) -> N
 
 
 def test_state_ls_prints_json(run: Run, saved: Path) -> None:
-    found = json.loads(run("state", "ls", "--json", saved / "job" / "chk-3")[1])
-    assert found["kind"] == "checkpoint"
-    keep = next(o for o in found["operators"] if o["uid"] == "keep")
+    results = json.loads(run("state", "ls", "--json", saved / "job" / "chk-3")[1])
+    assert results["kind"] == "checkpoint"
+    keep = next(o for o in results["operators"] if o["uid"] == "keep")
     assert (keep["parallelism"], keep["max_parallelism"], keep["name"]) == (1, 128, "KEYED PROCESS")
     timers = next(s for s in keep["states"] if s["table"] == "_event_timers")
     assert (timers["name"], timers["rows"], timers["address"]) == ("event-timers", 10, "time")
-    assert {s["uid"]: s["position"] for s in found["sources"]}["numbers"] == {"0": [10, 60]}
+    assert {s["uid"]: s["position"] for s in results["sources"]}["numbers"] == {"0": [10, 60]}
 
 
 # --- show
@@ -110,10 +110,10 @@ def test_state_show_filters_by_key(key: str, run: Run, saved: Path) -> None:
 
 
 def test_state_show_prints_json(run: Run, saved: Path) -> None:
-    found = json.loads(run("state", "show", "--json", saved / "one", "-s", "window-sessions", "-k", "0")[1])
-    assert found[0]["rows"] == [{"key": 0, "namespace": {"start": 0, "end": 16}, "value": 7}]
-    assert found[0]["uid"] == "sessions"
-    assert found[0]["complete"] is True
+    results = json.loads(run("state", "show", "--json", saved / "one", "-s", "window-sessions", "-k", "0")[1])
+    assert results[0]["rows"] == [{"key": 0, "namespace": {"start": 0, "end": 16}, "value": 7}]
+    assert results[0]["uid"] == "sessions"
+    assert results[0]["complete"] is True
 
 
 # --- diff
@@ -139,8 +139,8 @@ def test_state_diff_reports_equal_states(run: Run, saved: Path) -> None:
 def test_state_diff_reports_added_changed_and_removed_rows(run: Run, saved: Path, tmp_path: Path) -> None:
     savepoint = Savepoint.load(saved / "one").put("keep", "total", "new", 1).put("keep", "total", 0, 2)
     changed = savepoint.remove("keep", "total", "1").drop_operator("panes").write(tmp_path / "changed")
-    found = json.loads(run("state", "diff", "--json", saved / "one", changed)[1])
-    by_name = {(d["operator"], d["state"]): d for d in found}
+    results = json.loads(run("state", "diff", "--json", saved / "one", changed)[1])
+    by_name = {(d["operator"], d["state"]): d for d in results}
     total = by_name["keep", "total"]
     assert (total["added"], total["removed"], total["changed"], total["same"]) == (1, 1, 1, 5)
     assert {json.dumps(e["key"]): (e["before"], e["after"]) for e in total["examples"]} == {
@@ -292,9 +292,9 @@ def test_savepoint_check_reports_state_that_would_be_lost(run: Run, program: Any
 def test_savepoint_check_reports_changed_state_type(run: Run, program: Any, tmp_path: Path) -> None:
     code, out, _ = run("savepoint", "check", "-n", "--json", program(kind="Types.STRING()"), tmp_path / "held", 20)
     assert code == 1
-    found = json.loads(out)
-    assert found["fits"] is False
-    assert found["changed"] == [
+    results = json.loads(out)
+    assert results["fits"] is False
+    assert results["changed"] == [
         {
             "operator": "KEYED PROCESS",
             "state": "held",
@@ -345,7 +345,7 @@ def test_run_start_options_override_state_recovery_of_program(
     prefix = "execution.state-recovery."
 
     def start(*options: str) -> dict[str, str]:
-        told._last_word.clear()
+        launch_context._last_word.clear()
         with pytest.raises(Launched):
             run("run", *options, program)
         return {k.removeprefix(prefix): v for k, v in seen.items() if k.startswith(prefix)}

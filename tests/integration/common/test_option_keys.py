@@ -31,12 +31,12 @@ OLDER_STILL = {"execution.checkpointing.prefer-checkpoint-for-recovery"}
 
 def all_settings() -> dict[str, Setting[Any]]:
     """Return every option of the package."""
-    found: dict[str, Setting[Any]] = {}
+    settings: dict[str, Setting[Any]] = {}
     for module in pkgutil.walk_packages(millstream.__path__, "millstream."):
         if not module.name.startswith(("millstream.spark", "millstream.testing", "millstream.pyflink")):
             things = vars(importlib.import_module(module.name)).values()
-            found |= {t.key: t for t in things if isinstance(t, Setting)}
-    return found
+            settings |= {t.key: t for t in things if isinstance(t, Setting)}
+    return settings
 
 
 def test_options_have_deprecated_keys_of_flink() -> None:
@@ -117,7 +117,7 @@ def test_check_keys_runs_when_job_starts(caplog: pytest.LogCaptureFixture) -> No
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "message"),
     [
         ("execution.buffer-timeout.interval", "abc", "execution.buffer-timeout.interval: 'abc' is not a duration"),
         ("execution.buffer-timeout", "abc", "execution.buffer-timeout: 'abc' is not a duration"),
@@ -134,17 +134,17 @@ def test_check_keys_runs_when_job_starts(caplog: pytest.LogCaptureFixture) -> No
         ("millstream.engine", "flink", "millstream.engine is 'flink': it must be one of SPARK, LOCAL"),
     ],
 )
-def test_option_error_names_key_of_invalid_value(key: str, value: str, said: str, tmp_path: Path) -> None:
+def test_option_error_names_key_of_invalid_value(key: str, value: str, message: str, tmp_path: Path) -> None:
     config = Configuration.from_dict({"millstream.engine": "local", key: value, "millstream.quiet": "true"})
     if "claim" in key:
         config.set_string("execution.savepoint.path", str(tmp_path))
     env = StreamExecutionEnvironment.get_execution_environment(config)
-    with pytest.raises(InvalidProgramError, match=said):
+    with pytest.raises(InvalidProgramError, match=message):
         env.from_collection([1]).execute_and_collect(limit=1)
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"spark.master": "lokal[2]"}, r"spark.master is 'lokal\[2\]': it must be local, local\[4\]"),
         ({"spark.master": "local[0]"}, r"spark.master is 'local\[0\]': it must be local"),
@@ -155,9 +155,9 @@ def test_option_error_names_key_of_invalid_value(key: str, value: str, said: str
         ({"millstream.spark.log-level": "loud"}, "log-level is 'loud': it must be one of OFF, FATAL, ERROR, WARN"),
     ],
 )
-def test_spark_settings_are_rejected_before_spark_starts(settings: dict[str, str], said: str) -> None:
+def test_spark_settings_are_rejected_before_spark_starts(settings: dict[str, str], message: str) -> None:
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
-    with pytest.raises(InvalidProgramError, match=said):
+    with pytest.raises(InvalidProgramError, match=message):
         env.from_collection([1]).set_parallelism(1).execute_and_collect(limit=1)
 
 

@@ -174,8 +174,8 @@ def test_dump_round_trips_recursive_values() -> None:
     assert again[1] is again
     ring = Node(1)
     ring.children.append({"parent": ring, "sets": [frozenset([i]) for i in range(99)]})
-    found = pickle.loads(dump(ring))
-    assert found.children[0]["parent"] is found
+    copy = pickle.loads(dump(ring))
+    assert copy.children[0]["parent"] is copy
 
 
 def test_dump_round_trips_numpy_arrays() -> None:

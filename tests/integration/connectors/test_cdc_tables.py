@@ -25,36 +25,36 @@ COLUMNS = "id INT, item STRING, price DECIMAL(8, 2), PRIMARY KEY (id) NOT ENFORC
 
 @pytest.fixture
 def shop(postgres: PostgresServer) -> Iterator[PostgresShop]:
-    found = PostgresShop(postgres)
-    found.run(
+    source = PostgresShop(postgres)
+    source.run(
         "CREATE TABLE orders (id int PRIMARY KEY, item text, price numeric(8, 2))",
         "ALTER TABLE orders REPLICA IDENTITY FULL",
         "INSERT INTO orders SELECT n, 'item ' || n, n * 1.5 FROM generate_series(1, 3) n",
     )
-    yield found
-    found.close()
+    yield source
+    source.close()
 
 
 @pytest.fixture
 def maria(mariadb: MariaDbServer) -> MariaDbShop:
-    found = MariaDbShop(mariadb)
-    found.run("CREATE TABLE orders (id int PRIMARY KEY, item text, price numeric(8, 2))")
-    found.run("INSERT INTO orders VALUES (1, 'item 1', 1.5), (2, 'item 2', 3), (3, 'item 3', 4.5)")
-    found.connection.commit()
-    return found
+    source = MariaDbShop(mariadb)
+    source.run("CREATE TABLE orders (id int PRIMARY KEY, item text, price numeric(8, 2))")
+    source.run("INSERT INTO orders VALUES (1, 'item 1', 1.5), (2, 'item 2', 3), (3, 'item 3', 4.5)")
+    source.connection.commit()
+    return source
 
 
 def local(settings: dict[str, str] | None = None) -> StreamTableEnvironment:
     env = LocalEnvironment(Configuration.from_dict(settings) if settings else None).set_parallelism(1)
-    found = StreamTableEnvironment.create(env)
-    found.get_config().set("table.local-time-zone", "UTC")
-    return found
+    t_env = StreamTableEnvironment.create(env)
+    t_env.get_config().set("table.local-time-zone", "UTC")
+    return t_env
 
 
 def declare(
     t_env: StreamTableEnvironment, shop: PostgresShop | MariaDbShop, columns: str = COLUMNS, **options: str
 ) -> None:
-    said = {k.replace("__", ".").replace("_", "-"): v for k, v in options.items()}
+    settings = {k.replace("__", ".").replace("_", "-"): v for k, v in options.items()}
     if isinstance(shop, PostgresShop):
         about = {
             "connector": "postgres-cdc",
@@ -74,7 +74,7 @@ def declare(
             "password": "",
             "database-name": shop.database,
         }
-    listed = ", ".join(f"'{k}' = '{v}'" for k, v in {**about, "table-name": "orders", **said}.items())
+    listed = ", ".join(f"'{k}' = '{v}'" for k, v in {**about, "table-name": "orders", **settings}.items())
     t_env.execute_sql(f"CREATE TABLE orders ({columns}) WITH ({listed})")
 
 
@@ -130,15 +130,15 @@ def test_cdc_table_provides_metadata_columns(kind: str, request: pytest.FixtureR
         # Rows of the snapshot have no timestamp.
         assert {(*row[1:5], row[5].timestamp()) for row in first} == {("orders", schema, database, "+I", 0.0)}
         changed(shop)
-        found = take(rows, 4)
-    assert [(kind, row[0], row[4]) for kind, row in found] == [
+        results = take(rows, 4)
+    assert [(kind, row[0], row[4]) for kind, row in results] == [
         ("+I", 2, "-U"),
         ("+I", 2, "+U"),
         ("+I", 3, "-D"),
         ("+I", 4, "+I"),
     ]
     now = dt.datetime.now(dt.UTC)
-    assert all(abs((now - row[5]).total_seconds()) < 600 for _, row in found)
+    assert all(abs((now - row[5]).total_seconds()) < 600 for _, row in results)
 
 
 def test_cdc_table_upserts_by_key_without_replica_identity_full(shop: PostgresShop) -> None:
@@ -198,9 +198,9 @@ def test_cdc_table_restores_from_checkpoint(shop: PostgresShop, tmp_path: Path) 
 )
 def test_cdc_table_rejects_invalid_options(options: dict[str, str], words: str) -> None:
     t_env = local()
-    said = {k.replace("__", ".").replace("_", "-"): v for k, v in options.items()}
+    settings = {k.replace("__", ".").replace("_", "-"): v for k, v in options.items()}
     about = dict.fromkeys(("hostname", "username", "password", "database-name", "schema-name", "table-name"), "x")
-    about |= {"connector": "postgres-cdc", "slot.name": "x", **said}
+    about |= {"connector": "postgres-cdc", "slot.name": "x", **settings}
     listed = ", ".join(f"'{k}' = '{v}'" for k, v in about.items())
     t_env.execute_sql(f"CREATE TABLE t (id INT) WITH ({listed})")
     with pytest.raises(ValidationException, match=words):

@@ -163,9 +163,9 @@ def test_file_sink_writer_takes_over_files_of_another_process(tmp_path: Path) ->
     sink = rows(tmp_path)
     first, second = writer_of(sink), writer_of(sink)
     epoch(first, 1, ["a"])
-    carried = travelled(first.carry())
+    snapshot = travelled(first.carry())
     epoch(first, 2, ["not acknowledged"])
-    second.restore(carried)
+    second.restore(snapshot)
     staged = [epoch(second, 2, ["b"]), epoch(second, 3, ["c"], flush=True)]
     assert all(os.path.getsize(part.hidden) == part.length for s in staged for part in s.files)
     # The first writer is still alive.
@@ -184,9 +184,9 @@ def test_file_sink_finished_file_ignores_late_writes_to_open_file(tmp_path: Path
     sink = rows(tmp_path)
     first, second = writer_of(sink), writer_of(sink)
     epoch(first, 1, ["a"])
-    carried = travelled(first.carry())
-    with open(carried[0].hidden, "a") as held:
-        second.restore(carried)
+    snapshot = travelled(first.carry())
+    with open(snapshot[0].hidden, "a") as held:
+        second.restore(snapshot)
         commit(sink, epoch(second, 2, [], flush=True))
         held.write("late\n")
     assert lines(tmp_path) == ["a"]
@@ -221,9 +221,9 @@ def test_file_sink_reports_acknowledged_data_lost_on_disk(tmp_path: Path) -> Non
     sink = rows(tmp_path)
     first, second = writer_of(sink), writer_of(sink)
     epoch(first, 1, ["abc"])
-    carried = travelled(first.carry())
-    os.truncate(carried[0].hidden, 2)
-    second.restore(carried)
+    snapshot = travelled(first.carry())
+    os.truncate(snapshot[0].hidden, 2)
+    second.restore(snapshot)
     with pytest.raises(MillstreamError, match="2 bytes, but 4 were acknowledged"):
         epoch(second, 2, [], flush=True)
 
@@ -557,12 +557,12 @@ def bulk(base: Path, assigner: BucketAssigner = BASE_PATH) -> FileSink:
 
 
 def counted_lines(base: Path) -> list[str]:
-    found: list[str] = []
+    lines: list[str] = []
     for text in finished(base).values():
         *values, total = text.splitlines()
         assert total == f"total {len(values)}"
-        found += values
-    return sorted(found)
+        lines += values
+    return sorted(lines)
 
 
 def test_file_sink_bulk_format_writes_one_file_per_checkpoint(tmp_path: Path) -> None:

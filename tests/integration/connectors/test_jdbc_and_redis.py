@@ -74,9 +74,9 @@ def test_jdbc_source_reads_table_partitions_or_query(database: tuple[str, Run]) 
     rows = read(source(url))
     assert len(rows) == 1001 and rows[0].as_dict().keys() == {"id", "item"}
     for parts in (source(url).set_partitions("id", 7), source(url).set_partitions("id", 3, lower=200, upper=300)):
-        found = read(parts)
+        results = read(parts)
         # Rows outside the bounds and rows with NULL are included.
-        assert sorted((r.id or 0) for r in found) == list(range(1001))
+        assert sorted((r.id or 0) for r in results) == list(range(1001))
     few = source(url).set_sql("SELECT id, id * 2 AS double_id FROM orders WHERE id <= 3")
     assert sorted((r.id, r.double_id) for r in read(few)) == [(1, 2), (2, 4), (3, 6)]
 
@@ -100,16 +100,16 @@ def test_jdbc_source_reconnects_after_lost_connection(postgres: Any, monkeypatch
         connection.execute("CREATE TABLE orders AS SELECT generate_series(1, 9000) AS id")
     builder = JdbcSource.builder().set_connection(lambda: psycopg.connect(conninfo)).set_table("orders")
     reader = builder.set_partitions("id", 2).build().create_reader(0, 1)
-    found: list[int] = []
+    results: list[int] = []
     for batch in reader.read(jdbc_source._Range("id", None, None)):
-        found += [row.id for row in batch]
-        if len(found) == jdbc_source._FETCH:
+        results += [row.id for row in batch]
+        if len(results) == jdbc_source._FETCH:
             with psycopg.connect(conninfo, autocommit=True) as other:
                 other.execute(
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                     "WHERE datname = current_database() AND pid <> pg_backend_pid()"
                 )
-    assert found == list(range(1, 9001))
+    assert results == list(range(1, 9001))
 
 
 def test_jdbc_source_reports_unreadable_table_in_one_sentence(database: tuple[str, Run], tmp_path: Path) -> None:
@@ -213,12 +213,12 @@ def test_redis_sink_and_lookup_write_and_read_values(redis_server: RedisServer) 
     env.execute()
     assert (client.get("a"), client.get("b"), client.get("gone")) == ("3", "2", None)
     assert client.hgetall("h:a") == {"n": "3"} and 0 < client.ttl("h:a") <= 100
-    for found, lookup in (
+    for expected, lookup in (
         ([("a", "3"), ("nobody", None)], RedisLookup(redis_server.url, key=str)),
         ([("a", {"n": "3"}), ("nobody", None)], RedisLookup(redis_server.url, key=lambda k: f"h:{k}", hashes=True)),
     ):
         names = LocalEnvironment().from_collection(["a", "nobody"])
-        assert list(AsyncDataStream.ordered_wait(names, lookup, Time.seconds(60)).execute_and_collect()) == found
+        assert list(AsyncDataStream.ordered_wait(names, lookup, Time.seconds(60)).execute_and_collect()) == expected
     client.close()
 
 
@@ -248,10 +248,10 @@ def test_ttl_cache_evicts_by_age_and_size() -> None:
 
 
 def test_cached_lookup_fetches_key_once_until_expiry() -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     async def fetch(client: dict[str, str], key: str) -> str | None:
-        asked.append(key)
+        requests.append(key)
         await asyncio.sleep(0.01)
         return client.get(key)
 
@@ -262,6 +262,6 @@ def test_cached_lookup_fetches_key_once_until_expiry() -> None:
         return [*first, await lookup.async_invoke("a3")]
 
     expected = [[("a1", "Ann")], [("a2", "Ann")], [("b1", None)], [("a3", "Ann")]]
-    assert asyncio.run(run(60)) == expected and sorted(asked) == ["a", "b"]
-    asked.clear()
-    assert asyncio.run(run(0)) == expected and sorted(asked) == ["a", "a", "b"]
+    assert asyncio.run(run(60)) == expected and sorted(requests) == ["a", "b"]
+    requests.clear()
+    assert asyncio.run(run(0)) == expected and sorted(requests) == ["a", "a", "b"]

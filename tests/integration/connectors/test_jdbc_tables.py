@@ -59,29 +59,29 @@ def runner(url: str) -> Run:
     connect = connector(JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(url).build())
 
     def run(*statements: str) -> list[Any]:
-        found: list[Any] = []
+        rows: list[Any] = []
         with closing(connect()) as connection:
             cursor = connection.cursor()
             for statement in statements:
                 cursor.execute(statement)
-                found = list(cursor.fetchall()) if cursor.description else []
+                rows = list(cursor.fetchall()) if cursor.description else []
             connection.commit()
-        return found
+        return rows
 
     return run
 
 
 def local(parallelism: int = 1, batch: bool = False) -> StreamTableEnvironment:
     settings = EnvironmentSettings.in_batch_mode() if batch else EnvironmentSettings.in_streaming_mode()
-    found = StreamTableEnvironment.create(LocalEnvironment().set_parallelism(parallelism), settings)
-    found.get_config().set("table.local-time-zone", "UTC")
-    return found
+    t_env = StreamTableEnvironment.create(LocalEnvironment().set_parallelism(parallelism), settings)
+    t_env.get_config().set("table.local-time-zone", "UTC")
+    return t_env
 
 
 def table(t_env: StreamTableEnvironment, url: str, name: str, columns: str, **options: str) -> None:
     """Declare a table of the database; options have underscores for dashes and two for dots."""
-    said = {k.replace("__", ".").replace("_", "-"): v for k, v in options.items()}
-    about = {"connector": "jdbc", "url": url, "table-name": name, **said}
+    settings = {k.replace("__", ".").replace("_", "-"): v for k, v in options.items()}
+    about = {"connector": "jdbc", "url": url, "table-name": name, **settings}
     listed = ", ".join(f"'{k}' = '{v}'" for k, v in about.items())
     t_env.execute_sql(f"CREATE TABLE {name} ({columns}) WITH ({listed})")
 
@@ -169,15 +169,15 @@ def test_jdbc_table_reads_projected_columns_only(database: Database) -> None:
 def test_jdbc_table_pushes_filters_and_limit_down(sqlite: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     url, run = sqlite
     run("CREATE TABLE t (id INTEGER, item TEXT)", "INSERT INTO t VALUES (1, 'a'), (2, 'B')")
-    asked: list[str] = []
+    queries: list[str] = []
     from millstream.connectors.jdbc import table as jdbc_reading
 
-    kept = jdbc_reading.TableQuery.text
+    original = jdbc_reading.TableQuery.text
 
     def text(self: Any, part: Any) -> Any:
-        found = kept(self, part)
-        asked.append(found[0])
-        return found
+        query = original(self, part)
+        queries.append(query[0])
+        return query
 
     monkeypatch.setattr(jdbc_reading.TableQuery, "text", text)
     t_env = local()
@@ -186,7 +186,7 @@ def test_jdbc_table_pushes_filters_and_limit_down(sqlite: Database, monkeypatch:
     # The collation of texts is the database's own, so ranges of texts are not pushed down.
     assert rows(t_env, "SELECT id FROM t WHERE item < 'a'") == [(2,)]
     assert len(rows(t_env, "SELECT id FROM t LIMIT 1")) == 1
-    assert asked == [
+    assert queries == [
         "SELECT `id`, `item` FROM `t` WHERE `id` > ? AND `item` = ? ORDER BY `id`",
         "SELECT `id`, `item` FROM `t` ORDER BY `id`",
         "SELECT `id` FROM `t` ORDER BY `id` LIMIT 1",
@@ -211,8 +211,8 @@ def test_jdbc_table_pushes_filters_and_limit_down(sqlite: Database, monkeypatch:
 )
 def test_jdbc_table_rejects_invalid_options(options: dict[str, str], words: str) -> None:
     t_env = local()
-    given = {"connector": "jdbc", "url": "jdbc:sqlite:/nowhere.db", "table-name": "t", **options}
-    listed = ", ".join(f"'{k}' = '{v}'" for k, v in given.items())
+    settings = {"connector": "jdbc", "url": "jdbc:sqlite:/nowhere.db", "table-name": "t", **options}
+    listed = ", ".join(f"'{k}' = '{v}'" for k, v in settings.items())
     t_env.execute_sql(f"CREATE TABLE t (a INT) WITH ({listed})")
     with pytest.raises(ValidationException, match=words):
         t_env.execute_sql("SELECT * FROM t")
@@ -295,9 +295,9 @@ def test_jdbc_catalog_lists_databases_and_tables_of_postgres(postgres: PostgresS
         ("tags", "ARRAY<STRING>", None),
         ("j", "STRING", None),
     ]
-    found = rows(t_env, "SELECT b, a, n, `at`, tags, j FROM things")
+    results = rows(t_env, "SELECT b, a, n, `at`, tags, j FROM things")
     when = dt.datetime(2024, 1, 2, 3, 4, 5, 678_000)
-    assert found == [(1, "x", Decimal("1.25"), when, ["p", "q"], '{"k": 1}')]
+    assert results == [(1, "x", Decimal("1.25"), when, ["p", "q"], '{"k": 1}')]
     t_env.execute_sql("INSERT INTO `other.short` VALUES ('xyz')").wait()
     assert sorted(rows(t_env, "SELECT * FROM `other.short`")) == [("abc",), ("xyz",)]
     with pytest.raises(CatalogException, match="create and drop tables in PostgreSQL"):
@@ -337,18 +337,18 @@ def test_lookup_join_joins_rows(database: Database) -> None:
     t_env = shop(database)
     inner = [(10, "Ann"), (11, "Bo"), (11, "Bob"), (14, "Ann")]
     assert sorted(rows(t_env, f"SELECT o.o, c.name {JOIN.format('')}")) == inner
-    found = rows(t_env, f"SELECT o.o, c.name, c.id {JOIN.format('LEFT')}")
+    results = rows(t_env, f"SELECT o.o, c.name, c.id {JOIN.format('LEFT')}")
     both = [*((o, n, 1 if n == "Ann" else 2) for o, n in inner), (12, None, None), (13, None, None)]
-    assert sorted(found, key=str) == sorted(both, key=str)
+    assert sorted(results, key=str) == sorted(both, key=str)
     # In the order of the orders, regardless of matches.
-    assert [o for o, _, _ in found] == [10, 11, 11, 12, 13, 14]
+    assert [o for o, _, _ in results] == [10, 11, 11, 12, 13, 14]
 
 
 def test_lookup_join_applies_conditions_filters_and_constants(database: Database) -> None:
     t_env = shop(database)
     more = JOIN.format("LEFT") + " AND c.age > 35 AND o.o < 14 AND c.name = 'Bob'"
-    found = rows(t_env, f"SELECT o.o, c.age + 1 {more}")
-    assert found == [(10, None), (11, 41), (12, None), (13, None), (14, None)]
+    results = rows(t_env, f"SELECT o.o, c.age + 1 {more}")
+    assert results == [(10, None), (11, 41), (12, None), (13, None), (14, None)]
     assert rows(t_env, f"SELECT o.o, c.name {JOIN.format('LEFT')} WHERE c.age >= 50") == [(11, "Bo")]
     text = t_env.explain_sql(f"SELECT o.o, c.name {more}")
     assert "LookupJoin(table=[default_catalog.default_database.customers], joinType=[LeftOuterJoin]" in text
@@ -423,11 +423,11 @@ def test_lookup_join_batches_many_keys(database: Database) -> None:
         "'fields.n.kind' = 'sequence', 'fields.n.start' = '0', 'fields.n.end' = '2999')"
     )
     for hint in ("", "/*+ LOOKUP('table' = 'c', 'async' = 'true') */"):
-        found = rows(
+        results = rows(
             t_env,
             f"SELECT {hint} s.n, c.twice FROM seq AS s JOIN numbers FOR SYSTEM_TIME AS OF s.now AS c ON s.n = c.id",
         )
-        assert sorted(found) == [(i, 2 * i) for i in range(0, 3000, 2)]
+        assert sorted(results) == [(i, 2 * i) for i in range(0, 3000, 2)]
 
 
 def test_lookup_join_caches_rows_as_configured(sqlite: Database) -> None:
@@ -459,66 +459,66 @@ class Counted(LookupSource):
 
     def __init__(self, counts: dict[int, int]) -> None:
         self.counts = counts
-        self.asked: list[list[int]] = []
+        self.requests: list[list[int]] = []
 
     def find(self, keys: Any) -> Found:
-        self.asked.append([k for (k,) in keys])
+        self.requests.append([k for (k,) in keys])
         counts = [self.counts.get(k, 0) for (k,) in keys]
         values = [k for (k,) in keys for _ in range(self.counts.get(k, 0))]
         return Found(Batch([to_column(values, DataTypes.INT())], None, len(values)), np.array(counts, np.int64))
 
     def all_rows(self) -> Any:
-        self.asked.append([])
+        self.requests.append([])
         keys = [k for k, n in self.counts.items() for _ in range(n)]
         return [(k,) for k in keys], Batch([to_column(keys, DataTypes.INT())], None, len(keys))
 
 
-def asked(lookup: LookupSource, *keys: int) -> tuple[list[Any], list[int]]:
-    found = lookup.find([(k,) for k in keys])
-    return found.batch.columns[0].to_pylist(), found.counts.tolist()
+def look_up(lookup: LookupSource, *keys: int) -> tuple[list[Any], list[int]]:
+    results = lookup.find([(k,) for k in keys])
+    return results.batch.columns[0].to_pylist(), results.counts.tolist()
 
 
 def test_partial_cache_evicts_by_age_and_size() -> None:
     now = [0.0]
     inner = Counted({1: 1, 2: 2})
     cache = PartialCache(inner, 3, 10, None, True, lambda: now[0])
-    assert asked(cache, 1, 3) == ([1], [1, 0])
-    assert asked(cache, 3, 1) == ([1], [0, 1])
-    assert inner.asked == [[1, 3]]
+    assert look_up(cache, 1, 3) == ([1], [1, 0])
+    assert look_up(cache, 3, 1) == ([1], [0, 1])
+    assert inner.requests == [[1, 3]]
     # Two more rows exceed the limit: the least recently used entry goes, which is the miss of 3.
-    assert asked(cache, 2, 1) == ([2, 2, 1], [2, 1])
-    assert asked(cache, 3) == ([], [0])
-    assert inner.asked == [[1, 3], [2], [3]]
+    assert look_up(cache, 2, 1) == ([2, 2, 1], [2, 1])
+    assert look_up(cache, 3) == ([], [0])
+    assert inner.requests == [[1, 3], [2], [3]]
     aging = PartialCache(Counted({1: 1}), None, 10, None, True, lambda: now[0])
-    asked(aging, 1)
+    look_up(aging, 1)
     now[0] = 9.9
-    asked(aging, 1)
+    look_up(aging, 1)
     now[0] = 10.0
-    asked(aging, 1)
-    assert aging._inner.asked == [[1], [1]]  # type: ignore[attr-defined]
+    look_up(aging, 1)
+    assert aging._inner.requests == [[1], [1]]  # type: ignore[attr-defined]
     without = PartialCache(Counted({1: 1}), None, None, 5, False, lambda: now[0])
-    assert asked(without, 1, 2) == ([1], [1, 0])
+    assert look_up(without, 1, 2) == ([1], [1, 0])
     now[0] = 14.0
-    assert asked(without, 1, 2) == ([1], [1, 0])
+    assert look_up(without, 1, 2) == ([1], [1, 0])
     now[0] = 18.0
     # Accessed within 5 s each time, so it stays; misses are not cached.
-    assert asked(without, 1) == ([1], [1])
+    assert look_up(without, 1) == ([1], [1])
     now[0] = 23.0
-    assert asked(without, 1) == ([1], [1])
-    assert without._inner.asked == [[1, 2], [2], [1]]  # type: ignore[attr-defined]
+    assert look_up(without, 1) == ([1], [1])
+    assert without._inner.requests == [[1, 2], [2], [1]]  # type: ignore[attr-defined]
 
 
 def test_full_cache_reloads_on_schedule() -> None:
     now = [0.0]
     inner = Counted({1: 2})
     cache = FullCache(inner, Periodic(60), lambda: now[0])
-    assert asked(cache, 1, 5) == ([1, 1], [2, 0])
+    assert look_up(cache, 1, 5) == ([1, 1], [2, 0])
     inner.counts = {5: 1}
     now[0] = 59.0
-    assert asked(cache, 1, 5) == ([1, 1], [2, 0])
+    assert look_up(cache, 1, 5) == ([1, 1], [2, 0])
     now[0] = 60.0
-    assert asked(cache, 1, 5) == ([5], [0, 1])
-    assert inner.asked == [[], []]
+    assert look_up(cache, 1, 5) == ([5], [0, 1])
+    assert inner.requests == [[], []]
     assert Periodic(60, fixed_rate=True).next(10, 25) == 70
     noon = dt.datetime(2024, 1, 1, 12)
     assert Timed(dt.time(13), 1, lambda zone: noon).next(0, 100) == 100 + 3600
@@ -532,9 +532,9 @@ def test_retrying_lookup_repeats_misses() -> None:
         waited.append(seconds)
         inner.counts[2] = len(waited) - 1
 
-    assert asked(Retrying(inner, 3, 0.5, sleep), 3, 2, 1) == ([2, 1], [0, 1, 1])
+    assert look_up(Retrying(inner, 3, 0.5, sleep), 3, 2, 1) == ([2, 1], [0, 1, 1])
     assert waited == [0.5, 0.5, 0.5]
-    assert inner.asked == [[3, 2, 1], [3, 2], [3, 2], [3]]
+    assert inner.requests == [[3, 2, 1], [3, 2], [3, 2], [3]]
 
 
 def test_lookup_join_retry_finds_late_rows(sqlite: Database) -> None:
@@ -547,9 +547,9 @@ def test_lookup_join_retry_finds_late_rows(sqlite: Database) -> None:
     later = threading.Timer(0.5, lambda: run("INSERT INTO customers VALUES (3, 'Eve', 20)"))
     later.start()
     query = f"SELECT {hint} o.o, customers.name FROM orders AS o JOIN customers FOR SYSTEM_TIME AS OF o.now "
-    found = rows(t_env, query + "ON o.customer = customers.id WHERE o.customer IS NOT NULL")
+    results = rows(t_env, query + "ON o.customer = customers.id WHERE o.customer IS NOT NULL")
     later.join()
-    assert Counter(found)[12, "Eve"] == 1
+    assert Counter(results)[12, "Eve"] == 1
 
 
 def test_lookup_join_runs_from_compiled_plan(sqlite: Database) -> None:

@@ -29,13 +29,13 @@ from tests.support.helpers import wait_until
 
 @pytest.fixture
 def shop(mariadb: MariaDbServer) -> Iterator[MariaDbShop]:
-    found = MariaDbShop(mariadb)
-    found.run(
+    source = MariaDbShop(mariadb)
+    source.run(
         "CREATE TABLE orders (id int PRIMARY KEY, item varchar(40), price decimal(8, 2))",
         "INSERT INTO orders SELECT seq, concat('item ', seq), seq * 1.5 FROM seq_1_to_20",
     )
-    yield found
-    found.connection.close()
+    yield source
+    source.connection.close()
 
 
 TYPES = """CREATE TABLE types (id int PRIMARY KEY, u bigint unsigned, f float, d double, n decimal(20, 6), t text,
@@ -94,11 +94,11 @@ def test_mysql_source_follows_new_columns_and_tables(shop: MariaDbShop) -> None:
             "CREATE TABLE later1 (id int PRIMARY KEY)",
             "INSERT INTO later1 SELECT seq FROM seq_1_to_10",
         )
-        found = [json.loads(r) for r in take(records, 11)]
+        results = [json.loads(r) for r in take(records, 11)]
         shop.run("DELETE FROM later1 WHERE id = 1", "TRUNCATE later1")
         deleted, truncated = [json.loads(r) for r in take(records, 2)]
-    assert found[0]["after"] == {"id": 31, "item": "b", "note": "c"}
-    assert sorted(f["after"]["id"] for f in found[1:]) == list(range(1, 11))
+    assert results[0]["after"] == {"id": 31, "item": "b", "note": "c"}
+    assert sorted(f["after"]["id"] for f in results[1:]) == list(range(1, 11))
     assert (deleted["op"], deleted["before"], truncated["op"]) == ("d", {"id": 1}, "t")
     assert truncated["source"]["table"] == "later1"
 
@@ -135,14 +135,14 @@ def test_mysql_source_starts_after_gtid_set(shop: MariaDbShop) -> None:
     domain, server, number = next(g for g in last.split(",") if g.startswith("0-")).split("-")
     # One domain is fully processed, the other not at all.
     with closing(begin(f"{domain}-{server}-{number}").build().create_enumerator(1)) as enumerator:
-        found = polled_changes(enumerator, 1)
+        assigned = polled_changes(enumerator, 1)
         state = enumerator.snapshot()
     shop.run("INSERT INTO orders VALUES (24, NULL, NULL)")
     # Transactions processed before the start stay processed after a restore.
-    state |= {"offset": place(shop, 4), "gtid": ""}
+    state |= {"offset": binlog_offset(shop, 4), "gtid": ""}
     with closing(shop.source().build().create_enumerator(1, state)) as enumerator:
         again = polled_changes(enumerator, 2)
-    assert ([c.after[0] for c in found], [c.after[0] for c in again]) == ([22], [22, 24])
+    assert ([c.after[0] for c in assigned], [c.after[0] for c in again]) == ([22], [22, 24])
     refused(begin(f"0-1-{int(number) + 1000}"), "has not reached GTID")
     refused(begin("binlog.000001"), "is not a GTID")
     shop.run("FLUSH BINARY LOGS")
@@ -151,7 +151,7 @@ def test_mysql_source_starts_after_gtid_set(shop: MariaDbShop) -> None:
     refused(begin(before), "no longer has its binlog from GTID")
 
 
-def place(shop: MariaDbShop, position: int) -> tuple[Any, ...]:
+def binlog_offset(shop: MariaDbShop, position: int) -> tuple[Any, ...]:
     ((file, *_), *_) = shop.run("SHOW BINARY LOGS")
     return tuple(offset_of(file, position))
 
@@ -161,9 +161,9 @@ def test_mysql_source_reports_pending_records_and_bytes(shop: MariaDbShop) -> No
         shop.run("INSERT INTO orders SELECT seq, repeat('x', 30), NULL FROM seq_100_to_1099", "FLUSH BINARY LOGS")
         shop.run("INSERT INTO orders VALUES (2000, NULL, NULL)")
         wait_until(lambda: enumerator.poll(0, 0.0).pending == {0: 1001})
-        found = [enumerator.poll(budget, now) for budget, now in ((0, 2.0), (5000, 4.0))]
-    assert [f.lag["pendingRecords"] for f in found] == [{0: 1001}, {0: 0}]
-    assert [f.lag["pendingBytes"][0] > 30_000 for f in found] == [True, False]
+        assignments = [enumerator.poll(budget, now) for budget, now in ((0, 2.0), (5000, 4.0))]
+    assert [f.lag["pendingRecords"] for f in assignments] == [{0: 1001}, {0: 0}]
+    assert [f.lag["pendingBytes"][0] > 30_000 for f in assignments] == [True, False]
 
 
 def test_mysql_source_follows_binlog_rotation(shop: MariaDbShop) -> None:

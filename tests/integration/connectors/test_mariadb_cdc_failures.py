@@ -27,11 +27,11 @@ SNAPSHOT = StartupOptions.snapshot()
 
 @pytest.fixture
 def shop(mariadb: MariaDbServer) -> Iterator[MariaDbShop]:
-    found = MariaDbShop(mariadb)
-    found.run("CREATE TABLE orders (id int PRIMARY KEY, item varchar(40))")
-    found.run("INSERT INTO orders SELECT seq, concat('item ', seq) FROM seq_1_to_20")
-    yield found
-    found.connection.close()
+    source = MariaDbShop(mariadb)
+    source.run("CREATE TABLE orders (id int PRIMARY KEY, item varchar(40))")
+    source.run("INSERT INTO orders SELECT seq, concat('item ', seq) FROM seq_1_to_20")
+    yield source
+    source.connection.close()
 
 
 KEYS: dict[str, list[Any]] = {
@@ -62,14 +62,14 @@ def test_mysql_source_reads_chunks_in_order_of_any_key_type(shop: MariaDbShop) -
     schema = RowDeserializationSchema(with_table=True)
     source = shop.source(r"k\d+").split_size(1).deserializer(schema)
     with reading(source.startup_options(SNAPSHOT)) as records:
-        found = list(records)
+        results = list(records)
     before = shop.run("SHOW MASTER STATUS")[0][:2]
     for i in range(len(KEYS)):
         shop.run(f"INSERT INTO k{i} SELECT n + 2, k FROM k{i} ORDER BY k, n")
     with reading(source.startup_options(StartupOptions.specific_offset(*before))) as records:
         logged = take(records, sum(2 * len(keys) for keys in KEYS.values()))
     for i, (kind, keys) in enumerate(KEYS.items()):
-        rows = [(row.k, row.n) for table, row in found if table.endswith(f".k{i}")]
+        rows = [(row.k, row.n) for table, row in results if table.endswith(f".k{i}")]
         assert len(rows) == len(set(rows)) == 2 * len(keys), kind
         # Keys in the log are equal, and compared in the same order.
         in_order = [(row.k, row.n) for table, row in logged if table.endswith(f".k{i}")]
@@ -95,7 +95,7 @@ def test_mysql_source_accepts_any_identifier(shop: MariaDbShop) -> None:
         "INSERT INTO parts SELECT seq FROM seq_1_to_20",
     )
     with reading(shop.source(name, "empty", "one", "gaps", "parts").deserializer(JSON)) as records:
-        found = [json.loads(r) for r in take(records, 50)]
+        results = [json.loads(r) for r in take(records, 50)]
         shop.run(
             f"UPDATE {quoted} SET `Ünï ``q``%s` = 0 WHERE `select` = 3",
             "INSERT INTO empty VALUES (5)",
@@ -103,7 +103,7 @@ def test_mysql_source_accepts_any_identifier(shop: MariaDbShop) -> None:
             f"TRUNCATE {quoted}",
         )
         update, empty, part, truncate = [json.loads(r) for r in take(records, 4)]
-    assert sorted(f["after"]["id"] for f in found if f["source"]["table"] == "parts") == list(range(1, 21))
+    assert sorted(f["after"]["id"] for f in results if f["source"]["table"] == "parts") == list(range(1, 21))
     assert (update["source"]["schema"], update["source"]["table"]) == (shop.database, name)
     assert update["after"] == {"select": 3, "from": "x", "Ünï `q`%s": 0}
     assert (empty["after"], part["after"]) == ({"id": 5}, {"id": 50})
@@ -117,8 +117,8 @@ def test_mysql_source_handles_other_statements_of_transactions(shop: MariaDbShop
         shop.run("ROLLBACK TO a", "INSERT INTO orders VALUES (23, '')", "COMMIT")
         shop.run("/* all */ DROP TABLE orders", "CREATE TABLE orders (id int PRIMARY KEY)")
         shop.run("INSERT INTO orders VALUES (1)")
-        found = [json.loads(r) for r in take(records, 4)]
-    assert [(f["op"], f["after"] and f["after"]["id"]) for f in found] == [
+        results = [json.loads(r) for r in take(records, 4)]
+    assert [(f["op"], f["after"] and f["after"]["id"]) for f in results] == [
         ("c", 21),
         ("c", 23),
         ("t", None),
@@ -161,9 +161,9 @@ def test_mysql_source_follows_renamed_or_changed_key(shop: MariaDbShop) -> None:
             "ALTER TABLE orders DROP PRIMARY KEY, ADD PRIMARY KEY (item, key2)",
             "UPDATE orders SET item = 'a' WHERE key2 = 4",
         )
-        found = [json.loads(r) for r in take(records, 6)]
-    assert [f["op"] for f in found] == ["d", "c"] * 3
-    assert [f["after"] for f in found[1::2]] == [
+        results = [json.loads(r) for r in take(records, 6)]
+    assert [f["op"] for f in results] == ["d", "c"] * 3
+    assert [f["after"] for f in results[1::2]] == [
         {"key": 100, "item": "item 2"},
         {"key2": 101, "item": "item 3"},
         {"key2": 4, "item": "a"},
@@ -189,12 +189,12 @@ def test_mysql_source_reads_table_altered_during_snapshot(shop: MariaDbShop, mon
 def test_mysql_source_reads_columns_changed_between_chunks(shop: MariaDbShop) -> None:
     source = shop.source().split_size(5).snapshot_parallelism(1).build()
     with closing(source.create_enumerator(1)) as enumerator:
-        found = polled_changes(enumerator, 5)
+        assigned = polled_changes(enumerator, 5)
         shop.run("ALTER TABLE orders ADD note varchar(9) DEFAULT 'n', CHANGE item thing varchar(80)")
         shop.run("UPDATE orders SET thing = 'new'")
-        while len({c.after[0] for c in found}) < 20 or sum(c.op == "u" for c in found) < 5:
-            found += polled_changes(enumerator, 1)
-    rows = {c.after[0]: dict(zip(c.columns, c.after, strict=True)) for c in found}
+        while len({c.after[0] for c in assigned}) < 20 or sum(c.op == "u" for c in assigned) < 5:
+            assigned += polled_changes(enumerator, 1)
+    rows = {c.after[0]: dict(zip(c.columns, c.after, strict=True)) for c in assigned}
     assert len(rows) == 20 and all(r.get("thing") == "new" and r["note"] == "n" for r in rows.values())
 
 

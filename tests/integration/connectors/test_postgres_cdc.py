@@ -32,14 +32,14 @@ from tests.support.helpers import wait_until
 
 @pytest.fixture
 def shop(postgres: PostgresServer) -> Iterator[PostgresShop]:
-    found = PostgresShop(postgres)
-    found.run(
+    source = PostgresShop(postgres)
+    source.run(
         "CREATE TABLE orders (id int PRIMARY KEY, item text, price numeric(8, 2))",
         "ALTER TABLE orders REPLICA IDENTITY FULL",
         "INSERT INTO orders SELECT n, 'item ' || n, n * 1.5 FROM generate_series(1, 20) n",
     )
-    yield found
-    found.close()
+    yield source
+    source.close()
 
 
 def test_postgres_source_emits_snapshot_then_changes(shop: PostgresShop) -> None:
@@ -53,8 +53,8 @@ def test_postgres_source_emits_snapshot_then_changes(shop: PostgresShop) -> None
             "UPDATE orders SET id = 100 WHERE id = 5",
             "INSERT INTO orders VALUES (200, NULL, NULL)",
         )
-        found = [(str(row.get_row_kind()), row.id, row.item) for row in take(records, 6)]
-    assert found == [
+        results = [(str(row.get_row_kind()), row.id, row.item) for row in take(records, 6)]
+    assert results == [
         ("-U", 3, "item 3"),
         ("+U", 3, "new"),
         ("-D", 4, "item 4"),
@@ -147,8 +147,8 @@ def test_postgres_source_follows_added_and_dropped_columns(shop: PostgresShop) -
             "ALTER TABLE orders ALTER item TYPE varchar(20)",
             "INSERT INTO orders VALUES (32, 'd', 'e')",
         )
-        found = take(records, 3)
-    assert [row.as_dict() for row in found] == [
+        results = take(records, 3)
+    assert [row.as_dict() for row in results] == [
         {"id": 30, "item": "a", "price": Decimal("1.00")},
         {"id": 31, "item": "b", "price": Decimal("2.00"), "note": "c"},
         {"id": 32, "item": "d", "note": "e"},
@@ -186,9 +186,9 @@ def test_postgres_source_starts_at_startup_offset(shop: PostgresShop) -> None:
         wait_until(shop.is_read)
         shop.run("INSERT INTO orders VALUES (21)")
         assert take(records, 1)[0].id == 21
-    place = shop.run("SELECT pg_current_wal_insert_lsn()")[0][0]
+    lsn = shop.run("SELECT pg_current_wal_insert_lsn()")[0][0]
     shop.run("INSERT INTO orders VALUES (22)")
-    with reading(shop.source().startup_options(StartupOptions.specific_offset(place))) as records:
+    with reading(shop.source().startup_options(StartupOptions.specific_offset(lsn))) as records:
         assert take(records, 1)[0].id == 22
     ahead = StartupOptions.specific_offset("FFFFFF/0")
     refused(shop.source().startup_options(ahead), "log has not reached FFFFFF/0; it ends at")
@@ -202,10 +202,10 @@ def test_postgres_source_starts_at_startup_offset(shop: PostgresShop) -> None:
 def test_postgres_source_confirms_slot_on_checkpoint_only(shop: PostgresShop) -> None:
     with closing(shop.source().build().create_enumerator(1)) as enumerator:
         before, now = shop.confirmed(), 0.0
-        dealt = 0
-        while dealt < 4:
-            dealt += len(enumerator.poll(1000, now).split_ranges)
-            if dealt == 3:
+        n_assigned = 0
+        while n_assigned < 4:
+            n_assigned += len(enumerator.poll(1000, now).split_ranges)
+            if n_assigned == 3:
                 shop.run("INSERT INTO orders VALUES (21) ON CONFLICT DO NOTHING")
             time.sleep(0.01)
         time.sleep(0.3)
@@ -220,9 +220,9 @@ def test_postgres_source_reports_pending_records_and_bytes(shop: PostgresShop) -
         shop.run("INSERT INTO orders SELECT n, repeat('x', 100) FROM generate_series(100, 1099) n")
         wait_until(lambda: enumerator.poll(0, 0.0).pending == {0: 1000})
         # The server is queried once a second.
-        found = [enumerator.poll(budget, now) for budget, now in ((0, 2.0), (5000, 2.5), (0, 4.0))]
-    assert [f.lag["pendingRecords"] for f in found] == [{0: 1000}, {0: 0}, {0: 0}]
-    behind = [f.lag["pendingBytes"][0] for f in found]
+        assignments = [enumerator.poll(budget, now) for budget, now in ((0, 2.0), (5000, 2.5), (0, 4.0))]
+    assert [f.lag["pendingRecords"] for f in assignments] == [{0: 1000}, {0: 0}, {0: 0}]
+    behind = [f.lag["pendingBytes"][0] for f in assignments]
     assert behind[0] == behind[1] > 100_000 and behind[2] < 20_000
 
 

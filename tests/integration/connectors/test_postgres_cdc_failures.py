@@ -29,13 +29,13 @@ SNAPSHOT = StartupOptions.snapshot()
 
 @pytest.fixture
 def shop(postgres: PostgresServer) -> Iterator[PostgresShop]:
-    found = PostgresShop(postgres)
-    found.run(
+    source = PostgresShop(postgres)
+    source.run(
         "CREATE TABLE orders (id int PRIMARY KEY, item text)",
         "INSERT INTO orders SELECT n, 'item ' || n FROM generate_series(1, 20) n",
     )
-    yield found
-    found.close()
+    yield source
+    source.close()
 
 
 def settings(directory: Path) -> dict[str, str]:
@@ -76,9 +76,9 @@ def test_postgres_source_reads_chunks_in_order_of_any_key_type(shop: PostgresSho
     schema = RowDeserializationSchema(changelog_mode="upsert", with_table=True)
     source = shop.source(r"public\.k\d+").split_size(1).deserializer(schema).startup_options(SNAPSHOT)
     with reading(source) as records:
-        found = list(records)
+        results = list(records)
     for i, (kind, keys) in enumerate(KEYS.items()):
-        rows = [(repr(row.k), row.n) for table, row in found if table == f"public.k{i}"]
+        rows = [(repr(row.k), row.n) for table, row in results if table == f"public.k{i}"]
         assert len(rows) == len(set(rows)) == 2 * len(keys), kind
         # Keys in the log are compared in the same order.
         sorted_ = shop.run(f"SELECT k::text, n::text FROM k{i} ORDER BY k{i}.k, k{i}.n")
@@ -105,7 +105,7 @@ def test_postgres_source_accepts_any_identifier(shop: PostgresShop) -> None:
     name = "a.b.Tä \"b\" 'le'.x"
     tables = (name, "public.empty", "public.one", "public.gaps")
     with reading(shop.source(*tables).deserializer(JsonDebeziumDeserializationSchema())) as records:
-        found = [json.loads(r) for r in take(records, 30)]
+        results = [json.loads(r) for r in take(records, 30)]
         shop.run(
             """UPDATE "a.b"."Tä ""b"" 'le'.x" SET "Ünï ""q""%s" = 0 WHERE "select" = 3""",
             "INSERT INTO empty VALUES (5)",
@@ -113,8 +113,8 @@ def test_postgres_source_accepts_any_identifier(shop: PostgresShop) -> None:
             "INSERT INTO gaps VALUES (7)",
         )
         update, *later = [json.loads(r) for r in take(records, 3)]
-    assert {tuple(f["after"]) for f in found if f["source"]["table"] == "gaps"} == {("id",)}
-    assert sum(f["source"]["table"] == "one" for f in found) == 1
+    assert {tuple(f["after"]) for f in results if f["source"]["table"] == "gaps"} == {("id",)}
+    assert sum(f["source"]["table"] == "one" for f in results) == 1
     assert (update["source"]["schema"], update["source"]["table"]) == ("a.b", "Tä \"b\" 'le'.x")
     assert update["after"] == {"select": 3, "from": "x", 'Ünï "q"%s': 0}
     assert [f["after"] for f in later] == [{"id": 5}, {"id": 7}]
@@ -149,8 +149,8 @@ def test_postgres_source_reads_partitioned_table_as_one(shop: PostgresShop) -> N
         assert sorted(row.id for row in take(records, 19)) == list(range(1, 20))
         shop.run("UPDATE parts SET k = 15 WHERE id = 3", "CREATE TABLE parts3 PARTITION OF parts DEFAULT")
         shop.run("ALTER TABLE parts3 REPLICA IDENTITY FULL", "INSERT INTO parts VALUES (99, 99)")
-        found = [(str(row.get_row_kind()), row.id, row.k) for row in take(records, 3)]
-    assert found == [("-D", 3, 3), ("+I", 3, 15), ("+I", 99, 99)]
+        results = [(str(row.get_row_kind()), row.id, row.k) for row in take(records, 3)]
+    assert results == [("-D", 3, 3), ("+I", 3, 15), ("+I", 99, 99)]
 
 
 def test_postgres_source_reads_rare_types(shop: PostgresShop) -> None:
@@ -195,8 +195,8 @@ def test_postgres_source_follows_renamed_or_changed_key(shop: PostgresShop) -> N
             "INSERT INTO full_ VALUES (1)",
             "UPDATE full_ SET key = 2",
         )
-        found = [json.loads(r) for r in take(records, 7)]
-    assert [(f["op"], f["before"]) for f in found] == [
+        results = [json.loads(r) for r in take(records, 7)]
+    assert [(f["op"], f["before"]) for f in results] == [
         ("d", {"key": 1}),
         ("d", {"key2": 2}),
         ("c", None),
@@ -236,12 +236,12 @@ def test_postgres_source_blocks_alter_table_during_snapshot(
 def test_postgres_source_reads_columns_changed_between_chunks(shop: PostgresShop) -> None:
     source = shop.source().deserializer(UPSERT).split_size(5).snapshot_parallelism(1).build()
     with closing(source.create_enumerator(1)) as enumerator:
-        found = polled_changes(enumerator, 5)
+        assigned = polled_changes(enumerator, 5)
         shop.run("ALTER TABLE orders ADD note text DEFAULT 'n', ALTER item TYPE varchar(20), ALTER id TYPE bigint")
         shop.run("ALTER TABLE orders RENAME item TO thing", "UPDATE orders SET thing = 'new'")
-        while len({c.after[0] for c in found}) < 20 or sum(c.op == "u" for c in found) < 5:
-            found += polled_changes(enumerator, 1)
-    rows = {c.after[0]: dict(zip(c.columns, c.after, strict=True)) for c in found}
+        while len({c.after[0] for c in assigned}) < 20 or sum(c.op == "u" for c in assigned) < 5:
+            assigned += polled_changes(enumerator, 1)
+    rows = {c.after[0]: dict(zip(c.columns, c.after, strict=True)) for c in assigned}
     assert len(rows) == 20 and all(r.get("thing") == "new" and r["note"] == "n" for r in rows.values())
 
 
@@ -391,15 +391,15 @@ FROM pg_replication_slots WHERE slot_name = '{shop.slot}'"
     often = {"execution.checkpointing.interval": "50 ms"}
     with reading(shop.source().deserializer(UPSERT).heartbeat_interval(0.1), **often) as records:
         take(records, 20)
-        written = most = 0
+        written = max_retained = 0
         places: set[str] = set()
         end = time.monotonic() + 60
         # However busy the machine is, this is reached if WAL is released repeatedly.
-        while len(places) <= 3 or most >= written / 2:
-            assert time.monotonic() < end, (written, most, len(places))
+        while len(places) <= 3 or max_retained >= written / 2:
+            assert time.monotonic() < end, (written, max_retained, len(places))
             ((before, _),) = shop.run(retained)
             shop.run("INSERT INTO busy SELECT n, repeat('x', 100) FROM generate_series(1, 1000) n")
-            ((after, place),) = shop.run(retained)
+            ((after, position),) = shop.run(retained)
             written += max(0, after - before)
-            most, places = max(most, after), places | {place}
+            max_retained, places = max(max_retained, after), places | {position}
             time.sleep(0.02)

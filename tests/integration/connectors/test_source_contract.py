@@ -31,8 +31,8 @@ DOCS = DOCS / "connectors.md"
 @pytest.fixture(scope="module")
 def log_files() -> Any:
     """Return the source of the documentation."""
-    found = re.search(r"```python\n(class LogFiles.*?)```", DOCS.read_text(), re.DOTALL)
-    assert found is not None
+    match = re.search(r"```python\n(class LogFiles.*?)```", DOCS.read_text(), re.DOTALL)
+    assert match is not None
     names: dict[str, Any] = {
         "Source": Source,
         "SplitEnumerator": SplitEnumerator,
@@ -41,8 +41,8 @@ def log_files() -> Any:
         "glob": glob,
         "islice": islice,
     }
-    assert len([line for line in found[1].splitlines() if line.strip()]) <= 30
-    exec(found[1], names)
+    assert len([line for line in match[1].splitlines() if line.strip()]) <= 30
+    exec(match[1], names)
     return names["LogFiles"]
 
 
@@ -128,17 +128,17 @@ def test_source_at_most_limits_rate() -> None:
 
 
 def test_rate_limit_allows_rate_in_any_second() -> None:
-    limit, dealt = RateLimit(per_second=1000, subtasks=4), 0
+    limit, n_allowed = RateLimit(per_second=1000, subtasks=4), 0
     for step in range(1, 10_001):
-        dealt += 4 * limit.allowed(10**9, step / 1000)
-    assert 9900 <= dealt <= 10_000
+        n_allowed += 4 * limit.allowed(10**9, step / 1000)
+    assert 9900 <= n_allowed <= 10_000
     # A pause of a minute does not allow a minute's records.
     assert 4 * limit.allowed(10**9, 70.0) <= 1000
     # The unused part of a small budget carries over.
     small = RateLimit(per_second=1000, subtasks=1)
-    assert [small.allowed(100, at) for at in (0.0, 0.5, 0.5, 0.5)] == [0, 100, 100, 100]
+    assert [small.allowed(100, now) for now in (0.0, 0.5, 0.5, 0.5)] == [0, 100, 100, 100]
     slow = RateLimit(per_second=0.5, subtasks=1)
-    assert [slow.allowed(10**9, float(at)) for at in range(7)] == [0, 0, 1, 0, 1, 0, 1]
+    assert [slow.allowed(10**9, float(now)) for now in range(7)] == [0, 0, 1, 0, 1, 0, 1]
 
 
 def test_source_at_most_rejects_invalid_rate() -> None:
@@ -151,11 +151,11 @@ def test_source_at_most_rejects_invalid_rate() -> None:
 def _rest(source: NumberSequenceSource, left: Any) -> list[int]:
     """Return the numbers that a job reads after restoring an enumerator state."""
     enumerator, reader = source.create_enumerator(2, left), source.create_reader(0, 2)
-    found: list[int] = []
+    numbers_read: list[int] = []
     while not enumerator.is_finished():
         for shares in enumerator.poll(10, 0.0).split_ranges.values():
-            found += [n for share in shares for numbers in reader.read(share) for n in numbers]
-    return sorted(found)
+            numbers_read += [n for share in shares for numbers in reader.read(share) for n in numbers]
+    return sorted(numbers_read)
 
 
 def test_number_sequence_restores_remaining_range_only() -> None:
@@ -256,9 +256,9 @@ class _Lists(Source[tuple[str, int]]):
 
 
 class _OneByOne(SplitEnumerator):
-    def __init__(self, source: _Lists, parallelism: int, at: dict[str, int]) -> None:
+    def __init__(self, source: _Lists, parallelism: int, positions: dict[str, int]) -> None:
         self._source, self._parallelism = source, parallelism
-        self._at = dict.fromkeys(source.splits, 0) | at
+        self._positions = dict.fromkeys(source.splits, 0) | positions
         self._held: frozenset[str] = frozenset()
 
     def hold_back(self, splits: Any) -> None:
@@ -267,20 +267,20 @@ class _OneByOne(SplitEnumerator):
     def poll(self, budget: int, now: float) -> SplitAssignment:
         shares: dict[int, list[Any]] = {}
         for name, times in self._source.splits.items():
-            at = self._at[name]
-            if at < len(times) and name not in self._held:
+            position = self._positions[name]
+            if position < len(times) and name not in self._held:
                 if name == "slow":
                     CLOCK.advance(30)
                 subtask = self._source.subtask_of(name, self._parallelism)
-                shares.setdefault(subtask, []).append((name, at))
-                self._at[name] += 1
+                shares.setdefault(subtask, []).append((name, position))
+                self._positions[name] += 1
         return SplitAssignment(shares, limited=bool(shares))
 
     def is_finished(self) -> bool:
-        return all(self._at[name] == len(times) for name, times in self._source.splits.items())
+        return all(self._positions[name] == len(times) for name, times in self._source.splits.items())
 
     def snapshot(self) -> Any:
-        return dict(self._at)
+        return dict(self._positions)
 
 
 class _Times(SourceReader):
@@ -288,15 +288,15 @@ class _Times(SourceReader):
         self._splits = splits
 
     def read(self, share: Any) -> Iterator[list[tuple[str, int]]]:
-        name, at = share
-        yield [(name, self._splits[name][at])]
+        name, position = share
+        yield [(name, self._splits[name][position])]
 
     def split_of(self, share: Any) -> str:
         return str(share[0])
 
     def ends_split(self, share: Any) -> bool:
-        name, at = share
-        return bool(at + 1 == len(self._splits[name]))
+        name, position = share
+        return bool(position + 1 == len(self._splits[name]))
 
 
 class _Second(TimestampAssigner):
@@ -318,12 +318,12 @@ def test_watermark_alignment_pauses_split_that_is_ahead(parallelism: int) -> Non
     source = _Lists({"fast": fast, "short": [0], "slow": slow})
     env.from_source(source, _aligned(500), "lists").set_parallelism(parallelism).sink_to(sink).set_parallelism(1)
     env.execute()
-    found = sink.results()
-    assert sorted(found) == sorted([("short", 0), *(("fast", t) for t in fast), *(("slow", t) for t in slow)])
-    for place, (name, t) in enumerate(found):
+    results = sink.results()
+    assert sorted(results) == sorted([("short", 0), *(("fast", t) for t in fast), *(("slow", t) for t in slow)])
+    for index, (name, t) in enumerate(results):
         if name == "fast" and t >= 2000:
             # The previous record was allowed; the others must have caught up by now.
-            assert max(s for n, s in found[:place] if n == "slow") >= t - 1000 - 500 - 100
+            assert max(s for n, s in results[:index] if n == "slow") >= t - 1000 - 500 - 100
 
 
 def test_watermark_alignment_of_whole_sources_does_not_deadlock() -> None:
@@ -357,5 +357,5 @@ def test_watermark_alignment_paused_split_does_not_become_idle(aligns: bool) -> 
         stream = first.union(second)
     stream.process(_Late()).sink_to(sink)
     env.execute()
-    found = sink.results()
-    assert len(found) == 25 and found.index(("fast", 6000, False)) > found.index(("slow", 19, False))
+    results = sink.results()
+    assert len(results) == 25 and results.index(("fast", 6000, False)) > results.index(("slow", 19, False))

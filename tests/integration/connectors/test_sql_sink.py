@@ -45,9 +45,9 @@ def run_sql(connect: Connect, *statements: str) -> list[Any]:
         cursor = connection.cursor()
         for statement in statements:
             cursor.execute(statement)
-        found = [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+        rows = [tuple(row) for row in cursor.fetchall()] if cursor.description else []
         connection.commit()
-        return found
+        return rows
 
 
 def sqlite_file(path: str) -> Connect:
@@ -122,8 +122,8 @@ def counts(connect: Connect) -> list[Any]:
 
 
 def staged_rows(connect: Connect, table: str = "words") -> int:
-    ((found,),) = run_sql(connect, f"SELECT COUNT(*) FROM {table}__staged")
-    return int(found)
+    ((n,),) = run_sql(connect, f"SELECT COUNT(*) FROM {table}__staged")
+    return int(n)
 
 
 def test_sql_sink_publishes_rows_on_commit_only(words: Connect) -> None:
@@ -532,8 +532,8 @@ def test_sql_sink_preserves_postgres_types_in_staging_table(postgres: Any, copie
     # Drivers other than psycopg have no COPY.
     with patch.object(Driver, "of", lambda connection: replace(of(connection), copies=copies)):
         commit(sink, epoch(sink, "0-1-a", [("1.5", ["a", "b"], '{"x": [1, null]}', "abc", b"\0\1")]))
-    found = run_sql(connect, "SELECT id, price::text, tags, doc, at IS NOT NULL, name, raw, added FROM things")
-    assert found == [(1, "1.50", ["a", "b"], {"x": [1, None]}, True, "abc", b"\0\1", 7)]
+    results = run_sql(connect, "SELECT id, price::text, tags, doc, at IS NOT NULL, name, raw, added FROM things")
+    assert results == [(1, "1.50", ["a", "b"], {"x": [1, None]}, True, "abc", b"\0\1", 7)]
 
 
 # --- randomized

@@ -66,24 +66,24 @@ def warned(action: Any) -> list[str]:
 @pytest.mark.parametrize("function", [yields, Yields(), partial(yields)])
 def test_map_warns_about_generator_function(function: Any) -> None:
     stream = LocalEnvironment().from_collection([1])
-    said = "map() was given a function that yields: each record becomes a generator; "
-    said += "use flat_map() to emit what it yields."
-    assert warned(lambda: stream.map(function)) == [said]
-    assert warned(lambda: stream.key_by(str).map(function)) == [said]
+    warning = "map() was given a function that yields: each record becomes a generator; "
+    warning += "use flat_map() to emit what it yields."
+    assert warned(lambda: stream.map(function)) == [warning]
+    assert warned(lambda: stream.key_by(str).map(function)) == [warning]
     assert warned(lambda: stream.flat_map(function if callable(function) else yields)) == []
 
 
 @pytest.mark.parametrize("function", [forgets, forgets_in_all_ways, Forgets(), partial(forgets_in_all_ways, limit=2)])
 def test_filter_warns_about_function_without_return(function: Any) -> None:
     stream = LocalEnvironment().from_collection([1])
-    said = "filter() was given a function that returns nothing, so no record passes: is a `return` missing?"
-    assert warned(lambda: stream.filter(function)) == [said]
+    warning = "filter() was given a function that returns nothing, so no record passes: is a `return` missing?"
+    assert warned(lambda: stream.filter(function)) == [warning]
 
 
 def test_filter_warns_about_generator_function() -> None:
     stream = LocalEnvironment().from_collection([1])
-    said = "filter() was given a function that yields: every record passes, because a generator is true."
-    assert warned(lambda: stream.filter(yields)) == [said]
+    warning = "filter() was given a function that yields: every record passes, because a generator is true."
+    assert warned(lambda: stream.filter(yields)) == [warning]
 
 
 @pytest.mark.parametrize("function", [returns_once, raises, bool, str.strip, lambda v: v > 3, lambda v: v and None])
@@ -120,8 +120,10 @@ def test_program_without_execute_warns_at_exit(tmp_path: Path, last: str, warns:
     )
     for command in commands:
         done = subprocess.run([*command, str(file)], capture_output=True, text=True)
-        said = f"{file}:4: UserWarning: the program that begins here was never run: call execute() of its environment"
-        assert done.stderr.count(said) == warns, done.stderr
+        warning = (
+            f"{file}:4: UserWarning: the program that begins here was never run: call execute() of its environment"
+        )
+        assert done.stderr.count(warning) == warns, done.stderr
 
 
 class Stamps(TimestampAssigner):
@@ -153,7 +155,7 @@ REFUSED: list[tuple[Callable[[Any], object], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("give", "said"), REFUSED)
-def test_stream_methods_reject_arguments_of_wrong_type(give: Callable[[Any], object], said: str) -> None:
-    with pytest.raises(InvalidProgramError, match=said):
+@pytest.mark.parametrize(("give", "message"), REFUSED)
+def test_stream_methods_reject_arguments_of_wrong_type(give: Callable[[Any], object], message: str) -> None:
+    with pytest.raises(InvalidProgramError, match=message):
         give(LocalEnvironment().from_collection([1]))

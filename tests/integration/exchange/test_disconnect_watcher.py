@@ -35,11 +35,11 @@ def test_disconnect_watcher_detects_peer_close_without_reader(family: socket.Add
             pairs = [(socket.create_connection(server.getsockname()), server.accept()[0]) for _ in range(2)]
     for mine, _ in pairs:
         watch.add(mine.fileno())
-    pairs[0][1].send(b"what is said is left to who reads")
+    pairs[0][1].send(b"the watcher leaves input to its reader")
     assert not notified.wait(0.1)
     pairs[1][1].close()
     assert notified.wait(10)
-    assert pairs[0][0].recv(100) == b"what is said is left to who reads"
+    assert pairs[0][0].recv(100) == b"the watcher leaves input to its reader"
     watch.close()
     watch.close()
     assert ends(before)

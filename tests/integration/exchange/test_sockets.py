@@ -795,18 +795,18 @@ class Puppet:
         self.link = Connection.to(address, SECRET)
         self.poller = Poller()
         self.heard: list[Frame] = []
-        self.is_over = False
+        self.has_ended = False
         self.poller.add(self.link, self.heard.append, self._end)
 
     def _end(self) -> None:
-        self.is_over = True
+        self.has_ended = True
 
     def say(self, *frames: Frame) -> None:
         for frame in frames:
             self.link.push(frame)
         self.poller.until(lambda: not self.link.has_to_send and self.link.is_authenticated, 5)
 
-    def hears(self, kind: Kind) -> None:
+    def awaits(self, kind: Kind) -> None:
         assert self.poller.until(lambda: any(f.kind is kind for f in self.heard), 5)
 
 
@@ -828,13 +828,13 @@ def puppet_plays(script: Callable[[Puppet], None]) -> tuple[Exchange, threading.
 
 def meets(puppet: Puppet) -> None:
     puppet.say(HELLO)
-    puppet.hears(Kind.ROSTER)
+    puppet.awaits(Kind.ROSTER)
 
 
 def works(puppet: Puppet) -> None:
     meets(puppet)
     puppet.say(Frame(Kind.MET))
-    puppet.hears(Kind.EPOCH)
+    puppet.awaits(Kind.EPOCH)
 
 
 def dies_in_its_report(puppet: Puppet) -> None:
@@ -847,7 +847,7 @@ def says_nonsense(puppet: Puppet) -> None:
     works(puppet)
     puppet.link.socket.setblocking(True)
     puppet.link.socket.sendall(b"\xff" + bytes(18))
-    puppet.poller.until(lambda: puppet.is_over, 5)
+    puppet.poller.until(lambda: puppet.has_ended, 5)
 
 
 @pytest.mark.parametrize(
@@ -876,7 +876,7 @@ def test_exchange_rejects_duplicate_report() -> None:
         works(puppet)
         puppet.say(Frame(Kind.REPORT, 1, 0, b"r"))
         puppet.say(Frame(Kind.REPORT, 1, 0, b"r"))
-        puppet.poller.until(lambda: puppet.is_over, 5)
+        puppet.poller.until(lambda: puppet.has_ended, 5)
 
     exchange, thread = puppet_plays(reports_twice)
     assert [bytes(r) for r in exchange.run(1, b"tasks")] == [b"r"]
@@ -891,7 +891,7 @@ def test_exchange_ignores_exit_of_stopped_slot() -> None:
     def obeys(puppet: Puppet) -> None:
         works(puppet)
         puppet.say(Frame(Kind.REPORT, 1, 0, b"r"))
-        puppet.hears(Kind.STOP)
+        puppet.awaits(Kind.STOP)
 
     exchange, thread = puppet_plays(obeys)
     exchange.run(1, b"tasks")
@@ -919,7 +919,7 @@ def test_slot_reports_broken_connection_to_another_slot(when: str) -> None:
         listener = listen(f"{exchange.address}-1")
         puppet = Puppet(exchange.address)
         puppet.say(Frame(Kind.HELLO, payload=b'{"slot": 1, "address": "%s"}' % str(address_of(listener)).encode()))
-        puppet.hears(Kind.ROSTER)
+        puppet.awaits(Kind.ROSTER)
         connection = None
         while connection is None:
             connection = accept(listener)
@@ -927,10 +927,10 @@ def test_slot_reports_broken_connection_to_another_slot(when: str) -> None:
             link = Connection(connection, SECRET, Side.CALLED)
             puppet.poller.add(link, lambda frame: None, lambda: None)
             puppet.say(Frame(Kind.MET))
-            puppet.hears(Kind.EPOCH)
+            puppet.awaits(Kind.EPOCH)
             puppet.poller.forget(connection.fileno())
         connection.close()
-        puppet.poller.until(lambda: puppet.is_over, 5)
+        puppet.poller.until(lambda: puppet.has_ended, 5)
         listener.close()
         puppet.link.close()
 

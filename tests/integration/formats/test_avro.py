@@ -207,8 +207,8 @@ def test_avro_import_does_not_load_fastavro() -> None:
 
 @pytest.mark.parametrize("name", VALUES)
 def test_avro_round_trips_values_of_every_type(name: str, tmp_path: Path) -> None:
-    def same(found: list[Any]) -> bool:
-        return [record[name] for record in found] == [VALUES[name]] and type(found[0][name]) is type(VALUES[name])
+    def same(results: list[Any]) -> bool:
+        return [record[name] for record in results] == [VALUES[name]] and type(results[0][name]) is type(VALUES[name])
 
     data = avro_bytes(ALL, [VALUES])
     assert same(list(fastavro.reader(io.BytesIO(data))))
@@ -288,11 +288,11 @@ def test_avro_writer_fills_defaults_of_missing_fields() -> None:
 def test_avro_fitter_converts_numbers_to_logical_types() -> None:
     fit = coercer(ALL)
     plain = {"date": -1, "time_us": 1, "ts_ms": -1, "local_us": 1, "decimal": b"\xff", "uuid": str(UUID(int=5))}
-    found = fit({**VALUES, **plain})
-    assert found["date"] == datetime.date(1969, 12, 31) and found["time_us"] == datetime.time(0, 0, 0, 1)
-    assert found["ts_ms"] == datetime.datetime(1969, 12, 31, 23, 59, 59, 999000, UTC)
-    assert found["local_us"] == datetime.datetime(1970, 1, 1, 0, 0, 0, 1)
-    assert (found["decimal"], found["uuid"]) == (Decimal("-0.001"), UUID(int=5))
+    converted = fit({**VALUES, **plain})
+    assert converted["date"] == datetime.date(1969, 12, 31) and converted["time_us"] == datetime.time(0, 0, 0, 1)
+    assert converted["ts_ms"] == datetime.datetime(1969, 12, 31, 23, 59, 59, 999000, UTC)
+    assert converted["local_us"] == datetime.datetime(1970, 1, 1, 0, 0, 0, 1)
+    assert (converted["decimal"], converted["uuid"]) == (Decimal("-0.001"), UUID(int=5))
 
 
 def test_avro_writer_truncates_time_to_precision() -> None:
@@ -306,10 +306,10 @@ def test_avro_writer_truncates_time_to_precision() -> None:
         records: Iterable[Any] = (
             fastavro.reader(io.BytesIO(data)) if data else [coercer(ALL)({**VALUES, **given_times})]
         )
-        (found,) = records
-        assert found["time_ms"] == datetime.time(1, 2, 3, 456000)
-        assert found["ts_ms"] == datetime.datetime(2023, 12, 31, 23, tzinfo=UTC)
-        assert found["decimal"] == Decimal("5.000")
+        (record,) = records
+        assert record["time_ms"] == datetime.time(1, 2, 3, 456000)
+        assert record["ts_ms"] == datetime.datetime(2023, 12, 31, 23, tzinfo=UTC)
+        assert record["decimal"] == Decimal("5.000")
 
 
 def test_avro_supports_recursive_records_but_parquet_and_rows_do_not() -> None:
@@ -327,8 +327,8 @@ def test_avro_supports_recursive_records_but_parquet_and_rows_do_not() -> None:
 def test_avro_writer_orders_row_fields_by_schema() -> None:
     rows = [Row(1, "a"), Row(number=2, text="b"), Row(text="c", number=3), Row(f0=4, f1="d")]
     records: Iterable[Any] = fastavro.reader(io.BytesIO(avro_bytes(NUMBERED, rows)))
-    found = [tuple(r.values()) for r in records]
-    assert found == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+    ordered = [tuple(r.values()) for r in records]
+    assert ordered == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
     with pytest.raises(TypeMismatchError, match="the value has 1 fields, but the schema has 2"):
         avro_bytes(NUMBERED, [Row(1)])
 
@@ -358,8 +358,8 @@ def test_avro_file_split_anywhere_reads_each_record_once(
         patch.setattr(file_formats, "MAX_SPLIT_BYTES", split)
         patch.setattr(avro_files, "SCAN_BYTES", scan)
         Path(directory, "a.avro").write_bytes(container(numbered(count), interval))
-        found = read(AvroFormat(NUMBERED), Path(directory), 2, budget)
-    assert Counter(r["number"] for r in found) == Counter(range(count))
+        results = read(AvroFormat(NUMBERED), Path(directory), 2, budget)
+    assert Counter(r["number"] for r in results) == Counter(range(count))
 
 
 def test_avro_file_split_at_every_offset_reads_each_record_once(tmp_path: Path) -> None:
@@ -379,8 +379,8 @@ def test_avro_file_split_at_every_offset_reads_each_record_once(tmp_path: Path) 
 def test_avro_format_reads_every_codec(tmp_path: Path, codec: str) -> None:
     for i in range(3):
         (tmp_path / f"{i}.avro").write_bytes(container(numbered(500), 1000, codec))
-    found = read(AvroFormat(NUMBERED), tmp_path, 2, random.Random(codec).choice([1, 50, 10_000]))
-    assert Counter(r["number"] for r in found) == Counter(dict.fromkeys(range(500), 3))
+    results = read(AvroFormat(NUMBERED), tmp_path, 2, random.Random(codec).choice([1, 50, 10_000]))
+    assert Counter(r["number"] for r in results) == Counter(dict.fromkeys(range(500), 3))
 
 
 def test_avro_format_resolves_writer_schema(tmp_path: Path) -> None:
@@ -506,11 +506,11 @@ def test_avro_parquet_reader_reads_files_of_other_writers(tmp_path: Path) -> Non
         field("here", "int", default=3),
         field("perhaps", ["null", "string"]),
     )
-    day, at = datetime.date(2024, 2, 29), datetime.datetime(2024, 2, 29, 1, 2, 3)
+    day, time = datetime.date(2024, 2, 29), datetime.datetime(2024, 2, 29, 1, 2, 3)
     table = pa.table(
         {
             "other": pa.array([1]),
-            "at": pa.array([at], pa.timestamp("ns")),
+            "at": pa.array([time], pa.timestamp("ns")),
             "day": pa.array([day]),
             "tags": pa.array([["a"]], pa.large_list(pa.large_string())),
             "counts": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int32())),
@@ -520,7 +520,7 @@ def test_avro_parquet_reader_reads_files_of_other_writers(tmp_path: Path) -> Non
     pq.write_table(table, tmp_path / "a.parquet")
     expected = {
         "day": day,
-        "at": at.replace(tzinfo=UTC),
+        "at": time.replace(tzinfo=UTC),
         "tags": ["a"],
         "counts": {"k": 1},
         "inner": {"a": 1, "b": None},
@@ -579,21 +579,21 @@ def test_avro_row_schemas_round_trip_messages() -> None:
     row = Row.of(tuple(VALUES), list(VALUES.values()))
     message = write.serialize(row)
     assert fastavro.schemaless_reader(io.BytesIO(message), ALL.parsed, None) == VALUES
-    found = read_row.deserialize(message)
-    assert found.nested == Row(a=1, b=None) and found.again == Row(a=2, b="x")
-    assert found.array == [1, None, 3] and found.map == {"k": ["v"], "e": []}
+    received = read_row.deserialize(message)
+    assert received.nested == Row(a=1, b=None) and received.again == Row(a=2, b="x")
+    assert received.array == [1, None, 3] and received.map == {"k": ["v"], "e": []}
     # A row's types have no time zone, and there is none for UUIDs.
-    assert found.ts_us == datetime.datetime(2024, 1, 2, 3, 4, 5, 678901) and found.uuid == str(UUID(int=5))
-    assert (found.decimal, found.fixed, found.enum) == (Decimal("-1234567.891"), b"ab", "BLUE")
+    assert received.ts_us == datetime.datetime(2024, 1, 2, 3, 4, 5, 678901) and received.uuid == str(UUID(int=5))
+    assert (received.decimal, received.fixed, received.enum) == (Decimal("-1234567.891"), b"ab", "BLUE")
     convert = read_row.get_produced_type().converter()
-    assert convert(found) == found
-    assert read_row.deserialize(write.serialize(found)) == found
+    assert convert(received) == received
+    assert read_row.deserialize(write.serialize(received)) == received
 
 
 def test_avro_row_schema_produces_types_of_flink() -> None:
-    found = AvroRowDeserializationSchema(avro_schema_string=str(ALL)).get_produced_type()
-    assert found is not None
-    types = dict(zip(found.get_field_names(), found.get_field_types(), strict=True))  # type: ignore[attr-defined]
+    produced = AvroRowDeserializationSchema(avro_schema_string=str(ALL)).get_produced_type()
+    assert produced is not None
+    types = dict(zip(produced.get_field_names(), produced.get_field_types(), strict=True))  # type: ignore[attr-defined]
     inner = Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.STRING()])
     assert (types["nested"], types["again"]) == (inner, inner)
     assert types["array"] == Types.OBJECT_ARRAY(Types.LONG())

@@ -155,15 +155,15 @@ def test_gateway_cancel_of_query_cancels_its_job(gateway: Gateway) -> None:
     client.rows(ENDLESS)
     operation = client.begin("SELECT n FROM endless")
     uri = f"{operation}/result/0?rowFormat=JSON"
-    found: dict[str, Any] = {}
-    while not found.get("results", {"data": []})["data"]:
-        _, found = client.ask(uri)
-        uri = found["nextResultUri"]
+    result: dict[str, Any] = {}
+    while not result.get("results", {"data": []})["data"]:
+        _, result = client.ask(uri)
+        uri = result["nextResultUri"]
     assert client.ask(f"{operation}/status")[1] == {"status": "RUNNING"}
     assert client.ask(f"{operation}/cancel", "POST", {}) == (200, {"status": "CANCELED"})
     status, reported = client.ask(uri)
     assert status == 500 and "in CANCELED status" in reported["errors"][0]
-    eventually(lambda: client.rows(f"DESCRIBE JOB '{found['jobID']}'")[0][2] == "CANCELED")
+    eventually(lambda: client.rows(f"DESCRIBE JOB '{result['jobID']}'")[0][2] == "CANCELED")
     assert client.ask(f"{operation}/close", "DELETE") == (200, {"status": "CLOSED"})
     assert client.ask(f"{operation}/status")[0] == 500
 
@@ -231,20 +231,20 @@ SHOW NONSENSE;
 """
 
 
-@pytest.mark.parametrize("given", ["script", "scriptUri"])
-def test_gateway_script_runs_as_application(gateway: Gateway, tmp_path: Path, given: str) -> None:
+@pytest.mark.parametrize("field", ["script", "scriptUri"])
+def test_gateway_script_runs_as_application(gateway: Gateway, tmp_path: Path, field: str) -> None:
     client, out = Client(gateway), tmp_path / "out"
     text = SCRIPT.format(path=out)
     (tmp_path / "a script.sql").write_text(text)
-    sent = text if given == "script" else (tmp_path / "a script.sql").as_uri()
+    sent = text if field == "script" else (tmp_path / "a script.sql").as_uri()
     status, reported = client.ask(
-        f"{client.path}/scripts", "POST", {given: sent, "executionConfig": {"pipeline.name": f"by {given}"}}
+        f"{client.path}/scripts", "POST", {field: sent, "executionConfig": {"pipeline.name": f"by {field}"}}
     )
     assert status == 200 and re.fullmatch("script-[0-9a-f]{32}", reported["clusterID"]), reported
     # It does not end with the session that sent it.
     assert client.ask(client.path, "DELETE") == (200, {"status": "CLOSED"})
     client = Client(gateway)
-    eventually(lambda: [r[2] for r in client.rows("SHOW JOBS") if r[1] == f"by {given}"] == ["FINISHED"] * 2)
+    eventually(lambda: [r[2] for r in client.rows("SHOW JOBS") if r[1] == f"by {field}"] == ["FINISHED"] * 2)
     assert sorted(line for file in out.glob("part-*") for line in file.read_text().split()) == ["4", "6"]
     assert "found" not in {row[0] for row in client.rows("SHOW TABLES")}
 
@@ -258,14 +258,14 @@ def test_gateway_failed_script_cancels_its_jobs_and_is_listed(
         f"{client.path}/scripts", "POST", {"script": f"SET 'pipeline.name' = 'begun'; {text} SELECT m FROM endless"}
     )
     eventually(lambda: [r[2] for r in client.rows("SHOW JOBS") if r[1] == "begun"] == ["CANCELED"])
-    why = "Statement 5 of 5 of the script failed: SQL validation failed. At line 1, column 8: Column 'm'"
-    assert why in caplog.text
+    reason = "Statement 5 of 5 of the script failed: SQL validation failed. At line 1, column 8: Column 'm'"
+    assert reason in caplog.text
     # The returned id alone is enough to find the failure.
     (script,) = (row for row in client.rows("SHOW JOBS") if row[1] == reported["clusterID"])
     assert script[2] == "FAILED" and script[0] == reported["clusterID"].removeprefix("script-")
     assert client.rows(f"DESCRIBE JOB '{script[0]}'")[0][2] == "FAILED"
     status, exceptions = client.ask(f"/jobs/{script[0]}/exceptions")
-    assert status == 200 and exceptions["root-exception"].startswith(why)
+    assert status == 200 and exceptions["root-exception"].startswith(reason)
     assert client.ask(f"/jobs/{script[0]}")[1]["state"] == "FAILED"
     assert client.ask(f"/jobs/{script[0]}/config")[0] == 200
 
@@ -286,7 +286,7 @@ def test_gateway_reads_script_from_uri(gateway: Gateway, tmp_path: Path, protoco
 
 
 @pytest.mark.parametrize(
-    ("body", "why"),
+    ("body", "reason"),
     [
         ({}, "Please specify script content or uri."),
         ({"script": "SHOW JOBS", "scriptUri": "/x"}, "either the script uri or the script content, but not both"),
@@ -297,11 +297,11 @@ def test_gateway_reads_script_from_uri(gateway: Gateway, tmp_path: Path, protoco
         ({"scriptUri": "http://127.0.0.1:1/a.sql"}, "The script 'http://127.0.0.1:1/a.sql' cannot be read: <urlopen"),
     ],
 )
-def test_gateway_rejects_invalid_scripts(gateway: Gateway, body: dict[str, str], why: str) -> None:
+def test_gateway_rejects_invalid_scripts(gateway: Gateway, body: dict[str, str], reason: str) -> None:
     client = Client(gateway)
     status, reported = client.ask(f"{client.path}/scripts", "POST", body)
     assert status == 500 and "Failed to deploy script to cluster." in reported["errors"][0]
-    assert why in reported["errors"][0]
+    assert reason in reported["errors"][0]
 
 
 def test_gateway_rejects_bad_requests(gateway: Gateway) -> None:
@@ -320,17 +320,17 @@ def test_gateway_rejects_bad_requests(gateway: Gateway) -> None:
 def test_gateway_completes_statements(gateway: Gateway) -> None:
     client = Client(gateway)
     client.rows("CREATE TABLE orders (id INT, price INT) WITH ('connector'='blackhole')")
-    asked = {"statement": "SELECT * FROM or", "position": 16}
-    assert client.ask(f"{client.path}/complete-statement", "GET", asked)[1] == {"candidates": ["orders"]}
+    request = {"statement": "SELECT * FROM or", "position": 16}
+    assert client.ask(f"{client.path}/complete-statement", "GET", request)[1] == {"candidates": ["orders"]}
 
 
 def test_gateway_rejects_requests_without_token(gateway: Gateway) -> None:
-    made = gateway.token
+    original = gateway.token
     settings = {**SETTINGS, "sql-gateway.endpoint.rest.port": "auto", "millstream.rest.token": "secret"}
     gateway = Gateway(settings)
     gateway.start()
     try:
-        for token in (None, made):
+        for token in (None, original):
             assert flinks.ask(gateway.url, "/v2/sessions", "POST", {}, token)[0] == 401
         # The token is set by an option: it is in no file, and sessions do not show it.
         assert gateway.token == "secret" and gateway.token_file is None
@@ -369,9 +369,9 @@ def test_gateway_restores_foreign_savepoint_only_with_token(gateway: Gateway, tm
             ("statements", {"statement": "INSERT INTO s SELECT n FROM few", "executionConfig": {}}),
             ("configure-session", {"statement": attack}),
         ):
-            asked = f"{client.path.replace('/v4', f'/v{version}')}/{path}"
+            uri = f"{client.path.replace('/v4', f'/v{version}')}/{path}"
             for token in (None, "guessed"):
-                assert flinks.ask(gateway.url, asked, "POST", body, token)[0] == 401
+                assert flinks.ask(gateway.url, uri, "POST", body, token)[0] == 401
     assert "execution.state-recovery.path" not in client.ask(client.path)[1]["properties"]
     assert not mark.exists()
     # With the token, the state is restored, unless a signing key is set that did not sign it.
@@ -434,20 +434,20 @@ def test_operation_fetch_returns_rows_before_failure() -> None:
 
 
 def test_operation_backpressures_query_when_rows_are_not_fetched() -> None:
-    made: list[int] = []
+    produced: list[int] = []
 
     def many() -> Iterator[Batch]:
         for i in range(100):
-            made.append(i)
+            produced.append(i)
             yield numbers(*range(1000))
 
     operation = started(many())
-    eventually(lambda: len(made) >= 6)
+    eventually(lambda: len(produced) >= 6)
     time.sleep(0.2)
-    assert len(made) == 6
+    assert len(produced) == 6
     rows, token = taken(operation, 0)
     assert len(rows) == 5000 and token == 1
-    eventually(lambda: len(made) > 6)
+    eventually(lambda: len(produced) > 6)
     operation.close()
 
 
@@ -493,8 +493,8 @@ def test_values_as_json_encodes_nested_values_and_nulls() -> None:
     column = pa.array([[{"a": None}], None, [], [{"a": 10}, None]], pa.list_(pa.struct([("a", pa.decimal128(38, 2))])))
     assert values_as_json(column, kind) == ['[{"a":null}]', "null", "[]", '[{"a":10},null]']
     assert values_as_json(column.slice(3), kind) == ['[{"a":10},null]']
-    most = pa.array([None, "99999999999999999999999999999999999999"], pa.string()).cast(pa.decimal128(38, 0))
-    assert values_as_json(most, DataTypes.DECIMAL(38, 0)) == ["null", "9" * 38]
+    max_decimal = pa.array([None, "99999999999999999999999999999999999999"], pa.string()).cast(pa.decimal128(38, 0))
+    assert values_as_json(max_decimal, DataTypes.DECIMAL(38, 0)) == ["null", "9" * 38]
 
 
 WORDS = Vocabulary({"orders": ["id", "price"], "pets": ["pet"]}, ["abs", "power"], "c.d", ["c"])

@@ -45,7 +45,7 @@ class Slots:
 @pytest.fixture
 def slots(monkeypatch: pytest.MonkeyPatch) -> Slots:
     slots = Slots()
-    monkeypatch.setattr(LocalEngine, "slots", lambda engine, wanted: slots.count)
+    monkeypatch.setattr(LocalEngine, "slots", lambda engine, parallelism: slots.count)
     return slots
 
 
@@ -58,7 +58,7 @@ class Count(KeyedProcessFunction):
     def process_element(self, value: int, ctx: Any) -> Iterator[tuple[int, int, int]]:
         if FAIL.is_set():
             FAIL.clear()
-            raise RuntimeError("told to fail")
+            raise RuntimeError("failure on request")
         n = (self.count.value() or 0) + 1
         self.count.update(n)
         yield value, value % KEYS, n
@@ -104,8 +104,8 @@ class Job:
         self.until(lambda: len({key for _, key, _ in self.sink.results()}) == KEYS)
 
     def metrics(self, *names: str) -> list[float]:
-        asked = TestClient(make_app(Service(self.registry)))
-        answer = asked.get(f"/jobs/{self.client.get_job_id()}/metrics?get={','.join(names)}").json()
+        client = TestClient(make_app(Service(self.registry)))
+        answer = client.get(f"/jobs/{self.client.get_job_id()}/metrics?get={','.join(names)}").json()
         by_name = {m["id"]: float(m["value"]) for m in answer}
         return [by_name[name] for name in names]
 
@@ -190,20 +190,20 @@ def test_resource_requirements_are_read_and_set_over_rest(slots: Slots, tmp_path
     slots.count = 4
     job = Job()
     job.until_widths(4, 4)
-    asked, path = TestClient(make_app(Service(job.registry))), f"/jobs/{job.client.get_job_id()}/resource-requirements"
-    bounds = asked.get(path).json()
+    client, path = TestClient(make_app(Service(job.registry))), f"/jobs/{job.client.get_job_id()}/resource-requirements"
+    bounds = client.get(path).json()
     assert [b["parallelism"] for b in bounds.values()] == [{"lowerBound": 1, "upperBound": 4}] * 2
     counting = list(bounds)[-1]
     bounds[counting]["parallelism"] = {"lowerBound": 1, "upperBound": 2}
-    assert asked.put(path, json=bounds).status_code == 200
+    assert client.put(path, json=bounds).status_code == 200
     job.until_widths(4, 2)
-    assert asked.get(path).json() == bounds
+    assert client.get(path).json() == bounds
     bounds[counting]["parallelism"] = {"lowerBound": 3, "upperBound": 2}
-    refused = asked.put(path, json=bounds)
+    refused = client.put(path, json=bounds)
     assert refused.status_code == 400 and "cannot be from 3 to 2" in refused.text
     # As many as there are slots for, although more are requested.
     bounds[counting]["parallelism"] = {"lowerBound": 1, "upperBound": 128}
-    assert asked.put(path, json=bounds).status_code == 200
+    assert client.put(path, json=bounds).status_code == 200
     job.until_widths(4, 4)
-    assert asked.get(path).json() == bounds
+    assert client.get(path).json() == bounds
     job.stop(tmp_path)

@@ -33,8 +33,8 @@ def test_poll_backoff_grows_while_source_is_idle() -> None:
     gaps = [round(b - a, 6) for a, b in itertools.pairwise(times)]
     assert gaps[0] == pytest.approx(SOONEST) and gaps == sorted(gaps) and gaps[-1] == pytest.approx(LATEST)
     # Input after an idle time waits for a small part of it.
-    assert all(gap <= max(at / 10, SOONEST) + 1e-9 for at, gap in zip(times[1:], gaps[1:], strict=False))
-    assert sum(at >= 50 for at in times) <= 101
+    assert all(gap <= max(time / 10, SOONEST) + 1e-9 for time, gap in zip(times[1:], gaps[1:], strict=False))
+    assert sum(time >= 50 for time in times) <= 101
 
 
 def test_poll_backoff_grows_with_poll_duration() -> None:
@@ -57,10 +57,10 @@ class Letters(Source):
     """Holds what others put into it while the job runs; is polled only when it has input."""
 
     def __init__(self) -> None:
-        self.waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.pending: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.wake: Callable[[], None] | None = None
-        self.is_over = False
-        self.asked = 0
+        self.has_ended = False
+        self.n_polls = 0
 
     @property
     def is_bounded(self) -> bool:
@@ -76,7 +76,7 @@ class Letters(Source):
         return Letters, ()
 
     def put(self, letter: str) -> None:
-        self.waiting.put(letter)
+        self.pending.put(letter)
         assert self.wake is not None
         self.wake()
 
@@ -89,15 +89,15 @@ class _Letters(SplitEnumerator):
         self._source.wake = wake
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
-        self._source.asked += 1
-        found = [self._source.waiting.get() for _ in range(self._source.waiting.qsize())]
-        return SplitAssignment({0: found} if found else {})
+        self._source.n_polls += 1
+        letters = [self._source.pending.get() for _ in range(self._source.pending.qsize())]
+        return SplitAssignment({0: letters} if letters else {})
 
     def next_poll(self, now: float) -> float:
         return math.inf
 
     def is_finished(self) -> bool:
-        return self._source.is_over
+        return self._source.has_ended
 
     def snapshot(self) -> None:
         return None
@@ -122,13 +122,13 @@ def test_source_wakes_job_when_it_has_input(behind: bool) -> None:
             time.sleep(0.001)
 
     first = [0] if behind else []
-    while letters.wake is None or not letters.asked:
+    while letters.wake is None or not letters.n_polls:
         time.sleep(0.001)
     wait_for(len(first))
     time.sleep(0.05)
-    asked = letters.asked
+    n_polls = letters.n_polls
     time.sleep(0.2)
-    assert letters.asked == asked, "it is asked although it has not called"
+    assert letters.n_polls == n_polls, "it was polled without a wake-up"
     for count, letter in enumerate("abc", 1):
         letters.put(letter)
         wait_for(len(first) + count)
@@ -140,6 +140,6 @@ def test_source_wakes_job_when_it_has_input(behind: bool) -> None:
         thread.join()
     wait_for(len(first) + 1003)
     assert len(sink.results()) == len(first) + 1003
-    letters.is_over = True
+    letters.has_ended = True
     letters.put("end")
     job.get_job_execution_result().result()

@@ -1,4 +1,4 @@
-"""Driver leases without high availability: who holds a job, who is rejected, who takes over."""
+"""Driver leases without high availability: ownership of a job, rejection, takeover."""
 
 from __future__ import annotations
 
@@ -129,10 +129,10 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, does: Callable[[], object]) -> No
     """Run an action between the next driver's read of the records and its claim."""
     make = module.new_run_id  # type: ignore[attr-defined]
 
-    def new_run_id(earlier: Iterable[str] = ()) -> str:
+    def new_run_id(previous: Iterable[str] = ()) -> str:
         monkeypatch.setattr(module, "new_run_id", make)
         does()
-        return make(earlier)
+        return make(previous)
 
     monkeypatch.setattr(module, "new_run_id", new_run_id)
 
@@ -274,29 +274,29 @@ def test_driver_is_rejected_while_run_id_is_held(drivers: DriverRegistry) -> Non
     first.fence.publish("a/chk-1")
     silent(first)
     first.let_go()
-    gone = silent(drivers.claim_run("job", run, GONE))
+    lost = silent(drivers.claim_run("job", run, GONE))
     second = drivers.claim_run("job", run, HERE)
     with pytest.raises(DeposedError):
-        gone.publish("a/chk-1")
+        lost.publish("a/chk-1")
     second.let_go()
 
 
 def test_drivers_starting_concurrently_claim_job_once(tmp_path: Path) -> None:
-    found: list[Any] = []
+    claims: list[Any] = []
 
     def start() -> None:
         try:
-            found.append(DriverRegistry(str(tmp_path), {}, lease=0.3).claim_latest("job", HERE))
+            claims.append(DriverRegistry(str(tmp_path), {}, lease=0.3).claim_latest("job", HERE))
         except InvalidProgramError as e:
-            found.append(e)
+            claims.append(e)
 
     threads = [threading.Thread(target=start) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    holds = [one for one in found if isinstance(one, DriverLease)]
-    assert len(holds) == 1 and len(found) == 8
+    holds = [one for one in claims if isinstance(one, DriverLease)]
+    assert len(holds) == 1 and len(claims) == 8
     holds[0].let_go()
 
 
@@ -310,19 +310,19 @@ def settings(directory: Path) -> dict[str, str]:
     return {"execution.checkpointing.dir": str(directory / "checkpoints"), **LEASE}
 
 
-def run(found: Managers, **more: str) -> subprocess.Popen[bytes]:
-    return found.start("run", "--local", "--from-checkpoint=latest", "job.py", str(RECORDS), str(found.out), **more)
+def run(cluster: Managers, **more: str) -> subprocess.Popen[bytes]:
+    return cluster.start("run", "--local", "--from-checkpoint=latest", "job.py", str(RECORDS), str(cluster.out), **more)
 
 
-def check(found: Managers, process: subprocess.Popen[bytes]) -> None:
-    found.hurry()
-    assert process.wait(120) == 0, found.everything()
-    assert written(found.out) == expected_lines(RECORDS), found.everything()
+def check(cluster: Managers, process: subprocess.Popen[bytes]) -> None:
+    cluster.hurry()
+    assert process.wait(120) == 0, cluster.everything()
+    assert written(cluster.out) == expected_lines(RECORDS), cluster.everything()
 
 
-def move_away(found: Managers) -> None:
+def move_away(cluster: Managers) -> None:
     """Report that the driver is on another host."""
-    (name,) = (found.directory / "checkpoints" / "_jobs").iterdir()
+    (name,) = (cluster.directory / "checkpoints" / "_jobs").iterdir()
     cell = FileCell(open_storage(str(name.parent)), name.name)
     data, version = cell.read()
     assert data is not None
@@ -332,49 +332,49 @@ def move_away(found: Managers) -> None:
 
 
 def test_second_successor_is_rejected_before_first_checkpoint(tmp_path: Path) -> None:
-    with managers(tmp_path, settings(tmp_path)) as found:
-        first, second = run(found), run(found)
-        found.until(lambda: None not in (first.poll(), second.poll()) or found.lines() > 20, 120)
-        found.until(lambda: first.poll() is not None or second.poll() is not None)
+    with managers(tmp_path, settings(tmp_path)) as cluster:
+        first, second = run(cluster), run(cluster)
+        cluster.until(lambda: None not in (first.poll(), second.poll()) or cluster.lines() > 20, 120)
+        cluster.until(lambda: first.poll() is not None or second.poll() is not None)
         loser, winner = (first, second) if first.poll() is not None else (second, first)
-        assert loser.poll() == 1, found.everything()
-        assert "Job 'counts' still runs" in found.log(found.processes.index(loser)), found.everything()
-        check(found, winner)
+        assert loser.poll() == 1, cluster.everything()
+        assert "Job 'counts' still runs" in cluster.log(cluster.processes.index(loser)), cluster.everything()
+        check(cluster, winner)
 
 
 def test_driver_of_lost_host_is_replaced_and_fenced_when_it_wakes(tmp_path: Path) -> None:
-    with managers(tmp_path, settings(tmp_path)) as found:
+    with managers(tmp_path, settings(tmp_path)) as cluster:
         frozen = tmp_path / "frozen"
-        first = run(found, millstream__testing__fault=f"driver.before-publish|freeze|3|{frozen}")
-        found.until(frozen.exists, 120)
-        move_away(found)
-        second = run(found)
-        found.until(lambda: "starts from checkpoint" in found.log(1), 120)
-        before = found.lines()
-        found.until(lambda: found.lines() > before + 20)
+        first = run(cluster, millstream__testing__fault=f"driver.before-publish|freeze|3|{frozen}")
+        cluster.until(frozen.exists, 120)
+        move_away(cluster)
+        second = run(cluster)
+        cluster.until(lambda: "starts from checkpoint" in cluster.log(1), 120)
+        before = cluster.lines()
+        cluster.until(lambda: cluster.lines() > before + 20)
         os.kill(first.pid, signal.SIGCONT)
-        assert first.wait(60) == 1, found.everything()
-        assert "Job 'counts' is not this process's any more" in found.log(0), found.everything()
-        assert "restarts in" not in found.log(0)
-        check(found, second)
+        assert first.wait(60) == 1, cluster.everything()
+        assert "Job 'counts' is not this process's any more" in cluster.log(0), cluster.everything()
+        assert "restarts in" not in cluster.log(0)
+        check(cluster, second)
         left = [p for p in (tmp_path / "checkpoints").rglob("*") if p.is_file() and "_jobs" not in str(p)]
         assert all(p.name == "_superseded" for p in left), left
 
 
 def test_finished_job_does_not_rerun_after_process_kill(tmp_path: Path) -> None:
-    with managers(tmp_path, settings(tmp_path)) as found:
-        found.hurry()
-        killed = run(found, millstream__testing__fault=f"driver.after-removal|kill-driver|1|{tmp_path / 'killed'}")
+    with managers(tmp_path, settings(tmp_path)) as cluster:
+        cluster.hurry()
+        killed = run(cluster, millstream__testing__fault=f"driver.after-removal|kill-driver|1|{tmp_path / 'killed'}")
         assert killed.wait(120) == -signal.SIGKILL
-        assert written(found.out) == expected_lines(RECORDS)
-        again = run(found)
-        assert again.wait(120) == 0, found.everything()
-        assert "job 'counts' has already finished" in found.log(1), found.everything()
-        assert written(found.out) == expected_lines(RECORDS)
+        assert written(cluster.out) == expected_lines(RECORDS)
+        again = run(cluster)
+        assert again.wait(120) == 0, cluster.everything()
+        assert "job 'counts' has already finished" in cluster.log(1), cluster.everything()
+        assert written(cluster.out) == expected_lines(RECORDS)
         # Its program has ended now: a new start runs it again.
-        once_more = run(found)
-        assert once_more.wait(120) == 0, found.everything()
-        assert written(found.out) == expected_lines(RECORDS) + expected_lines(RECORDS)
+        once_more = run(cluster)
+        assert once_more.wait(120) == 0, cluster.everything()
+        assert written(cluster.out) == expected_lines(RECORDS) + expected_lines(RECORDS)
 
 
 def test_job_that_cannot_start_releases_name_and_finished_job_reruns(tmp_path: Path) -> None:

@@ -34,10 +34,10 @@ def cells_of(kind: str, tmp_path: Path) -> Iterator[Cells]:
         from millstream.testing.servers.zookeeper import ZooKeeperServer
 
         with ZooKeeperServer() as zookeeper:
-            found = ZooKeeperCells(zookeeper.quorum, "/millstream/test", 10.0)
-            found.await_connection(10.0)
-            yield found
-            found.close()
+            cells = ZooKeeperCells(zookeeper.quorum, "/millstream/test", 10.0)
+            cells.await_connection(10.0)
+            yield cells
+            cells.close()
         return
     if kind == "kubernetes":
         (tmp_path / "token").write_text("secret")
@@ -52,8 +52,8 @@ def cells_of(kind: str, tmp_path: Path) -> Iterator[Cells]:
 @pytest.fixture(scope="module", params=["directory", "s3", "zookeeper", "kubernetes"])
 def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cells]:
     """One service for all tests."""
-    with cells_of(request.param, tmp_path_factory.mktemp("ha")) as found:
-        yield found
+    with cells_of(request.param, tmp_path_factory.mktemp("ha")) as cells:
+        yield cells
 
 
 @dataclass
@@ -150,8 +150,8 @@ def test_fence_claim_returns_outcome_of_ended_job(cells: Cells) -> None:
     first = fence(cells, 1)
     first.claim()
     first.end("FAILED", "no luck")
-    found = fence(cells, 2).claim()
-    assert (found.outcome, found.message) == ("FAILED", "no luck")
+    outcome = fence(cells, 2).claim()
+    assert (outcome.outcome, outcome.message) == ("FAILED", "no luck")
 
 
 def test_fence_orders_checkpoints_by_number_and_ignores_late_ones(tmp_path: Path) -> None:

@@ -15,83 +15,83 @@ from tests.support.ha_runs import Managers, expected_lines, managers, quick, wri
 RECORDS = 8000
 
 
-def run(found: Managers, **settings: str) -> subprocess.Popen[bytes]:
-    return found.start("run", "--local", "job.py", str(RECORDS), str(found.out), **settings)
+def run(cluster: Managers, **settings: str) -> subprocess.Popen[bytes]:
+    return cluster.start("run", "--local", "job.py", str(RECORDS), str(cluster.out), **settings)
 
 
-def both(found: Managers) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
+def both(cluster: Managers) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
     """Start two job managers, of which the first leads."""
-    leader = run(found)
-    found.until(lambda: "leads cluster" in found.log(0))
-    standby = run(found)
-    found.until(lambda: "is a standby" in found.log(1))
+    leader = run(cluster)
+    cluster.until(lambda: "leads cluster" in cluster.log(0))
+    standby = run(cluster)
+    cluster.until(lambda: "is a standby" in cluster.log(1))
     return leader, standby
 
 
-def check(found: Managers, process: subprocess.Popen[bytes]) -> None:
+def check(cluster: Managers, process: subprocess.Popen[bytes]) -> None:
     """Wait for the application to end, and check that every record counts once."""
-    found.hurry()
-    assert process.wait(60) == 0, found.everything()
-    assert written(found.out) == expected_lines(RECORDS), found.everything()
+    cluster.hurry()
+    assert process.wait(60) == 0, cluster.everything()
+    assert written(cluster.out) == expected_lines(RECORDS), cluster.everything()
 
 
 def test_standby_restores_job_when_leader_is_killed(tmp_path: Path) -> None:
-    with managers(tmp_path, quick(tmp_path)) as found:
-        leader, standby = both(found)
-        found.until(lambda: found.lines() > 50)
+    with managers(tmp_path, quick(tmp_path)) as cluster:
+        leader, standby = both(cluster)
+        cluster.until(lambda: cluster.lines() > 50)
         os.killpg(leader.pid, signal.SIGKILL)
-        seconds = found.until(lambda: "term 2" in found.log(1))
-        check(found, standby)
-        assert "starts from checkpoint" in found.log(1)
+        seconds = cluster.until(lambda: "term 2" in cluster.log(1))
+        check(cluster, standby)
+        assert "starts from checkpoint" in cluster.log(1)
         print(f"led after {seconds:.1f} s")
         # Only the fence of the first leader is left of the checkpoints.
         left = [p for p in (tmp_path / "ha" / "shop" / "checkpoints").rglob("*") if p.is_file()]
         assert [p.name for p in left] == ["_superseded"], left
         # A later job manager does not run it again.
-        late = run(found)
+        late = run(cluster)
         assert late.wait(30) == 0
-        assert "has already ended" in found.log(2)
-        check(found, late)
+        assert "has ended already" in cluster.log(2)
+        check(cluster, late)
 
 
 def test_leader_frozen_during_commit_does_no_harm_when_it_wakes(tmp_path: Path) -> None:
-    with managers(tmp_path, quick(tmp_path)) as found:
+    with managers(tmp_path, quick(tmp_path)) as cluster:
         frozen = tmp_path / "frozen"
-        leader = run(found, millstream__testing__fault=f"driver.in-commit|freeze|3|{frozen}")
-        found.until(frozen.exists)
-        standby = run(found)
-        found.until(lambda: "term 2" in found.log(1) and "starts from" in found.log(1))
-        before = found.lines()
-        found.until(lambda: found.lines() > before + 20)
+        leader = run(cluster, millstream__testing__fault=f"driver.in-commit|freeze|3|{frozen}")
+        cluster.until(frozen.exists)
+        standby = run(cluster)
+        cluster.until(lambda: "term 2" in cluster.log(1) and "starts from" in cluster.log(1))
+        before = cluster.lines()
+        cluster.until(lambda: cluster.lines() > before + 20)
         os.kill(leader.pid, signal.SIGCONT)
         # It notices by itself, leaves the job alone, and becomes a standby.
-        found.until(lambda: "restarting as a standby" in found.log(0))
-        assert "is suspended" in found.log(0)
-        check(found, standby)
-        assert leader.wait(30) == 0, found.everything()
-        assert written(found.out) == expected_lines(RECORDS)
+        cluster.until(lambda: "restarting as a standby" in cluster.log(0))
+        assert "is suspended" in cluster.log(0)
+        check(cluster, standby)
+        assert leader.wait(30) == 0, cluster.everything()
+        assert written(cluster.out) == expected_lines(RECORDS)
 
 
 def test_deposed_leader_cannot_publish_without_checking_lease(tmp_path: Path) -> None:
     """A leader that does not check its lease is frozen before it publishes."""
-    with managers(tmp_path, quick(tmp_path)) as found:
+    with managers(tmp_path, quick(tmp_path)) as cluster:
         frozen = tmp_path / "frozen"
         patient = {"millstream__high-availability__lease-duration": "600 s"}
         patient |= {"millstream__high-availability__renew-deadline": "500 s"}
         patient |= {"millstream__high-availability__retry-period": "400 s"}
         fault = f"driver.before-publish|freeze|3|{frozen}"
-        leader = run(found, millstream__testing__fault=fault, **patient)
-        found.until(frozen.exists)
+        leader = run(cluster, millstream__testing__fault=fault, **patient)
+        cluster.until(frozen.exists)
         # Another process gives its lease away.
-        _release(found)
-        standby = run(found)
-        found.until(lambda: "term 2" in found.log(1) and "starts from" in found.log(1))
+        _release(cluster)
+        standby = run(cluster)
+        cluster.until(lambda: "term 2" in cluster.log(1) and "starts from" in cluster.log(1))
         os.kill(leader.pid, signal.SIGCONT)
-        found.until(lambda: "is not this process's any more (term 1): the leader of term 2 has it" in found.log(0))
-        check(found, standby)
+        cluster.until(lambda: "is not this process's any more (term 1): the leader of term 2 has it" in cluster.log(0))
+        check(cluster, standby)
 
 
-def _release(found: Managers) -> None:
+def _release(cluster: Managers) -> None:
     import json
     from dataclasses import asdict, replace
 
@@ -99,7 +99,7 @@ def _release(found: Managers) -> None:
     from millstream.leader.election_runner import LEADER, read_lease
     from millstream.leader.options import HaOptions
 
-    options = HaOptions.read(Configuration.from_dict(found.settings))
+    options = HaOptions.read(Configuration.from_dict(cluster.settings))
     assert options is not None
     cell = options.open().cell(LEADER)
     read = read_lease(cell)
@@ -108,15 +108,15 @@ def _release(found: Managers) -> None:
 
 
 def test_leader_hands_over_job_at_once_on_sigterm(tmp_path: Path) -> None:
-    with managers(tmp_path, quick(tmp_path, **_long())) as found:
-        leader, standby = both(found)
-        found.until(lambda: found.lines() > 50)
+    with managers(tmp_path, quick(tmp_path, **_long())) as cluster:
+        leader, standby = both(cluster)
+        cluster.until(lambda: cluster.lines() > 50)
         leader.terminate()
-        assert leader.wait(20) == 143, found.everything()
-        seconds = found.until(lambda: "term 2" in found.log(1))
+        assert leader.wait(20) == 143, cluster.everything()
+        seconds = cluster.until(lambda: "term 2" in cluster.log(1))
         # Without waiting for the lease to expire.
         assert seconds < 15
-        check(found, standby)
+        check(cluster, standby)
 
 
 def _long() -> dict[str, str]:
@@ -139,19 +139,19 @@ def test_ha_program_requires_millstream_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"high-availability.type": "filesystem"}, "high-availability.storageDir"),
         ({"high-availability.type": "zookeeper", "high-availability.storageDir": "/tmp/x"}, "zookeeper.quorum"),
         ({"high-availability.type": "raft", "high-availability.storageDir": "/tmp/x"}, "it must be one of NONE"),
     ],
 )
-def test_ha_options_reject_incomplete_settings(settings: dict[str, str], said: str) -> None:
+def test_ha_options_reject_incomplete_settings(settings: dict[str, str], message: str) -> None:
     from millstream.common.configuration import Configuration
     from millstream.common.errors import InvalidProgramError
     from millstream.leader.options import HaOptions
 
-    with pytest.raises(InvalidProgramError, match=said):
+    with pytest.raises(InvalidProgramError, match=message):
         options = HaOptions.read(Configuration.from_dict(settings))
         assert options is not None
         options.open()

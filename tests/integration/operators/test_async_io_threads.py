@@ -19,14 +19,14 @@ from millstream.testing.sources import ScriptedInput, record, scripted_stream
 
 
 def test_async_requests_continue_between_epochs_and_in_savepoint() -> None:
-    asked = threading.Event()
-    _Gate.asked, _Gate.open_ = asked, threading.Event()
+    requested = threading.Event()
+    _Gate.requested, _Gate.open_ = requested, threading.Event()
     env, sink = StreamExecutionEnvironment.get_execution_environment(), CollectSink()
     env.set_parallelism(1)
     AsyncDataStream.ordered_wait(env.from_collection(["a"]), _Gate(), Time.seconds(100)).sink_to(sink)
     job = LocalJob(env)
     job.run_epoch()
-    assert asked.wait(10)
+    assert requested.wait(10)
     _Gate.open_.set()
     deadline = time.monotonic() + 10
     while not job.is_finished and time.monotonic() < deadline:
@@ -35,11 +35,11 @@ def test_async_requests_continue_between_epochs_and_in_savepoint() -> None:
 
 
 class _Gate(AsyncFunction):
-    asked: threading.Event
+    requested: threading.Event
     open_: threading.Event
 
     async def async_invoke(self, value: Any) -> list[Any]:
-        _Gate.asked.set()
+        _Gate.requested.set()
         while not _Gate.open_.is_set():
             await asyncio.sleep(0.001)
         return [value]

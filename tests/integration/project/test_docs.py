@@ -53,20 +53,20 @@ def test_connector_pages_have_importable_example(page: Path) -> None:
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom | ast.Import)]
     names: dict[str, object] = {}
     exec(compile(ast.Module(imports, []), str(page), "exec"), names)  # type: ignore[arg-type]
-    made = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-    made |= {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
-    made |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)} | names.keys() | set(dir(builtins))
-    made |= {a.asname or a.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names}
-    assert {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} <= made
+    defined = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    defined |= {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+    defined |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)} | names.keys() | set(dir(builtins))
+    defined |= {a.asname or a.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names}
+    assert {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} <= defined
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs" / "tutorial").glob("*.md")), ids=lambda page: page.stem)
 def test_tutorial_programs_print_documented_output(page: Path, tmp_path: Path) -> None:
-    found = re.search(
+    match = re.search(
         r"```python\n# (\S+)\n(.*?)```.*?\n    (millstream run .*?)\n.*?```\n(.*?)```", page.read_text(), re.DOTALL
     )
-    assert found is not None
-    name, program, command, promised = found.groups()
+    assert match is not None
+    name, program, command, promised = match.groups()
     (tmp_path / name).write_text(program)
     line = command.replace("millstream run", f"{sys.executable} -m millstream.cli.main run")
     done = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=60)

@@ -32,11 +32,11 @@ def test_manifests_pass_kubernetes_validation(path: Path) -> None:
 
 
 def test_manifests_reference_existing_objects() -> None:
-    found = {(d["kind"], d["metadata"]["name"]) for path in MANIFESTS for d in documents(path)}
+    existing = {(d["kind"], d["metadata"]["name"]) for path in MANIFESTS for d in documents(path)}
     for deployment in (d for path in MANIFESTS for d in documents(path) if d["kind"] == "Deployment"):
         pod = deployment["spec"]["template"]["spec"]
-        assert ("ServiceAccount", pod["serviceAccountName"]) in found
-        assert {("PersistentVolumeClaim", v["persistentVolumeClaim"]["claimName"]) for v in pod["volumes"]} <= found
+        assert ("ServiceAccount", pod["serviceAccountName"]) in existing
+        assert {("PersistentVolumeClaim", v["persistentVolumeClaim"]["claimName"]) for v in pod["volumes"]} <= existing
         settings = dict(a.removeprefix("-D").split("=", 1) for a in pod["containers"][0]["args"] if a.startswith("-D"))
         # The name under which executors look for the driver, and its ports.
         service = next(
@@ -59,14 +59,14 @@ def test_manifests_commands_parse(tmp_path: Path) -> None:
         command, context = cli, click.Context(cli)
         # Parsed as far as the options of the last command, and not run.
         while isinstance(command, click.Group):
-            name, found, arguments = command.resolve_command(context, arguments)
-            assert found is not None
-            command = found  # type: ignore[assignment]
+            name, subcommand, arguments = command.resolve_command(context, arguments)
+            assert subcommand is not None
+            command = subcommand  # type: ignore[assignment]
         parsed = command.make_context(name, arguments, resilient_parsing=False)
         assert parsed.params["master"] == "k8s://https://kubernetes.default.svc"
 
 
 def test_entrypoint_is_valid_shell_script() -> None:
     assert subprocess.run(["sh", "-n", str(ROOT / "deploy" / "entrypoint.sh")]).returncode == 0
-    said = subprocess.run([str(ROOT / "deploy" / "entrypoint.sh"), "echo", "a b"], capture_output=True, text=True)
-    assert said.stdout == "a b\n"
+    result = subprocess.run([str(ROOT / "deploy" / "entrypoint.sh"), "echo", "a b"], capture_output=True, text=True)
+    assert result.stdout == "a b\n"

@@ -45,8 +45,8 @@ def test_pyflink_import_without_alias_is_unchanged(tmp_path: Path) -> None:
 
 
 def test_pyflink_alias_must_be_imported_first(tmp_path: Path) -> None:
-    said = run("import pyflink, millstream.pyflink", tmp_path)
-    assert "import millstream.pyflink before anything of it" in said.splitlines()[-1]
+    result = run("import pyflink, millstream.pyflink", tmp_path)
+    assert "import millstream.pyflink before anything of it" in result.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_pyflink_alias_reports_missing_name_in_one_sentence(code: str, error: st
 def test_pyflink_alias_deprecation_warns_at_program_line(tmp_path: Path) -> None:
     program = tmp_path / "old.py"
     program.write_text("import millstream.pyflink\nfrom pyflink.datastream import ExternalizedCheckpointCleanup\n")
-    said = run(f"import runpy; runpy.run_path({str(program)!r}, run_name='__main__')", tmp_path)
-    assert f"{program}:2: DeprecationWarning" in said
+    result = run(f"import runpy; runpy.run_path({str(program)!r}, run_name='__main__')", tmp_path)
+    assert f"{program}:2: DeprecationWarning" in result
 
 
 def test_pyflink_alias_provides_shell_and_exceptions(tmp_path: Path) -> None:

@@ -39,10 +39,10 @@ def errors(tmp_path_factory: pytest.TempPathFactory) -> Errors:
     command += ["--cache-dir", str(tmp_path_factory.mktemp("mypy")), *(str(f.relative_to(ROOT)) for f in files)]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
     assert run.returncode in (0, 1) and not run.stderr, run.stdout + run.stderr
-    found: Errors = {}
+    results: Errors = {}
     for path, line, message in re.findall(r"^(.+?):(\d+): error: (.*)$", run.stdout, re.M):
-        found.setdefault(ROOT / path, {}).setdefault(int(line), []).append(message)
-    return found
+        results.setdefault(ROOT / path, {}).setdefault(int(line), []).append(message)
+    return results
 
 
 def expected(path: Path) -> dict[int, str]:
@@ -58,9 +58,9 @@ def test_mypy_accepts_right_programs(errors: Errors, path: Path) -> None:
 
 def test_mypy_rejects_wrong_programs_at_marked_lines(errors: Errors) -> None:
     path = SAMPLES / "wrong.py"
-    wanted, found = expected(path), errors.get(path, {})
-    assert wanted and sorted(found) == sorted(wanted)
-    assert {n: m for n, m in wanted.items() if not any(m in message for message in found[n])} == {}
+    marked, reported = expected(path), errors.get(path, {})
+    assert marked and sorted(reported) == sorted(marked)
+    assert {n: m for n, m in marked.items() if not any(m in message for message in reported[n])} == {}
 
 
 def test_mypy_finds_no_errors_in_package(errors: Errors) -> None:

@@ -46,10 +46,10 @@ class Target:
 
     def __init__(self, **settings: str) -> None:
         self.registry = Registry()
-        given = {"rest.port": "auto"} | {k.replace("__", "."): v for k, v in settings.items()}
-        options = ServiceOptions.read(Configuration.from_dict(given))
+        defaults = {"rest.port": "auto"} | {k.replace("__", "."): v for k, v in settings.items()}
+        options = ServiceOptions.read(Configuration.from_dict(defaults))
         assert options is not None
-        self.server = PublicServer(make_app(service_of(self.registry, given, options.token, 1000)), options)
+        self.server = PublicServer(make_app(service_of(self.registry, defaults, options.token, 1000)), options)
         self.server.start()
         self.port = int(self.server.url.rpartition(":")[2])
         self.jobs: list[JobClient] = []
@@ -77,11 +77,11 @@ class Target:
         head = "".join(f"{name}: {value}\r\n" for name, value in reported.items())
         with self.connect() as client:
             client.sendall(f"{line} HTTP/1.1\r\n{head}\r\n".encode() + body)
-            said = b""
+            received = b""
             with contextlib.suppress(ConnectionError):
                 while part := client.recv(65536):
-                    said += part
-        head_said, _, answer = said.partition(b"\r\n\r\n")
+                    received += part
+        head_said, _, answer = received.partition(b"\r\n\r\n")
         return int(head_said.split()[1]) if head_said else 0, answer
 
     def state(self) -> str:
@@ -102,8 +102,8 @@ def target() -> Iterator[Target]:
 
 def test_service_rejects_foreign_host_header(target: Target) -> None:
     # A page of evil.example whose name now points to 127.0.0.1: for the browser it is the same site.
-    status, said = target.ask("GET /jobs/overview", Host=f"evil.example:{target.port}")
-    assert status == 403 and b"not called 'evil.example'" in said
+    status, answer = target.ask("GET /jobs/overview", Host=f"evil.example:{target.port}")
+    assert status == 403 and b"not called 'evil.example'" in answer
     for name in ("localhost", "127.0.0.1", "[::1]", "LOCALHOST.", "jobs.localhost", "127.8.8.8"):
         assert target.ask("GET /jobs/overview", Host=f"{name}:{target.port}")[0] == 200, name
     # What only looks like this machine.
@@ -145,8 +145,8 @@ def test_service_rejects_requests_of_other_origins(target: Target) -> None:
 def test_service_sends_no_cors_headers(target: Target) -> None:
     with target.connect() as client:
         client.sendall(b"GET /jobs/overview HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        said = client.makefile("rb").read().lower()
-    assert b"200 ok" in said and b"access-control" not in said
+        answer = client.makefile("rb").read().lower()
+    assert b"200 ok" in answer and b"access-control" not in answer
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,8 @@ def test_service_sends_no_cors_headers(target: Target) -> None:
     ],
 )  # fmt: skip
 def test_service_rejects_path_traversal(target: Target, path: str) -> None:
-    status, said = target.ask(f"GET {path}")
-    assert status in (400, 404) and b"root:" not in said and b"import" not in said
+    status, answer = target.ask(f"GET {path}")
+    assert status in (400, 404) and b"root:" not in answer and b"import" not in answer
 
 
 def test_service_rejects_oversized_requests(target: Target) -> None:
@@ -200,9 +200,9 @@ def test_service_drops_idle_connections(target: Target, monkeypatch: pytest.Monk
     # Also one that has asked before.
     with target.connect() as client:
         client.sendall(b"GET /jobs HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        said = b""
-        while not said.endswith(b'{"jobs":[]}'):
-            said += client.recv(65536)
+        answer = b""
+        while not answer.endswith(b'{"jobs":[]}'):
+            answer += client.recv(65536)
         client.sendall(b"GET /jobs")
         client.settimeout(5)
         assert _is_hung_up(client)
@@ -219,10 +219,10 @@ def _is_hung_up(client: socket.socket) -> bool:
 
 def test_service_rejects_connections_over_limit(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_limits, "MAX_CONNECTIONS", 5)
-    kept = [target.connect() for _ in range(5)]
+    connections = [target.connect() for _ in range(5)]
     time.sleep(0.2)
     assert all(_is_hung_up(target.connect()) for _ in range(5))
-    for client in kept:
+    for client in connections:
         client.sendall(b"GET /jobs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert client.recv(12) == b"HTTP/1.1 200"
         client.close()
@@ -273,16 +273,16 @@ def test_service_bounds_memory_of_requests_before_token(request_bytes: bytes) ->
         for thread in threads:
             thread.start()
         slowest = 0.0
-        most = before
+        max_memory = before
         while any(thread.is_alive() for thread in threads):
             began = time.monotonic()
             assert target.ask("GET /jobs", Authorization=f"Bearer {TOKEN}")[0] == 200
             slowest = max(slowest, time.monotonic() - began)
-            most = max(most, psutil.Process().memory_info().rss)
+            max_memory = max(max_memory, psutil.Process().memory_info().rss)
         for client in clients:
             client.close()
         # Without limits: 900 MB and 600 MB, and half a minute.
-        assert most - before < 150_000_000
+        assert max_memory - before < 150_000_000
         assert slowest < 5
     finally:
         target.close()
@@ -297,16 +297,16 @@ def _send_all(client: socket.socket, data: bytes) -> None:
 def test_service_answers_pipelined_requests_in_order(target: Target) -> None:
     with target.connect() as client:
         client.sendall(_TINY * 10 + b"GET /nope HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        said = b""
+        answer = b""
         while part := client.recv(65536):
-            said += part
-    assert re.findall(rb"HTTP/1.1 (\d+)", said) == [b"200"] * 10 + [b"404"]
+            answer += part
+    assert re.findall(rb"HTTP/1.1 (\d+)", answer) == [b"200"] * 10 + [b"404"]
     with target.connect() as client, contextlib.suppress(ConnectionError):
         client.sendall(_TINY * 1000)
-        said = b""
+        answer = b""
         while part := client.recv(65536):
-            said += part
-    assert said.count(b"HTTP/1.1 200") < 100
+            answer += part
+    assert answer.count(b"HTTP/1.1 200") < 100
 
 
 def test_service_rejects_request_bodies_over_total_limit(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,12 +353,12 @@ def test_service_masks_secrets_in_failures(target: Target) -> None:
 
     job = target.start(breaks)
     end = time.monotonic() + 20
-    while b"cannot connect" not in (said := target.ask(f"GET /jobs/{job}/exceptions")[1]):
+    while b"cannot connect" not in (answer := target.ask(f"GET /jobs/{job}/exceptions")[1]):
         assert time.monotonic() < end
         time.sleep(0.05)
     for path in (f"/jobs/{job}/exceptions", f"/jobs/{job}", f"/jobs/{job}/explanations", "/jobmanager/log"):
-        said = target.ask(f"GET {path}")[1]
-        assert b"hunter" not in said, path
+        answer = target.ask(f"GET {path}")[1]
+        assert b"hunter" not in answer, path
 
 
 @pytest.fixture(params=[True])
@@ -391,8 +391,8 @@ def _form(name: str, content: bytes = b"print()") -> bytes:
 def test_cluster_keeps_uploads_in_upload_directory(cluster: Target, tmp_path: Any) -> None:
     mine = {"Authorization": f"Bearer {TOKEN}", "Content_Type": "multipart/form-data; boundary=x"}
     for name in ("../../evil.py", "/etc/cron.d/evil.py", "..\\\\..\\\\evil.py", "a/../../evil.py"):
-        status, said = cluster.ask("POST /jars/upload", _form(name), **mine)
-        assert status == 200 and json.loads(said)["filename"].startswith(str(tmp_path / "uploads")), name
+        status, answer = cluster.ask("POST /jars/upload", _form(name), **mine)
+        assert status == 200 and json.loads(answer)["filename"].startswith(str(tmp_path / "uploads")), name
     for name in ("evil.py\x00.txt", "evil.sh", ".py/", "\u202eyp.evil", "a" * 5000 + ".py", "evil.py; x=y.zip\x01"):
         assert cluster.ask("POST /jars/upload", _form(name), **mine)[0] == 400, name
     assert cluster.ask("POST /jars/upload", _form("big.py", b"x" * 20_000), **mine)[0] == 413

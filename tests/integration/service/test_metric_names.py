@@ -16,8 +16,8 @@ from millstream.service.app import Service, make_app
 from millstream.service.registry import Registry
 from tests.support.helpers import job_of
 
-# What Flink tells of a task, and of a job: docs/ops/metrics of 2.3. Of the job's times some are left out that hang on
-# its scheduler, of the task's those of its network buffers.
+# Flink's metrics of a task and of a job: docs/ops/metrics of 2.3, without the job's times that depend on its scheduler
+# and the task's metrics of network buffers.
 OF_TASK = {
     "numRecordsIn", "numRecordsOut", "numBytesIn", "numBytesOut", "numRecordsInPerSecond", "numRecordsOutPerSecond",
     "numBytesInPerSecond", "numBytesOutPerSecond", "currentInputWatermark", "currentOutputWatermark", "watermarkLag",
@@ -113,11 +113,11 @@ def test_running_source_reports_lag_and_meter_rate() -> None:
     (vertex,) = (v["id"] for v in client.get(about).json()["vertices"])
     try:
         for _ in range(400):
-            found = _metrics(client, f"{about}/vertices/{vertex}/subtasks/metrics")
-            if found.get("measures.shop.country.at.rate", 0) > 100 and "watermarkLag" in found:
+            metrics = _metrics(client, f"{about}/vertices/{vertex}/subtasks/metrics")
+            if metrics.get("measures.shop.country.at.rate", 0) > 100 and "watermarkLag" in metrics:
                 break
     finally:
         job.cancel().result()
     # Event time stands some minutes after 1970.
-    assert found["watermarkLag"] > 50 * 365 * 86_400_000
-    assert 100 < found["measures.shop.country.at.rate"] < 4000
+    assert metrics["watermarkLag"] > 50 * 365 * 86_400_000
+    assert 100 < metrics["measures.shop.country.at.rate"] < 4000

@@ -66,8 +66,8 @@ def test_left_out_operations_are_in_openapi_file_and_not_served() -> None:
     client = TestClient(make_app(service_of(Registry(), {}, None, 1000)))
     for operation in LEFT_OUT:
         method, path = operation.split()
-        said = client.request(method, path.replace("{", "").replace("}", ""))
-        assert said.status_code in (400, 404, 405), f"{operation} is answered: take it off the list"
+        response = client.request(method, path.replace("{", "").replace("}", ""))
+        assert response.status_code in (400, 404, 405), f"{operation} is answered: take it off the list"
 
 
 def _slowly(x: int) -> int:
@@ -84,7 +84,7 @@ def _start(registry: Registry) -> JobClient:
     }
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     numbers = env.from_source(NumberSequenceSource(1, 10**12), WatermarkStrategy.no_watermarks(), "numbers")
-    # It leaves the interpreter to who asks.
+    # The map sleeps, which leaves the interpreter to the requests.
     numbers.map(_slowly).key_by(lambda x: x % 10).reduce(lambda a, b: a + b).add_sink(lambda v: None)
     client = env.execute_async("asked")
     registry.add(job_of(client), settings)
@@ -209,7 +209,7 @@ def test_cluster_responses_match_openapi_file(tmp_path: Path) -> None:
     uploads = Uploads(str(tmp_path / "uploads"))
     head = b'--x\r\nContent-Disposition: form-data; name="jarfile"; filename="job.py"\r\n\r\n'
     form = head + PROGRAM.encode() + b"\r\n--x--\r\n"
-    kept, deleted = (uploads.take("multipart/form-data; boundary=x", form) for _ in range(2))
+    retained, deleted = (uploads.take("multipart/form-data; boundary=x", form) for _ in range(2))
     ended: list[bool] = []
     app = cluster_app(
         Cluster(
@@ -233,10 +233,10 @@ def test_cluster_responses_match_openapi_file(tmp_path: Path) -> None:
     assert refused.status_code == 400 and "There is no program /nowhere/job.py" in refused.json()["errors"][0]
     assert client.post("/programs", json={"path": __file__, "arguments": "-x"}).status_code == 400
     body = {"programArgsList": ["a"], "parallelism": 3}
-    plan = client.post(f"/jars/{kept.id}/plan", json=body).json()["plan"]
+    plan = client.post(f"/jars/{retained.id}/plan", json=body).json()["plan"]
     assert plan["name"] == "planned" and [n["parallelism"] for n in plan["nodes"]] == [1, 3, 3]
     assert plan["nodes"][2]["inputs"][0]["ship_strategy"] == "HASH"
-    assert client.get(f"/jars/{kept.id}/plan?parallelism=2").json()["plan"]["nodes"][1]["parallelism"] == 2
+    assert client.get(f"/jars/{retained.id}/plan?parallelism=2").json()["plan"]["nodes"][1]["parallelism"] == 2
     ends = uploads.take("multipart/form-data; boundary=x", head + b"import os; os._exit(3)\r\n--x--\r\n")
     refused = client.post(f"/jars/{ends.id}/plan")
     assert refused.status_code == 400 and "ended with code 3 without a plan" in refused.json()["errors"][0]
@@ -245,7 +245,7 @@ def test_cluster_responses_match_openapi_file(tmp_path: Path) -> None:
     of_cluster = {*OF_CLUSTER, "GET /overview", "GET /taskmanagers", "GET /config"} - {"POST /jars/{jarid}/run"}
     left_out = {*LEFT_OUT, *(set(OPERATIONS) - of_cluster), "POST /jars/upload"}
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    special = {"POST /jars/{jarid}/plan": {"jarid": kept.id}}
+    special = {"POST /jars/{jarid}/plan": {"jarid": retained.id}}
     once = ["POST /jars/{jarid}/plan"]
     _conform(tmp_path, app, left_out, parameters={"jarid": deleted.id}, headers=headers, special=special, once=once)
-    assert ended and [u.id for u in uploads.all() if u.id in (kept.id, deleted.id)] == [kept.id]
+    assert ended and [u.id for u in uploads.all() if u.id in (retained.id, deleted.id)] == [retained.id]

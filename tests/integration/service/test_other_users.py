@@ -1,4 +1,4 @@
-"""What another user of the machine can do: as `nobody`, in processes of its own."""
+"""What another user of the machine can do: as user 65534, in its own processes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from millstream.spark.session_attachment import Attachment
 from tests.support.helpers import job_of
 
 SETTINGS = {"millstream.engine": "local", "millstream.quiet": "true", "sql-gateway.endpoint.rest.port": "auto"}
-NOBODY = 65534
+OTHER = 65534
 
 as_nobody = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a process as another user")
 
@@ -46,7 +46,7 @@ def run_as_nobody(code: str, *words: str) -> str:
     """Run Python code as another user; return what it prints."""
     done = subprocess.run(
         ["/usr/bin/env", "python3", "-I", "-c", code, *words],
-        user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, text=True, cwd="/", timeout=60, check=False,
+        user=OTHER, group=OTHER, extra_groups=[], capture_output=True, text=True, cwd="/", timeout=60, check=False,
         env={"PATH": os.environ["PATH"] + ":/usr/bin"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -71,9 +71,9 @@ import json, os, sys
 directory, url, leaving, owner = sys.argv[1:]
 os.mkdir(directory)
 os.chmod(directory, 0o755)
-told = {"url": url, "token": None, "kind": "cluster", "owner": json.loads(owner), "leavings": [leaving], "log": None}
+service = {"url": url, "token": None, "kind": "cluster", "owner": json.loads(owner), "leavings": [leaving], "log": None}
 for name, at in (("1.json", owner), ("2.json", None)):
-    about = {**told, "owner": json.loads(owner) if at else {**json.loads(owner), "pid": 2**22 - 1}}
+    about = {**service, "owner": json.loads(owner) if at else {**json.loads(owner), "pid": 2**22 - 1}}
     with open(os.path.join(directory, name), "w") as file:
         json.dump(about, file)
 """
@@ -93,7 +93,7 @@ def test_run_files_reject_directory_of_another_user(
     victim = tmp_path / "millstream-victim"
     victim.mkdir(0o700)
     _plant(shared, victim)
-    with pytest.raises(NotPrivateError, match=f"belongs to user {NOBODY}, .*set XDG_RUNTIME_DIR"):
+    with pytest.raises(NotPrivateError, match=f"belongs to user {OTHER}, .*set XDG_RUNTIME_DIR"):
         list(running_services())
     with pytest.raises(NotPrivateError):
         list(services(None, None))
@@ -103,14 +103,14 @@ def test_run_files_reject_directory_of_another_user(
     monkeypatch.setattr("sys.argv", ["millstream", "list"])
     with pytest.raises(SystemExit, match="1"):
         main()
-    assert f"belongs to user {NOBODY}" in capsys.readouterr().err
+    assert f"belongs to user {OTHER}" in capsys.readouterr().err
 
 
 @as_nobody
 def test_runtime_directory_ignores_xdg_of_another_user(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     foreign = shared / "foreign"
     foreign.mkdir()
-    os.chown(foreign, NOBODY, NOBODY)
+    os.chown(foreign, OTHER, OTHER)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(foreign))
     assert runtime_directory() == str(shared / f"millstream-run-{os.geteuid()}")
 
@@ -172,8 +172,8 @@ def test_gateway_rejects_other_user_on_loopback(shared: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600 and path.read_text() == gateway.token
         assert run_as_nobody(_ASK, gateway.url, str(path)).split() == ["401", "PermissionError"]
         # Who owns it finds it.
-        (found,) = running_services()
-        assert (found.url, found.token) == (gateway.url, gateway.token)
+        (service,) = running_services()
+        assert (service.url, service.token) == (gateway.url, gateway.token)
         (client,) = services(None, None)
         assert client.jobs() == []
     finally:
@@ -255,9 +255,9 @@ def test_cluster_changes_jobs_only_with_token(tmp_path: Path, path: str) -> None
     )  # fmt: skip
     client, method = TestClient(app), "GET" if path in ("yarn-cancel", "state") else "POST"
     assert client.get("/jobs/overview").json() == {"jobs": []}
-    asked = f"/jobs/{'0' * 32}/{path}"
-    assert client.request(method, asked).status_code == 401
-    assert client.request(method, asked, headers={"Authorization": "Bearer secret"}).status_code == 404
+    uri = f"/jobs/{'0' * 32}/{path}"
+    assert client.request(method, uri).status_code == 401
+    assert client.request(method, uri, headers={"Authorization": "Bearer secret"}).status_code == 404
     programs.close()
 
 
@@ -319,14 +319,14 @@ def test_service_deletes_savepoint_only_with_token(tmp_path: Path) -> None:
     location.mkdir()
     manifest = Manifest("savepoint", 1, 1, Snapshot("id", "job", 1), "")
     (location / NAME).write_bytes(encode_manifest(manifest))
-    asked = {"savepoint-path": str(location)}
-    refused = TestClient(make_app(Service(Registry()))).post("/savepoint-disposal", json=asked)
+    request = {"savepoint-path": str(location)}
+    refused = TestClient(make_app(Service(Registry()))).post("/savepoint-disposal", json=request)
     assert refused.status_code == 403 and "millstream.rest.token-file" in refused.text
     client = TestClient(make_app(Service(Registry(), token="secret")))
-    assert client.post("/savepoint-disposal", json=asked).status_code == 401
+    assert client.post("/savepoint-disposal", json=request).status_code == 401
     assert location.exists()
     shown = {"Authorization": "Bearer secret"}
-    trigger = client.post("/savepoint-disposal", json=asked, headers=shown).json()["request-id"]
+    trigger = client.post("/savepoint-disposal", json=request, headers=shown).json()["request-id"]
     while client.get(f"/savepoint-disposal/{trigger}", headers=shown).json()["status"]["id"] != "COMPLETED":
         pass
     assert not location.exists()

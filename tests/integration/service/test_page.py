@@ -124,7 +124,7 @@ def test_page_plots_selected_metrics_and_queries_state(site: Site) -> None:
     site.page.goto(f"{site.url}/ui/index.html#/jobs/{job.get_job_id()}")
     site.page.locator(".node", has_text="last").click()
     drawer = site.page.locator(".drawer")
-    # Which keys come most often.
+    # The hottest keys.
     drawer.get_by_role("region", name="Hottest keys").locator("tbody tr").first.wait_for()
     drawer.get_by_role("link", name="Metrics").click()
     drawer.get_by_label("Metrics", exact=True).fill("numBytesOut")
@@ -261,7 +261,7 @@ def test_page_has_no_serious_axe_violations(site: Site, theme: str) -> None:
     job = site.start("read aloud", _slow, parallelism=1)
     site.page.goto(site.url)
     site.page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
-    found = []
+    violations = []
     # The first is at work nearly always, so that samples find it; the second has state.
     slow, keyed = (vertex.head.id for vertex in site.registry.entries()[0].view.plan.vertices[:2])
     mine = f"/jobs/{job.get_job_id()}"
@@ -269,17 +269,17 @@ def test_page_has_no_serious_axe_violations(site: Site, theme: str) -> None:
     drawers = [f"{mine}/graph/{keyed}/{tab}" for tab in ("subtasks", "metrics", "state")]
     drawers.append(f"{mine}/graph/{slow}/time")
     parts = [f"/workers/local/{part}" for part in ("metrics", "log", "threads")]
-    for place in ("/", *tabs, *drawers, "/workers", *parts, "/service"):
-        site.page.goto(f"{site.url}/ui/index.html#{place}")
+    for location in ("/", *tabs, *drawers, "/workers", *parts, "/service"):
+        site.page.goto(f"{site.url}/ui/index.html#{location}")
         site.page.locator("#pulse", has_text="as of").wait_for()
         site.page.locator("main h1").wait_for()
-        if place in drawers:
+        if location in drawers:
             site.page.locator(".drawer h2", has_text=re.compile(".")).wait_for()
-        if place.endswith("/time"):
+        if location.endswith("/time"):
             site.page.get_by_role("button", name="both").click()
             site.page.locator(".flame").first.wait_for()
         reported = axe.Axe().run(site.page).response["violations"]
-        found += [
-            (place, v["id"], v["nodes"][0]["html"][:200]) for v in reported if v["impact"] in ("serious", "critical")
+        violations += [
+            (location, v["id"], v["nodes"][0]["html"][:200]) for v in reported if v["impact"] in ("serious", "critical")
         ]
-    assert found == []
+    assert violations == []

@@ -57,7 +57,7 @@ class Programs:
         self.started.append(process)
         return process, home
 
-    def waiting(self) -> tuple[ProgramProcess, psutil.Process]:
+    def start_waiting(self) -> tuple[ProgramProcess, psutil.Process]:
         """Return a program that has begun and does not end."""
         process, home = self.start("wait")
         wait_until(lambda: (home / "out").read_text().endswith("\n"), 60)
@@ -80,10 +80,10 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
 
 
 def test_forked_program_has_its_own_directory_session_output_and_exit_code(programs: Programs) -> None:
-    found = [programs.start("end") for _ in range(2)]
-    assert [process.wait() for process, _ in found] == [7, 7]
+    started = [programs.start("end") for _ in range(2)]
+    assert [process.wait() for process, _ in started] == [7, 7]
     numbers = []
-    for _, home in found:
+    for _, home in started:
         text = (home / "out").read_text()
         assert text.startswith(f"['{home}/work', '{home}/work', '{home}', 'end', True, "), text
         assert (home / "err").read_text() == ""
@@ -93,21 +93,21 @@ def test_forked_program_has_its_own_directory_session_output_and_exit_code(progr
 
 
 def test_forked_program_reports_kill_signal(programs: Programs) -> None:
-    process, _ = programs.waiting()
+    process, _ = programs.start_waiting()
     process.kill()
     assert process.wait() == -signal.SIGKILL
-    # There is nobody any more to be killed.
+    # A second kill does nothing.
     process.kill()
 
 
 def test_forked_programs_share_memory_of_loaded_modules(programs: Programs) -> None:
-    _, running = programs.waiting()
+    _, running = programs.start_waiting()
     memory = running.memory_full_info()
     assert memory.uss < memory.rss / 3
 
 
 def test_forked_program_outlives_fork_server(programs: Programs) -> None:
-    process, running = programs.waiting()
+    process, running = programs.start_waiting()
     server = running.parent()
     assert server is not None and server.name() == "millstream-fork"
     server.kill()
@@ -115,7 +115,7 @@ def test_forked_program_outlives_fork_server(programs: Programs) -> None:
     assert other.wait() == 7
     assert running.is_running()
     process.send_signal(signal.SIGTERM)
-    # Whoever would know its exit code is gone.
+    # The fork server, which would know its exit code, has died.
     assert process.wait() == 255
-    # Whoever has inherited it may not have reaped it yet.
+    # Its new parent may not have reaped it yet.
     assert not running.is_running() or running.status() == psutil.STATUS_ZOMBIE

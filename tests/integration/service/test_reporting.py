@@ -61,12 +61,12 @@ class Collector:
 
 @contextmanager
 def collector() -> Iterator[tuple[Collector, str]]:
-    found = Collector()
+    received = Collector()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            found.take(self.path, gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body)
+            received.take(self.path, gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body)
             self.send_response(200)
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -76,7 +76,7 @@ def collector() -> Iterator[tuple[Collector, str]]:
     server = HTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield found, f"http://127.0.0.1:{server.server_port}"
+        yield received, f"http://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         server.server_close()
@@ -89,7 +89,7 @@ def attributes(thing: Any) -> dict[str, Any]:
 def test_otel_reporter_sends_metrics_checkpoints_and_restarts(tmp_path: Path) -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="millstream[otel] is not installed")
     (tmp_path / "job.py").write_text(PROGRAM)
-    with collector() as (found, url):
+    with collector() as (server, url):
         settings = [
             *("metrics.reporters=otel", f"metrics.reporter.otel.exporter.endpoint={url}"),
             *("traces.reporters=otel", f"traces.reporter.otel.exporter.endpoint={url}/v1/traces"),
@@ -106,8 +106,8 @@ def test_otel_reporter_sends_metrics_checkpoints_and_restarts(tmp_path: Path) ->
         )
     assert done.returncode == 0, done.stderr
     # More than the last report.
-    assert len(found.metrics) > 1
-    (resource,) = found.metrics[-1].resource_metrics
+    assert len(server.metrics) > 1
+    (resource,) = server.metrics[-1].resource_metrics
     assert {"service.name": "shop", "region": "eu", "stage": "test"}.items() <= attributes(resource.resource).items()
     metrics = {m.name: m for scope in resource.scope_metrics for m in scope.metrics}
     restarts = metrics["flink.jobmanager.job.numRestarts"].sum
@@ -118,7 +118,7 @@ def test_otel_reporter_sends_metrics_checkpoints_and_restarts(tmp_path: Path) ->
     assert sum(n for (name, _), n in by_task.items() if name == "fails -> Sink") >= 600
     assert attributes(read[0])["job_name"] == "reported"
     assert "flink.taskmanager.job.task.fails.kind.odd.seen" in metrics
-    spans = [s for r in found.spans for rs in r.resource_spans for scope in rs.scope_spans for s in scope.spans]
+    spans = [s for r in server.spans for rs in r.resource_spans for scope in rs.scope_spans for s in scope.spans]
     assert len({s.span_id for s in spans}) == len(spans)
     starts = [s for s in spans if s.name == "JobInitialization"]
     assert [attributes(s)["restart"] for s in starts] == [0, 1]
@@ -135,16 +135,16 @@ def test_otel_reporter_sends_metrics_checkpoints_and_restarts(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({}, "metrics.reporter.otel.exporter.endpoint is not set"),
         ({"endpoint": "http://x", "protocol": "gRPC"}, "metrics.reporter.otel.exporter.protocol must be HTTP"),
     ],
 )
-def test_otel_reporter_rejects_invalid_settings(settings: dict[str, str], said: str) -> None:
+def test_otel_reporter_rejects_invalid_settings(settings: dict[str, str], message: str) -> None:
     keys = {f"metrics.reporter.otel.exporter.{k}": v for k, v in settings.items()}
     config = Configuration.from_dict({"metrics.reporters": "otel", **keys})
-    with pytest.raises(InvalidProgramError, match=said):
+    with pytest.raises(InvalidProgramError, match=message):
         list(targets(config, "metrics"))
 
 

@@ -84,10 +84,10 @@ class World:
 
     def until(self, path: str, holds: Any) -> Any:
         end = time.monotonic() + 20
-        while not holds(found := self.get(path)):
-            assert time.monotonic() < end, found
+        while not holds(answer := self.get(path)):
+            assert time.monotonic() < end, answer
             time.sleep(0.02)
-        return found
+        return answer
 
 
 @pytest.fixture
@@ -136,19 +136,19 @@ def test_rest_shows_source_lag_as_metric(world: World) -> None:
     job = world.start("behind", source=Waiting)
     seen = world.until(f"/jobs/{job}", runs)
     path = f"/jobs/{job}/vertices/{seen['vertices'][0]['id']}/subtasks/metrics?get=pendingRecords"
-    found = world.until(path, lambda m: len(m) == 1)
-    assert found[0]["sum"] == 17
+    metrics = world.until(path, lambda m: len(m) == 1)
+    assert metrics[0]["sum"] == 17
     behind = f"/jobs/{job}/vertices/{seen['vertices'][1]['id']}/metrics"
     assert not any("pendingRecords" in m["id"] for m in world.get(behind))
 
 
 def test_rest_job_lists_count_tasks(world: World) -> None:
     first, second = world.start("one"), world.start("two", end=10)
-    found = world.until(
+    jobs = world.until(
         "/jobs/overview", lambda o: {j["name"]: j["state"] for j in o["jobs"]} == {"one": "RUNNING", "two": "FINISHED"}
     )
-    assert [j["jid"] for j in found["jobs"]] == [first, second]
-    assert found["jobs"][1]["tasks"]["finished"] == found["jobs"][1]["tasks"]["total"] == 4
+    assert [j["jid"] for j in jobs["jobs"]] == [first, second]
+    assert jobs["jobs"][1]["tasks"]["finished"] == jobs["jobs"][1]["tasks"]["total"] == 4
     assert world.get("/overview")["jobs-running"] == 1
     assert world.get(f"/jobs/{second}/execution-result")["job-execution-result"]["application-status"] == "SUCCEEDED"
     assert {a["status"] for a in world.get("/applications/overview")["applications"]} == {"RUNNING", "FINISHED"}
@@ -200,17 +200,17 @@ def test_rest_shows_failures_with_user_traceback(world: World) -> None:
 
     job = world.start("breaking", breaks)
     world.until(f"/jobs/{job}", lambda j: j["state"] == "FAILED")
-    found = world.get(f"/jobs/{job}/exceptions")
-    (entry,) = found["exceptionHistory"]["entries"]
+    exceptions = world.get(f"/jobs/{job}/exceptions")
+    (entry,) = exceptions["exceptionHistory"]["entries"]
     assert "ZeroDivisionError" in entry["stacktrace"] and "breaks" in entry["stacktrace"]
     assert entry["taskName"] == "Source: numbers -> Map"
-    assert found["root-exception"] == entry["stacktrace"]
+    assert exceptions["root-exception"] == entry["stacktrace"]
 
 
 def test_rest_counts_and_describes_checkpoints(world: World) -> None:
     job = world.start("checkpointed", execution__checkpointing__interval="50 ms")
-    found = world.until(f"/jobs/{job}/checkpoints", lambda c: c["counts"]["completed"] > 1)
-    newest = found["latest"]["completed"]
+    checkpoints = world.until(f"/jobs/{job}/checkpoints", lambda c: c["counts"]["completed"] > 1)
+    newest = checkpoints["latest"]["completed"]
     assert newest["status"] == "COMPLETED" and newest["end_to_end_duration"] >= 0
     details = world.get(f"/jobs/{job}/checkpoints/details/{newest['id']}")
     assert len(details["tasks"]) == 2
@@ -265,9 +265,9 @@ def test_prometheus_endpoint_exports_job_and_task_metrics(world: World) -> None:
     job = world.start("watched", execution__checkpointing__interval="50 ms")
     world.until(f"/jobs/{job}/checkpoints", lambda c: c["counts"]["completed"] > 0)
     text = world.client.get("/metrics").text
-    found = {s.name: s for f in text_string_to_metric_families(text) for s in f.samples}
-    assert found["flink_jobmanager_job_numberOfCompletedCheckpoints"].value > 0
-    read = found["flink_taskmanager_job_task_numRecordsIn"]
+    samples = {s.name: s for f in text_string_to_metric_families(text) for s in f.samples}
+    assert samples["flink_jobmanager_job_numberOfCompletedCheckpoints"].value > 0
+    read = samples["flink_taskmanager_job_task_numRecordsIn"]
     assert read.value > 0 and read.labels["job_name"] == "watched" and read.labels["subtask_index"] == "1"
 
 
@@ -296,7 +296,7 @@ def test_service_options_require_token_for_public_address() -> None:
 
 
 def ended(world: World, count: int) -> None:
-    """Wait until the registry knows that so many jobs have ended."""
+    """Wait until the registry shows that `count` jobs have ended."""
     for client in world.started[:count]:
         client.get_job_execution_result().result()
     end = time.monotonic() + 10
@@ -348,8 +348,8 @@ def test_cli_finds_jobs_of_other_processes(world: World, tmp_path: Any, monkeypa
         assert result["job"] == job and result["checkpoint"] > 0
         result = json.loads(run(cli, ["savepoint", job, str(tmp_path / "saved"), "--json"]).output)
         assert result["job"] == job and result["savepoint"].startswith(str(tmp_path / "saved"))
-        gone = json.loads(run(cli, ["savepoint", "dispose", result["savepoint"], "--json"]).output)
-        assert gone == {"deleted": result["savepoint"], "left": []}
+        disposed = json.loads(run(cli, ["savepoint", "dispose", result["savepoint"], "--json"]).output)
+        assert disposed == {"deleted": result["savepoint"], "left": []}
         result = json.loads(run(cli, ["rescale", job, "-p", "1", "--json"]).output)
         assert result == {"job": job, "parallelism": 1}
         assert "something to be seen" in "".join(json.loads(run(cli, ["logs", "--json"]).output)["lines"])
@@ -471,11 +471,11 @@ def test_history_serves_archived_jobs(tmp_path: Any) -> None:
 
 def test_front_caches_answers_until_change() -> None:
     now = [0.0]
-    asked: list[str] = []
+    requests: list[str] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        asked.append(scope["path"])
-        await PlainTextResponse(str(len(asked)))(scope, receive, send)
+        requests.append(scope["path"])
+        await PlainTextResponse(str(len(requests)))(scope, receive, send)
 
     client = TestClient(Front(app, "t", 1.0, lambda: now[0]), headers={"Authorization": "Bearer t"})
     assert [client.get("/jobs").text for _ in range(3)] == ["1", "1", "1"]
@@ -502,9 +502,9 @@ def test_rest_queries_state_by_operator_state_and_key(world: World) -> None:
     (state,) = operator["states"]
     assert state["rows"] == 10
     path = f"/jobs/{job}/state/{operator['operator']}/{state['name']}"
-    found = world.get(f"{path}?key=3")
-    (row,) = found["rows"]
-    assert row["key"] == 3 and row["value"] > 0 and found["complete"]
+    answer = world.get(f"{path}?key=3")
+    (row,) = answer["rows"]
+    assert row["key"] == 3 and row["value"] > 0 and answer["complete"]
     assert len(world.get(path)["rows"]) == 10 and world.get(f"{path}?key=nobody")["rows"] == []
     assert "has no state 'other'" in world.get(f"/jobs/{job}/state/{operator['operator']}/other", 404)["errors"][0]
     # Nothing was stopped for it.
@@ -526,8 +526,8 @@ def test_run_detached_requires_running_cluster(tmp_path: Any, monkeypatch: pytes
     program.write_text("raise AssertionError('not here')")
     run = CliRunner().invoke
     for words in (["run", "-d", str(program)], ["run", "-t", "session", str(program)], ["cluster", "status"]):
-        said = run(cli, words)
-        assert said.exit_code == 1 and "`millstream cluster start -d` starts one" in said.output
+        result = run(cli, words)
+        assert result.exit_code == 1 and "`millstream cluster start -d` starts one" in result.output
     assert run(cli, ["run", "-d", "--local", str(program)]).exit_code == 2
     assert run(cli, ["run", "-d", "-t", "local", str(program)]).exit_code == 2
 
@@ -535,8 +535,8 @@ def test_run_detached_requires_running_cluster(tmp_path: Any, monkeypatch: pytes
 def test_history_command_serves_archives(tmp_path: Any) -> None:
     job = "ab" * 16
     line = {"jid": job, "name": "old", "state": "FINISHED", "start-time": 1, "end-time": 2, "tasks": {"total": 0}}
-    kept = [{"path": "/jobs/overview", "json": json.dumps({"jobs": [line]})}]
-    (tmp_path / job).write_text(json.dumps({"archive": kept}))
+    archived = [{"path": "/jobs/overview", "json": json.dumps({"jobs": [line]})}]
+    (tmp_path / job).write_text(json.dumps({"archive": archived}))
     (tmp_path / "run").mkdir(mode=0o700)
     process = subprocess.Popen(
         [sys.executable, "-m", "millstream", "history", str(tmp_path), "-p", "auto"],
@@ -547,9 +547,9 @@ def test_history_command_serves_archives(tmp_path: Any) -> None:
     with process:
         try:
             assert process.stderr is not None
-            said = process.stderr.readline()
-            assert said.startswith(f"millstream: 1 ended job of {tmp_path} served at http://127.0.0.1:")
-            with urllib.request.urlopen(f"{said.split()[-1]}/jobs") as answer:
+            message = process.stderr.readline()
+            assert message.startswith(f"millstream: 1 ended job of {tmp_path} served at http://127.0.0.1:")
+            with urllib.request.urlopen(f"{message.split()[-1]}/jobs") as answer:
                 assert json.load(answer) == {"jobs": [{"id": job, "status": "FINISHED"}]}
         finally:
             process.terminate()
@@ -558,15 +558,15 @@ def test_history_command_serves_archives(tmp_path: Any) -> None:
 
 
 class SlowAnswers:
-    """An application whose answers take a while; `made` counts them."""
+    """An application whose answers take a while; `n_answers` counts them."""
 
     def __init__(self) -> None:
-        self.made = 0
+        self.n_answers = 0
         self.may_answer = asyncio.Event()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        self.made += 1
-        number = self.made
+        self.n_answers += 1
+        number = self.n_answers
         await self.may_answer.wait()
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"%d" % number})
@@ -621,14 +621,14 @@ def test_front_repeats_answer_when_first_client_disconnects() -> None:
 def test_job_output_is_kept_by_job_and_executor() -> None:
     heard = JobOutput()
     for slot, executor in enumerate(("0", "1")):
-        place = SlotLocation(executor, "host", 1)
-        heard.on_report("job", SlotReport(level=0, slot=slot, subtasks=[], printed="", location=place))
+        location = SlotLocation(executor, "host", 1)
+        heard.on_report("job", SlotReport(level=0, slot=slot, subtasks=[], printed="", location=location))
     line = LogLine("shop", logging.WARNING, "no price, token=abc", 12.0, "prices")
     heard.on_report("job", SlotReport(level=0, slot=1, subtasks=[], printed="hello\n", logged=[line]))
     assert heard.logged(executor="0") == [] and heard.printed(executor="0") == ""
-    ((at, text),) = heard.logged(executor="1")
-    assert at == 12.0 and "WARNING shop - [prices" in text and text.endswith("no price, token=******")
-    assert heard.logged(job="job") == heard.logged() == [(at, text)]
+    ((source, text),) = heard.logged(executor="1")
+    assert source == 12.0 and "WARNING shop - [prices" in text and text.endswith("no price, token=******")
+    assert heard.logged(job="job") == heard.logged() == [(source, text)]
     # What print() writes is written on the driver: it is the job's.
     heard.on_printed("job", "1> a\n")
     assert heard.printed(job="job") == "hello\n1> a\n" and heard.printed(executor="1") == "hello\n"
@@ -641,8 +641,8 @@ def test_executors_share_slots() -> None:
             completed_tasks=0, started_ms=0, gc_ms=5, logs={"stderr": "http://host/logPage/?x"},
         )  # fmt: skip
 
-    found = [executor("10", 2), executor("2", 2), executor("0", 4)]
-    workers = workers_of(found, Slots(8, 3), {"0": ExecutorUse(4, 8, 1000), "2": ExecutorUse(1, 2, 1000)})
+    executors = [executor("10", 2), executor("2", 2), executor("0", 4)]
+    workers = workers_of(executors, Slots(8, 3), {"0": ExecutorUse(4, 8, 1000), "2": ExecutorUse(1, 2, 1000)})
     assert [w.id for w in workers] == ["0", "2", "10"]
     assert [(w.slots.total, w.slots.free, w.tasks) for w in workers] == [(4, 0, 8), (2, 1, 2), (2, 2, 0)]
     assert workers[0].metrics["Status.JVM.GarbageCollector.All.Time"] == 5
@@ -652,9 +652,9 @@ def _commands(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[t
     if isinstance(command, click.Group):
         context = click.Context(command)
         for name in command.list_commands(context):
-            found = command.get_command(context, name)
-            assert found is not None
-            yield from _commands(found, (*words, name))
+            subcommand = command.get_command(context, name)
+            assert subcommand is not None
+            yield from _commands(subcommand, (*words, name))
     else:
         yield words, command
 
@@ -666,12 +666,12 @@ NO_FACTS |= {("sql",), ("sql-gateway",)}
 
 
 def test_cli_commands_offer_json_output() -> None:
-    found = dict(_commands(cli))
-    lacking = {words for words, command in found.items() if not any("--json" in p.opts for p in command.params)}
+    commands = dict(_commands(cli))
+    lacking = {words for words, command in commands.items() if not any("--json" in p.opts for p in command.params)}
     assert lacking <= NO_FACTS, lacking - NO_FACTS
     # Shells complete all of them, and their options.
     complete = ShellComplete(cli, {}, "millstream", "_MILLSTREAM_COMPLETE")
-    for words, command in found.items():
+    for words, command in commands.items():
         offered = {item.value for item in complete.get_completions(list(words[:-1]), "")}
         assert words[-1] in offered, words
         options = {item.value for item in complete.get_completions(list(words), "--")}

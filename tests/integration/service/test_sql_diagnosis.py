@@ -51,16 +51,16 @@ def running(t_env: StreamTableEnvironment, query: str, columns: str) -> Iterator
 
 
 def explanations(client: TestClient, job: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = client.get(f"/jobs/{job}/explanations").json()["explanations"]
-    return found
+    results: list[dict[str, Any]] = client.get(f"/jobs/{job}/explanations").json()["explanations"]
+    return results
 
 
 def until_told(client: TestClient, job: str, kind: str) -> dict[str, Any]:
     end = time.monotonic() + 60
     while True:
-        found = [e for e in explanations(client, job) if e["kind"] == kind]
-        if found:
-            return found[0]
+        reported = [e for e in explanations(client, job) if e["kind"] == kind]
+        if reported:
+            return reported[0]
         assert time.monotonic() < end
         time.sleep(0.05)
 
@@ -133,10 +133,10 @@ def test_diagnosis_names_join_with_rows_of_one_side(name: str) -> None:
 
 
 def are_there(client: TestClient, job: str, count: int) -> bool:
-    """Tell whether so many batches have come to the join."""
+    """Return whether `count` batches have reached the join."""
     vertex = next(v["id"] for v in client.get(f"/jobs/{job}").json()["vertices"] if "Join(" in v["name"])
-    found: int = client.get(f"/jobs/{job}/vertices/{vertex}/insight").json()["subtasks"][0]["records-in"]
-    return found >= count
+    n: int = client.get(f"/jobs/{job}/vertices/{vertex}/insight").json()["subtasks"][0]["records-in"]
+    return n >= count
 
 
 @pytest.mark.parametrize(

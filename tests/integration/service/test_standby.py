@@ -38,9 +38,9 @@ def leads(cells: Cells, address: str, term: int) -> None:
 def test_standby_redirects_to_leader_until_it_leads(cells: Cells) -> None:
     standby = Standby(cells)
     client = TestClient(standby)
-    nobody = client.get("/jobs")
-    assert nobody.status_code == 503
-    assert "there is none now" in nobody.json()["errors"][0]
+    response = client.get("/jobs")
+    assert response.status_code == 503
+    assert "there is none now" in response.json()["errors"][0]
     leads(cells, "http://elsewhere:8081", 1)
     reported = client.get("/v1/jobs?get=all", follow_redirects=False)
     assert reported.status_code == 307
@@ -68,7 +68,7 @@ def service(name: str) -> Iterator[HTTPServer]:
             self.wfile.write(json.dumps({"name": name}).encode())
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log no requests."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -85,7 +85,7 @@ def test_client_follows_leader_change(tmp_path: Path, cells: Cells) -> None:
                 client = cluster_of(None, None)
                 assert isinstance(client, LeaderClient)
                 assert client.ask("/overview") == {"name": "first"}
-            # The first is gone, and for a moment nobody has taken over.
+            # The first has ended, and for a moment there is no leader.
             threading.Timer(0.5, leads, (cells, f"http://127.0.0.1:{second.server_address[1]}", 2)).start()
             assert client.ask("/overview") == {"name": "second"}
     finally:

@@ -1,4 +1,4 @@
-"""Why has my window not fired? Each reason is told, of a job that runs."""
+"""Diagnosis of windows that have not fired: each reason, of a running job."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def splits(env: StreamExecutionEnvironment, strategy: WatermarkStrategy, name: s
 
 Program = Callable[[StreamExecutionEnvironment], DataStream[Any]]
 
-# The parallelism and the program; of what is told its kind, and parts of its title and text.
+# The parallelism and the program; of the diagnosis its kind, and parts of its title and text.
 WHY: dict[str, tuple[int, Program, str, list[str]]] = {
     "a split that is behind the others": (
         1,
@@ -284,18 +284,18 @@ def test_diagnosis_names_hot_key_and_state_per_subtask() -> None:
         seen = client.get(f"/jobs/{job}/vertices/{vertices[1]['id']}/insight").json()["subtasks"]
     assert reported["about"]["keys"][0]["key"] == "'hot'" and reported["about"]["keys"][0]["share"] > 0.8
     assert "hot key 'hot' with 9" in reported["text"]
-    most = seen[reported["about"]["subtask"]]
-    assert most["hottest-keys"][0]["key"] == "'hot'"
-    assert most["records-in"] > 2 * seen[1 - reported["about"]["subtask"]]["records-in"]
-    assert most["state-rows"] > 100 and most["state-bytes"] > 10 * most["state-rows"] // 2
+    subtask = seen[reported["about"]["subtask"]]
+    assert subtask["hottest-keys"][0]["key"] == "'hot'"
+    assert subtask["records-in"] > 2 * seen[1 - reported["about"]["subtask"]]["records-in"]
+    assert subtask["state-rows"] > 100 and subtask["state-bytes"] > 10 * subtask["state-rows"] // 2
 
 
 def _until_told(client: TestClient, job: str, kind: str) -> dict[str, Any]:
     end = time.monotonic() + 20
     while True:
-        found: list[dict[str, Any]] = client.get(f"/jobs/{job}/explanations").json()["explanations"]
-        reported = [e for e in found if e["kind"] == kind]
+        results: list[dict[str, Any]] = client.get(f"/jobs/{job}/explanations").json()["explanations"]
+        reported = [e for e in results if e["kind"] == kind]
         if reported:
             return reported[0]
-        assert time.monotonic() < end, found
+        assert time.monotonic() < end, results
         time.sleep(0.05)

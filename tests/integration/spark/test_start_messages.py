@@ -1,4 +1,4 @@
-"""What is said when a job starts, or cannot: before anything is started for it."""
+"""Messages at the start of a job, and errors before anything is started for it."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def test_restore_message_names_savepoint_and_size(tmp_path: Path, capsys: pytest
     env = LocalEnvironment(Configuration.from_dict({"execution.state-recovery.path": savepoint}))
     counting(env)
     env.execute_async("counts again").cancel().result()
-    said = capsys.readouterr().err
+    output = capsys.readouterr().err
     assert re.fullmatch(
         rf"millstream: job 'counts again' starts from savepoint {savepoint}, taken 20\d\d-.* UTC after epoch \d+: "
         r"1 operator\(s\) with state, [\d.]+ (bytes|KiB); 1 source\(s\)\n",
-        said,
+        output,
     )
     quiet = {"execution.state-recovery.path": savepoint, "millstream.quiet": "true"}
     env = LocalEnvironment(Configuration.from_dict(quiet))

@@ -1,4 +1,4 @@
-"""A slot's process that is told to end while it ends already."""
+"""A slot process that receives a termination signal while it exits."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ env.execute()
 
 
 @pytest.fixture
-def hang_ups() -> Iterator[None]:
-    """Let hang-ups end processes, though the tests may run under nohup."""
+def default_sighup() -> Iterator[None]:
+    """Let SIGHUP end processes, though the tests may run under nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
 
 
-@pytest.mark.usefixtures("hang_ups")
+@pytest.mark.usefixtures("default_sighup")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGHUP, 129), (signal.SIGTERM, 143)])
 def test_program_leaves_no_directory_when_ended_by_signal(tmp_path: Path, number: int, code: int) -> None:
     program, temporary = tmp_path / "endless.py", tmp_path / "t"
@@ -76,7 +76,7 @@ def test_program_leaves_no_directory_when_ended_by_signal(tmp_path: Path, number
     assert list(temporary.iterdir()) == []
 
 
-@pytest.mark.usefixtures("hang_ups")
+@pytest.mark.usefixtures("default_sighup")
 def test_end_signals_omit_sighup_under_nohup() -> None:
     assert signal.SIGHUP in end_signals()
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)

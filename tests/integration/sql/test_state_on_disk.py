@@ -46,11 +46,11 @@ print(sum(map(len, encode(FileHeader("op", 0, 1, True, []), [changes]))) >> 20)
 """
 
 
-@pytest.mark.parametrize(("where", "said", "size"), [("files", "", "402"), ("memory", "no memory", "")])
-def test_disk_state_exceeds_memory_limit(where: str, said: str, size: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("where", "message", "size"), [("files", "", "402"), ("memory", "no memory", "")])
+def test_disk_state_exceeds_memory_limit(where: str, message: str, size: str, tmp_path: Path) -> None:
     program = [sys.executable, "-c", _PROGRAM, where, str(tmp_path)]
     done = subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.stderr.strip(), done.stdout.strip()) == (said, size)
+    assert (done.stderr.strip(), done.stdout.strip()) == (message, size)
     assert not list(tmp_path.iterdir()), "files have no names"
 
 
@@ -84,17 +84,17 @@ def _left(backend: str, directory: Path) -> Counter[tuple[object, ...]]:
 
 
 def test_disk_state_returns_same_results_as_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[int] = []
+    sizes: list[int] = []
 
     class Noted(array_storage.InFiles):
         def make(self, count: int, dtype: object) -> object:  # type: ignore[override]
-            made.append(count)
+            sizes.append(count)
             return super().make(count, dtype)  # type: ignore[arg-type]
 
     monkeypatch.setattr(array_storage, "_LARGE", 1)
     monkeypatch.setattr(array_storage, "InFiles", Noted)
     in_memory = _left("hashmap", tmp_path / "memory")
-    assert not made
+    assert not sizes
     assert _left("rocksdb", tmp_path / "files") == in_memory
-    assert len(made) > 50
+    assert len(sizes) > 50
     assert len(in_memory) == 1200

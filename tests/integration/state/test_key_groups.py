@@ -119,7 +119,7 @@ class Compared:
 
 
 class ByHash:
-    """Compares in a way of its own, which its __hash__ tells."""
+    """Has its own equality, which its __hash__ matches."""
 
     def __init__(self, name: str, tags: frozenset[str]) -> None:
         self.name, self.tags, self.cached = name, tags, object()
@@ -162,7 +162,7 @@ class ByStableKey:
 
 @dataclass(frozen=True)
 class Measured:
-    """A dataclass that says itself by what its objects are told apart."""
+    """A dataclass that defines its own stable key."""
 
     name: str
     value: float = field(compare=False)

@@ -21,7 +21,7 @@ print(json.dumps({n: printed(n, lambda m: environment(m, millstream__engine="loc
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, list[str]]:
+def results() -> dict[str, list[str]]:
     command = [sys.executable, "-W", "ignore", "-c", _RUN, str(HERE)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
@@ -30,5 +30,5 @@ def found() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_program_prints_recorded_output(name: str, found: dict[str, list[str]]) -> None:
-    assert found[name] == _FLINKS[name]
+def test_program_prints_recorded_output(name: str, results: dict[str, list[str]]) -> None:
+    assert results[name] == _FLINKS[name]

@@ -36,13 +36,13 @@ def _environment(batch: bool = False) -> TableEnvironment:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_user_function_program_matches_flink(name: str) -> None:
-    found, expected = changes(PROGRAMS[name], _environment(is_batch(PROGRAMS[name]))), _FLINKS[name]
+    results, expected = changes(PROGRAMS[name], _environment(is_batch(PROGRAMS[name]))), _FLINKS[name]
     if expected[0].startswith("error: "):
-        assert found[0].startswith(expected[0].removesuffix("."))
+        assert results[0].startswith(expected[0].removesuffix("."))
     elif name in UNORDERED:
-        assert sorted(found) == sorted(expected)
+        assert sorted(results) == sorted(expected)
     else:
-        assert found == expected
+        assert results == expected
 
 
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name.startswith("flat aggregate")])
@@ -148,7 +148,7 @@ def test_user_functions_open_and_close_with_subtask() -> None:
     assert issubclass(Watched, AggregateFunction)
 
 
-def _asked(function: AsyncScalarFunction, **settings: str) -> list[Any]:
+def _results_of(function: AsyncScalarFunction, **settings: str) -> list[Any]:
     t_env = _environment()
     for key, value in settings.items():
         t_env.get_config().set(f"table.exec.async-scalar.{key.replace('_', '-')}", value)
@@ -171,7 +171,7 @@ def test_async_function_keeps_its_event_loop() -> None:
             assert self.loop is asyncio.get_running_loop()
             return -value
 
-    assert _asked(Client()) == [-n for n in range(1, 5001)]
+    assert _results_of(Client()) == [-n for n in range(1, 5001)]
 
 
 def test_async_function_limits_concurrent_calls() -> None:
@@ -181,11 +181,11 @@ def test_async_function_limits_concurrent_calls() -> None:
         async def eval(self, value: int) -> int:
             self.now += 1
             await asyncio.sleep(0)
-            found, self.now = self.now, self.now - 1
-            return found
+            previous, self.now = self.now, self.now - 1
+            return previous
 
-    assert max(_asked(Counting())) == 10
-    assert max(_asked(Counting(), max_concurrent_operations="3")) == 3
+    assert max(_results_of(Counting())) == 10
+    assert max(_results_of(Counting(), max_concurrent_operations="3")) == 3
 
 
 def test_async_function_timeout_or_failure_fails_job() -> None:
@@ -203,11 +203,11 @@ def test_async_function_timeout_or_failure_fails_job() -> None:
 
     late = r"The async function Silent has not returned within 0.05 s \('table.exec.async-scalar.timeout'\) for the row"
     with pytest.raises(MillstreamError, match=late):
-        _asked(Silent(), timeout="50 ms")
+        _results_of(Silent(), timeout="50 ms")
     with pytest.raises(MillstreamError, match="ValueError: call 3\n"):
-        _asked(Failing(), max_concurrent_operations="1", max_attempts="2", retry_delay="1 ms")
+        _results_of(Failing(), max_concurrent_operations="1", max_attempts="2", retry_delay="1 ms")
     with pytest.raises(MillstreamError, match="ValueError: call 1\n"):
-        _asked(Failing(), max_concurrent_operations="1", retry_strategy="NO_RETRY")
+        _results_of(Failing(), max_concurrent_operations="1", retry_strategy="NO_RETRY")
 
 
 @pytest.mark.parametrize(
@@ -219,4 +219,4 @@ def test_async_function_rejects_invalid_options(key: str, value: str) -> None:
             return value
 
     with pytest.raises(MillstreamError, match=f"Could not parse value '{value}' for 'table.exec.async-scalar."):
-        _asked(Same(), **{key: value})
+        _results_of(Same(), **{key: value})

@@ -114,9 +114,9 @@ def test_local_environment_retains_checkpoints_like_spark(tmp_path: Path) -> Non
     lines = local.from_source(DataGeneratorSource(str, 1_000_000, 2_000)).uid("lines")
     lines.sink_to(FileSink.for_row_format(str(tmp_path / "out"), Encoder.simple_string_encoder()).build()).uid("out")
     client = local.execute_async()
-    asked = client.trigger_checkpoint().result()
+    checkpoint = client.trigger_checkpoint().result()
     wait_until(lambda: client.get_checkpoint_statistics()["counts"]["completed"] > 5)
-    assert int(asked.rpartition("-")[2]) >= 1
+    assert int(checkpoint.rpartition("-")[2]) >= 1
     home = tmp_path / "checkpoints" / str(client.get_job_id())
     client.cancel().result()
     assert len(list_checkpoints(str(home))) == 2
@@ -190,8 +190,8 @@ def test_at_most_once_file_sink_continues_after_failure(tmp_path: Path) -> None:
     sink = FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder()).build()
     local.from_source(source).sink_to(sink)
     local.execute()
-    found = sorted(int(x) for f in tmp_path.rglob("[!.]*") if f.is_file() for x in f.read_text().split())
-    assert found == [1, 2, 3, 4]
+    results = sorted(int(x) for f in tmp_path.rglob("[!.]*") if f.is_file() for x in f.read_text().split())
+    assert results == [1, 2, 3, 4]
 
 
 def test_job_result_cannot_be_taken_by_another_job() -> None:
@@ -204,7 +204,7 @@ def test_job_result_cannot_be_taken_by_another_job() -> None:
 
 
 def test_finished_source_is_not_aligned_after_restart() -> None:
-    """It tells its group nothing any more; the other one would be held back for ever."""
+    """It reports no watermark to its group; otherwise the other source would never advance."""
     local = LocalEnvironment(restarts=1)
     aligned = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(_Same())
     aligned = aligned.with_watermark_alignment("group", Duration.of_millis(10), Duration.of_millis(1))
@@ -248,13 +248,13 @@ def test_job_reports_repeated_failure_once(caplog: pytest.LogCaptureFixture) -> 
     with pytest.raises(JobExecutionError, match="no luck"):
         client.get_job_execution_result().result()
     logged = [r.getMessage() for r in caplog.records]
-    said = [line for line in logged if "restarts do not seem to help" in line]
-    assert len(said) == 1
-    assert "has failed 3 times in a row with the same error" in said[0]
+    messages = [line for line in logged if "restarts do not seem to help" in line]
+    assert len(messages) == 1
+    assert "has failed 3 times in a row with the same error" in messages[0]
     # The error itself is shown once, and then counted.
     assert sum("has failed and restarts in" in line for line in logged) == 1
     assert sum("has failed again with the same error, " in line for line in logged) == 12
-    assert "RuntimeError: no luck with 1" in said[0]
+    assert "RuntimeError: no luck with 1" in messages[0]
     view = client.job.view
     assert (view.alike, view.is_stuck) == (14, True)
     line = read(client.job, 1.0)
@@ -272,10 +272,10 @@ def test_job_with_progress_between_failures_reports_each() -> None:
 
 class MostSubtasks(MapFunction):
     def open(self, runtime_context: Any) -> None:
-        self.most = runtime_context.get_max_number_of_parallel_subtasks()
+        self.max_subtasks = runtime_context.get_max_number_of_parallel_subtasks()
 
     def map(self, value: Any) -> int:
-        return int(self.most)
+        return int(self.max_subtasks)
 
 
 def test_non_parallel_operator_has_one_subtask() -> None:
@@ -329,13 +329,13 @@ def _answer(_: int) -> int:
 
 def test_add_python_file_loads_last_module_of_same_name(tmp_path: Path) -> None:
     env = LocalEnvironment()
-    found = []
+    results = []
     for answer in (1, 2, 3):
         directory = tmp_path / str(answer)
         directory.mkdir()
         (directory / "brought_answer.py").write_text(f"ANSWER = {answer}")
         env.add_python_file(str(directory / "brought_answer.py"))
         if answer > 1:
-            found += list(env.from_collection([0]).map(_answer).execute_and_collect())
+            results += list(env.from_collection([0]).map(_answer).execute_and_collect())
     # As in PyFlink, where each job has new workers.
-    assert found == [2, 3]
+    assert results == [2, 3]
