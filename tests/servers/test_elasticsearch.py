@@ -61,7 +61,7 @@ def test_elasticsearch_sink_keeps_last_document_per_id(search_server: Server, in
     write(records[:2], writing(search_server.host, keyed))
     first = {**records[0], "when": "2024-05-01T12:30:00", "price": 1.5}
     assert search_server.documents(index) == {"one": first, "two / ä": {"id": "two / ä", "name": "Bob"}}
-    # One request a record, all in one, and what is between.
+    # One request per record, two records per request, all in one.
     for max_actions in (1, 2, -1):
         write([*records, *records[2:]], writing(search_server.host, keyed).set_bulk_flush_max_actions(max_actions))
         assert search_server.documents(index)["one"] == {"id": "one", "name": "Änn"}
@@ -86,7 +86,7 @@ def test_elasticsearch_sink_deletes_documents_on_retraction(search_server: Serve
     changes += [row(RowKind.UPDATE_BEFORE, 1, 1), row(RowKind.UPDATE_AFTER, 1, 10)]
     # Its key changes.
     changes += [row(RowKind.UPDATE_BEFORE, 2, 2), row(RowKind.UPDATE_AFTER, 4, 2)]
-    # One that is not there, as when it comes again after a failure.
+    # A missing document, as when a deletion is replayed after a failure.
     changes += [row(RowKind.DELETE, 3, 3), row(RowKind.DELETE, 5, 5)]
     for max_actions in (1, 1000):
         keyed = ElasticsearchEmitter.static_index(f"{index}-{max_actions}", "id")
@@ -193,7 +193,7 @@ def test_elasticsearch_sink_builder_rejects_invalid_arguments() -> None:
 
 @contextmanager
 def answering(*answers: tuple[int, Any]) -> Iterator[tuple[str, list[tuple[str, bytes, str | None]]]]:
-    """A server that gives these answers, for what a real one does not do when it is asked to; and what it was sent."""
+    """A server with scripted answers, for failures that a real one cannot be made to produce; and its requests."""
     left, got = iter(answers), list[tuple[str, bytes, str | None]]()
 
     class Handler(BaseHTTPRequestHandler):

@@ -61,7 +61,7 @@ NEVER = b"never"
 
 @pytest.fixture
 def local() -> LocalEnvironment:
-    """For what is the same on Spark: what the connector itself does."""
+    """A local environment, for behaviour of the connector that is the same on Spark."""
     return LocalEnvironment()
 
 
@@ -141,7 +141,7 @@ def test_kafka_source_assigns_kafka_timestamps(local: LocalEnvironment, kafka: K
 
 
 def test_kafka_sink_writes_record_timestamps(env: Env, kafka: KafkaBroker, topic: str) -> None:
-    """After a shuffle, and from Kafka to Kafka, where the timestamps of the records read are kept."""
+    """After a shuffle, and from Kafka to Kafka, where the sink preserves the timestamps of the records read."""
     kafka.create_topic(f"{topic}-out")
     first = 1_700_000_000_000
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Named())
@@ -179,7 +179,7 @@ def test_kafka_sink_writes_current_time_without_timestamp(kafka: KafkaBroker, to
     assert written(FlinkKafkaProducer(topic, SimpleStringSchema(), where), 9)[9] >= before
     old = FlinkKafkaProducer(topic, SimpleStringSchema(), where)
     assert written(old.set_write_timestamp_to_kafka(True), 10)[10] == 10
-    # The largest point in time, in the year 9999, and what is none.
+    # A timestamp after the year 9999 counts as none; one beyond the broker's bound is rejected.
     assert written(sink, 253_402_300_800_000)[253_402_300_800_000] >= before
     with pytest.raises(Exception, match=f"Invalid timestamp of b.{before + 10**10}.*after.max.ms"):
         written(sink, before + 10**10)
@@ -502,7 +502,7 @@ def test_kafka_source_reports_or_skips_bad_record(local: LocalEnvironment, kafka
 def test_kafka_source_commits_offsets_and_discovers_partitions(env: Env, kafka: KafkaBroker, topic: str) -> None:
     kafka.send(topic, [str(i) for i in range(10)])
     source = reading(kafka, topic).set_group_id(f"{topic}-group").set_property("partition.discovery.interval.ms", "100")
-    # What comes later is read from its beginning, wherever reading began.
+    # Later partitions are read from their beginning, whatever the startup offsets.
     known = {KafkaTopicPartition(topic, number): 0 for number in range(3)}
     source.set_starting_offsets(KafkaOffsetsInitializer.offsets(known, KafkaOffsetResetStrategy.LATEST))
     env.enable_checkpointing(50)
@@ -677,7 +677,7 @@ def test_kafka_sink_aborts_lingering_transaction_on_restore(
 def test_kafka_sink_aborts_late_transaction_of_dead_worker(
     env: Env, kafka: KafkaBroker, topic: str, tmp_path: Path
 ) -> None:
-    """It was not gone when the job had gone on already; its name says of which execution it is."""
+    """The dead worker's transaction opens after the job's restart; its name shows its execution."""
     kafka.send(topic, ["1", "2"])
     out = f"{topic}-out"
     kafka.create_topic(out)

@@ -100,7 +100,7 @@ def test_rabbitmq_messages_count_once_after_worker_failures(
     try:
         wait_until(all_came)
         assert (tmp_path / "flag").exists()
-        # A message that counted twice would have said so; some are written twice.
+        # A message that was counted twice would show a higher count; some are written twice.
         assert {f.split()[1] for f in messages} == {b"1"}
     finally:
         job.cancel().result()
@@ -191,7 +191,7 @@ def test_rabbitmq_source_reports_or_skips_bad_messages(rabbitmq: RabbitMqServer,
     env.add_source(reading(rabbitmq, queue)).print()
     with pytest.raises(Exception, match=f"queue '{queue}' .*has no correlation id.*use_correlation_id=False"):
         env.execute()
-    # It is there for who comes next.
+    # The message is available to the next consumer.
     wait_until(lambda: held(rabbitmq, queue) == [b"x"])
 
 

@@ -164,7 +164,7 @@ def test_kafka_table_starts_and_stops_at_offsets(kafka: KafkaBroker, t_env: Stre
         settings = {k.replace("__", "."): v for k, v in options.items()}
         settings = {f"scan.{k}".replace("_", "-"): v for k, v in settings.items()}
         name = f"t{next(_names)}"
-        # A job that ends says how far its group has come.
+        # A job that ends commits the offsets of its group.
         group = {"properties.group.id": name, "properties.auto.offset.reset": "earliest", "format": "csv"}
         declare(t_env, kafka, name, "n INT", topic, {"scan.bounded.mode": "latest-offset", **group, **settings})
         return sorted(r[0] for r in rows(t_env, f"SELECT * FROM {name}"))
@@ -520,7 +520,7 @@ def test_upsert_kafka_writes_upserts_and_tombstones(kafka: KafkaBroker) -> None:
         )
         t_env.execute_sql("INSERT INTO t SELECT id, SUM(n) FROM changed GROUP BY id").wait()
         messages = [(m.key(), m.value()) for m in read(kafka, out)]
-        # Whatever is said on the way, this is what a log that is compacted has in the end.
+        # Whatever the intermediate messages, this is the final content of a compacted log.
         assert dict(messages) == {b'{"id":1}': b'{"id":1,"total":5}', b'{"id":2}': None}
         assert len(messages) == 2 if buffer else len(messages) > 2
         assert left(changes(t_env, "SELECT * FROM t")) == Counter({(1, 5): 1})

@@ -99,7 +99,7 @@ def test_run_shows_live_line_on_terminal_and_stops_on_interrupt(tmp_path: Path) 
     terminal.wait_for("\r\x1b[K", seconds=5)
     os.kill(terminal.pid, signal.SIGINT)
     assert terminal.end() == 130
-    # The first program on a machine says at its end what it keeps for the next.
+    # The first program on a machine reports at its end that it stores a class archive for the next.
     shown = terminal.shown.partition("millstream: writing Spark's classes")[0]
     lines = re.split("\r\x1b\\[K|\r\n", shown)
     assert max(len(line) for line in lines[3:]) <= 20

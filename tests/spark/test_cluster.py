@@ -95,7 +95,7 @@ def test_doctor_names_hosts_without_checkpoint_directory(cluster: SparkCluster, 
     hosts = [line.split()[1] for line in done.stdout.splitlines() if f"cannot use {tmp_path / 'own'}" in line]
     assert (done.returncode, len(set(hosts))) == (1, len(cluster.workers)), done.stdout + done.stderr[-2000:]
     assert "cannot reach" not in done.stdout
-    # What it tried is gone.
+    # The attempt leaves no files.
     assert os.listdir(tmp_path / "own") == []
 
 

@@ -1,4 +1,4 @@
-"""Every example in a docstring runs, and gives what it says."""
+"""Every example in a docstring runs and prints its documented output."""
 
 from __future__ import annotations
 

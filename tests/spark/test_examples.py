@@ -29,7 +29,7 @@ def documentation(name: str) -> str:
 
 
 def promised(name: str) -> str:
-    """Return what an example says it prints."""
+    """Return the documented output of an example."""
     return "\n".join(re.findall(r"^ {4}(\S.*)$", documentation(name).partition("Expected output")[2], re.MULTILINE))
 
 
@@ -42,7 +42,7 @@ Runs = dict[str, Future[subprocess.CompletedProcess[str]]]
 
 @pytest.fixture(scope="module")
 def runs(request: pytest.FixtureRequest) -> Iterator[Runs]:
-    """Run the examples that were asked for, two at a time."""
+    """Run the selected examples, two at a time."""
     names = [i.callspec.params.get("name") for i in request.session.items if hasattr(i, "callspec")]
     with ThreadPoolExecutor(2) as pool:
         yield {n: pool.submit(run, sys.executable, EXAMPLES / f"{n}.py") for n in NAMES if n in names}
@@ -53,7 +53,7 @@ def test_example_prints_documented_output(name: str, runs: Runs) -> None:
     done = runs[name].result()
     assert done.stdout.splitlines() == promised(name).splitlines(), done.stderr
     assert done.returncode == 0
-    # MLlib says where there is no native algebra.
+    # MLlib warns on machines without native algebra.
     assert len([line for line in done.stderr.splitlines() if not line.startswith("netlib-")]) == 1, done.stderr
 
 

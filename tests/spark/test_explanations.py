@@ -31,7 +31,7 @@ def test_diagnosis_names_backpressuring_vertex_and_hot_key(env: Env, resident_sl
     client = TestClient(make_app(Service(registry)))
     try:
         reported = _until(
-            client, str(job.get_job_id()), registry, wanted={"skew", *(["back pressure"] if resident_slots else [])}
+            client, str(job.get_job_id()), registry, expected={"skew", *(["back pressure"] if resident_slots else [])}
         )
         seen = _flames(client, str(job.get_job_id()))
     finally:

@@ -156,7 +156,7 @@ def test_parquet_files_round_trip(config: Configuration, env: Any, tmp_path: Pat
 
 @pytest.mark.parametrize("how", ["raise", "kill"])
 def test_avro_files_round_trip_once(config: Configuration, tmp_path: Path, how: str) -> None:
-    """Files of many blocks, cut by epochs; a failure between two checkpoints; what comes out is Avro again."""
+    """Files of many blocks, split by epochs; a failure between two checkpoints; the output is Avro again."""
     records = [measured(n) for n in range(20_000)]
     (tmp_path / "in").mkdir()
     for i in range(4):

@@ -1,4 +1,4 @@
-"""Slots that are frozen, and epochs that do not end: the job notices, says so and goes on."""
+"""Slots that are frozen, and epochs that do not end: the job notices, reports it and continues."""
 
 from __future__ import annotations
 

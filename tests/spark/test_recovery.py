@@ -264,7 +264,7 @@ def test_checkpoint_directory_size_is_bounded(config: Configuration, tmp_path: P
         assert manifest.snapshot.epoch > 60
     finally:
         job.cancel().result()
-    # Two chains of at most 64 files, one checkpoint and what is about to replace them.
+    # Two chains of at most 64 files, one checkpoint and the files that are about to replace them.
     assert max_files < 2 * 64 * 2 + 10
     assert os.listdir(tmp_path / "cp") == []
 
@@ -474,7 +474,7 @@ def damage(path: Path, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["missing", "truncated", "flipped"])
 def test_job_falls_back_when_state_is_damaged(config: Configuration, tmp_path: Path, how: str) -> None:
-    """In a running job: the last checkpoint cannot be read, so the one before is gone back to."""
+    """In a running job: the last checkpoint cannot be read, so the job rolls back to the one before."""
     env = checkpointed(config, tmp_path / "cp", 150, execution_checkpointing_num__retained="10")
     sink, marker = CollectSink(), tmp_path / "failed"
     home = tmp_path / "cp"
@@ -499,7 +499,7 @@ def test_job_falls_back_when_state_is_damaged(config: Configuration, tmp_path: P
 
 
 def test_job_survives_killed_spark(config: Configuration, tmp_path: Path) -> None:
-    """The Java process dies: the job starts another and goes on."""
+    """The Java process dies: the job starts another and continues."""
     config.set_string(SETTING, f"task.after-delta|kill-executor|8|{tmp_path / 'fault'}")
     env, sink = checkpointed(config, tmp_path / "cp"), CollectSink()
     counting(env, sink, 3000, rate=1000)

@@ -50,7 +50,7 @@ def test_standby_restores_job_when_leader_is_killed(tmp_path: Path) -> None:
         # A later job manager does not run it again.
         late = run(cluster)
         assert late.wait(30) == 0
-        assert "has ended already" in cluster.log(2)
+        assert "has already ended" in cluster.log(2)
         check(cluster, late)
 
 

@@ -42,7 +42,7 @@ TOKEN = "t" * 32
 
 
 class Target:
-    """A service that runs a job, asked with bytes."""
+    """A service that runs a job, and a client that sends raw bytes."""
 
     def __init__(self, **settings: str) -> None:
         self.registry = Registry()
@@ -71,7 +71,7 @@ class Target:
         return socket.create_connection(("127.0.0.1", self.port), 10)
 
     def ask(self, line: str, body: bytes = b"", **headers: str) -> tuple[int, bytes]:
-        """Ask as a client would that says what it wants; return the status code and the body."""
+        """Send a request with these headers; return the status code and the body."""
         reported = {"Host": f"127.0.0.1:{self.port}", "Content-Length": str(len(body)), "Connection": "close"}
         reported |= {name.replace("_", "-"): value for name, value in headers.items()}
         head = "".join(f"{name}: {value}\r\n" for name, value in reported.items())
@@ -134,7 +134,7 @@ def test_service_rejects_requests_of_other_origins(target: Target) -> None:
     )
     assert target.ask("OPTIONS /jobs/overview", **evil, Access_Control_Request_Method="PATCH")[0] == 403  # type: ignore[arg-type]
     assert target.state() == "RUNNING"
-    # A link from anywhere may lead to the page, which then asks for itself.
+    # A link from any site may lead to the page, which then sends its own requests.
     assert target.ask("GET /ui/index.html", Sec_Fetch_Site="cross-site")[0] == 200
     own = {"Origin": target.server.url, "Sec_Fetch_Site": "same-origin"}
     assert target.ask(f"PATCH /jobs/{job}?mode=cancel", b"{}", **own)[0] == 202
@@ -197,7 +197,7 @@ def test_service_drops_idle_connections(target: Target, monkeypatch: pytest.Monk
     # Those that were too many were turned away at once, the others after a moment, and there is room again.
     assert all(_is_hung_up(client) for client in silent)
     assert target.ask("GET /jobs")[0] == 200
-    # Also one that has asked before.
+    # A connection with earlier requests too.
     with target.connect() as client:
         client.sendall(b"GET /jobs HTTP/1.1\r\nHost: localhost\r\n\r\n")
         answer = b""
@@ -320,7 +320,7 @@ def test_service_rejects_request_bodies_over_total_limit(target: Target, monkeyp
     assert readable and b" 503 " in readable[0].recv(65536)
     for client in clients:
         client.close()
-    # What they had said counts no more.
+    # Input of closed connections no longer counts.
     end = time.monotonic() + 20
     while target.ask(f"POST /jobs/{job}/savepoints", b" " * 900_000 + b"[]")[0] == 503:
         assert time.monotonic() < end
@@ -446,7 +446,7 @@ def test_program_output_is_limited_on_disk(tmp_path: Any, monkeypatch: Any) -> N
             file.write(b"%07d\n" % number)
         file.flush()
         programs.trim(str(path))
-        # Who writes goes on where it was.
+        # The writer continues at its position.
         file.write(b"the end\n")
         file.flush()
         assert os.stat(path).st_blocks * 512 <= 1 << 20

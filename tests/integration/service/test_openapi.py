@@ -146,7 +146,7 @@ def test_job_responses_match_openapi_file(tmp_path: Path) -> None:
             tmp_path, app, {*LEFT_OUT, *OF_CLUSTER, *STEERING}, parameters=parameters, bodies=bodies,
             queries=queries, once=list(bodies), special=special, headers=shown,
         )  # fmt: skip
-        # What ends a job comes last, each with a job of its own.
+        # Operations that end a job come last, each with its own job.
         parameters["jobid"] = str(stopped.get_job_id())
         special = {"PATCH /jobs/{jobid}": {"jobid": str(cancelled.get_job_id())}}
         others = set(OPERATIONS) - STEERING

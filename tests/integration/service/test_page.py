@@ -135,7 +135,7 @@ def test_page_plots_selected_metrics_and_queries_state(site: Site) -> None:
     drawn.locator("path.line").wait_for(state="attached")
     drawer.get_by_label("Show").select_option("subtask 1")
     drawn.locator("path.line").wait_for(state="attached")
-    # What was picked stays so.
+    # The selection persists.
     site.page.reload()
     site.page.get_by_role("img", name=re.compile("^numBytesOut now")).wait_for()
     drawer.get_by_role("link", name="State").click()

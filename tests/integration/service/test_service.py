@@ -52,7 +52,7 @@ LOCAL = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.
 
 
 class World:
-    """A registry, jobs in it, and a client that asks about them."""
+    """A registry, its jobs, and a client of the service."""
 
     def __init__(self) -> None:
         self.registry = Registry()
@@ -123,7 +123,7 @@ def test_rest_shows_job_vertices_subtasks_and_rates(world: World) -> None:
 
 
 class Waiting(NumberSequenceSource):
-    """A source that says how much of it waits."""
+    """A source that reports its pending records."""
 
     def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
         inner = super().create_enumerator(parallelism, restored)
@@ -593,7 +593,7 @@ def test_front_shares_answer_of_concurrent_requests() -> None:
         front = Front(app, None, 1.0, lambda: now[0])
         clients = [asks(front) for _ in range(200)]
         await asyncio.sleep(0)
-        # It takes longer to make than it is kept.
+        # Computing it takes longer than the cache retains it.
         now[0] = 5.0
         app.may_answer.set()
         assert await asyncio.gather(*clients) == [b"1"] * 200

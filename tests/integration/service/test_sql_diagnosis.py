@@ -19,7 +19,7 @@ from tests.support.helpers import job_of
 
 
 def tables(**rows: list[int]) -> StreamTableEnvironment:
-    """Return an environment with tables (k, at, ts) of these times, after which nothing comes and they do not end."""
+    """Return an environment with tables (k, at, ts) of these times, which then stay idle without ending."""
     env = environment(1)
     t_env = StreamTableEnvironment.create(env)
     for name, times in rows.items():
@@ -98,7 +98,7 @@ NEAR = (
 
 
 def test_diagnosis_counts_rows_waiting_for_watermark() -> None:
-    """The watermark is there, a second behind the only rows, and nothing later comes."""
+    """The watermark is a second behind the only rows, and no later row arrives."""
     with running(tables(orders=[1_000, 1_500]), FIRST, "f0 STRING, f1 BIGINT") as (client, job):
         reported = until_told(client, job, "event time")
     assert "Source: orders holds event time back" in reported["title"], reported

@@ -47,7 +47,7 @@ def slowly(x: int) -> int:
 
 
 class Splits(Source[tuple[str, int]]):
-    """Some splits, each with some times to read; then nothing comes any more, and it does not end."""
+    """Splits with some times each; after them the source stays idle without ending."""
 
     def __init__(self, **times: list[int]) -> None:
         self._times = times

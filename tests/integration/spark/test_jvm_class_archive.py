@@ -104,7 +104,7 @@ def test_class_archive_is_separate_per_jars_and_java(cache: Path, java: Java, ja
     paths.add(create_archive(java, jars).path)
     paths.add(create_archive(Java(java.path, 17, "PATH", 'openjdk version "17.0.2"'), jars).path)
     assert len(paths) == 4
-    # The three that were used last are kept.
+    # The three used last are retained.
     assert len(list(cache.glob("*.jsa"))) == 3
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from millstream.datastream.launch_context import end_signals
 
-# The signal comes with the first thing that `ignore` does, which is when a host ends slots that are about to go.
+# The signal arrives during the first action of `ignore_sigterm`, as when a host ends slots that are already exiting.
 PROGRAM = """
 import os, signal
 from millstream.spark import processes

@@ -172,7 +172,7 @@ class Measured:
 
 
 class Lowered(str):
-    """A text that compares in a way of its own, and says it."""
+    """A text with its own equality and stable key."""
 
     def __stable_key__(self) -> object:
         return self.lower()

@@ -48,7 +48,7 @@ def test_user_function_program_matches_flink(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name.startswith("flat aggregate")])
 def test_table_aggregate_explain_matches_flink(name: str) -> None:
     explanation = PROGRAMS[name](_environment()).explain()
-    # As Flink says it, but for the function's name.
+    # Flink's message, except for the function's name.
     keys = "{}" if "of a table" in name else "{0}"
     assert f"LogicalTableAggregate(group=[{keys}], tableAggregate=[[" in explanation
     assert "GroupTableAggregate(" in explanation.partition("== Optimized Physical Plan ==")[2]

@@ -83,7 +83,7 @@ def test_failed_savepoint_leaves_job_running(tmp_path: Path) -> None:
             client.trigger_savepoint(target).result()
     assert os.path.isdir(client.trigger_savepoint(str(tmp_path / "new")).result())
     assert client.get_job_status().result() is JobStatus.RUNNING
-    # What was tried is gone.
+    # The attempt leaves no files.
     assert [p.name[:10] for p in (tmp_path / "new").iterdir()] == ["savepoint-"]
     client.cancel().result()
 

@@ -67,7 +67,7 @@ class _Files(Committer):
 
 
 class Commits:
-    """A committer whose clock a test sets, and what it says is complete."""
+    """A committer whose clock a test sets, and the partitions it reports as complete."""
 
     def __init__(self, base: Path, options: dict[str, str]) -> None:
         self.now = 0

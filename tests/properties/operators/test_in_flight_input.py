@@ -459,7 +459,7 @@ def test_second_input_interleaves_with_slow_first_input() -> None:
     first, second = (env.from_source(NumberSequenceSource(0, n)) for n in (39, 3))
     first.rebalance().connect(second.rebalance()).map(_Both()).sink_to(sink)
     LocalJob(env, CLOCK).run()
-    # As Flink does with what is there: in turn.
+    # Like Flink, it takes pending input of the two in turn.
     assert sink.results()[:8] == [(kind, n) for n in range(4) for kind in ("first", "second")]
     assert sink.results()[8:] == [("first", n) for n in range(4, 40)]
 

@@ -140,7 +140,7 @@ def test_session_window_matches_oracle(
 
 @pytest.mark.parametrize("bound", [0, 3])
 def test_periodic_watermark_is_emitted_at_epoch_end(bound: int) -> None:
-    """Where the cut falls decides what is late, and nothing else."""
+    """The epoch boundary affects only which records are late."""
     from millstream.common import Duration
 
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(bound))

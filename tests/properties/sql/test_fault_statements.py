@@ -35,7 +35,7 @@ def test_fault_statement_results_match_sqlite(job: SqlJob, tmp_path: Path) -> No
     expected, results = job.expected(), job.results(tmp_path)
     wrong = Counter(name for name, *_ in ((expected - results) + (results - expected)))
     assert not wrong
-    # Each of them says something.
+    # Each of them has results.
     assert {name for name, *_ in expected} == set(job.statements)
 
 

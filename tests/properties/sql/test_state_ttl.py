@@ -56,8 +56,8 @@ def _left(changes: list[str]) -> Counter[str]:
     return rows
 
 
-# A Top-N of inserts: Flink lets each row go by itself, and retracts rows that it has never emitted. Here the rows of a
-# partition live as long as something comes for it, and go together.
+# A Top-N of inserts: Flink lets each row go by itself, and retracts rows that it never emitted. Here the rows of a
+# partition are retained while input for it arrives, and expire together.
 _TOP = {
     "top": "+I[a, 1, 1] +I[b, 5, 1] -U[a, 1, 1] +U[a, 3, 1] +I[a, 1, 2] +I[b, 4, 2] -U[a, 1, 2] +U[a, 2, 2] "
     "-U[b, 5, 1] +U[b, 7, 1] -U[b, 4, 2] +U[b, 5, 2] -U[b, 7, 1] +U[b, 8, 1] -U[b, 5, 2] +U[b, 7, 2] -U[b, 8, 1] "
@@ -66,7 +66,7 @@ _TOP = {
     "-D[b, 7] +I[b, 9] +I[a, 6] +I[a, 4] +I[b, 5] +I[b, 1]",
     "first_of_all": "+I[a, 1] +I[b, 5] -D[b, 5] +I[a, 3] -D[a, 3] +I[a, 2] +I[b, 5] +I[b, 1]",
 }
-# Flink counts rows for these, in other steps: what is left counts.
+# Flink counts rows for these, in other steps: only the final rows are compared.
 _COUNTED = ("intersect_all", "except_all")
 
 
