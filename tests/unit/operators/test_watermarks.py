@@ -107,7 +107,7 @@ def brute_force(script: list[tuple[str, list[int | None]]], size: int) -> list[A
     return sorted((start, sorted(records)) for start, records in windows.items())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(shares, st.integers(1, 20), st.sampled_from([1, 2, 5]), st.integers(0, 99))
 def test_watermark_ignores_idle_splits(script: list[Any], size: int, parallelism: int, seed: int) -> None:
     dice = random.Random(seed)
