@@ -20,6 +20,7 @@ from millstream.checkpoint.store import CheckpointStore, StoredCheckpoint
 from millstream.common import Configuration
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.errors import JobCancelledError
+from millstream.datastream.stream_execution_environment import builder_of
 from millstream.graph.job_graph import build_job_graph
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.local import LocalEpochs
@@ -73,7 +74,7 @@ class Driver:
 
     def __post_init__(self) -> None:
         self.env, self.sink = program(self.name, self.parallelism, **{"state.backend.type": self.backend})
-        self._sinks = self.env._take_sinks()
+        self._sinks = builder_of(self.env).take_sinks()
         self._clock = ManualClock(self.start)
         self._epochs = 0
 
@@ -108,7 +109,7 @@ class Driver:
         return JobOptions(buffer_timeout=0.0, sizer=sizer, checkpoints=checkpoints, origin=origin)
 
     def _plan(self, parallelism: int | None) -> JobPlan:
-        graph = self.env._stream_graph(self.name, self._sinks, parallelism)
+        graph = builder_of(self.env).stream_graph(self.name, self._sinks, parallelism)
         job_id = hashlib.md5(str(self.home.name).encode()).hexdigest()
         job_graph = build_job_graph(graph, False)
         settings = JobSettings(

@@ -18,6 +18,7 @@ from millstream.datastream.functions import (
     ProcessJoinFunction,
 )
 from millstream.datastream.state import MapStateDescriptor
+from millstream.datastream.stream_execution_environment import builder_of
 from millstream.datastream.window import TumblingEventTimeWindows
 from millstream.graph.stream_graph import build_stream_graph
 from millstream.state.backend import Backend
@@ -88,7 +89,7 @@ def ids() -> list[list[str]]:
     for stream in streams:
         stream.sink_to(sink)
     events.add_sink(lambda n: None)
-    graph = build_stream_graph(env._take_sinks(), 2, "ids", True, Backend("hashmap"))
+    graph = build_stream_graph(builder_of(env).take_sinks(), 2, "ids", True, Backend("hashmap"))
     return [[node.operator.identity, node.operator_id] for node in graph.nodes]
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.stream_execution_environment import builder_of
 from tests.support import sql_runs
 from tests.support.sql_planned import QUERIES
 from tests.support.sql_transcript import shown
@@ -46,7 +47,7 @@ def test_processing_time_transcript_equals_local_output(
 ) -> None:
     clock = FileClock(str(tmp_path / "clock"))
     env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(parallelism)
-    env._clock = clock
+    builder_of(env).clock = clock
     sink = build(env, case, clock)
     env.execute()
     assert sorted(sink.results()) == case.expected()
@@ -57,7 +58,7 @@ def test_sql_transcripts_equal_local_result(parallelism: int, config: Configurat
     """All queries run in one job; their final results equal those of a local job."""
     env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(parallelism)
     # The clock stands still, so that no idle timeout sends a watermark.
-    env._clock = FileClock(str(tmp_path / "clock"))
+    builder_of(env).clock = FileClock(str(tmp_path / "clock"))
     tables = {name: make() for name, make in QUERIES.items()}
     sinks = {name: sql_runs.add(env, query, inputs) for name, (query, inputs) in tables.items()}
     env.execute("sql")
@@ -68,7 +69,7 @@ def test_sql_transcripts_equal_local_result(parallelism: int, config: Configurat
 def test_sql_operator_transcripts_equal_local_changelog(config: Configuration, tmp_path: Path) -> None:
     """All transcripts of SQL operators run in one job; every change is emitted, in order."""
     env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(1)
-    env._clock = FileClock(str(tmp_path / "clock"))
+    builder_of(env).clock = FileClock(str(tmp_path / "clock"))
     sinks = in_jobs(env)
     env.execute("operators of SQL")
     assert {name: shown(sink.results()) for name, sink in sinks.items()} == {name: written(name) for name in sinks}

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+from millstream.datastream.stream_execution_environment import builder_of
 from millstream.graph.transformations import UpstreamEdge
 from millstream.operators.base import Operator, OperatorSetup, RuntimeServices
 from millstream.operators.functions.context import RuntimeContext
@@ -149,14 +150,14 @@ Inputs = Sequence[tuple[Planned, Sequence[Any]]]
 
 def add(env: StreamExecutionEnvironment, query: Planned, inputs: Inputs, session: Session | None = None) -> CollectSink:
     """Add a planned query over batches to a program; return the sink of its result."""
-    translator = TestTranslator(env._program, session or Session(), translation_of)
+    translator = TestTranslator(builder_of(env).program, session or Session(), translation_of)
     for node, batches in inputs:
         translator.put(node, batches)
     end = translator.translate(planned(nodes.Collected(query.node.fields, query.node), query, uid=f"{query.uid}-all"))
     sink = CollectSink()
-    out = env._program.add("collect", TableSinkOperator(sink), [UpstreamEdge(end)], parallelism=1)
+    out = builder_of(env).program.add("collect", TableSinkOperator(sink), [UpstreamEdge(end)], parallelism=1)
     out.uid = f"{query.uid}-sink"
-    env._sinks.append(out)
+    builder_of(env).add_sink(out)
     return sink
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.stream_execution_environment import builder_of
 from millstream.graph.transformations import UpstreamEdge
 from millstream.operators.base import Operator
 from millstream.operators.runtime.partitioners import GlobalPartitioner
@@ -69,7 +70,7 @@ def add(
     steps: list[Step],
 ) -> CollectSink:
     """Add an operator that receives the steps of a transcript to a program; return the sink of its output."""
-    program, operator, sink = env._program, make(), CollectSink()
+    program, operator, sink = builder_of(env).program, make(), CollectSink()
     records = [_record(s, kinds) for s in steps]
     source = program.add(f"steps of {name}", ScanOperator(TestingSource(records)), parallelism=1)
     sides = range(max(operator.inputs, 1))
@@ -79,5 +80,5 @@ def add(
     out = program.add(
         f"{name}: out", TableSinkOperator(sink), [UpstreamEdge(tried, GlobalPartitioner())], parallelism=1
     )
-    env._sinks.append(out)
+    builder_of(env).add_sink(out)
     return sink

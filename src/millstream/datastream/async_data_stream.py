@@ -12,6 +12,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.datastream.async_retry_strategies import AsyncRetryPredicate, AsyncRetryStrategy
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.functions import AsyncFunction, as_user_function
+from millstream.datastream.stream_base import add_operator
 from millstream.operators.async_io import AsyncOperator, RetryPolicy
 
 __all__ = ["AsyncDataStream", "AsyncFunction", "AsyncRetryPredicate", "AsyncRetryStrategy"]
@@ -127,4 +128,4 @@ def _add(
         )
     retry = None if strategy is None else _policy(strategy)
     operator = AsyncOperator(user_function, millis, capacity, ordered, retry)
-    return stream._then("Async Wait", operator, output_type)
+    return add_operator(stream, "Async Wait", operator, output_type)

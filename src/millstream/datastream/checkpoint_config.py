@@ -21,7 +21,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
 from millstream.common.setting import DurationSetting, FlagSetting, IntegerSetting, Setting, at_least, in_words
 from millstream.common.time import Duration, to_millis
-from millstream.datastream.checkpoint_storage import CheckpointStorage, clean_path, configured_storage
+from millstream.datastream.checkpoint_storage import CheckpointStorage, clean_path, configured_storage, write_storage
 
 __all__ = ["CheckpointConfig"]
 
@@ -180,7 +180,7 @@ class CheckpointConfig:
                 f"set_checkpoint_storage() takes a CheckpointStorage, not {storage!r}: "
                 "use FileSystemCheckpointStorage(path)."
             )
-        storage._write(self._config)
+        write_storage(storage, self._config)
         return self
 
     def set_checkpoint_storage_dir(self, checkpoint_path: str) -> CheckpointConfig:

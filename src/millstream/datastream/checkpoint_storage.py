@@ -126,6 +126,11 @@ def clean_path(path: str, owner: type) -> str:
     return path.strip() if not cleaned or cleaned.endswith(":") else cleaned
 
 
+def write_storage(storage: CheckpointStorage, config: Configuration) -> None:
+    """Write a checkpoint storage to a job's configuration."""
+    storage._write(config)
+
+
 def configured_storage(config: Configuration) -> CheckpointStorage | None:
     """Return the storage that a job's settings name, None when they name none."""
     kind, path = storage_type(config), DIRECTORY.read(config)

@@ -17,6 +17,7 @@ from millstream.datastream.functions import (
     KeySelector,
     as_rich_function,
 )
+from millstream.datastream.stream_base import add_operator, beside_unkeyed, check_same_program, is_keyed
 from millstream.operators.base import Operator
 from millstream.operators.broadcast import BroadcastProcessOperator
 from millstream.operators.process import CoFlatMapOperator, CoMapOperator, ProcessOperator
@@ -40,7 +41,7 @@ class BroadcastConnectedStream(Generic[A_co, B_co]):
     """A stream connected with a broadcast stream."""
 
     def __init__(self, stream: DataStream[A_co], broadcast: BroadcastStream[B_co]) -> None:
-        stream._check_same_program(broadcast._stream, "connect")
+        check_same_program(stream, broadcast._stream, "connect")
         self._first = stream
         self._broadcast = broadcast
 
@@ -52,9 +53,10 @@ class BroadcastConnectedStream(Generic[A_co, B_co]):
         """Process both with a BroadcastProcessFunction; if the first is keyed, a KeyedBroadcastProcessFunction."""
         function = as_rich_function(func, ("process_element", "process_broadcast_element"), "process")
         names = [d.name for d in self._broadcast._descriptors]
-        operator = BroadcastProcessOperator(function, self._first._keyed, names)
-        name = "Keyed-Co-Process-Broadcast" if self._first._keyed else "Co-Process-Broadcast"
-        return self._first._then(name, operator, output_type, self._broadcast._stream)
+        keyed = is_keyed(self._first)
+        operator = BroadcastProcessOperator(function, keyed, names)
+        name = "Keyed-Co-Process-Broadcast" if keyed else "Co-Process-Broadcast"
+        return add_operator(self._first, name, operator, output_type, self._broadcast._stream)
 
 
 class ConnectedStreams(Generic[A_co, B_co]):
@@ -67,7 +69,7 @@ class ConnectedStreams(Generic[A_co, B_co]):
     @property
     def _keyed(self) -> bool:
         """Whether functions have keyed state: as in Flink, if both streams are keyed."""
-        return self.stream1._keyed and self.stream2._keyed
+        return is_keyed(self.stream1) and is_keyed(self.stream2)
 
     def key_by(
         self,
@@ -105,5 +107,5 @@ class ConnectedStreams(Generic[A_co, B_co]):
     def _then(self, name: str, operator: Operator, output_type: TypeInformation | None) -> DataStream[Value]:
         first, second = self.stream1, self.stream2
         if not self._keyed:
-            first, second = first._beside_unkeyed(), second._beside_unkeyed()
-        return first._then(name, operator, output_type, second)
+            first, second = beside_unkeyed(first), beside_unkeyed(second)
+        return add_operator(first, name, operator, output_type, second)

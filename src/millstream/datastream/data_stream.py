@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Union, cast, overload
 
 from millstream.common.aliases import KEY, OUT, Key, KEY_co, R, T_co, UserCode, Value, W
-from millstream.common.errors import InvalidProgramError, WrongTypeError
+from millstream.common.errors import InvalidProgramError
 from millstream.common.scalar_types import check_type
 from millstream.common.typeinfo import (
     PickledBytesTypeInfo,
@@ -38,6 +38,7 @@ from millstream.datastream.functions import (
 )
 from millstream.datastream.joined_streams import CoGroupedStreams, IntervalJoin, JoinedStreams
 from millstream.datastream.program_lint import warn_of_no_result, warn_of_yields
+from millstream.datastream.stream_base import add_operator, declared_type, ends_of, transformation_of
 from millstream.datastream.stream_outputs import DataStreamSink, StreamOutputs
 from millstream.datastream.windowed_stream import AllWindowedStream, WindowedStream
 from millstream.graph.transformations import Transformation, UpstreamEdge
@@ -62,6 +63,7 @@ from millstream.operators.windows.windows import CountWindow
 
 if TYPE_CHECKING:
     from millstream.common.execution_config import ExecutionConfig
+    from millstream.datastream.program_builder import ProgramBuilder
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = [
@@ -84,18 +86,6 @@ WINDOW_STATE_NAME = "window-contents"
 class DataStream(StreamOutputs[T_co]):
     """A stream of records."""
 
-    def __init__(self, environment: StreamExecutionEnvironment, ends: list[UpstreamEdge]) -> None:
-        self._environment = environment
-        self._ends = ends
-
-    @property
-    def _transformation(self) -> Transformation:  # type: ignore[override]
-        if len(self._ends) != 1 or self._ends[0].tag is not None:
-            raise InvalidProgramError(
-                "This stream is a union or a side output: set names and parallelism on its operators."
-            )
-        return self._ends[0].source
-
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
@@ -111,12 +101,6 @@ class DataStream(StreamOutputs[T_co]):
         """Return the declared type; without one, that of any Python object."""
         return (self._type() or Types.PICKLED_BYTE_ARRAY()).named()
 
-    def _type(self) -> TypeInformation | None:
-        end = self._ends[0]
-        if end.tag is None:
-            return end.source.type_info
-        return None if isinstance(end.tag.type_info, PickledBytesTypeInfo) else end.tag.type_info
-
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         """Return the environment that the stream belongs to."""
         return self._environment
@@ -127,11 +111,10 @@ class DataStream(StreamOutputs[T_co]):
 
     def _repr_svg_(self) -> str:
         """Draw the program up to this stream, for notebooks."""
-        return self._environment._picture([end.source for end in self._ends])
+        return self._builder.draw([end.source for end in self._ends])
 
-    @property
-    def _keyed(self) -> bool:
-        return False
+    def _without_key(self) -> DataStream[T_co]:
+        return self
 
     def _beside_unkeyed(self) -> DataStream[Value]:
         return self
@@ -259,13 +242,13 @@ class DataStream(StreamOutputs[T_co]):
         """Return one stream of the records of all."""
         for stream in streams:
             self._check_same_program(stream, "union")
-        inputs = [s._unkeyed if isinstance(s, KeyedStream) else s for s in (self, *streams)]
+        inputs = [s._without_key() for s in (self, *streams)]
         for stream in inputs:
-            if stream._type() != inputs[0]._type():
+            if declared_type(stream) != declared_type(inputs[0]):
                 raise InvalidProgramError(
                     f"Cannot union streams of different types: {inputs[0].get_type()} and {stream.get_type()}."
                 )
-        return DataStream(self._environment, [e for s in inputs for e in s._ends])
+        return DataStream(self._environment, self._builder, [e for s in inputs for e in ends_of(s)])
 
     @overload
     def connect(self, ds: DataStream[R]) -> ConnectedStreams[T_co, R]: ...
@@ -292,12 +275,6 @@ class DataStream(StreamOutputs[T_co]):
         self._check_same_program(other, "co_group")
         return CoGroupedStreams(self, other)
 
-    def _check_same_program(self, other: DataStream[Value], operation: str) -> None:
-        if not isinstance(other, DataStream):
-            raise WrongTypeError(f"{operation}() takes a stream, not {other!r}.")
-        if other._environment is not self._environment:
-            raise InvalidProgramError(f"{operation}() needs streams of the same environment.")
-
     # --- partitioning
 
     @overload
@@ -322,11 +299,12 @@ class DataStream(StreamOutputs[T_co]):
         check_type(key_type, "The key type of key_by()")
         by_key = KeyPartitioner(key_of(key_selector), key_type)
         ends = [UpstreamEdge(e.source, by_key, e.tag) for e in self._ends]
-        unkeyed = DataStream(self._environment, self._ends)
-        return KeyedStream(self._environment, ends, by_key.select, key_type, unkeyed)
+        unkeyed = DataStream(self._environment, self._builder, self._ends)
+        return KeyedStream(self._environment, self._builder, ends, by_key.select, key_type, unkeyed)
 
     def _partitioned(self, partitioner: Partitioner) -> DataStream[T_co]:
-        return DataStream(self._environment, [UpstreamEdge(e.source, partitioner, e.tag) for e in self._ends])
+        ends = [UpstreamEdge(e.source, partitioner, e.tag) for e in self._ends]
+        return DataStream(self._environment, self._builder, ends)
 
     # --- ends
 
@@ -351,7 +329,7 @@ class DataStream(StreamOutputs[T_co]):
             ([1, 4, 9], [-1, -4, -9])
         """
         self._transformation.cache = cache = Cache()
-        return CachedDataStream(self._environment, self._ends, cache)
+        return CachedDataStream(self._environment, self._builder, self._ends, cache)
 
     def window_all(self, window_assigner: WindowAssigner[Value, W]) -> AllWindowedStream[T_co, W]:
         """Assign all records to windows, in one subtask."""
@@ -371,7 +349,7 @@ class DataStream(StreamOutputs[T_co]):
                 f"Operator {tagging.label} has no side outputs: only process functions do, and sources with "
                 "on_bad_records(BadRecords.to(tag))."
             )
-        return DataStream(self._environment, [UpstreamEdge(tagging, None, output_tag)])
+        return DataStream(self._environment, self._builder, [UpstreamEdge(tagging, None, output_tag)])
 
     def _then(
         self,
@@ -380,20 +358,21 @@ class DataStream(StreamOutputs[T_co]):
         output_type: TypeInformation | None,
         second: DataStream[Value] | None = None,
     ) -> DataStream[Value]:
-        """Add an operator with this stream as input, and a second one if it has two inputs."""
         check_type(output_type, f"The output type of '{name}'")
         ends = list(self._ends)
         if second is not None:
-            ends += [UpstreamEdge(e.source, e.partitioner, e.tag, 1) for e in second._ends]
-        transformation = self._environment._program.add(name, operator, ends, output_type)
-        return DataStream(self._environment, [UpstreamEdge(transformation)])
+            ends += [UpstreamEdge(e.source, e.partitioner, e.tag, 1) for e in ends_of(second)]
+        transformation = self._builder.program.add(name, operator, ends, output_type)
+        return DataStream(self._environment, self._builder, [UpstreamEdge(transformation)])
 
 
 class CachedDataStream(DataStream[T_co]):
     """A stream whose records are cached for the next execute()."""
 
-    def __init__(self, environment: StreamExecutionEnvironment, ends: list[UpstreamEdge], cache: Cache) -> None:
-        super().__init__(environment, ends)
+    def __init__(
+        self, environment: StreamExecutionEnvironment, builder: ProgramBuilder, ends: list[UpstreamEdge], cache: Cache
+    ) -> None:
+        super().__init__(environment, builder, ends)
         self._cache = cache
 
     def _set(self, action: str) -> Transformation:
@@ -433,12 +412,13 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
     def __init__(
         self,
         environment: StreamExecutionEnvironment,
+        builder: ProgramBuilder,
         ends: list[UpstreamEdge],
         select: Callable[[Value], Value],
         key_type: TypeInformation | None,
         unkeyed: DataStream[T_co],
     ) -> None:
-        super().__init__(environment, ends)
+        super().__init__(environment, builder, ends)
         self._select = select
         self._key_type = key_type
         self._unkeyed = unkeyed
@@ -582,13 +562,17 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
         """Return the stream as rows of key and value, as PyFlink does for operations without keys."""
         key, values = self._select, cast("DataStream[Value]", self._unkeyed)
         pairs: DataStream[Row] = values.map(lambda value: Row(f0=key(value), f1=value)).name("Key and Value")
-        pairs._transformation.parallelism = values._ends[0].source.parallelism
+        transformation_of(pairs).parallelism = ends_of(values)[0].source.parallelism
         return pairs
+
+    def _without_key(self) -> DataStream[T_co]:
+        return self._unkeyed
 
     def _beside_unkeyed(self) -> DataStream[Row]:
         """Return the rows of key and value, partitioned by key, to connect with an unkeyed stream."""
         by_key = KeyPartitioner(key_of(0))
-        return DataStream(self._environment, [UpstreamEdge(e.source, by_key, e.tag) for e in self._pairs()._ends])
+        ends = [UpstreamEdge(e.source, by_key, e.tag) for e in ends_of(self._pairs())]
+        return DataStream(self._environment, self._builder, ends)
 
     def _partitioned(self, partitioner: Partitioner) -> DataStream[T_co]:
         raise InvalidProgramError("Cannot override partitioning for KeyedStream.")
@@ -601,5 +585,5 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
         second: DataStream[Value] | None = None,
     ) -> DataStream[Value]:
         if isinstance(operator, MapOperator) and not operator.keyed:
-            return self._unkeyed._then(name, operator, output_type, second)
+            return add_operator(self._unkeyed, name, operator, output_type, second)
         return super()._then(name, operator, output_type, second)

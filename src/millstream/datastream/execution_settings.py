@@ -28,7 +28,7 @@ from millstream.datastream.checkpoint_config import CheckpointConfig
 from millstream.datastream.execution_mode import RuntimeExecutionMode
 from millstream.datastream.launch_context import with_last_word
 from millstream.datastream.slot_sharing_group import SlotSharingGroup
-from millstream.datastream.state_backend import StateBackend, configured_backend
+from millstream.datastream.state_backend import StateBackend, configured_backend, write_backend
 from millstream.datastream.time_characteristic import TimeCharacteristic
 from millstream.graph.transformations import check_max_parallelism, check_parallelism
 
@@ -41,8 +41,9 @@ _defaults: dict[str, int] = {}
 class ExecutionSettings:
     """The part of StreamExecutionEnvironment that reads and writes its configuration."""
 
-    _config: Configuration
-    _state_backend: StateBackend | None
+    def __init__(self, configuration: Configuration) -> None:
+        self._config = configuration
+        self._state_backend: StateBackend | None = None
 
     def configure(self, configuration: Configuration) -> None:
         """Add settings to the configuration; unknown keys are retained."""
@@ -218,7 +219,7 @@ class ExecutionSettings:
             raise InvalidProgramError(
                 f"set_state_backend() takes a StateBackend, not {state_backend!r}: use HashMapStateBackend()."
             )
-        state_backend._write(self._config)
+        write_backend(state_backend, self._config)
         self._state_backend = state_backend
         return self
 

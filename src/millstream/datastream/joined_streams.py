@@ -18,6 +18,7 @@ from millstream.datastream.functions import (
     as_user_function,
     key_of,
 )
+from millstream.datastream.stream_base import add_operator, ends_of, transformation_of
 from millstream.datastream.windowed_stream import WindowedStream
 from millstream.operators.functions.output_tag import OutputTag
 from millstream.operators.functions.user_function import UserFunction
@@ -50,7 +51,7 @@ def _tag(stream: DataStream[Value], side: int, selector: UserFunction) -> DataSt
     tagging: UserCode = _Tagged(side, selector)
     tagged: DataStream[tuple[int, Key, Value]] = stream.map(tagging).name(("Left", "Right")[side])
     # The input's parallelism preserves the order of records.
-    tagged._transformation.parallelism = stream._ends[0].source.parallelism
+    transformation_of(tagged).parallelism = ends_of(stream)[0].source.parallelism
     return tagged
 
 
@@ -239,4 +240,4 @@ class IntervalJoin(Generic[A_co, B_co]):
         lower, upper = self._bounds[0] + self._exclusive[0], self._bounds[1] - self._exclusive[1]
         function = as_user_function(process_join_function, "process_element", "process")
         operator = IntervalJoinOperator(function, lower, upper, (self._late[0], self._late[1]))
-        return self._left._then("Interval Join", operator, output_type, self._right)
+        return add_operator(self._left, "Interval Join", operator, output_type, self._right)

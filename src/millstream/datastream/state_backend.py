@@ -278,6 +278,11 @@ class RocksDBStateBackend(EmbeddedRocksDBStateBackend):
         super()._write(config)
 
 
+def write_backend(backend: StateBackend, config: Configuration) -> None:
+    """Write a state backend to a job's configuration."""
+    backend._write(config)
+
+
 def configured_backend(config: Configuration, latest: StateBackend | None) -> StateBackend | None:
     """Return the backend that a job's settings name, None when they name none.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, overload
@@ -15,16 +15,10 @@ from millstream.common.call_site import warn_deprecated
 from millstream.common.coercion import Converter
 from millstream.common.configuration import Configuration
 from millstream.common.error_rendering import install_excepthook
-from millstream.common.errors import InvalidProgramError, JobCancelledError, TypeMismatchError, WrongTypeError
+from millstream.common.errors import JobCancelledError, TypeMismatchError, WrongTypeError
 from millstream.common.io import InputFormat
 from millstream.common.job_client import JobClient
 from millstream.common.job_execution_result import JobExecutionResult
-from millstream.common.known_keys import check_keys
-from millstream.common.log_format import write_log
-from millstream.common.pipeline_options import (
-    MAX_PARALLELISM,
-    runs_here,
-)
 from millstream.common.scalar_types import check_type
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.common.types import Row
@@ -35,57 +29,30 @@ from millstream.connectors.collection import CollectionSource
 from millstream.connectors.files.source import FileSource
 from millstream.connectors.hybrid_source import HybridSource
 from millstream.connectors.spark_source import SparkStreamSource, as_source
-from millstream.datastream.cached_stream import Cache
 from millstream.datastream.collect import LocalJobClient
 from millstream.datastream.data_stream import DataStream
-from millstream.datastream.execution_mode import RuntimeExecutionMode
-from millstream.datastream.execution_settings import RUNTIME_MODE, ExecutionSettings
+from millstream.datastream.execution_settings import ExecutionSettings
 from millstream.datastream.launch_context import (
     await_end,
-    end_on_signals,
-    notify_watchers,
-    stop_if_only_planned,
     with_command_line,
     with_last_word,
 )
-from millstream.datastream.program_lint import RunTracker
-from millstream.datastream.state_backend import StateBackend
+from millstream.datastream.program_builder import ProgramBuilder
+from millstream.datastream.stream_base import transformation_of
 from millstream.formats.file_format import StreamFormat
 from millstream.graph.job_graph import JobGraph, build_job_graph
-from millstream.graph.plan import draw, execution_plan
-from millstream.graph.stream_graph import StreamGraph, build_stream_graph
-from millstream.graph.transformations import (
-    Program,
-    Transformation,
-    UpstreamEdge,
-)
+from millstream.graph.plan import execution_plan
+from millstream.graph.transformations import Transformation, UpstreamEdge
 from millstream.operators.source import SourceOperator
-from millstream.state.backend import Backend, backend_of
 
-# Imported late: loading it overlaps with Spark's start, and workers never need it.
 if TYPE_CHECKING:
-    from millstream.jobmaster.job import JobMaster
-    from millstream.jobmaster.job_launcher import JobSpec
     from millstream.spark.dataframes import DataFrame, SparkSession
 
 __all__ = ["StreamExecutionEnvironment"]
 
 log = logging.getLogger("millstream")
 
-_JOB_NAME = "pipeline.name"
 _no_other_input = missing_function("create_input", f"{JAVA}; read files with FileSource")
-
-
-# Any of these enables the REST service, the archive of finished jobs, or reporters.
-_SERVED_BY = (
-    "rest.bind-port",
-    "rest.port",
-    "web.port",
-    "jobmanager.web.port",
-    "jobmanager.archive.fs.dir",
-    "metrics.reporters",
-    "traces.reporters",
-)
 
 
 class StreamExecutionEnvironment(ExecutionSettings):
@@ -101,13 +68,8 @@ class StreamExecutionEnvironment(ExecutionSettings):
 
     def __init__(self, configuration: Configuration | None = None) -> None:
         install_excepthook()
-        self._config = Configuration(configuration)
-        self._program = Program()
-        self._sinks: list[Transformation] = []
-        self._run_tracker = RunTracker()
-        self._state_backend: StateBackend | None = None
-        # A wall clock of a test's own, in milliseconds.
-        self._clock: Callable[[], int] | None = None
+        super().__init__(Configuration(configuration))
+        self._builder = ProgramBuilder(self._config)
 
     @staticmethod
     def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
@@ -180,8 +142,9 @@ class StreamExecutionEnvironment(ExecutionSettings):
             return stream
         # Chained to the source, so that every split has its own watermark.
         marked = stream.assign_timestamps_and_watermarks(watermark_strategy)
-        marked._transformation.source = stream._transformation
-        return marked.force_non_parallel() if stream._transformation.non_parallel else marked
+        origin = transformation_of(stream)
+        transformation_of(marked).source = origin
+        return marked.force_non_parallel() if origin.non_parallel else marked
 
     def from_spark(self, frame: DataFrame, directory: str | None = None) -> DataStream[Row]:
         """Create a stream of a Spark DataFrame, bounded or streaming, and thus of anything that Spark reads.
@@ -211,9 +174,8 @@ class StreamExecutionEnvironment(ExecutionSettings):
 
     def _add_source(self, source: Source[T], name: str, type_info: TypeInformation | None) -> DataStream[T]:
         check_type(type_info, f"The type of source '{name}'")
-        self._run_tracker.begin()
-        transformation = self._program.add(name, SourceOperator(source), type_info=type_info)
-        return DataStream(self, [UpstreamEdge(transformation)])
+        transformation = self._builder.add_source(name, SourceOperator(source), type_info)
+        return DataStream(self, self._builder, [UpstreamEdge(transformation)])
 
     @overload
     def add_source(
@@ -241,18 +203,15 @@ class StreamExecutionEnvironment(ExecutionSettings):
 
     def get_execution_plan(self) -> str:
         """Return the plan of the program as JSON, in Flink's shape."""
-        return execution_plan(self._stream_graph(None, self._sinks))
+        return execution_plan(self._builder.stream_graph(None, self._builder.sinks))
 
     def _repr_svg_(self) -> str | None:
         """Draw the program that the next execute() would run, for notebooks."""
-        return self._picture(self._sinks) if self._sinks else None
-
-    def _picture(self, ends: list[Transformation]) -> str:
-        return draw(build_job_graph(self._stream_graph(None, ends)))
+        return self._builder.draw(self._builder.sinks) if self._builder.sinks else None
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Run the operators added since the last execute(), and wait for the end of the job."""
-        job = self._launch_pending(job_name)
+        job = self._builder.start_pending(job_name)
         try:
             return await_end(job)
         except (KeyboardInterrupt, SystemExit):
@@ -263,121 +222,14 @@ class StreamExecutionEnvironment(ExecutionSettings):
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Start the operators added since the last execute(), and return a handle on the job."""
         directory = SAVEPOINT_DIRECTORY.read(with_last_word(self._config))
-        job = self._launch_pending(job_name)
+        job = self._builder.start_pending(job_name)
         # The program may never ask for the result.
         job.result.add_done_callback(partial(_tell_failure, job.view.job_name))
         return LocalJobClient(job, directory)
 
     def close(self) -> None:
         """Discard pending operators. Spark keeps running: other environments may use it."""
-        self._take_sinks()
-
-    def _launch_pending(self, job_name: str | None) -> JobMaster:
-        job = self._start(job_name, self._sinks)
-        self._take_sinks()
-        return job
-
-    def _take_sinks(self) -> list[Transformation]:
-        """Return and clear the sinks pending for execute()."""
-        sinks, self._sinks = self._sinks, []
-        return sinks
-
-    def _start(self, job_name: str | None, sinks: list[Transformation]) -> JobMaster:
-        end_on_signals()
-        check_keys(with_last_word(self._config).key_set() - self.get_config().get_global_job_parameters().keys())
-        graph = self._stream_graph(job_name, sinks)
-        stop_if_only_planned(graph, self._config)
-        has_caches = any(n.transformation.cache for n in graph.nodes)
-        filling = self._use_caches(graph)
-        roots = list(sinks)
-        if has_caches:
-            roots += [cache.tap(self._program, t) for t, cache in filling]
-            graph = self._stream_graph(job_name, roots)
-        batch = self._is_batch(graph)
-        name, backend = graph.job_name, graph.backend
-
-        def job_graph(parallelism: int | None) -> JobGraph:
-            # A restarted job keeps its backend, even if the program has set another since.
-            return build_job_graph(self._stream_graph(name, roots, parallelism, backend), batch)
-
-        config = with_last_word(self._config)
-        write_log(config)
-        self._start_ahead(config)
-        register = _served(config)
-        from millstream.jobmaster.job_launcher import JobSpec
-
-        job = self._launch(JobSpec(job_graph, config, batch, self.get_buffer_timeout(), self._clock))
-        register(job)
-        for _, cache in filling:
-            cache.job = job.result
-        notify_watchers(job)
-        return job
-
-    def _start_ahead(self, config: Configuration) -> None:
-        """Start Spark while the launcher is imported and the job is planned."""
-        if runs_here(config):
-            return
-        from millstream.spark.embedded import start_ahead
-
-        start_ahead(config)
-
-    def _launch(self, job: JobSpec) -> JobMaster:
-        """Launch a job locally or on Spark."""
-        if runs_here(job.config):
-            from millstream.jobmaster.local_launcher import launch_locally
-
-            return launch_locally(job)
-        from millstream.spark.spark_launcher import launch
-
-        return launch(job)
-
-    def _use_caches(self, graph: StreamGraph) -> list[tuple[Transformation, Cache]]:
-        """Read filled caches instead of their streams; return the caches that this job must fill."""
-        filling = []
-        for transformation in [n.transformation for n in graph.nodes]:
-            cache = transformation.cache
-            if cache is None:
-                continue
-            if not graph.is_bounded:
-                raise InvalidProgramError(
-                    f"cache() of {transformation.label} needs a bounded stream, and a source of this one never ends."
-                )
-            if cache.is_filled:
-                cache.replace(self._program, transformation)
-                transformation.cache = None
-            elif cache.needs_job:
-                filling.append((transformation, cache))
-        return filling
-
-    def _stream_graph(
-        self,
-        job_name: str | None,
-        sinks: list[Transformation],
-        parallelism: int | None = None,
-        backend: Backend | None = None,
-    ) -> StreamGraph:
-        self._run_tracker.runs()
-        name = job_name or self._config.get_string(_JOB_NAME, "Flink Streaming Job")
-        max_parallelism = MAX_PARALLELISM.read(self._config)
-        parallelism = parallelism or self.get_parallelism()
-        backend = backend or backend_of(with_last_word(self._config))
-        chained = self.is_chaining_enabled()
-        return build_stream_graph(sinks, parallelism, name, chained, backend, max(max_parallelism, 0) or None)
-
-    def _is_batch(self, graph: StreamGraph) -> bool:
-        mode = RUNTIME_MODE.read(self._config)
-        if mode is RuntimeExecutionMode.BATCH and not graph.is_bounded:
-            unbounded = next(n.label for n in graph.nodes if not n.transformation.is_bounded)
-            raise InvalidProgramError(f"BATCH needs bounded sources, and {unbounded} is not: use STREAMING.")
-        bounded = mode is RuntimeExecutionMode.AUTOMATIC and graph.is_bounded
-        return mode is RuntimeExecutionMode.BATCH or bounded
-
-    def _add_sink(self, transformation: Transformation) -> None:
-        self._sinks.append(transformation)
-
-    def _forget(self, transformation: Transformation) -> None:
-        self._sinks.remove(transformation)
-        self._program.transformations.remove(transformation)
+        self._builder.take_sinks()
 
 
 def _tell_failure(job_name: str, result: Future[JobExecutionResult]) -> None:
@@ -393,23 +245,16 @@ def _fit(convert: Converter, value: Value, index: int) -> Value:
         raise TypeMismatchError(f"from_collection(): element {index}: {e}") from None
 
 
-def _served(config: Configuration) -> Callable[[JobMaster], object]:
-    """Start the REST service and archive if configured; return a function that registers a job."""
-    if not any(config.contains_key(key) for key in _SERVED_BY):
-        return lambda job: None
-    from millstream.service.registry import JOBS
-    from millstream.service.server import serve
-
-    if not serve(config):
-        return lambda job: None
-    settings = config.to_dict()
-    return lambda job: JOBS.add(job, settings)
+def builder_of(environment: StreamExecutionEnvironment) -> ProgramBuilder:
+    """Return the builder of an environment's program."""
+    return environment._builder
 
 
 def pending_job_graph(
     environment: StreamExecutionEnvironment, job_name: str | None, sinks: list[Transformation] | None
 ) -> tuple[JobGraph, bool]:
     """Return the job graph of sinks, by default of those pending for `execute()`, and whether it runs in batch mode."""
-    graph = environment._stream_graph(job_name, environment._take_sinks() if sinks is None else sinks)
-    batch = environment._is_batch(graph)
+    builder = environment._builder
+    graph = builder.stream_graph(job_name, builder.take_sinks() if sinks is None else sinks)
+    batch = builder.is_batch(graph)
     return build_job_graph(graph, batch), batch

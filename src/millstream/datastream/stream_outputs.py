@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union, overload
+from typing import TYPE_CHECKING, Any, Union, overload
 
 from millstream.common.aliases import KEY, Key, T_co
-from millstream.common.errors import InvalidProgramError, WrongTypeError
-from millstream.common.typeinfo import (
-    TypeInformation,
-)
+from millstream.common.errors import InvalidProgramError
 from millstream.connectors.base import Sink, SupportsPreprocessing
 from millstream.connectors.collection import DriverSink
 from millstream.connectors.print_sink import PrintSink
@@ -23,8 +20,8 @@ from millstream.datastream.functions import (
     key_of,
 )
 from millstream.datastream.functions import Partitioner as PartitionerFunction
-from millstream.datastream.slot_sharing_group import SlotSharingGroup
-from millstream.graph.transformations import ChainingStrategy, Transformation, UpstreamEdge, check_max_parallelism
+from millstream.datastream.stream_base import OperatorSettings, StreamBase, declared_type, transformation_of
+from millstream.graph.transformations import Transformation
 from millstream.operators.base import Operator
 from millstream.operators.runtime.partitioners import (
     BroadcastPartitioner,
@@ -44,82 +41,6 @@ if TYPE_CHECKING:
     from millstream.datastream.data_stream import DataStream
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 
-S = TypeVar("S", bound="OperatorSettings")
-
-
-class OperatorSettings:
-    """The settings of the operator that produces a stream, or of a sink."""
-
-    _transformation: Transformation
-
-    def _set(self, action: str) -> Transformation:
-        """Return the operator for something to be set; some streams refuse, in PyFlink's words."""
-        return self._transformation
-
-    def name(self: S, name: str) -> S:
-        """Name the operator, for plans, logs and errors: any text is a name."""
-        if not isinstance(name, str):
-            raise WrongTypeError(f"name() takes a text, not {name!r}.")
-        operator = self._set("Set name for")
-        (operator.source or operator).name = name
-        return self
-
-    def get_name(self) -> str:
-        operator = self._set("Get name of")
-        return (operator.source or operator).name
-
-    def uid(self: S, uid: str) -> S:
-        """Set a stable id, by which a restored job finds the operator's state."""
-        operator = self._set("Set uid for")
-        if not isinstance(uid, str) or not uid:
-            raise InvalidProgramError(f"uid() takes a non-empty string, not {uid!r}.")
-        (operator.source or operator).uid = uid
-        return self
-
-    def set_uid_hash(self: S, uid_hash: str) -> S:
-        """Set the operator's id itself: 32 hexadecimal digits."""
-        operator = self._set("Set uid hash for")
-        if len(uid_hash) != 32 or any(c not in "0123456789abcdef" for c in uid_hash):
-            raise InvalidProgramError(f"set_uid_hash() takes 32 lowercase hexadecimal digits, not {uid_hash!r}.")
-        operator.uid_hash = uid_hash
-        return self
-
-    def set_parallelism(self: S, parallelism: int) -> S:
-        """Set the operator's parallelism."""
-        self._set("Set parallelism for").set_parallelism(parallelism)
-        return self
-
-    def set_max_parallelism(self: S, max_parallelism: int) -> S:
-        """Set the number of key groups, which is the maximum parallelism."""
-        operator = self._set("Set max parallelism for")
-        check_max_parallelism(max_parallelism, f"operator '{operator.shown_name}'")
-        operator.max_parallelism = max_parallelism
-        return self
-
-    def set_description(self: S, description: str) -> S:
-        self._set("Set description for").description = description
-        return self
-
-    def set_buffer_timeout(self: S, timeout_millis: int) -> S:
-        self._set("Set buffer timeout for").buffer_timeout = timeout_millis
-        return self
-
-    def slot_sharing_group(self: S, slot_sharing_group: Union[str, SlotSharingGroup]) -> S:
-        """Set the slot sharing group; groups do not share slots."""
-        operator, group = self._set("Setting slot sharing group for"), slot_sharing_group
-        operator.slot_sharing_group = group.name if isinstance(group, SlotSharingGroup) else group
-        return self
-
-    def start_new_chain(self: S) -> S:
-        """Begin a new chain with this operator."""
-        self._set("Start new chain for").chaining = ChainingStrategy.HEAD
-        return self
-
-    def disable_chaining(self: S) -> S:
-        """Exclude this operator from chains."""
-        self._set("Disable chaining for").chaining = ChainingStrategy.NEVER
-        return self
-
 
 class DataStreamSink(OperatorSettings):
     """The end of a stream."""
@@ -129,14 +50,8 @@ class DataStreamSink(OperatorSettings):
         self._transformation = transformation
 
 
-class StreamOutputs(OperatorSettings, Generic[T_co]):
+class StreamOutputs(StreamBase[T_co]):
     """The part of DataStream that partitions it and sends it to sinks."""
-
-    _environment: StreamExecutionEnvironment
-    _ends: list[UpstreamEdge]
-
-    def _type(self) -> TypeInformation | None:
-        raise NotImplementedError
 
     def _partitioned(self, partitioner: Partitioner) -> DataStream[T_co]:
         raise NotImplementedError
@@ -211,7 +126,7 @@ class StreamOutputs(OperatorSettings, Generic[T_co]):
             )
         transformer = sink.get_transformer() if isinstance(sink, SupportsPreprocessing) else None
         stream = self if transformer is None else transformer.apply(self)
-        return stream._end(sink.name, SinkOperator(sink.typed(stream._type())))
+        return stream._end(sink.name, SinkOperator(sink.typed(declared_type(stream))))
 
     def to_spark(self, function: EpochFunction) -> DataStreamSink:
         """Hand the rows of every epoch as a Spark DataFrame to `function(frame, epoch)`, on the driver.
@@ -267,18 +182,19 @@ class StreamOutputs(OperatorSettings, Generic[T_co]):
         sink = self.sink_to(DriverSink(mailbox.put))
         # The input's parallelism: a single subtask's records keep their order.
         widths = {1 if e.source.non_parallel else e.source.parallelism for e in self._ends}
-        sink._transformation.parallelism = widths.pop() if len(widths) == 1 else None
+        collecting = transformation_of(sink)
+        collecting.parallelism = widths.pop() if len(widths) == 1 else None
         try:
-            job = self._environment._start(job_execution_name, [sink._transformation])
+            job = self._builder.start(job_execution_name, [collecting])
             results: CloseableIterator[T_co] = CloseableIterator(mailbox, job)
         finally:
-            self._environment._forget(sink._transformation)
+            self._builder.discard(collecting)
         if limit is None:
             return results
         with results:
             return list(islice(results, limit))
 
     def _end(self, name: str, operator: Operator) -> DataStreamSink:
-        transformation = self._environment._program.add(name, operator, self._ends)
-        self._environment._add_sink(transformation)
+        transformation = self._builder.program.add(name, operator, self._ends)
+        self._builder.add_sink(transformation)
         return DataStreamSink(self._environment, transformation)

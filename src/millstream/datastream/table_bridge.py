@@ -14,7 +14,7 @@ from millstream.connectors.collection import DriverSink
 from millstream.datastream.collect import CloseableIterator, LocalJobClient, Mailbox
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.launch_context import with_last_word
-from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment, builder_of
 from millstream.graph.plan import execution_plan
 from millstream.graph.transformations import Program, Transformation, UpstreamEdge
 
@@ -27,11 +27,12 @@ class Bridge:
 
     def __init__(self, environment: StreamExecutionEnvironment) -> None:
         self.environment = environment
+        self._builder = builder_of(environment)
 
     @property
     def program(self) -> Program:
         """The operators that the program has so far."""
-        return self.environment._program
+        return self._builder.program
 
     def settings(self) -> Configuration:
         """Return the settings, with those of the command line."""
@@ -55,43 +56,33 @@ class Bridge:
         mailbox = Mailbox()
         collecting = sink(DriverSink(mailbox.put))
         last = self.program.add("Collect Sink", collecting, [UpstreamEdge(end)], parallelism=1)
-        job = self.environment._start(name, [last])
+        job = self._builder.start(name, [last])
         return CloseableIterator(mailbox, job), LocalJobClient(job)
 
     def start(self, name: str, ends: Sequence[Transformation]) -> JobClient:
         """Start a job of these sinks, separately from those pending for `execute()`."""
-        environment = self.environment
-        pending, environment._sinks = environment._sinks, list(ends)
+        builder = self._builder
+        pending, builder.sinks = builder.sinks, list(ends)
         try:
-            return environment.execute_async(name)
+            return self.environment.execute_async(name)
         finally:
-            environment._sinks = pending
+            builder.sinks = pending
 
     def execution_plan(self, ends: Sequence[Transformation]) -> str:
         """Return a job of some ends as JSON."""
-        return execution_plan(self.environment._stream_graph(None, list(ends)))
+        return execution_plan(self._builder.stream_graph(None, list(ends)))
 
     def attach(self, ends: Sequence[Transformation]) -> None:
         """Add sinks to the program's next `execute()`."""
         for end in ends:
-            self.environment._add_sink(end)
+            self._builder.add_sink(end)
 
     def stream(self, end: UpstreamEdge, type_info: TypeInformation | None) -> DataStream[Value]:
         """Return a stream of a transformation's records."""
         end.source.type_info = type_info
-        return DataStream(self.environment, [end])
+        return DataStream(self.environment, self._builder, [end])
 
     @property
     def is_batch(self) -> bool:
         """Whether the program is run in batch mode."""
         return str(self.settings().get_string("execution.runtime-mode", "STREAMING")).upper() == "BATCH"
-
-
-def ends_of(stream: DataStream[Value]) -> list[UpstreamEdge]:
-    """Return the upstream edges of a stream."""
-    return list(stream._ends)
-
-
-def environment_of(stream: DataStream[Value]) -> StreamExecutionEnvironment:
-    """Return the environment of a stream."""
-    return stream._environment

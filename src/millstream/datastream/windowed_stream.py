@@ -19,6 +19,7 @@ from millstream.datastream.functions import (
     WindowFunction,
     as_user_function,
 )
+from millstream.datastream.stream_base import add_operator, declared_type, without_key
 from millstream.operators.functions.output_tag import OutputTag, check_tag
 from millstream.operators.functions.user_function import UserFunction
 from millstream.operators.reducers import choose_by_field, combine_field
@@ -65,7 +66,7 @@ class _Windowed(Generic[T_co, W_co]):
 
     def get_input_type(self) -> TypeInformation:
         """Return the type of the windows' input."""
-        return self._stream._unkeyed.get_type()
+        return without_key(self._stream).get_type()
 
     def trigger(self, trigger: Trigger[Value, W_co]) -> Self:
         """Set the trigger, which decides when windows fire."""
@@ -103,7 +104,7 @@ class _Windowed(Generic[T_co, W_co]):
         """Reduce a window's records incrementally; the window function receives the one result."""
         call = as_user_function(reduce_function, "reduce", "reduce").call
         if window_function is None:
-            output_type = output_type or self._stream._type()
+            output_type = output_type or declared_type(self._stream)
         return self._combined(Reduced(call), lambda records: fold(call, records), window_function, output_type)
 
     def aggregate(
@@ -190,7 +191,7 @@ class _Windowed(Generic[T_co, W_co]):
         operator = WindowOperator(
             self._assigner, self._trigger, contents, result, self._lateness, self._late_tag, self._evictor
         )
-        return self._stream._then(type(self._assigner).__name__, operator, output_type)
+        return add_operator(self._stream, type(self._assigner).__name__, operator, output_type)
 
 
 class WindowedStream(_Windowed[T_co, W_co], Generic[T_co, KEY_co, W_co]):

@@ -22,7 +22,7 @@ from millstream.common.typeinfo import (
 )
 from millstream.common.types import Row, RowKind
 from millstream.datastream.data_stream import DataStream
-from millstream.datastream.table_bridge import ends_of, environment_of
+from millstream.datastream.stream_base import ends_of, environment_of
 from millstream.sql import types as t
 from millstream.sql.bind.insert import mismatch
 from millstream.sql.bind.tables import declared

@@ -14,6 +14,7 @@ from millstream.checkpoint.restore import InitialState, restore
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.common.aliases import Key, Value
 from millstream.common.configuration import Configuration
+from millstream.datastream.program_builder import Launcher, ProgramBuilder
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment, pending_job_graph
 from millstream.graph.transformations import Transformation
 from millstream.jobmaster.engine import QUICK
@@ -236,6 +237,31 @@ def run_locally(env: StreamExecutionEnvironment, epoch_sizes: Sequence[int] = ()
 _EVERYTHING = 1 << 30
 
 
+class _ThreadLauncher(Launcher):
+    """Launches jobs in a thread of this process.
+
+    Args:
+        restarts: the number of failures that a job survives.
+    """
+
+    def __init__(self, restarts: int) -> None:
+        self._restarts = restarts
+
+    def start_ahead(self, config: Configuration) -> None:
+        """Do nothing: there is no Spark to start."""
+
+    def launch(self, job: JobSpec) -> JobMaster:
+        prepared = prepare(job)
+        options = prepared.options
+        options.sizer = EpochSizer(max_records=_EVERYTHING, budget=_EVERYTHING)
+        options.buffer_timeout = 0.0
+        if self._restarts:
+            options.restart = FixedDelay(self._restarts, 0.0)
+            # With every epoch.
+            options.checkpoints = replace(options.checkpoints, enabled=True, interval=0.0)
+        return start_locally(prepared)
+
+
 class LocalEnvironment(StreamExecutionEnvironment):
     """Runs programs in a thread of this process, in milliseconds; only the processes differ from a job on Spark.
 
@@ -260,21 +286,6 @@ class LocalEnvironment(StreamExecutionEnvironment):
         restarts: int = 0,
     ) -> None:
         super().__init__(configuration)
-        self._clock = clock
-        self._restarts = restarts
+        self._builder = ProgramBuilder(self._config, _ThreadLauncher(restarts), clock)
         if not self._config.contains_key("parallelism.default"):
             self.set_parallelism(1)
-
-    def _start_ahead(self, config: Configuration) -> None:
-        """Do nothing: there is no Spark to start."""
-
-    def _launch(self, job: JobSpec) -> JobMaster:
-        prepared = prepare(job)
-        options = prepared.options
-        options.sizer = EpochSizer(max_records=_EVERYTHING, budget=_EVERYTHING)
-        options.buffer_timeout = 0.0
-        if self._restarts:
-            options.restart = FixedDelay(self._restarts, 0.0)
-            # With every epoch.
-            options.checkpoints = replace(options.checkpoints, enabled=True, interval=0.0)
-        return start_locally(prepared)

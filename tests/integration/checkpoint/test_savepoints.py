@@ -23,6 +23,7 @@ from millstream.common import WatermarkStrategy
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MissingClassError
 from millstream.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from millstream.datastream.state import ValueStateDescriptor
+from millstream.datastream.stream_execution_environment import builder_of
 from millstream.datastream.window import TimeWindow
 from millstream.graph.stream_graph import operator_id_of
 from millstream.operators.runtime.runtime_snapshot import decode
@@ -449,7 +450,7 @@ def test_savepoint_rename_moves_source_position_and_watermark(tmp_path: Path) ->
 
     def program(uids: list[str]) -> tuple[StreamExecutionEnvironment, CollectSink]:
         env, sink = build(1)
-        by_uid = {t.uid: t for t in env._program.transformations}
+        by_uid = {t.uid: t for t in builder_of(env).program.transformations}
         for old, new in zip(["numbers", "marks", "panes"], uids, strict=True):
             by_uid[old].uid = new
         return env, sink
@@ -495,7 +496,7 @@ def test_savepoint_rename_assigns_uid_to_operator_without_uid(tmp_path: Path) ->
     savepoint = Savepoint.load(save_savepoint(running(), tmp_path / "before"))
     written = savepoint.rename("Reduce", "sum").write(tmp_path / "after")
     env, sink = build()
-    next(t for t in env._program.transformations if t.name == "Reduce").uid = "sum"
+    next(t for t in builder_of(env).program.transformations if t.name == "Reduce").uid = "sum"
     start_from(env, written).run()
     assert sum(range(0, COUNT, 7)) in sink.results()
 

@@ -30,6 +30,7 @@ def test_pytest_plugin_runs_programs_in_process(tmp_path: Path) -> None:
         [
             """
 import sys
+from millstream.datastream.stream_execution_environment import builder_of
 from millstream.testing import CollectSink
 
 def test_local(millstream_local):
@@ -40,7 +41,7 @@ def test_local(millstream_local):
 
 def test_clock(millstream_local, millstream_clock):
     millstream_clock.set(42)
-    assert millstream_local._clock() == 42
+    assert builder_of(millstream_local).clock() == 42
 
 def test_no_spark():
     assert "pyspark" not in sys.modules

@@ -12,6 +12,7 @@ import pytest
 
 from millstream.common import Row, RowKind
 from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.stream_execution_environment import builder_of
 from millstream.graph.stream_graph import StreamGraph
 from millstream.sql.errors import ValidationException
 from millstream.table import ChangelogMode, StreamTableEnvironment
@@ -47,7 +48,7 @@ def _tables(parallelism: int = 2, **settings: str) -> tuple[StreamExecutionEnvir
 def _ways(env: StreamExecutionEnvironment, t_env: StreamTableEnvironment, insert: str) -> dict[str, list[str]]:
     """Return the input partitioning of each operator."""
     t_env.create_statement_set().add_insert_sql(insert).attach_as_datastream()
-    graph: StreamGraph = env._stream_graph(None, env._sinks)
+    graph: StreamGraph = builder_of(env).stream_graph(None, builder_of(env).sinks)
     return {n.name.split("(")[0]: [e.partitioner.name for e in n.in_edges] for n in graph.nodes if n.in_edges}
 
 
@@ -167,5 +168,5 @@ def test_filters_on_upsert_source_share_changelog_normalize() -> None:
 def test_changelog_stream_preserves_order_after_single_subtask() -> None:
     env, t_env = _tables()
     t_env.to_changelog_stream(t_env.sql_query("SELECT COUNT(*) FROM t")).map(lambda row: row).print()
-    graph = env._stream_graph(None, env._sinks)
+    graph = builder_of(env).stream_graph(None, builder_of(env).sinks)
     assert [e.partitioner.name for node in graph.nodes for e in node.in_edges if node.name == "Map"] == ["ORDERED"]

@@ -12,6 +12,8 @@ import pytest
 from millstream.common.errors import InvalidProgramError, JobExecutionError
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
+from millstream.datastream.stream_base import transformation_of
+from millstream.datastream.stream_execution_environment import builder_of
 from millstream.graph.job_graph import build_job_graph
 from millstream.graph.plan import draw
 from millstream.testing import LocalEnvironment
@@ -38,7 +40,7 @@ def test_call_site_is_in_execution_plan_and_svg() -> None:
     call_sites.append(here(-1))
     nodes = json.loads(env.get_execution_plan())["nodes"]
     assert [node["made_at"] for node in nodes] == call_sites
-    picture = draw(build_job_graph(env._stream_graph(None, [sink._transformation])))
+    picture = draw(build_job_graph(builder_of(env).stream_graph(None, [transformation_of(sink)])))
     assert f"<title>Map, made at {call_sites[1]}</title>" in picture
 
 
@@ -83,6 +85,6 @@ def test_call_site_is_the_first_frame_outside_millstream() -> None:
         return StreamExecutionEnvironment().from_collection([1])
 
     names: dict[str, Any] = {"__name__": "millstream.elsewhere", "build": build}
-    assert build()._transformation.made_at == here(-3)
+    assert transformation_of(build()).made_at == here(-3)
     exec("def indirectly():\n    return build()", names)
-    assert names["indirectly"]()._transformation.made_at == here(-5)
+    assert transformation_of(names["indirectly"]()).made_at == here(-5)

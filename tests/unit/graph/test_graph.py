@@ -10,6 +10,8 @@ from millstream.common.errors import InvalidProgramError
 from millstream.common.job_status import JobStatus
 from millstream.datastream import DataStream, ProcessFunction, StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.datastream.stream_base import transformation_of
+from millstream.datastream.stream_execution_environment import builder_of
 from millstream.graph.job_graph import build_job_graph
 from millstream.graph.plan import draw
 from millstream.graph.stream_graph import StreamGraph
@@ -26,7 +28,7 @@ def numbers(env: Env) -> DataStream:
 
 
 def graph(env: Env) -> StreamGraph:
-    return env._stream_graph("job", env._sinks)
+    return builder_of(env).stream_graph("job", builder_of(env).sinks)
 
 
 def vertices(env: Env) -> list[Vertex]:
@@ -202,7 +204,7 @@ def test_execute_rejects_a_program_without_a_sink(env: Env) -> None:
 def test_graph_rejects_a_cycle(env: Env) -> None:
     first = numbers(env).map(lambda x: x).name("first")
     second = first.map(lambda x: x).name("second")
-    first._transformation.inputs.append(UpstreamEdge(second._transformation))
+    transformation_of(first).inputs.append(UpstreamEdge(transformation_of(second)))
     second.print()
     with pytest.raises(InvalidProgramError, match="cycle.*'first' -> 'first'|cycle.*first.*second"):
         graph(env)

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from tests.support.paths import ROOT
 
@@ -19,9 +18,6 @@ NAMED_TUPLE = {"_replace", "_make", "_fields", "_asdict", "_field_defaults"}
 LIBRARY_NAMES = {"_value_", "_PARTITION_EOF", "_AUTO_OFFSET_RESET"}
 # The only access to private names of PySpark, which has no public API for these.
 INTERNALS = {"millstream/spark/pyspark_internals.py"}
-
-# Packages whose accesses are still being removed.
-PENDING = {"datastream"}
 
 
 def is_private(name: str) -> bool:
@@ -76,11 +72,9 @@ def modules() -> list[str]:
     return sorted(str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py"))
 
 
-def packages() -> list[ParameterSet]:
-    """Return the packages and modules of the top level; those with known accesses are expected to fail."""
-    known = pytest.mark.xfail(reason="The API's classes still share private attributes.")
-    names = sorted({module.split("/")[1] for module in modules()})
-    return [pytest.param(name, marks=[known] if name in PENDING else [], id=name) for name in names]
+def packages() -> list[str]:
+    """Return the packages and modules of the top level."""
+    return sorted({module.split("/")[1] for module in modules()})
 
 
 def test_src_modules_have_limited_length() -> None:

@@ -15,6 +15,7 @@ from millstream.datastream import (
     StreamExecutionEnvironment,
     launch_context,
 )
+from millstream.datastream.stream_execution_environment import builder_of
 from millstream.graph.job_graph import build_job_graph
 from millstream.operators.windows.window_operator import WindowOperator
 from millstream.state.backend import Backend, backend_of
@@ -74,7 +75,7 @@ def test_backend_does_not_change_the_execution_plan(settings: dict[str, str], ba
     def shown(env: Env) -> Any:
         for stream in windows(env):
             stream.print()
-        graph = env._stream_graph(None, env._sinks)
+        graph = builder_of(env).stream_graph(None, builder_of(env).sinks)
         vertices = build_job_graph(graph).vertices
         return env.get_execution_plan(), [(v.name, [n.id for n in v.nodes]) for v in vertices]
 
@@ -88,7 +89,7 @@ def test_generated_window_ids_are_stable() -> None:
     env = Env.get_execution_environment().set_parallelism(1)
     for stream in windows(env):
         stream.print()
-    nodes = env._stream_graph(None, env._sinks).nodes
+    nodes = builder_of(env).stream_graph(None, builder_of(env).sinks).nodes
     ids = [n.operator_id[:8] for n in nodes if isinstance(n.operator, WindowOperator)]
     assert ids == ["873af315", "058ada22", "935b4162", "8b648c6a"]
 

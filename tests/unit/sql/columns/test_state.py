@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from millstream.common import Configuration
 from millstream.common.errors import DamagedStateError, InvalidProgramError
 from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.stream_execution_environment import builder_of
 from millstream.graph.transformations import UpstreamEdge
 from millstream.operators.runtime.partitioners import GlobalPartitioner
 from millstream.operators.runtime.runtime_snapshot import decode
@@ -236,13 +237,14 @@ class _Slow(GroupAggregateOperator):
 def _slow_program(batches: list[Batch], parallelism: int) -> tuple[StreamExecutionEnvironment, CollectSink]:
     config = Configuration.from_dict({"millstream.epoch.slice": "200 ms"})
     env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(parallelism)
-    source = env._program.add("batches", ScanOperator(TestingSource(batches, 100)), parallelism=1)
+    program = builder_of(env).program
+    source = program.add("batches", ScanOperator(TestingSource(batches, 100)), parallelism=1)
     counts = _Slow((0,), [AggregateCall("COUNT", (), _BIGINT)], kinds_of(_INPUT), retracts=True)
-    slow = env._program.add("slow", counts, [UpstreamEdge(source, ColumnKeyPartitioner((0,)))])
+    slow = program.add("slow", counts, [UpstreamEdge(source, ColumnKeyPartitioner((0,)))])
     sink = CollectSink()
-    out = env._program.add("sink", TableSinkOperator(sink), [UpstreamEdge(slow, GlobalPartitioner())], parallelism=1)
+    out = program.add("sink", TableSinkOperator(sink), [UpstreamEdge(slow, GlobalPartitioner())], parallelism=1)
     source.uid, slow.uid, out.uid = "source", "slow", "sink"
-    env._sinks.append(out)
+    builder_of(env).add_sink(out)
     return env, sink
 
 
