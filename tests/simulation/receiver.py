@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 
 from millstream.operators.runtime.blocks import END_OF_INPUT, WATERMARK, Frame
-from millstream.operators.runtime.channels import Channel
 from millstream.operators.runtime.input_gate import InputGate, Queue, ReadyChannels
 from millstream.operators.runtime.messages import LevelTask
+from millstream.operators.runtime.record_writer import Channel
 from millstream.operators.runtime.recovered_input import RecoveredInput
 from millstream.operators.runtime.runtime_snapshot import decode, encode
 from millstream.operators.runtime.vertex import Vertex

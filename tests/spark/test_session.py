@@ -20,8 +20,8 @@ import psutil
 import pytest
 
 from millstream.checkpoint.storage import open_storage
+from millstream.service.archive import ArchiveDirectory, ArchiveStore
 from millstream.service.client import ServiceClient, ServiceError
-from millstream.service.history import ArchiveDirectory, ArchiveStore
 from tests.support.ha_runs import expected_lines, managers, quick, written
 
 PROGRAM = """

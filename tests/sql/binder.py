@@ -9,8 +9,8 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_text import to_text
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import Expression
-from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.functions.evaluate import compiled
+from millstream.sql.functions.function import EvaluationContext
 from millstream.sql.language import syntax
 from millstream.sql.language.errors import SqlParserException
 from millstream.sql.language.statement_grammar import read_statement

@@ -28,8 +28,8 @@ from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.scope import Scope
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import to_column, to_python
-from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.functions.evaluate import compiled
+from millstream.sql.functions.function import EvaluationContext
 from millstream.sql.language import syntax
 from millstream.sql.language.reader import Reader
 from millstream.sql.language.statement_grammar import read_statement

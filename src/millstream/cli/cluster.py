@@ -30,9 +30,8 @@ from millstream.common.known_keys import check_keys
 from millstream.common.setting import DurationSetting, IntegerSetting, TextSetting, at_least
 from millstream.datastream.launch_context import end_signals
 from millstream.leader.options import HaOptions
-from millstream.service.archive import DIRECTORY, Archive
+from millstream.service.archive import DIRECTORY, Archive, ArchiveStore
 from millstream.service.client import ServiceError, cluster_of
-from millstream.service.history import ArchiveStore
 from millstream.service.logs import RecentLines
 from millstream.service.options import MAX_UPLOAD, PORT, SUBMIT, ServiceOptions
 from millstream.service.registry import CAPACITY, EXPIRATION

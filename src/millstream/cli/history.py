@@ -14,7 +14,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.setting import DurationSetting, TextSetting
 from millstream.datastream.launch_context import end_signals
 from millstream.service.archive import DIRECTORY as WRITTEN_TO
-from millstream.service.history import ArchiveDirectory, ArchiveStore, history_app
+from millstream.service.archive import ArchiveDirectory, ArchiveStore, history_app
 from millstream.service.options import PORT, ServiceOptions
 from millstream.service.server import PublicServer
 

@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 from millstream.exchange.addresses import Address, accept, address_of, listen
 from millstream.exchange.connection import Connection
-from millstream.exchange.credentials import Credentials
-from millstream.exchange.handshake import Side
+from millstream.exchange.credentials import Credentials, Side
 from millstream.exchange.poller import Poller
 
 # Maximum number of unauthenticated connections beyond the expected ones, and seconds until they are closed.

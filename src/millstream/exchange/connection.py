@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import cast
 
 from millstream.exchange.addresses import Address, connect
-from millstream.exchange.credentials import Credentials
+from millstream.exchange.credentials import AuthenticationError, Credentials, Handshake, Side
 from millstream.exchange.frames import HEAD, Frame, Kind, ProtocolError
-from millstream.exchange.handshake import AuthenticationError, Handshake, Side
 from millstream.exchange.keepalive import enable_keepalive, is_unresponsive
 
 _READ = 1 << 18

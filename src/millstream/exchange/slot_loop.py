@@ -16,12 +16,11 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from millstream.exchange.addresses import Address, address_in, beside
-from millstream.exchange.channels import CREDIT_BYTES, Channels, PeerLostError, PeerUnreachableError
+from millstream.exchange.channels import CREDIT_BYTES, Channels, PeerLostError, PeerUnreachableError, ReceiveBuffer
 from millstream.exchange.connection import Connection
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import OWN, PAUSE, Frame, Kind, ProtocolError, end_of
 from millstream.exchange.poller import Poller
-from millstream.exchange.receive_buffer import ReceiveBuffer
 from millstream.operators.diagnostics.io_metrics import LevelTimes, SlotTraffic
 from millstream.operators.runtime.messages import LevelTask
 from millstream.operators.runtime.slot_tasks import with_own

@@ -12,7 +12,7 @@ from millstream.sql.catalog.manager import CatalogManager, InlineView
 from millstream.sql.catalog.tables import CatalogTable
 from millstream.sql.connectors import TableContext, TableSink, TableSource
 from millstream.sql.errors import TableException
-from millstream.sql.functions.context import UserFunction
+from millstream.sql.functions.function import UserFunction
 from millstream.sql.plan.nodes import Planned
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Generic, overload
 
 from millstream.common.aliases import ACC, T, Value
 from millstream.common.unsupported import missing_class
-from millstream.sql.functions.context import EvaluationContext
+from millstream.sql.functions.function import EvaluationContext
 from millstream.sql.types import DataType, MapType, RowType
 from millstream.table.expression import Expression
 from millstream.table.expressions import call

@@ -20,8 +20,7 @@ from millstream.graph.transformations import Transformation
 from millstream.jobmaster.engine import QUICK
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.job_launcher import JobSpec, configured_slice, job_settings, prepare
-from millstream.jobmaster.local import LocalSlots
-from millstream.jobmaster.local_launcher import start_locally
+from millstream.jobmaster.local import LocalSlots, start_locally
 from millstream.jobmaster.machine.execution import Execution, merged
 from millstream.jobmaster.machine.flow import EpochSizer
 from millstream.jobmaster.machine.progress import JobProgress

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from millstream.exchange.connection import Connection
-from millstream.exchange.credentials import Credentials
+from millstream.exchange.credentials import Credentials, Side
 from millstream.exchange.frames import Frame, Kind
-from millstream.exchange.handshake import Side
 from millstream.exchange.keepalive import enable_keepalive, is_unresponsive
 from millstream.exchange.poller import Poller
 from tests.support.spark_cluster import Network, can_separate

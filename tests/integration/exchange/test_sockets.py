@@ -26,11 +26,18 @@ from millstream.exchange.acceptor import MAX_UNAUTHENTICATED
 from millstream.exchange.addresses import Address, accept, address_of, connect, listen
 from millstream.exchange.channels import CREDIT_BYTES
 from millstream.exchange.connection import Connection
-from millstream.exchange.credentials import CertificateError, Credentials, Identity, make_identity
+from millstream.exchange.credentials import (
+    AuthenticationError,
+    CertificateError,
+    Credentials,
+    Handshake,
+    Identity,
+    Side,
+    make_identity,
+)
 from millstream.exchange.driver import Exchange, ExchangeFailed
 from millstream.exchange.exchange_machine import CancelRequested, Cause, FailureKind
 from millstream.exchange.frames import HEAD, Frame, Kind
-from millstream.exchange.handshake import AuthenticationError, Handshake, Side
 from millstream.exchange.poller import Poller
 from millstream.exchange.slot_loop import SlotLoop
 from millstream.operators.diagnostics.io_metrics import SlotTraffic, SubtaskTraffic

@@ -23,9 +23,9 @@ from millstream.common.job_client import JobClient
 from millstream.common.masking import masked_text
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
-from millstream.service import connection_limits
+from millstream.service import request_limits
 from millstream.service.app import make_app
-from millstream.service.history import ArchiveStore
+from millstream.service.archive import ArchiveStore
 from millstream.service.logs import RecentLines
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
@@ -185,8 +185,8 @@ def test_service_rejects_oversized_requests(target: Target) -> None:
 
 
 def test_service_drops_idle_connections(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_limits, "HEAD_SECONDS", 0.5)
-    monkeypatch.setattr(connection_limits, "MAX_CONNECTIONS", 20)
+    monkeypatch.setattr(request_limits, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(request_limits, "MAX_CONNECTIONS", 20)
     silent = [target.connect() for _ in range(50)]
     began = time.monotonic()
     with target.connect() as dribble, contextlib.suppress(ConnectionError):
@@ -218,7 +218,7 @@ def _is_hung_up(client: socket.socket) -> bool:
 
 
 def test_service_rejects_connections_over_limit(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_limits, "MAX_CONNECTIONS", 5)
+    monkeypatch.setattr(request_limits, "MAX_CONNECTIONS", 5)
     connections = [target.connect() for _ in range(5)]
     time.sleep(0.2)
     assert all(_is_hung_up(target.connect()) for _ in range(5))
@@ -229,8 +229,8 @@ def test_service_rejects_connections_over_limit(target: Target, monkeypatch: pyt
 
 
 def test_service_aborts_response_that_is_not_read(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_limits, "HEAD_SECONDS", 0.2)
-    monkeypatch.setattr(connection_limits, "ANSWER_SECONDS", 0.6)
+    monkeypatch.setattr(request_limits, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(request_limits, "ANSWER_SECONDS", 0.6)
     for _ in range(3000):
         logging.getLogger("millstream").warning("x" * 8000)
     with target.connect() as client:
@@ -241,7 +241,7 @@ def test_service_aborts_response_that_is_not_read(target: Target, monkeypatch: p
             while part := client.recv(1 << 20):
                 read += len(part)
     assert read < 20_000_000
-    monkeypatch.setattr(connection_limits, "ANSWER_SECONDS", 60)
+    monkeypatch.setattr(request_limits, "ANSWER_SECONDS", 60)
     assert len(target.ask("GET /jobmanager/log")[1]) > 20_000_000
 
 

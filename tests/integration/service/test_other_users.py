@@ -23,8 +23,8 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.gateway.server import Gateway
 from millstream.service.app import Service, make_app
+from millstream.service.archive import ArchiveStore
 from millstream.service.client import services
-from millstream.service.history import ArchiveStore
 from millstream.service.logs import RecentLines
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry

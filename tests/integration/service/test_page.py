@@ -17,8 +17,7 @@ from millstream.common.job_client import JobClient
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.service.app import make_app
-from millstream.service.archive import Archiver
-from millstream.service.history import ArchiveStore, history_app
+from millstream.service.archive import Archiver, ArchiveStore, history_app
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
 from millstream.service.server import PublicServer, Sampler, service_of

@@ -35,12 +35,12 @@ from millstream.datastream.connectors.base import SplitEnumerator
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
 from millstream.operators.runtime.messages import LogLine, SlotLocation, SlotReport
 from millstream.service.app import Service, make_app
+from millstream.service.archive import ArchiveDirectory, ArchiveStore, history_app
 from millstream.service.auth_and_cache import Front
-from millstream.service.history import ArchiveDirectory, ArchiveStore, history_app
 from millstream.service.logs import JobOutput
 from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
-from millstream.service.request_checks import RequestChecks
+from millstream.service.request_limits import RequestChecks
 from millstream.service.responses.cluster import Slots
 from millstream.service.run_file import running_services
 from millstream.service.server import PublicServer, service_of

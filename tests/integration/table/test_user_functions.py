@@ -12,9 +12,8 @@ import pytest
 from millstream.common.errors import MillstreamError
 from millstream.operators.base import Operator
 from millstream.sql.expressions import AggregateCall
-from millstream.sql.operators.aggregate.group_aggregate import GroupAggregateOperator
+from millstream.sql.operators.aggregate.group_aggregate import GroupAggregateOperator, TableAggregateOperator
 from millstream.sql.operators.aggregate.object_accumulators import in_session
-from millstream.sql.operators.aggregate.table_aggregate import TableAggregateOperator
 from millstream.sql.operators.query_context import Session
 from millstream.table import DataTypes, EnvironmentSettings, TableEnvironment
 from millstream.table.expressions import col, lit

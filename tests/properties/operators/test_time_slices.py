@@ -26,9 +26,9 @@ from millstream.datastream.state import StateTtlConfig, ValueStateDescriptor
 from millstream.datastream.window import TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from millstream.formats.file_format import StreamFormat
 from millstream.operators import watermarks
-from millstream.operators.runtime.pending_splits import OpenSplitRange, PendingSplitRanges
 from millstream.operators.runtime.runtime_snapshot import decode
-from millstream.operators.runtime.time_slice import ChunkSizer
+from millstream.operators.runtime.split_input import OpenSplitRange, PendingSplitRanges
+from millstream.operators.runtime.subtask_input import ChunkSizer
 from millstream.runtime_services import wall_clock
 from millstream.testing import CollectSink, LocalEnvironment, LocalJob, ManualClock
 from tests.support.slices import CALLS, CLOCK, lengths_of_epochs, program, slowly, start_anew

@@ -15,7 +15,7 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.sql.columns.batch import Batch
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
-from millstream.sql.operators.window.delayed_fire import PeriodicWindowOperator
+from millstream.sql.operators.window.early_late_fire import PeriodicWindowOperator
 from millstream.sql.operators.window.window_aggregate import WindowTimes
 from millstream.sql.operators.window.windowing import Windowing
 from millstream.sql.plan.nodes import PeriodicFires, WindowKind

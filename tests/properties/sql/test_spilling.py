@@ -21,14 +21,13 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.expressions import AggregateCall, Call, Column
 from millstream.sql.operators.aggregate.local_aggregate import LocalGroupAggregateOperator
 from millstream.sql.operators.base import KeyedBatchOperator
-from millstream.sql.operators.batch import batch_sort, merge_join
+from millstream.sql.operators.batch import batch_join, batch_sort
 from millstream.sql.operators.batch.batch_aggregate import (
     BatchGlobalGroupAggregateOperator,
     BatchGroupAggregateOperator,
 )
-from millstream.sql.operators.batch.batch_join import BatchJoinOperator
+from millstream.sql.operators.batch.batch_join import BatchJoinOperator, SortMergeJoinOperator
 from millstream.sql.operators.batch.batch_sort import BatchSortOperator, BatchTopNOperator, merged
-from millstream.sql.operators.batch.merge_join import SortMergeJoinOperator
 from millstream.sql.operators.join.pairing import Matches
 from millstream.sql.operators.join.regular_join import JoinSide
 from millstream.sql.operators.query_context import Session
@@ -186,8 +185,8 @@ def test_spilled_join_equals_join_in_memory(
         patch.setattr(spillable_rows, "_RUN_ROWS", 3)
         patch.setattr(batch_sort, "_IN_HAND", 2)
         patch.setattr(batch_sort, "BATCH_ROWS", 3)
-        patch.setattr(merge_join, "_IN_HAND_BYTES", some_bytes)
-        patch.setattr(merge_join, "SLAB_BYTES", some_bytes)
+        patch.setattr(batch_join, "_IN_HAND_BYTES", some_bytes)
+        patch.setattr(batch_join, "SLAB_BYTES", some_bytes)
         limits = (_TINY, None) if join is SortMergeJoinOperator else ()
         in_parts = [_ran(make(), inputs, limit, restarts).changes() for limit in limits]
     plain, on_disk = _both_ways(make, inputs, restarts)
@@ -221,8 +220,8 @@ def test_spilled_join_with_single_key_is_joined_in_parts(
     join: type[BatchJoinOperator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A key whose rows exceed the memory is joined in several passes."""
-    monkeypatch.setattr(merge_join, "_IN_HAND_BYTES", 500)
-    monkeypatch.setattr(merge_join, "SLAB_BYTES", 500)
+    monkeypatch.setattr(batch_join, "_IN_HAND_BYTES", 500)
+    monkeypatch.setattr(batch_join, "SLAB_BYTES", 500)
     monkeypatch.setattr("millstream.sql.operators.batch.batch_join._CHUNK_BYTES", 500)
     monkeypatch.setattr("millstream.sql.operators.batch.batch_join.SLAB_BYTES", 500)
     monkeypatch.setattr("millstream.sql.operators.batch.batch_join._AT_ONCE", 97)

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from millstream.exchange import exchange_machine as p
+from millstream.exchange.channels import ReceiveBuffer
 from millstream.exchange.frames import Frame, Kind, ProtocolError, end_of
-from millstream.exchange.receive_buffer import ReceiveBuffer
 
 # --- the driver's machine
 

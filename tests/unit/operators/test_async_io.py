@@ -26,7 +26,7 @@ from millstream.datastream.functions import AsyncFunction, RuntimeContext
 from millstream.datastream.state import ListStateDescriptor
 from millstream.event_loop import Requests
 from millstream.jobmaster import local
-from millstream.operators.async_queue import Fence, InFlight
+from millstream.operators.async_io import Fence, InFlight
 from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.testing import CollectSink, LocalJob, ManualClock
 from millstream.testing.sources import ScriptedInput, record, scripted_stream, watermark

@@ -38,8 +38,7 @@ from millstream.operators.base import Operator
 from millstream.operators.codegen.code_writer import CodeWriter, Var
 from millstream.operators.codegen.coercion_codegen import coerce
 from millstream.operators.codegen.inline import BINARY_OPERATORS
-from millstream.operators.codegen.operator_types import binary, unary
-from millstream.operators.codegen.return_types import elements_of, result_of
+from millstream.operators.codegen.return_types import binary, elements_of, result_of, unary
 from millstream.operators.codegen.sum_headroom import FULL_HEADROOM, HeadroomMeter, headroom_of
 from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.testing import CollectSink

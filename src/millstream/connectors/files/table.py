@@ -41,8 +41,8 @@ from millstream.sql.columns.value_conversion import to_column
 from millstream.sql.connectors import Connector, TableContext, TableSink, TableSource, TableStatistics
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression, columns_of
-from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.functions.evaluate import condition
+from millstream.sql.functions.function import EvaluationContext
 from millstream.sql.optimizer.rewrite import moved
 from millstream.sql.schema import INSERTS, Field
 from millstream.sql.types import DataType, DataTypes

@@ -21,8 +21,8 @@ from millstream.common.inferred_types import (
     within,
 )
 from millstream.common.typeinfo import TypeInformation
+from millstream.operators.base import OperatorTraits
 from millstream.operators.codegen.code_writer import CodeWriter, Var
-from millstream.operators.traits import OperatorTraits
 
 # CPython compares smaller ints inline, and others by a call.
 _QUICK = (1 << 30) - 1

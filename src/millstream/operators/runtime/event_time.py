@@ -9,8 +9,7 @@ from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.diagnostics.user_code_guard import Guard
 from millstream.operators.runtime.blocks import END_OF_INPUT, IDLE, WATERMARK, Control
 from millstream.operators.runtime.chain import ChainNode
-from millstream.operators.runtime.channels import Channel
-from millstream.operators.runtime.record_writer import EdgeWriter
+from millstream.operators.runtime.record_writer import Channel, EdgeWriter
 
 
 def _ignore(watermark: int) -> None:

@@ -11,8 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from millstream.operators.runtime.blocks import Block, Body, Control, Frame, Layout, in_memory
-from millstream.operators.runtime.channels import Channel
-from millstream.operators.runtime.record_writer import Edge
+from millstream.operators.runtime.record_writer import Channel, Edge
 from millstream.operators.runtime.runtime_snapshot import Blocks, ChannelAddress, PendingBlocks
 
 

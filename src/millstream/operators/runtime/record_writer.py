@@ -1,4 +1,4 @@
-"""Record writers: partition records into blocks for the subtasks of the next vertex."""
+"""Record writers, which partition records into blocks for the subtasks of the next vertex, and channels from them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from millstream.common.errors import RecordTooLargeError
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.inferred_types import ANYTHING, InferredType, either, within
 from millstream.common.typeinfo import TypeInformation
+from millstream.common.watermark_strategy import MIN_WATERMARK
 from millstream.operators.codegen.code_writer import CodeWriter, Var
 from millstream.operators.codegen.object_reuse import detached
 from millstream.operators.runtime.blocks import END_OF_INPUT, IDLE, WATERMARK, Block, Layout, Pieces
@@ -156,3 +157,16 @@ def _written(block: Block) -> Iterator[bytes]:
             "MB is the most that can be sent from one subtask to another: send where it is (a path, a key) in its "
             "context, or use it in the chain that makes it."
         )
+
+
+class Channel:
+    """The progress of one sender: its watermark, whether it is idle, whether it has ended."""
+
+    __slots__ = ("edge", "ended", "idle", "number", "watermark")
+
+    def __init__(self, edge: Edge, number: int) -> None:
+        self.edge = edge
+        self.number = number
+        self.watermark = MIN_WATERMARK
+        self.idle = False
+        self.ended = False

@@ -10,17 +10,120 @@ from functools import partial
 
 from millstream.common.aliases import Value
 from millstream.common.watermark_strategy import MAX_WATERMARK
+from millstream.operators.async_io import AsyncOperator
 from millstream.operators.diagnostics.subtask_diagnostics import DiagnosticsCollector
+from millstream.operators.diagnostics.user_code_guard import Guard
 from millstream.operators.runtime.batch_input import BatchInput
 from millstream.operators.runtime.blocks import Layout
+from millstream.operators.runtime.chain import ChainNode
 from millstream.operators.runtime.input_gate import Queue
 from millstream.operators.runtime.messages import LevelTask
 from millstream.operators.runtime.record_writer import Edge
 from millstream.operators.runtime.recovered_input import RecoveredInput
-from millstream.operators.runtime.request_capacity import RequestCapacity
 from millstream.operators.runtime.runtime_snapshot import PendingBlocks, PendingRange, RuntimeSnapshot
 from millstream.operators.runtime.subtask_chain import Loop, Outgoing, SubtaskChain
-from millstream.operators.runtime.time_slice import ChunkSizer
+
+# Target duration of a chunk: hundreds of times the cost of starting one and reading the clock. Not longer, because a
+# started chunk has to be finished even if records suddenly become slow.
+_TARGET_SECONDS = 0.0002
+_MAX_RECORDS = 2048
+
+
+class ChunkSizer:
+    """Adapts the number of records per call of a generated loop to the time they take.
+
+    Args:
+        stopwatch: returns elapsed seconds.
+        max_records: the maximum number of records.
+    """
+
+    def __init__(self, stopwatch: Callable[[], float], max_records: int = _MAX_RECORDS) -> None:
+        self._stopwatch = stopwatch
+        self._max_records = min(max_records, _MAX_RECORDS)
+        # The cost of a record is unknown before the first.
+        self.size = 1
+        self._start = 0.0
+
+    def begin(self) -> float:
+        """Start a chunk; return the time."""
+        self._start = self._stopwatch()
+        return self._start
+
+    def finish(self, records: int) -> float:
+        """Finish a chunk and start the next; return the time."""
+        now = self._stopwatch()
+        seconds, self._start = now - self._start, now
+        if seconds > _TARGET_SECONDS:
+            self.size = max(int(records * _TARGET_SECONDS / seconds), 1)
+        elif seconds < _TARGET_SECONDS / 2 and records == self.size < self._max_records:
+            self.size = min(2 * self.size, self._max_records)
+        return now
+
+
+# Maximum wait of an epoch, within its slice, for a response when async operators are at capacity.
+_WAIT_SECONDS = 0.1
+
+
+class RequestCapacity:
+    """The async operators of a subtask.
+
+    Attributes:
+        deadline: the time of the stopwatch until which this epoch waits for operators at capacity.
+    """
+
+    def __init__(self, nodes: Sequence[ChainNode], guard: Guard, stopwatch: Callable[[], float]) -> None:
+        self._operators = [(n.operator, n) for n in nodes if isinstance(n.operator, AsyncOperator)]
+        self._guard = guard
+        self._stopwatch = stopwatch
+        self.deadline = -math.inf
+
+    @property
+    def max_chunk(self) -> int | None:
+        """The maximum number of records per chunk, because capacity is checked between two chunks; None: no limit."""
+        return min((operator.capacity for operator, _ in self._operators), default=None)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether an operator is at capacity."""
+        return any(operator.is_full for operator, _ in self._operators)
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether requests are in flight."""
+        return any(operator.is_in_flight for operator, _ in self._operators)
+
+    def wait(self) -> bool:
+        """Wait for responses while operators are at capacity; return whether more records may be processed.
+
+        Pending input waits meanwhile, except broadcast input. The driver pauses the sources.
+        """
+        while (full := next((o for o, _ in self._operators if o.is_full), None)) is not None:
+            seconds = self.deadline - self._stopwatch()
+            if seconds <= 0 or not full.wait(seconds if seconds == math.inf else min(seconds, _WAIT_SECONDS)):
+                self.deadline = -math.inf
+                return False
+            self.emit_responses()
+        return True
+
+    def emit_responses(self) -> None:
+        """Emit the responses that have arrived."""
+        for operator, node in self._operators:
+            self._guard.call(operator.emit_responses, node)
+
+    def finish(self) -> None:
+        """Wait for all requests and emit their responses."""
+        for operator, node in self._operators:
+            self._guard.call(operator.finish, node)
+
+    def cancel(self) -> None:
+        """Cancel the requests in flight and start no more."""
+        for operator, _ in self._operators:
+            operator.end_requests()
+
+    def poll_after_seconds(self) -> float | None:
+        """Return when to poll requests in flight; None without requests."""
+        return min(filter(None, [o.poll_after_seconds() for o, _ in self._operators]), default=None)
+
 
 # Interval between polls of processing-time timers while records are processed.
 TIMER_POLL_SECONDS = 0.002

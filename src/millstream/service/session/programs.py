@@ -22,8 +22,7 @@ from millstream.common.aliases import Json
 from millstream.common.errors import MillstreamError
 from millstream.common.masking import masked_text
 from millstream.common.private_files import socket_directory
-from millstream.service.archive import Archive
-from millstream.service.history import ArchiveStore
+from millstream.service.archive import Archive, ArchiveStore
 from millstream.service.responses.cluster import Slots
 from millstream.service.session.program_channel import Channel
 from millstream.service.session.program_starter import ProgramProcess, ProgramStart, ProgramStarter, plan_program

@@ -13,8 +13,8 @@ from millstream.sql.expressions import Call, Column, Constant, Expression, Optio
 from millstream.sql.functions import aggregates, table
 from millstream.sql.functions.evaluate import folded
 from millstream.sql.functions.function import Arguments, Kind
-from millstream.sql.functions.resolve import call
-from millstream.sql.functions.resolve import cast as written_cast
+from millstream.sql.functions.table import call
+from millstream.sql.functions.table import cast as written_cast
 from millstream.sql.schema import Field
 from millstream.sql.types import DataType
 

@@ -17,7 +17,7 @@ from millstream.sql.columns.numpy_arrays import NumpyColumn
 from millstream.sql.columns.value_text import local
 from millstream.sql.columns.zones import arrow_zone, zone_named
 from millstream.sql.errors import TableException
-from millstream.sql.functions.context import EvaluationContext
+from millstream.sql.functions.function import EvaluationContext
 from millstream.sql.functions.vectors import from_numpy, to_numpy
 
 DAY = 86_400_000

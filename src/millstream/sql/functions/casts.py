@@ -20,8 +20,7 @@ from millstream.sql.columns.numpy_arrays import NumpyColumn
 from millstream.sql.columns.value_text import to_text
 from millstream.sql.errors import TableException
 from millstream.sql.functions import cast_times
-from millstream.sql.functions.context import EvaluationContext
-from millstream.sql.functions.function import Arguments, Datum, Function, Site
+from millstream.sql.functions.function import Arguments, Datum, EvaluationContext, Function, Site
 from millstream.sql.functions.vectors import as_array, from_numpy, to_numpy
 
 _EXACT = decimal.Context(prec=200)

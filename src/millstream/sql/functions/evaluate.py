@@ -16,8 +16,7 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.numpy_arrays import NumpyColumn
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import Call, Column, Constant, Expression, UserCall, columns_of, replaced, walk
-from millstream.sql.functions.context import EvaluationContext, SharedExpression
-from millstream.sql.functions.function import Datum, Function, Site
+from millstream.sql.functions.function import Datum, EvaluationContext, Function, SharedExpression, Site
 from millstream.sql.functions.table import functions
 from millstream.sql.functions.vectors import as_array, from_stored, scattered, stored
 
@@ -29,7 +28,7 @@ def compiled(expression: Expression, context: EvaluationContext) -> Callable[[Ba
     """Return a function that evaluates an expression for a batch.
 
     Example:
-        >>> from millstream.sql.functions.resolve import call
+        >>> from millstream.sql.functions.table import call
         >>> a = Column(t.DataTypes.INT(), 0)
         >>> add = compiled(call("+", [a, Constant(t.DataTypes.INT(False), 1)]), EvaluationContext())
         >>> add(Batch([pa.array([1, None, 2147483647], pa.int32())])).to_pylist()

@@ -22,7 +22,7 @@ from millstream.sql.columns.keys import hashes, stable_order
 from millstream.sql.columns.numpy_arrays import Ints
 from millstream.sql.columns.spillable_rows import Arrangement, SpillableRows
 from millstream.sql.expressions import AggregateCall
-from millstream.sql.functions.context import EvaluationContext
+from millstream.sql.functions.function import EvaluationContext
 from millstream.sql.operators.query_context import Session
 from millstream.state.column_table import ColumnTable, LiveColumns
 from millstream.state.kinds import COLUMNS

@@ -8,7 +8,7 @@ from dataclasses import field
 from millstream.common.configuration import parse_duration_ms
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.operators.base import OperatorSetup
-from millstream.sql.functions.context import EvaluationContext
+from millstream.sql.functions.function import EvaluationContext
 
 
 @fast_dataclass

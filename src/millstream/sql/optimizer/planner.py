@@ -23,8 +23,10 @@ from millstream.sql.optimizer.changelog import (
     emitted_kinds,
     is_ordered_by,
     monotonic,
+    prepared,
     required_updates,
     requires_inserts,
+    takes_new_halves,
 )
 from millstream.sql.optimizer.determinism import STRATEGY, Determinism
 from millstream.sql.optimizer.names import name_of
@@ -42,7 +44,6 @@ from millstream.sql.optimizer.rules.subqueries import without_subqueries
 from millstream.sql.optimizer.rules.time_attributes import check_times, retimed
 from millstream.sql.optimizer.rules.two_phase_aggregate import assign_mini_batches, split_aggregate
 from millstream.sql.optimizer.rules.windows import find_window_aggregate, find_window_join, find_window_rank, fired
-from millstream.sql.optimizer.sinks import prepared, takes_new_halves
 from millstream.sql.optimizer.upsert_keys import Keys, keys_of
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.nodes import Node

@@ -9,10 +9,13 @@ from millstream.operators.runtime.partitioners import GlobalPartitioner, Partiti
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.aggregate_handler import AggregateHandler
-from millstream.sql.operators.aggregate.group_aggregate import GlobalGroupAggregateOperator, GroupAggregateOperator
+from millstream.sql.operators.aggregate.group_aggregate import (
+    GlobalGroupAggregateOperator,
+    GroupAggregateOperator,
+    TableAggregateOperator,
+)
 from millstream.sql.operators.aggregate.local_aggregate import MAX_ROWS, LocalGroupAggregateOperator
 from millstream.sql.operators.aggregate.object_accumulators import in_session
-from millstream.sql.operators.aggregate.table_aggregate import TableAggregateOperator
 from millstream.sql.operators.base import ColumnKeyPartitioner
 from millstream.sql.operators.batch.batch_aggregate import (
     BatchGlobalGroupAggregateOperator,

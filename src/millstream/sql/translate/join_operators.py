@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from millstream.graph.transformations import UpstreamEdge
 from millstream.sql.errors import TableException
-from millstream.sql.operators.batch.batch_join import BatchJoinOperator
-from millstream.sql.operators.batch.merge_join import SortMergeJoinOperator
+from millstream.sql.operators.batch.batch_join import BatchJoinOperator, SortMergeJoinOperator
 from millstream.sql.operators.join.interval_join import IntervalJoinOperator
 from millstream.sql.operators.join.lookup_join import LookupJoinOperator, MaterializedLookupJoinOperator, Retrying
 from millstream.sql.operators.join.regular_join import JoinOperator, JoinSide

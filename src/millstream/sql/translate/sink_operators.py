@@ -11,7 +11,7 @@ from millstream.sql.operators.base import ColumnKeyPartitioner
 from millstream.sql.operators.io.constraints import ConstraintOperator, constraints_of
 from millstream.sql.operators.io.table_io import ByKeyOperator, TableSinkOperator
 from millstream.sql.operators.io.upsert_materializer import ConflictOperator, MaterializeOperator
-from millstream.sql.optimizer.sinks import DETECTING
+from millstream.sql.optimizer.changelog import DETECTING
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.schema import INSERTS, Changes

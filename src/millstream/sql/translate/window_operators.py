@@ -20,8 +20,7 @@ from millstream.sql.operators.window.count_session_windows import (
     SessionTableOperator,
     SessionWindowOperator,
 )
-from millstream.sql.operators.window.delayed_fire import PeriodicWindowOperator
-from millstream.sql.operators.window.early_late_fire import FiringWindowOperator
+from millstream.sql.operators.window.early_late_fire import FiringWindowOperator, PeriodicWindowOperator
 from millstream.sql.operators.window.session_aggregate import MergedSessionOperator, can_merge
 from millstream.sql.operators.window.window_aggregate import (
     GlobalWindowAggregateOperator,

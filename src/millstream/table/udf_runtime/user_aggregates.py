@@ -14,7 +14,7 @@ from millstream.common.types import Row
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.value_conversion import to_column
 from millstream.sql.errors import TableException
-from millstream.sql.functions.context import EvaluationContext
+from millstream.sql.functions.function import EvaluationContext
 from millstream.sql.types import DataType, RowType
 from millstream.table.udf_runtime.user_calls import UserCallable, result_column
 

@@ -17,7 +17,7 @@ from millstream.event_loop import Requests
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.value_conversion import to_column, to_python
 from millstream.sql.errors import TableException
-from millstream.sql.functions.context import EvaluationContext
+from millstream.sql.functions.function import EvaluationContext
 from millstream.sql.types import DataType, RowType
 from millstream.table.udf_runtime.function_context import function_context
 

@@ -19,11 +19,11 @@ from millstream.sql.columns.value_conversion import inferred_type, to_column, to
 from millstream.sql.columns.value_text import java_double, to_text
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import Call, Column, Constant, Expression, UserCall, replaced
-from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.functions.evaluate import compiled, condition, folded
+from millstream.sql.functions.function import EvaluationContext
 from millstream.sql.functions.java_regex import BadPattern, java_pattern
 from millstream.sql.functions.math import JavaRandom
-from millstream.sql.functions.resolve import call, cast
+from millstream.sql.functions.table import call, cast
 from millstream.sql.functions.vectors import from_stored
 from millstream.sql.language.errors import SqlParserException
 from millstream.sql.types import DataType, DataTypes

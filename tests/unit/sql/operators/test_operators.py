@@ -17,8 +17,7 @@ from millstream.sql.operators.aggregate.group_aggregate import GlobalGroupAggreg
 from millstream.sql.operators.aggregate.local_aggregate import LocalGroupAggregateOperator, LocalWindowAggregateOperator
 from millstream.sql.operators.join.regular_join import JoinOperator, JoinSide
 from millstream.sql.operators.query_context import Session
-from millstream.sql.operators.rank.append_only_top_n import AppendOnlyTopNOperator
-from millstream.sql.operators.rank.top_n import TopNOperator
+from millstream.sql.operators.rank.top_n import AppendOnlyTopNOperator, TopNOperator
 from millstream.sql.operators.window.count_session_windows import SessionWindowOperator
 from millstream.sql.operators.window.session_aggregate import MergedSessionOperator, can_merge
 from millstream.sql.operators.window.window_aggregate import (

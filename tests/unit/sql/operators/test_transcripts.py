@@ -24,7 +24,6 @@ from millstream.sql.operators.join.correlate import CorrelateOperator
 from millstream.sql.operators.join.regular_join import JoinOperator, JoinSide
 from millstream.sql.operators.join.set_operation import SetOperationOperator
 from millstream.sql.operators.query_context import Session
-from millstream.sql.operators.rank.append_only_top_n import AppendOnlyTopNOperator
 from millstream.sql.operators.rank.deduplicate import (
     EarliestRowOperator,
     FirstRowOperator,
@@ -32,7 +31,7 @@ from millstream.sql.operators.rank.deduplicate import (
     TopOneOperator,
 )
 from millstream.sql.operators.rank.sort import LimitOperator, SortOperator
-from millstream.sql.operators.rank.top_n import TopNOperator
+from millstream.sql.operators.rank.top_n import AppendOnlyTopNOperator, TopNOperator
 from millstream.sql.operators.window.count_session_windows import (
     CountWindowOperator,
     SessionTableOperator,

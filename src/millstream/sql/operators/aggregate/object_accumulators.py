@@ -18,7 +18,7 @@ from millstream.sql.columns.keyed_columns import Columns, StateColumn
 from millstream.sql.columns.numpy_arrays import Ints, NumpyColumn, Valid, from_python, python_values
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
-from millstream.sql.functions.context import OpenedAggregate
+from millstream.sql.functions.function import OpenedAggregate
 from millstream.sql.functions.json_path import quoted
 from millstream.sql.operators.aggregate.accumulators import Accumulator, Counted
 from millstream.sql.operators.aggregate.first_last import FirstOrLastEver

@@ -24,8 +24,8 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.numpy_arrays import Ints, plain, valid_of
 from millstream.sql.errors import TableException, null_rowtime
 from millstream.sql.expressions import Expression
-from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.functions.evaluate import compiled
+from millstream.sql.functions.function import EvaluationContext
 from millstream.sql.operators.base import EvaluatingOperator
 from millstream.sql.operators.query_context import Session
 

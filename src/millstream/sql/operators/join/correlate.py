@@ -13,8 +13,8 @@ from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.numpy_arrays import Ints
 from millstream.sql.expressions import Expression
-from millstream.sql.functions.context import EvaluationContext
 from millstream.sql.functions.evaluate import compiled, condition
+from millstream.sql.functions.function import EvaluationContext
 from millstream.sql.operators.base import EvaluatingOperator
 from millstream.sql.operators.query_context import Session
 from millstream.sql.types import ArrayType, DataType, MapType, MultisetType, RowType

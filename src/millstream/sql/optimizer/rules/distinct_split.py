@@ -13,8 +13,8 @@ from dataclasses import replace
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant, Expression, conjunction
-from millstream.sql.functions.resolve import call as resolved
-from millstream.sql.functions.resolve import cast
+from millstream.sql.functions.table import call as resolved
+from millstream.sql.functions.table import cast
 from millstream.sql.optimizer.rules.windows import windowed
 from millstream.sql.plan import nodes as n
 from millstream.sql.schema import Field, Fields
