@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millstream.sql.columns.batch import Batch
 from millstream.sql.expressions import AggregateCall, Column
-from millstream.sql.optimizer.rules.two_phase_aggregate import split_aggregate
+from millstream.sql.optimizer.rules.aggregate_phases import split_aggregate
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.schema import INSERTS, Fields

@@ -19,14 +19,14 @@ _IDENTIFIER = "connector"
 # Options that every table may have.
 _COMMON = frozenset(["property-version", "scan.parallelism", "sink.parallelism"])
 BUILT_IN = {
-    "blackhole": "millstream.connectors.blackhole:BlackHoleConnector",
+    "blackhole": "millstream.connectors.print_and_blackhole:BlackHoleConnector",
     "datagen": "millstream.connectors.datagen.table:DataGenConnector",
     "filesystem": "millstream.connectors.files.table:FileSystemConnector",
     "jdbc": "millstream.connectors.jdbc.table:JdbcConnector",
     "kafka": "millstream.connectors.kafka.table:KafkaConnector",
     "mysql-cdc": "millstream.connectors.cdc.table:MySqlCdcConnector",
     "postgres-cdc": "millstream.connectors.cdc.table:PostgresCdcConnector",
-    "print": "millstream.connectors.print_table:PrintConnector",
+    "print": "millstream.connectors.print_and_blackhole:PrintConnector",
     "upsert-kafka": "millstream.connectors.kafka.table:UpsertKafkaConnector",
 }
 _registered: dict[str, type[Connector]] = {}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from millstream.common.errors import MillstreamError
-from millstream.connectors.cdc.mysql import chunks as mysql_chunks
+from millstream.connectors.cdc.mysql import catalog as mysql_catalog
 from millstream.connectors.cdc.mysql.catalog import compare, find_table
 from millstream.datastream.connectors.cdc import (
     JsonDebeziumDeserializationSchema,
@@ -179,7 +179,7 @@ def test_mysql_source_reads_table_altered_during_snapshot(shop: MariaDbShop, mon
             altered.append(shop.run("ALTER TABLE orders MODIFY id bigint, ADD note varchar(9) DEFAULT 'n'"))
         return find_table(connection, schema, name)
 
-    monkeypatch.setattr(mysql_chunks, "find_table", alter_once)
+    monkeypatch.setattr(mysql_catalog, "find_table", alter_once)
     source = shop.source().snapshot_parallelism(1).startup_options(SNAPSHOT)
     with reading(source) as records:
         assert sorted((row.id, row.note) for row in records) == [(n, "n") for n in range(1, 21)]

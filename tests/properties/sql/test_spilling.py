@@ -19,13 +19,13 @@ from millstream.operators.runtime.budget import Budget
 from millstream.sql.columns import spillable_rows
 from millstream.sql.columns.batch import Batch
 from millstream.sql.expressions import AggregateCall, Call, Column
-from millstream.sql.operators.aggregate.local_aggregate import LocalGroupAggregateOperator
-from millstream.sql.operators.base import KeyedBatchOperator
-from millstream.sql.operators.batch import batch_join, batch_sort
-from millstream.sql.operators.batch.batch_aggregate import (
+from millstream.sql.operators.aggregate.group_aggregate import (
     BatchGlobalGroupAggregateOperator,
     BatchGroupAggregateOperator,
 )
+from millstream.sql.operators.aggregate.local_aggregate import LocalGroupAggregateOperator
+from millstream.sql.operators.base import KeyedBatchOperator
+from millstream.sql.operators.batch import batch_join, batch_sort
 from millstream.sql.operators.batch.batch_join import BatchJoinOperator, SortMergeJoinOperator
 from millstream.sql.operators.batch.batch_sort import BatchSortOperator, BatchTopNOperator, merged
 from millstream.sql.operators.join.pairing import Matches

@@ -18,10 +18,14 @@ from millstream.operators.functions.output_tag import OutputTag
 from millstream.operators.functions.user_function import UserFunction
 from millstream.operators.runtime.timers import Timers
 from millstream.operators.stateful import FunctionsOperator, TimerOperator
-from millstream.operators.windows.assigners import MergingWindowAssigner, WindowAssigner, WindowAssignerContext
+from millstream.operators.windows.assigners import (
+    MergingWindowAssigner,
+    MergingWindows,
+    WindowAssigner,
+    WindowAssignerContext,
+)
 from millstream.operators.windows.contents import Contents, Result, Stamped
 from millstream.operators.windows.evictors import Evictor, EvictorContext, TimestampedValue
-from millstream.operators.windows.merging import MergingWindows
 from millstream.operators.windows.takeover import take_panes, take_sessions
 from millstream.operators.windows.triggers import OnMergeContext, Trigger, TriggerResult
 from millstream.operators.windows.windows import Window

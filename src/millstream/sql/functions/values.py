@@ -269,7 +269,7 @@ FUNCTIONS = [
     Function("GREATEST", common(_if_ordered), _greatest),
     Function("LEAST", common(_if_ordered), _extreme(pc.min_element_wise)),
     Function("TYPEOF", _typeof_rule, _typeof),
-    # Internal: buckets of distinct values (`optimizer/rules/distinct_split.py`).
+    # Internal: buckets of distinct values (`optimizer/rules/aggregate_phases.py`).
     Function("$HASH_CODE", takes(anything, to=t.IntType(False), nulls="never"), _hash_code),
     Function("UUID", _NONE, _uuid, api="uuid", deterministic=False),
     Function(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from millstream.sql.expressions import Column, Expression, conjuncts
-from millstream.sql.optimizer.rules.two_phase_aggregate import Accumulated
+from millstream.sql.optimizer.rules.aggregate_phases import Accumulated
 from millstream.sql.optimizer.text import Style, aggregate_text, by_name, constant_text, function_text, text, type_text
 from millstream.sql.plan import nodes as n
 from millstream.sql.schema import INSERTS, Fields

@@ -31,9 +31,9 @@ from millstream.sql.optimizer.changelog import (
 from millstream.sql.optimizer.determinism import STRATEGY, Determinism
 from millstream.sql.optimizer.names import name_of
 from millstream.sql.optimizer.rewrite import bottom_up
+from millstream.sql.optimizer.rules.aggregate_phases import assign_mini_batches, split_aggregate, split_distinct
 from millstream.sql.optimizer.rules.calcs import merge_calcs, remove_calc, skip_renaming, to_calc
 from millstream.sql.optimizer.rules.column_pruning import prune_columns
-from millstream.sql.optimizer.rules.distinct_split import split_distinct
 from millstream.sql.optimizer.rules.filter_pushdown import filters_into_scan, push_filter, push_join_condition
 from millstream.sql.optimizer.rules.folding import factor_conditions, fold_constants
 from millstream.sql.optimizer.rules.join_order import order_joins
@@ -42,7 +42,6 @@ from millstream.sql.optimizer.rules.ranks import find_deduplicate, find_rank
 from millstream.sql.optimizer.rules.sources import filter_in_normalize, limit_scan, normalize_changes, share_scans
 from millstream.sql.optimizer.rules.subqueries import without_subqueries
 from millstream.sql.optimizer.rules.time_attributes import check_times, retimed
-from millstream.sql.optimizer.rules.two_phase_aggregate import assign_mini_batches, split_aggregate
 from millstream.sql.optimizer.rules.windows import find_window_aggregate, find_window_join, find_window_rank, fired
 from millstream.sql.optimizer.upsert_keys import Keys, keys_of
 from millstream.sql.plan import nodes as n

@@ -196,7 +196,7 @@ class Aggregate(Single):
         keys: the grouping columns; empty for one global group.
         calls: the aggregates.
         state_ttl: the TTL of its state in milliseconds from a STATE_TTL hint; None for the configured TTL.
-        part: PARTIAL or FINAL where a distinct aggregate is split (`rules/distinct_split.py`).
+        part: PARTIAL or FINAL where a distinct aggregate is split (`rules/aggregate_phases.py`).
     """
 
     keys: tuple[int, ...]

@@ -10,6 +10,8 @@ from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.aggregate_handler import AggregateHandler
 from millstream.sql.operators.aggregate.group_aggregate import (
+    BatchGlobalGroupAggregateOperator,
+    BatchGroupAggregateOperator,
     GlobalGroupAggregateOperator,
     GroupAggregateOperator,
     TableAggregateOperator,
@@ -17,11 +19,7 @@ from millstream.sql.operators.aggregate.group_aggregate import (
 from millstream.sql.operators.aggregate.local_aggregate import MAX_ROWS, LocalGroupAggregateOperator
 from millstream.sql.operators.aggregate.object_accumulators import in_session
 from millstream.sql.operators.base import ColumnKeyPartitioner
-from millstream.sql.operators.batch.batch_aggregate import (
-    BatchGlobalGroupAggregateOperator,
-    BatchGroupAggregateOperator,
-)
-from millstream.sql.optimizer.rules.two_phase_aggregate import can_be_split
+from millstream.sql.optimizer.rules.aggregate_phases import can_be_split
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned
 from millstream.sql.schema import Changes

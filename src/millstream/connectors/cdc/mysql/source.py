@@ -14,6 +14,7 @@ from millstream.connectors.cdc.changes import Change
 from millstream.connectors.cdc.enumerator import CaptureEnumerator, CaptureSnapshot, check_keys
 from millstream.connectors.cdc.incremental_snapshot import Key
 from millstream.connectors.cdc.mysql.catalog import (
+    MySqlChunks,
     TableInfo,
     check_server,
     check_tables,
@@ -21,7 +22,6 @@ from millstream.connectors.cdc.mysql.catalog import (
     find_table,
     find_tables,
 )
-from millstream.connectors.cdc.mysql.chunks import MySqlChunks
 from millstream.connectors.cdc.mysql.connection import Connection, Database, MySqlFailure, error_text, library
 from millstream.connectors.cdc.mysql.log import BinlogRange, BinlogReader, Piece
 from millstream.connectors.cdc.mysql.offsets import (

@@ -3,11 +3,11 @@
 The changes equal those of Flink's row-by-row operator: the first row of a key inserts, later rows update unless the
 result is unchanged, and retracting the last row deletes the result. The computation is vectorized: rows are sorted by
 key, running sums go over each key's rows, and the results are put back into order of arrival. A table aggregate emits
-its rows in full on every input row."""
+its rows in full on every input row. In batch mode, each key has one row at the end of input."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,15 +16,16 @@ from millstream.common.aliases import Value
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, Batch
 from millstream.sql.columns.index import first_rows
-from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
+from millstream.sql.columns.keyed_columns import FreshColumns, KeyedColumns, StateColumn
 from millstream.sql.columns.numpy_arrays import Ints, Mask, plain
 from millstream.sql.expressions import AggregateCall
 from millstream.sql.functions.function import OpenedTableAggregate
 from millstream.sql.operators.aggregate.accumulators import differing
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED, AggregateHandler, signs_of
 from millstream.sql.operators.aggregate.segments import Running, Segments
-from millstream.sql.operators.base import KeyedBatchOperator, split_batches
+from millstream.sql.operators.base import BATCH_ROWS, KeyedBatchOperator, split_batches
 from millstream.sql.operators.changelog import Changelog
+from millstream.sql.operators.spilling import SpillingOperator
 
 # The number of rows of a key, if rows can be retracted.
 _ROWS = "rows"
@@ -341,3 +342,56 @@ class TableAggregateOperator(KeyedBatchOperator):
         positions = np.repeat(slots, [len(rows) for rows in results])
         columns = [*self._state.keys_at(positions), *function.columns([row for rows in results for row in rows])]
         self.emit(split_batches(columns, len(positions)))
+
+
+class BatchGroupAggregateOperator(SpillingOperator, GroupAggregateOperator):
+    """Emits keys, then aggregates, of append-only input; without aggregates, the distinct keys."""
+
+    def __init__(self, keys: Sequence[int], calls: Sequence[AggregateCall], kinds: Sequence[pa.DataType]) -> None:
+        """Create the operator.
+
+        Args:
+            keys: the columns to group by.
+            calls: the aggregates.
+            kinds: the Arrow types of the input's columns.
+        """
+        GroupAggregateOperator.__init__(self, keys, calls, kinds, final_only=True)
+
+    def prepare(self, setup: OperatorSetup) -> None:
+        self.may_overflow(setup, [self._input()])
+        super().prepare(setup)
+
+    def _input(self) -> tuple[list[pa.DataType], Sequence[int]]:
+        """Return the types of the input columns, and which of them are the key."""
+        return self.kinds, self.keys
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        if self.overflow.must_spill(0, batch):
+            return ()
+        output = super().process(batch)
+        self.overflow.grew()
+        return output
+
+    def finishing(self) -> Iterator[None]:
+        if not self.keys and not self.overflow.is_full:
+            # A global aggregate has a result without input.
+            self._state.find_or_add([], 1)
+        for _ in self.overflow.bins(self._later):
+            slots = self._state.slots()
+            for start in range(0, len(slots), BATCH_ROWS):
+                part = slots[start : start + BATCH_ROWS]
+                columns = self._state.keys_at(part) + self.aggregates.results(self._state, part)
+                self.emit([Batch(columns, None, len(part))])
+                yield
+
+    def _later(self, index: int, batch: Batch) -> None:
+        super().process(batch)
+
+
+class BatchGlobalGroupAggregateOperator(BatchGroupAggregateOperator, GlobalGroupAggregateOperator):
+    """The second phase; merges the output of a `LocalGroupAggregateOperator` with the same arguments."""
+
+    def _input(self) -> tuple[list[pa.DataType], Sequence[int]]:
+        nothing = np.zeros(0, np.int64)
+        partials = self.aggregates.partials(FreshColumns(self.aggregates.state_columns, 0), nothing)
+        return [*(self.kinds[k] for k in self.keys), *(column.type for column in partials)], range(len(self.keys))

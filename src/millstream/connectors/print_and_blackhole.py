@@ -1,4 +1,4 @@
-"""The connector `print`: writes each row as a line on standard output."""
+"""The connectors `print`, which writes each row as a line on standard output, and `blackhole`, which discards rows."""
 
 from __future__ import annotations
 
@@ -92,3 +92,37 @@ class PrintConnector(Connector):
 
     def table_sink(self, context: TableContext) -> TableSink:
         return _Table(context)
+
+
+class _DiscardingWriter(SinkWriter):
+    keeps_values = False
+
+    def write(self, value: Batch) -> None:
+        pass
+
+    def prepare_commit(self, flush: bool) -> None:
+        return None
+
+
+class _DiscardingSink(Sink[Batch]):
+    name = "blackhole"
+
+    def create_writer(self, context: RuntimeContext) -> SinkWriter:
+        return _DiscardingWriter()
+
+    def create_committer(self, context: CommitContext) -> None:
+        return None
+
+
+class _DiscardingTable(TableSink):
+    def sink(self, columns: Sequence[str]) -> Sink[Batch]:
+        return _DiscardingSink()
+
+
+class BlackHoleConnector(Connector):
+    """Discards all rows."""
+
+    identifier = "blackhole"
+
+    def table_sink(self, context: TableContext) -> TableSink:
+        return _DiscardingTable()
