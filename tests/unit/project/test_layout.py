@@ -86,7 +86,6 @@ def test_src_modules_have_limited_length() -> None:
     assert not too_long, "\n".join(too_long)
 
 
-@pytest.mark.xfail(reason="Fragments of modules are still being merged.")
 def test_src_has_limited_number_of_modules() -> None:
     names = modules()
     message = f"src/{names[-1]}:1 is module {len(names)} of src: merge fragments, {MAX_FILES} is the maximum."
