@@ -60,7 +60,7 @@ class Launcher:
     def launch(self, job: JobSpec) -> JobMaster:
         """Launch a job locally or on Spark."""
         if runs_here(job.config):
-            from millstream.jobmaster.local_launcher import launch_locally
+            from millstream.jobmaster.local import launch_locally
 
             return launch_locally(job)
         from millstream.spark.spark_launcher import launch
