@@ -879,5 +879,5 @@ def test_kafka_avro_schema_registry_round_trips_records(
         assert sorted(row["n"] for row in results) == list(range(100))
     # An unreachable registry is no reason to skip records.
     local.from_source(tolerant, NONE, "kafka").print()
-    with pytest.raises(Exception, match="The schema registry .* does not answer"):
+    with pytest.raises(Exception, match="The schema registry .* does not respond"):
         local.execute()
