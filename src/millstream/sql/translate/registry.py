@@ -19,7 +19,8 @@ if TYPE_CHECKING:
         expand_correlate,
         join_operators,
         rank_operators,
-        scan_and_sink,
+        scan_calc,
+        sink_operators,
         window_operators,
     )
 else:
@@ -37,21 +38,22 @@ else:
     expand_correlate = _Deferred("expand_correlate")
     join_operators = _Deferred("join_operators")
     rank_operators = _Deferred("rank_operators")
-    scan_and_sink = _Deferred("scan_and_sink")
+    scan_calc = _Deferred("scan_calc")
+    sink_operators = _Deferred("sink_operators")
     window_operators = _Deferred("window_operators")
 
 TRANSLATIONS: Mapping[type[nodes.Node], Callable[[], Translation]] = {
-    nodes.Scan: lambda: scan_and_sink.scan,
-    nodes.Values: lambda: scan_and_sink.values,
-    nodes.Calc: lambda: scan_and_sink.calc,
-    nodes.Project: lambda: scan_and_sink.calc,
-    nodes.Filter: lambda: scan_and_sink.calc,
-    nodes.Union: lambda: scan_and_sink.union,
-    nodes.MiniBatch: lambda: scan_and_sink.union,
-    nodes.Watermark: lambda: scan_and_sink.watermark,
-    nodes.Collected: lambda: scan_and_sink.collected,
-    nodes.StreamScan: lambda: scan_and_sink.stream_scan,
-    nodes.ToStream: lambda: scan_and_sink.to_stream,
+    nodes.Scan: lambda: scan_calc.scan,
+    nodes.Values: lambda: scan_calc.values,
+    nodes.Calc: lambda: scan_calc.calc,
+    nodes.Project: lambda: scan_calc.calc,
+    nodes.Filter: lambda: scan_calc.calc,
+    nodes.Union: lambda: scan_calc.union,
+    nodes.MiniBatch: lambda: scan_calc.union,
+    nodes.Watermark: lambda: scan_calc.watermark,
+    nodes.Collected: lambda: scan_calc.collected,
+    nodes.StreamScan: lambda: scan_calc.stream_scan,
+    nodes.ToStream: lambda: scan_calc.to_stream,
     nodes.Aggregate: lambda: aggregate_operators.aggregate,
     nodes.TableAggregate: lambda: aggregate_operators.table_aggregate,
     nodes.LocalAggregate: lambda: aggregate_operators.local_aggregate,
@@ -78,7 +80,7 @@ TRANSLATIONS: Mapping[type[nodes.Node], Callable[[], Translation]] = {
     nodes.ToChangelog: lambda: rank_operators.to_changelog,
     nodes.FromChangelog: lambda: rank_operators.from_changelog,
     nodes.Match: lambda: rank_operators.match,
-    nodes.Sink: lambda: scan_and_sink.sink,
+    nodes.Sink: lambda: sink_operators.sink,
 }
 
 
