@@ -74,7 +74,7 @@ test-cluster: $(STAMP)
 
 # Comparison with apache-flink (installed into its own venv), and PyFlink's own tests.
 test-pyflink: $(STAMP)
-	MILLSTREAM_PYFLINK=1 $(BIN)/python -m pytest tests/unit/project/test_parity.py tests/integration/cli/test_flink_cli.py \
+	MILLSTREAM_PYFLINK=1 $(BIN)/python -m pytest tests/integration/project/test_parity.py tests/integration/cli/test_flink_cli.py \
 		tests/integration/gateway/test_flink_sql_client.py tests/spark/test_pyflink_examples.py
 	$(BIN)/python -m tests.pyflink.suite.run
 

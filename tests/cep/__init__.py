@@ -1,1 +1,1 @@
-"""Recorded answers of Flink CEP."""
+"""Cases recorded on Flink CEP."""

@@ -1,7 +1,7 @@
-"""Ask Flink's CepOperator what it does with cases, and keep its answers.
+"""Record the results of Flink's CepOperator.
 
-    python -m tests.cep.record                   record the cases that the tests compare with, into recorded.jsonl.gz
-    python -m tests.cep.record --check FROM TO   ask about the random cases of these seeds, and say which of ours differ
+    python -m tests.cep.record                   record the cases that the tests run, in recorded.jsonl.gz
+    python -m tests.cep.record --check FROM TO   run the random cases of these seeds on Flink and print the differences
 
 Needs a JDK, Maven, and apache-flink in its venv (see bench/venvs.py).
 """
@@ -26,8 +26,8 @@ SEEDS = [*range(1500), *range(DENSE, DENSE + 800)]
 WORK = Path(os.environ.get("MILLSTREAM_BENCH_CACHE", Path.home() / ".cache" / "millstream-bench")) / "flink-cep"
 
 
-def ask(cases: list[Case]) -> Iterable[dict[str, Any]]:
-    """Yield Flink's answer to each case; all are asked in one JVM."""
+def flink_results(cases: list[Case]) -> Iterable[dict[str, Any]]:
+    """Yield Flink's result for each case; one JVM runs all cases."""
     path = classpath()
     if not (WORK / "classes" / "Record.class").exists():
         source = str(HERE / "flink" / "Record.java")
@@ -35,46 +35,48 @@ def ask(cases: list[Case]) -> Iterable[dict[str, Any]]:
     text = "".join(json.dumps(case) + "\n" for case in cases)
     opens = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in ("util", "lang")]
     command = ["java", "-Xmx700m", *opens, "-cp", f"{WORK / 'classes'}:{path}", "Record"]
-    done = subprocess.run(command, input=text, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
-    yield from map(json.loads, done.stdout.splitlines())
+    process = subprocess.run(
+        command, input=text, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True
+    )
+    yield from map(json.loads, process.stdout.splitlines())
 
 
 def classpath() -> str:
-    """Return Flink's jars, with those of its tests."""
+    """Return the class path of Flink and its test jars."""
     folder = flink_folder()
     assert folder is not None, "apache-flink is not installed"
-    jars = WORK / "jars"
-    if not jars.exists():
+    copied = WORK / "jars"
+    if not copied.exists():
         pom = str(HERE / "flink" / "pom.xml")
-        copy = ["mvn", "-q", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
+        copy = ["mvn", "-q", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={copied}"]
         subprocess.run(copy, check=True)
     lib = folder / "lib"
-    found = [*jars.glob("*.jar"), *lib.glob("flink-cep*.jar"), *lib.glob("flink-dist*.jar"), *lib.glob("log4j*.jar")]
-    return ":".join(map(str, found))
+    jars = [*copied.glob("*.jar"), *lib.glob("flink-cep*.jar"), *lib.glob("flink-dist*.jar"), *lib.glob("log4j*.jar")]
+    return ":".join(map(str, jars))
 
 
-def endless(case: Case) -> bool:
-    """Tell whether Flink would never end with a case."""
+def is_endless(case: Case) -> bool:
+    """Return whether Flink loops forever on a case."""
     return "never end" in answer(case).get("error", "")
 
 
 def _check(first: int, last: int) -> int:
-    cases = [c for c in (Maker(seed).case() for seed in range(first, last)) if not endless(c)]
-    differ = 0
-    for case, theirs in zip(cases, ask(cases), strict=True):
-        ours = json.loads(json.dumps(answer(case)))
-        if ("error" in ours, by_key(ours)) != ("error" in theirs, by_key(theirs)):
-            differ += 1
-            print(json.dumps(case), "\n  Flink:", theirs, "\n  ours: ", ours)
-    print(f"{len(cases)} cases, {differ} differ")
-    return differ
+    cases = [c for c in (Maker(seed).case() for seed in range(first, last)) if not is_endless(c)]
+    differences = 0
+    for case, expected in zip(cases, flink_results(cases), strict=True):
+        actual = json.loads(json.dumps(answer(case)))
+        if ("error" in actual, by_key(actual)) != ("error" in expected, by_key(expected)):
+            differences += 1
+            print(json.dumps(case), "\n  Flink:     ", expected, "\n  Millstream:", actual)
+    print(f"{len(cases)} cases, {differences} differ")
+    return differences
 
 
 def _record() -> None:
-    cases = [c for c in (Maker(seed).case() for seed in SEEDS) if not endless(c)]
-    lines = [json.dumps([c, a], separators=(",", ":")) for c, a in zip(cases, ask(cases), strict=True)]
-    with open(RECORDED, "wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
-        packed.write("\n".join(lines).encode())
+    cases = [c for c in (Maker(seed).case() for seed in SEEDS) if not is_endless(c)]
+    lines = [json.dumps([c, r], separators=(",", ":")) for c, r in zip(cases, flink_results(cases), strict=True)]
+    with open(RECORDED, "wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as compressed:
+        compressed.write("\n".join(lines).encode())
 
 
 if __name__ == "__main__":

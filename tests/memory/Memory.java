@@ -6,16 +6,16 @@ import org.apache.flink.runtime.clusterframework.TaskExecutorProcessUtils;
 import org.apache.flink.runtime.jobmanager.JobManagerProcessSpec;
 import org.apache.flink.runtime.jobmanager.JobManagerProcessUtils;
 
-/** How Flink divides memory: a line of key=value pairs in, a line of sizes or "error: ..." out. */
+/** Prints Flink's memory model: reads key=value pairs per line and writes a line of sizes or "error: ...". */
 public class Memory {
     public static void main(String[] args) throws Exception {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
-            System.out.println(answer(line));
+            System.out.println(memory(line));
         }
     }
 
-    static String answer(String line) {
+    static String memory(String line) {
         Configuration config = new Configuration();
         for (String pair : line.split("\t")) {
             String[] parts = pair.split("=", 2);

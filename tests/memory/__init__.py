@@ -1,1 +1,1 @@
-"""Recorded memory budgets of Flink."""
+"""Memory budgets recorded on Flink."""

@@ -1,4 +1,4 @@
-"""Ask Flink how it divides memory by random options, and keep its answers in recorded.tsv.gz.
+"""Record Flink's memory model for random options in recorded.tsv.gz.
 
 Needs a JDK, and apache-flink in its venv (see bench/venvs.py).
 """
@@ -47,7 +47,7 @@ JOB_MANAGER = [
 
 
 def case(dice: random.Random) -> str:
-    """Return some options, as a line."""
+    """Return random options as a line."""
     prefix, names = ("taskmanager", TASK_MANAGER) if dice.random() < 0.75 else ("jobmanager", JOB_MANAGER)
     chosen = dice.sample(names, dice.randint(0, 4))
     if dice.random() < 0.8 and not set(chosen) & set(TOTALS):
@@ -57,7 +57,7 @@ def case(dice: random.Random) -> str:
 
 
 def values(name: str) -> list[str]:
-    """Return what an option may be, so that it often fits the others."""
+    """Return values for an option that often fit the other options."""
     if name.endswith("fraction"):
         return FRACTIONS
     return SIZES[4:] if name in TOTALS else SIZES[9:] if name.endswith("max") else SIZES[:9]
@@ -69,15 +69,15 @@ def main() -> None:
     jars = ":".join(map(str, sorted((folder / "lib").glob("*.jar"))))
     dice = random.Random(17)
     cases = [case(dice) for _ in range(COUNT)]
-    with tempfile.TemporaryDirectory() as built:
-        subprocess.run(["javac", "-nowarn", "-cp", jars, "-d", built, str(HERE / "Memory.java")], check=True)
-        command = ["java", "-Xmx256m", "-cp", f"{built}:{jars}", "Memory"]
-        done = subprocess.run(command, input="\n".join(cases) + "\n", capture_output=True, text=True, check=True)
-    answers = [line for line in done.stdout.splitlines() if line.startswith("error: ") or line[:1].isdigit()]
-    assert len(answers) == len(cases), done.stderr[-2000:]
+    with tempfile.TemporaryDirectory() as classes:
+        subprocess.run(["javac", "-nowarn", "-cp", jars, "-d", classes, str(HERE / "Memory.java")], check=True)
+        command = ["java", "-Xmx256m", "-cp", f"{classes}:{jars}", "Memory"]
+        process = subprocess.run(command, input="\n".join(cases) + "\n", capture_output=True, text=True, check=True)
+    results = [line for line in process.stdout.splitlines() if line.startswith("error: ") or line[:1].isdigit()]
+    assert len(results) == len(cases), process.stderr[-2000:]
     with gzip.GzipFile(RECORDED, "wb", mtime=0) as file:
-        file.write("".join(f"{a}\t|\t{c}\n" for c, a in zip(cases, answers, strict=True)).encode())
-    print(f"{len(cases)} cases, {sum(a.startswith('error') for a in answers)} refused")
+        file.write("".join(f"{r}\t|\t{c}\n" for c, r in zip(cases, results, strict=True)).encode())
+    print(f"{len(cases)} cases, {sum(r.startswith('error') for r in results)} rejected")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
-"""The list of PyFlink's names and what each is here: reads docs/parity.yaml, checks it, writes docs/parity.md.
+"""The list of PyFlink's names with their status: reads docs/parity.yaml, checks it, writes docs/parity.md.
 
     python -m tests.pyflink.parity                 write docs/parity.md (`make parity`)
-    python -m tests.pyflink.parity --missing PY    say what of the apache-flink of the interpreter PY is not in the list
-    python -m tests.pyflink.parity --promote       mark as done what the list calls "not yet" and is there by now
-    python -m tests.pyflink.parity --signatures PY write signatures.json again from the apache-flink of PY
+    python -m tests.pyflink.parity --missing PY    print the names that only PY's apache-flink or only the list has
+    python -m tests.pyflink.parity --promote       mark names as done that are "not yet" in the list but exist
+    python -m tests.pyflink.parity --signatures PY rewrite signatures.json from PY's apache-flink
 
 A module of the list has classes, and under `names` its functions and constants. A class is done unless `is` says
-otherwise; a class that is "not yet" or "never" has its members under `members`, and they share its fate.
+otherwise; a class that is "not yet" or "never" has its members under `members`, with the same status. PY is a Python
+interpreter with apache-flink installed.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ STATUSES = ("done", "differs", "not yet", "never")
 
 @dataclass(frozen=True)
 class Entry:
-    """One name of PyFlink's, without the leading `pyflink.`."""
+    """A PyFlink name, without the leading `pyflink.`."""
 
     name: str
     module: str
@@ -65,7 +66,7 @@ def entries(parity: dict[str, Any]) -> Iterator[Entry]:
 
 
 def resolve(name: str) -> Any:
-    """Return the thing of millstream that has a name; AttributeError or ImportError when there is none."""
+    """Return the object of this name in millstream; raise AttributeError or ImportError if there is none."""
     parts = f"millstream.{name}".split(".")
     for cut in range(len(parts), 0, -1):
         try:
@@ -79,7 +80,7 @@ def resolve(name: str) -> Any:
 
 
 def _ask(python: str | Path, *arguments: str) -> dict[str, Any]:
-    """Return what names.py says of an installed apache-flink, without the leading `pyflink.`."""
+    """Run names.py on an installed apache-flink; return its output by name, without the leading `pyflink.`."""
     command = [str(python), str(HERE / "names.py"), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
     return {name.removeprefix("pyflink."): value for name, value in json.loads(done.stdout).items()}
@@ -91,7 +92,7 @@ def flinks_names(python: str | Path) -> dict[str, str]:
 
 
 def flinks_signatures(python: str | Path) -> dict[str, list[str]]:
-    """Return the parameters of what can be called of an installed apache-flink; optional ones end in "="."""
+    """Return the parameters of the callables of an installed apache-flink; optional ones end in "="."""
     return _ask(python, "--signatures")
 
 
@@ -106,7 +107,7 @@ def _parameters(thing: Any) -> list[inspect.Parameter]:
 
 
 def misfits(name: str, theirs: list[str]) -> list[str]:
-    """Say which calls that PyFlink takes the thing of that name here does not: by position, by name, by leaving out."""
+    """Return how a callable rejects calls that PyFlink accepts: by position, by name, or with an argument omitted."""
     ours = _parameters(resolve(name))
     kinds = {p.kind for p in ours}
     names = [p.name for p in ours if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
@@ -127,13 +128,13 @@ def misfits(name: str, theirs: list[str]) -> list[str]:
 
 
 def missing(parity: dict[str, Any], python: str | Path) -> set[str]:
-    """Return what apache-flink has and the list has not, and the other way round."""
+    """Return the names that only apache-flink or only the list has."""
     listed = {e.name for e in entries(parity)} | set(parity["modules"])
     return listed ^ flinks_names(python).keys()
 
 
 def page(parity: dict[str, Any]) -> str:
-    """Write the list for readers."""
+    """Return the text of docs/parity.md."""
     everything = list(entries(parity))
     at_servers = {e.name.split(".")[-1] for e in everything if e.module in parity["servers"]}
     own = [
@@ -190,7 +191,7 @@ def _module(module: str, things: dict[str, Any]) -> list[str]:
 
 
 def promote(parity: dict[str, Any]) -> list[str]:
-    """Mark as done what is there by now; return what was."""
+    """Mark "not yet" names that exist as done; return them."""
     from millstream.common.unsupported import is_missing
 
     changed = []
@@ -219,7 +220,7 @@ def promote(parity: dict[str, Any]) -> list[str]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes lists in lines and not in columns."""
+    """Writes lists in flow style."""
 
 
 _Dumper.add_representer(list, lambda d, v: d.represent_sequence("tag:yaml.org,2002:seq", v, flow_style=True))

@@ -19,21 +19,21 @@ from .transport import run_transport
 
 # Every seed is a schedule of a job, one of the transport, and one of several job managers.
 SIMULATIONS: tuple[Simulation, ...] = (run_schedule, run_transport, run_leaders)
-# A schedule of several job managers takes as long as some of one.
+# The duration of a schedule relative to others, by simulation: fewer schedules of slow ones are run.
 _COSTS: dict[Simulation, int] = {run_leaders: 5}
 
-# The number of differences that are shown.
-_SHOWN = 10
+# The maximum number of differences to print.
+_MAX_PRINTED = 10
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         "python -m tests.simulation", description="Simulate checkpoints, restarts and the exchange."
     )
-    parser.add_argument("--seeds", type=int, default=10_000, help="how many schedules, from seed 0 on")
-    parser.add_argument("--seed", type=int, help="only the schedule of this seed")
-    parser.add_argument("--mutant", choices=sorted(MUTANTS), help="with this mistake in the protocol")
-    parser.add_argument("--verbose", action="store_true", help="print what happens, with --seed")
+    parser.add_argument("--seeds", type=int, default=10_000, help="number of schedules, starting at seed 0")
+    parser.add_argument("--seed", type=int, help="run only the schedule of this seed")
+    parser.add_argument("--mutant", choices=sorted(MUTANTS), help="inject this bug into the protocol")
+    parser.add_argument("--verbose", action="store_true", help="print the event log; requires --seed")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
     mutant = MUTANTS[options.mutant] if options.mutant else None
@@ -62,7 +62,7 @@ def _run_many(simulation: Simulation, seeds: int, processes: int, mutant: str | 
         faults += outcome.faults
         if outcome.difference is not None:
             differences += 1
-            if differences <= _SHOWN:
+            if differences <= _MAX_PRINTED:
                 _show(outcome, mutant)
     seconds = time.monotonic() - began
     print(f"faults: {', '.join(f'{kind} {count}' for kind, count in faults.most_common())}")
@@ -75,7 +75,7 @@ def _outcomes(simulation: Simulation, seeds: int, processes: int) -> Iterator[Ou
     if processes <= 1:
         yield from map(simulation, range(seeds))
         return
-    # Forked, so that a mutant is in place there too.
+    # Forked processes inherit the mutant.
     with multiprocessing.get_context("fork").Pool(processes) as pool:
         yield from pool.imap(simulation, range(seeds), chunksize=50)
 

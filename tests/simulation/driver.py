@@ -1,4 +1,4 @@
-"""A driver: finds a checkpoint to restore, runs the real job master, and ends or dies."""
+"""A driver: finds a checkpoint to restore and runs the real job master until the job ends or the driver dies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from millstream.jobmaster.machine.options import JobOptions
 from millstream.jobmaster.machine.requests import CheckpointRequest, Request, RescaleRequest
 from millstream.operators.runtime.messages import JobPlan
 
-from .master import VirtualInbox, make_master
+from .master import VirtualMailbox, make_master
 from .program import make_plan
 from .scene import Scene
 from .storage import ROOT, SimulatedStorage
@@ -29,12 +29,12 @@ from .world import DriverDied, Violated
 
 _LATEST = Configuration.from_dict({"execution.state-recovery.path": "latest", "execution.checkpointing.dir": ROOT})
 
-# A process that is gone: this one's number, but another time of start.
+# A process that no longer exists: the ID of this process with another start time.
 _OWNER = {"job": "job", "host": socket.gethostname(), "pid": os.getpid(), "started": "never"}
 
 
 class Driver:
-    """One driver of the job, with a job id of its own; also the engine of its job master."""
+    """One driver of the job, with its own job ID; also the engine of its job master."""
 
     master: JobMaster
 
@@ -45,11 +45,11 @@ class Driver:
         self._number = number
         self._slots = 1
 
-    def live(self) -> JobStatus | None:
-        """Run the job until it ends, and return how; None when the driver has died before that."""
+    def run(self) -> JobStatus | None:
+        """Run the job until it ends and return its status; None if the driver died before."""
         self._world.driver = self._number
         try:
-            # As `launch` does.
+            # As the job launcher does.
             origin = find_origin(_LATEST, "job")
             self._world.note(f"starts from {origin.location if origin else 'the beginning'}")
             self.master = self._make_master(origin)
@@ -69,16 +69,16 @@ class Driver:
 
     @property
     def has_finished(self) -> bool:
-        """Whether the job had come to its end, even if the driver died while it cleaned up."""
+        """Whether the job finished, even if the driver died during the cleanup."""
         return hasattr(self, "master") and self.master.view.outcome is JobStatus.FINISHED
 
     def _check_error(self) -> None:
-        """Check that a job failed only because of an injected fault."""
+        """Check that only an injected fault failed the job."""
         error = self.master.result.exception()
         if error is not None and not isinstance(error, MillstreamError):
             self._world.violation = "".join(traceback.format_exception(error))
 
-    # --- its parts
+    # --- the job master and its plan
 
     def _make_master(self, origin: Origin | None) -> JobMaster:
         storage = SimulatedStorage(self._world, self._scene.disk, self.home)
@@ -92,12 +92,14 @@ class Driver:
         )
         plan = self._plan(self._scene.parallelism())
         store = CheckpointStore(storage, _OWNER)  # type: ignore[arg-type]
-        self._inbox = VirtualInbox(self._scene, storage)
-        about = {"replan": self._plan, "claim": claiming, "subsume": subsuming, "inbox": self._inbox}
-        return make_master(self._scene, plan, self, storage, store, options, **about)  # type: ignore[arg-type]
+        self._inbox = VirtualMailbox(self._scene, storage)
+        arguments = {"replan": self._plan, "claim": claiming, "subsume": subsuming, "inbox": self._inbox}
+        return make_master(self._scene, plan, self, storage, store, options, **arguments)  # type: ignore[arg-type]
 
     def _plan(self, parallelism: int) -> JobPlan:
         return make_plan(self._world, self._scene.external, self._scene.records, f"{self._number:032x}", parallelism)
+
+    # --- the engine's interface
 
     def runner(self, plan: JobPlan, attempt: int) -> SimulatedTasks:
         """Return the runner of an execution's epochs; follows `Engine`."""
@@ -106,15 +108,15 @@ class Driver:
     def slots(self, requested: int) -> int:
         return self._slots
 
-    # --- the engine's interface
+    # --- interference
 
     def _plan_interference(self) -> None:
         """Schedule requests to the running job, slot changes, a cancellation or a kill."""
         random = self._world.random
         if random.random() < 0.2:
-            self._interfere(partial(self._ask, RescaleRequest(self._scene.parallelism())))
+            self._interfere(partial(self._send_request, RescaleRequest(self._scene.parallelism())))
         if random.random() < 0.2:
-            self._interfere(partial(self._ask, CheckpointRequest()))
+            self._interfere(partial(self._send_request, CheckpointRequest()))
         if self._scene.circumstances.scaling is not None:
             for slots in random.choices((0, 1, 2, 3), k=3):
                 self._interfere(partial(self._change_slots, slots))
@@ -127,9 +129,9 @@ class Driver:
     def _interfere(self, action: Callable[[], None]) -> None:
         self._world.after(self._world.random.random() ** 2 * 5, action, self._number)
 
-    def _ask(self, request: Request) -> None:
+    def _send_request(self, request: Request) -> None:
         if self._world.driver == self._number:
-            self._world.note(f"is asked: {type(request).__name__}")
+            self._world.note(f"receives {type(request).__name__}")
             self.master.ask(request)
 
     def _change_slots(self, slots: int) -> None:

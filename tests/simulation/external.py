@@ -1,4 +1,4 @@
-"""The system that sinks write to: transactions are staged, then committed or aborted. And the sinks themselves."""
+"""The sinks and their external system: transactions are staged, then committed or aborted."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ class External:
     """All transactions of all sinks.
 
     Attributes:
-        patience: for how many checkpoints committers let output wait that could count.
-        aborts_strays: whether committers abort earlier drivers' output with every commit, as KafkaSink's does;
-            others only when a job recovers.
+        commit_delay: the number of checkpoints by which committers delay a commit.
+        aborts_strays: whether committers abort earlier drivers' output with every commit, as KafkaSink's committer
+            does; other committers do so only when a job recovers.
     """
 
-    def __init__(self, world: World, disk: Disk, waits_for_manifest: bool, patience: int) -> None:
+    def __init__(self, world: World, disk: Disk, waits_for_manifest: bool, commit_delay: int) -> None:
         self._world = world
         self._disk = disk
         self._waits_for_manifest = waits_for_manifest
-        self.patience = patience
-        self.aborts_strays = patience > 0
+        self.commit_delay = commit_delay
+        self.aborts_strays = commit_delay > 0
         self._transactions: dict[str, Transaction] = {}
 
     def promise_exactly_once(self) -> None:
-        """Let nothing count before its checkpoint."""
+        """Forbid commits before the checkpoint's manifest is on storage."""
         self._waits_for_manifest = True
 
     def stage(self, name: str, sink: str, records: list[Any]) -> None:
@@ -97,7 +97,7 @@ class External:
                 self._world.violate(f"transaction {transaction.name} was neither committed nor aborted in a recovery")
 
     def committed(self, sink: str) -> list[Any]:
-        """Return the records that count."""
+        """Return the committed records of a sink."""
         return [
             r for t in self._transactions.values() if t.sink == sink and t.status is Status.COMMITTED for r in t.records
         ]
@@ -123,19 +123,19 @@ class SimulatedCommitter(Committer):
         self._external = external
         self._context = context
         self.job_id = context.job_id
-        # The number of checkpoints for which each transaction has waited.
+        # The number of checkpoints by which each transaction's commit has been delayed.
         self._uncommitted: dict[str, int] = {}
 
     def commit(self, committables: list[tuple[int, str]]) -> None:
         for _, name in committables:
             self._uncommitted[name] = self._uncommitted.get(name, -1) + 1
-        for name in [n for n, waited in self._uncommitted.items() if waited >= self._external.patience]:
-            self._count(name)
+        for name in [n for n, waited in self._uncommitted.items() if waited >= self._external.commit_delay]:
+            self._commit(name)
         if self._external.aborts_strays:
             self._abort_strays()
 
     def _abort_strays(self) -> None:
-        """Abort output that workers of earlier drivers staged late, as KafkaSink's committer does."""
+        """Abort output that workers of earlier drivers staged late, like KafkaSink's committer."""
         sink = f"-{self._context.operator_id}-"
         for name in self._external.staged(""):
             if name[32:].startswith(sink) and name not in self._uncommitted and self.is_stray(name[:32]):
@@ -146,7 +146,7 @@ class SimulatedCommitter(Committer):
         """Return whether a run's staged output belongs to an earlier driver."""
         return bool(is_earlier(run, self.job_id))
 
-    def _count(self, name: str) -> None:
+    def _commit(self, name: str) -> None:
         self._world.step("commit")
         self._external.commit(name)
         self._world.step("commit")
@@ -161,7 +161,7 @@ class SimulatedCommitter(Committer):
 
     def finish(self) -> None:
         for name in list(self._uncommitted):
-            self._count(name)
+            self._commit(name)
 
     def recover(self, committables: list[tuple[int, str]], former_job_id: str) -> None:
         self._uncommitted.clear()

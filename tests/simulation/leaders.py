@@ -1,10 +1,10 @@
-"""Several job managers of one job: the real election, fence and job master, in a made-up world.
+"""Several job managers of one job: the real election, fence and job master in a simulated world.
 
-From one seed come the job, what leases last, and what goes wrong: job managers are killed, frozen at any step and
-woken long after, cut off from what says who leads; answers are slow or lost; tasks fail. Their clocks have nothing in
-common. All run at once, each in greenlets that take turns, so that everything in a schedule comes from its seed.
+A seed determines the job, the lease duration and the faults: job managers are killed, frozen at any step and resumed
+much later, or disconnected from the lease cell; responses are slow or lost; tasks fail. Their clocks are independent.
+All run concurrently in greenlets that take turns, so that a schedule depends only on its seed.
 
-Must hold: every record counts once; no two that are awake lead at once; no term is used twice.
+Invariants: every record counts once; no two running job managers lead at the same time; no term is used twice.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from .world import DriverDied, Injected, Violated, World
 
 _JOB = "5" * 32
 _CANDIDATES = 2
-# How often these happen, of all steps that a job manager makes; a schedule scales each.
-_RATES = {"freeze": 0.004, "cut off": 0.004}
+# The probability of a fault at a job manager's step; a schedule scales each.
+_RATES = {"freeze": 0.004, "disconnect": 0.004}
 _SCALES = (0.0, 0.3, 1.0, 3.0)
-# How likely at a step, for one that is likely once: in the moments in which most can go wrong.
-_DELICATE = ("commit", "publish", "manifest", "recover", "abort", "cell", "delete", "clean-up")
-_MOST_FAULTS = 12
-# A schedule that takes longer than this counts as stuck.
-_LONGEST = 300.0
+# Faults are more likely at these steps, at which most errors are possible.
+_CRITICAL_STEPS = ("commit", "publish", "manifest", "recover", "abort", "cell", "delete", "clean-up")
+_MAX_FAULTS = 12
+# A schedule that takes longer, in seconds of virtual time, counts as stuck.
+_MAX_SECONDS = 300.0
 
 
 @dataclass
@@ -67,12 +67,12 @@ class Manager:
     offset: float
     is_alive: bool = True
     frozen_until: float = -math.inf
-    cut_off_until: float = -math.inf
+    disconnected_until: float = -math.inf
 
 
 @dataclass(eq=False)
 class Strand:
-    """Something that a job manager does, beside others: it waits until a time, or until something is so."""
+    """A concurrent activity of a job manager: it waits until a time or a condition."""
 
     manager: Manager
     run: Any
@@ -81,25 +81,26 @@ class Strand:
 
 
 class SharedWorld(World):
-    """A world in which several job managers live at once."""
+    """A world with several concurrent job managers."""
 
     def __init__(self, seed: int, verbose: bool = False) -> None:
         self._main = greenlet.getcurrent()
         self._strands: list[Strand] = []
         self._strand: Strand | None = None
-        self._happening: int | None = None
+        # The job manager whose scheduled event runs.
+        self._event_driver: int | None = None
         self.managers: dict[int, Manager] = {}
         super().__init__(seed, verbose)
         self._scales = {kind: rate * self.random.choice(_SCALES) for kind, rate in _RATES.items()}
-        self._faults_left = self.random.randrange(_MOST_FAULTS)
+        self._faults_left = self.random.randrange(_MAX_FAULTS)
 
     # --- the acting job manager
 
     @property
     def driver(self) -> int | None:
-        """The job manager that is doing something, if it is alive."""
+        """The job manager whose strand or event runs, if it is alive."""
         if self._strand is None:
-            return self._happening
+            return self._event_driver
         return self._strand.manager.number if self._strand.manager.is_alive else None
 
     @driver.setter
@@ -120,10 +121,10 @@ class SharedWorld(World):
         strand = Strand(manager, greenlet.greenlet(run, self._main), self.now)
         self._strands.append(strand)
 
-    def go_on(self, has_ended: Callable[[], bool]) -> None:
+    def run_until(self, has_ended: Callable[[], bool]) -> None:
         """Advance virtual time until a condition holds."""
         while not has_ended() and self.violation is None:
-            if self.now > 1_000 + _LONGEST:
+            if self.now > 1_000 + _MAX_SECONDS:
                 self.violation = "the job does not end under any leader"
                 break
             if not self._next():
@@ -144,7 +145,7 @@ class SharedWorld(World):
             if due < next_time:
                 next_time, strand = due, candidate
         if self._events and self._events[0].time <= next_time:
-            self._happen()
+            self._run_event()
         elif strand is None:
             return False
         else:
@@ -158,7 +159,7 @@ class SharedWorld(World):
             return max(self.now, manager.frozen_until) if manager.is_alive else self.now
         return max(strand.wake_at, manager.frozen_until)
 
-    def _happen(self) -> None:
+    def _run_event(self) -> None:
         event = self._pop()
         manager = None if event.of_driver is None else self.managers[event.of_driver]
         if event.cancelled or (manager is not None and not manager.is_alive):
@@ -167,16 +168,16 @@ class SharedWorld(World):
         if manager is not None and manager.frozen_until > self.now:
             self.after(manager.frozen_until - self.now, event.action, event.of_driver)
             return
-        self._happening = event.of_driver
+        self._event_driver = event.of_driver
         event.action()
-        self._happening = None
+        self._event_driver = None
 
     def _switch(self, strand: Strand) -> None:
         before, self._strand = self._strand, strand
         strand.run.switch()
         self._strand = before
 
-    # --- time, as a job manager sees it
+    # --- time and steps of a job manager
 
     def sleep(self, seconds: float) -> None:
         self.wait(seconds, lambda: False)
@@ -194,8 +195,8 @@ class SharedWorld(World):
     def step(self, name: str) -> None:
         strand = self._strand
         assert strand is not None
-        times = 6.0 if any(part in name for part in _DELICATE) else 1.0
-        for kind, strike in (("freeze", self._freeze), ("cut off", self._cut_off)):
+        times = 6.0 if any(part in name for part in _CRITICAL_STEPS) else 1.0
+        for kind, strike in (("freeze", self._freeze), ("disconnect", self._disconnect)):
             if self._faults_left and not self.faults.is_quiet and self.random.random() < self._scales[kind] * times:
                 self._faults_left -= 1
                 self.faults.happened[kind] += 1
@@ -206,12 +207,12 @@ class SharedWorld(World):
         manager.frozen_until = self.now + 12 * self.random.random() ** 2
         self.note(f"is frozen at {name} until {manager.frozen_until - 1_000:.3f}")
 
-    def _cut_off(self, manager: Manager, name: str) -> None:
-        manager.cut_off_until = self.now + 10 * self.random.random()
-        self.note(f"is cut off at {name} until {manager.cut_off_until - 1_000:.3f}")
+    def _disconnect(self, manager: Manager, name: str) -> None:
+        manager.disconnected_until = self.now + 10 * self.random.random()
+        self.note(f"is disconnected at {name} until {manager.disconnected_until - 1_000:.3f}")
 
     def kill(self) -> None:
-        """The job manager that is doing something dies."""
+        """Kill the running job manager."""
         assert self.driver is not None
         self.managers[self.driver].is_alive = False
 
@@ -220,33 +221,33 @@ class SharedWorld(World):
 
 
 class SimulatedCell:
-    """A compare-and-swap cell with delayed requests, executed even if the client sleeps, and later responses."""
+    """A compare-and-swap cell with delayed requests and responses; even a frozen client's requests are executed."""
 
     def __init__(self, world: SharedWorld) -> None:
         self._world = world
         self.data: bytes | None = None
         self.version = 0
 
-    def _ask(self, do: Callable[[], Any]) -> Any:
+    def _request(self, operation: Callable[[], Any]) -> Any:
         world, random = self._world, self._world.random
         world.step("cell")
         assert world.driver is not None
-        manager, answers = world.managers[world.driver], []
-        is_lost = manager.cut_off_until > world.now
+        manager, responses = world.managers[world.driver], []
+        is_lost = manager.disconnected_until > world.now
         if not is_lost or random.random() < 0.3:
-            world.after(0.05 * random.random() ** 3, lambda: answers.append(do()))
-        world.wait(0.3 if is_lost else 10.0, lambda: bool(answers) and not is_lost)
-        if is_lost or not answers:
-            raise Injected("there is no answer")
+            world.after(0.05 * random.random() ** 3, lambda: responses.append(operation()))
+        world.wait(0.3 if is_lost else 10.0, lambda: bool(responses) and not is_lost)
+        if is_lost or not responses:
+            raise Injected("the cell does not respond")
         world.step("cell")
-        return answers[0]
+        return responses[0]
 
     def read(self) -> tuple[bytes | None, Hashable]:
-        answer: tuple[bytes | None, Hashable] = self._ask(lambda: (self.data, self.version))
-        return answer
+        response: tuple[bytes | None, Hashable] = self._request(lambda: (self.data, self.version))
+        return response
 
     def write(self, data: bytes, version: Hashable) -> Hashable:
-        if not self._ask(partial(self._set, data, version)):
+        if not self._request(partial(self._set, data, version)):
             raise OvertakenError("another client has written")
         assert isinstance(version, int)
         return version + 1
@@ -274,10 +275,10 @@ class VirtualLock:
 
 
 class SlowStorage(SimulatedStorage):
-    """Storage with slow writes; the writer can be killed, frozen or cut off meanwhile.
+    """Storage with slow writes; the writer can be killed, frozen or disconnected meanwhile.
 
-        Attributes:
-    is_deposed: returns whether another leader has the job; that leader deletes the files it does not need.
+    Attributes:
+        is_deposed: returns whether another leader has the job; that leader deletes the files it does not need.
     """
 
     is_deposed: Callable[[], bool]
@@ -285,7 +286,7 @@ class SlowStorage(SimulatedStorage):
     def make_durable(self, names: Iterable[str]) -> None:
         paths = list(names)
         if self.is_deposed() and any(self._path(name) not in self._disk.files for name in paths):
-            raise Injected("the files are gone")
+            raise Injected("the files are deleted")
         super().make_durable(paths)
 
     def publish(self, name: str, data: bytes, private: bool = False) -> None:
@@ -296,8 +297,8 @@ class SlowStorage(SimulatedStorage):
         world.step("publish")
 
 
-class LeadersInbox:
-    """Events come while virtual time passes; manifests are written beside the job."""
+class LeaderMailbox:
+    """Events arrive while virtual time passes; manifests are written in other strands."""
 
     def __init__(self, world: SharedWorld, manager: Manager) -> None:
         self._world = world
@@ -330,7 +331,7 @@ class Cluster:
     timing: m.Timing
     elections: dict[int, m.Election] = field(default_factory=dict)
     terms: list[int] = field(default_factory=list)
-    # When the job was seen to have ended.
+    # When the end of the job was detected.
     ended_at: float | None = None
 
     def record(self) -> JobRecord | None:
@@ -341,18 +342,18 @@ class Cluster:
         record = self.record()
         return record is not None and record.outcome == JobStatus.FINISHED.name
 
-    def leads(self, number: int, term: int) -> None:
-        """Record that a job manager leads; no other job manager that is awake may lead."""
+    def on_leader(self, number: int, term: int) -> None:
+        """Record that a job manager leads; no other running job manager may lead."""
         world = self.world
-        world.note(f"leads, in term {term}")
+        world.note(f"leads in term {term}")
         if self.terms and term <= self.terms[-1]:
             world.violate(f"term {term} comes after term {self.terms[-1]}")
         self.terms.append(term)
         for other, election in self.elections.items():
             manager = world.managers[other]
-            awake = manager.is_alive and manager.frozen_until <= world.now
-            if other != number and awake and election.is_leader(world.now + manager.offset):
-                world.violate(f"job managers {other} and {number} lead at once, in terms {election.term} and {term}")
+            runs = manager.is_alive and manager.frozen_until <= world.now
+            if other != number and runs and election.is_leader(world.now + manager.offset):
+                world.violate(f"job managers {other} and {number} both lead, in terms {election.term} and {term}")
 
 
 class JobManager:
@@ -365,16 +366,16 @@ class JobManager:
         self._manager = manager
         self._election = m.Election(f"manager-{manager.number}", "", cluster.timing)
         cluster.elections[manager.number] = self._election
-        # The term in which it is to run the job, once it leads.
+        # The term in which it leads and runs the job.
         self._term: int | None = None
         self._master: JobMaster | None = None
         self.has_ended = False
 
     def start(self) -> None:
         self._world.begin(self._manager, self._elect)
-        self._world.begin(self._manager, self._live)
+        self._world.begin(self._manager, self._run_terms)
 
-    # --- the election, as `ElectionRunner` does it
+    # --- the election; follows `ElectionRunner`
 
     def _clock(self) -> float:
         return self._world.now + self._manager.offset
@@ -384,7 +385,7 @@ class JobManager:
         while not self.has_ended:
             if not events:
                 left = self._election.deadline - self._clock()
-                # A shorter wait may be lost to rounding.
+                # A shorter wait may be lost in rounding.
                 self._world.wait(max(left, 1e-6) if left > 0 else 0.0, lambda: bool(events) or self.has_ended)
             event = events.pop(0) if events else m.Ticked()
             for instruction in self._election.handle(event, self._clock()):
@@ -393,10 +394,10 @@ class JobManager:
     def _carry_out(self, instruction: m.Instruction, events: list[m.Event]) -> None:
         match instruction:
             case m.Lead(term):
-                self._cluster.leads(self._manager.number, term)
+                self._cluster.on_leader(self._manager.number, term)
                 self._term = term
             case m.StepDown(reason):
-                self._world.note(f"leads no longer: {reason}")
+                self._world.note(f"steps down: {reason}")
                 self._term = None
                 if self._master is not None:
                     self._master.suspend(reason)
@@ -419,7 +420,7 @@ class JobManager:
 
     # --- the job
 
-    def _live(self) -> None:
+    def _run_terms(self) -> None:
         while not self.has_ended:
             self._world.wait(math.inf, lambda: self._term is not None)
             assert self._term is not None
@@ -472,7 +473,7 @@ class JobManager:
             replan=plan,
             claim=lambda _: supersede_runs(ROOT, former, origin, {}),
             subsume=lambda _: subsume_runs(ROOT, former, {}),
-            inbox=LeadersInbox(world, self._manager),
+            inbox=LeaderMailbox(world, self._manager),
         )
         if self._term != term:
             self._master.suspend("it was deposed before the job began")
@@ -520,7 +521,7 @@ class _Engine:
         return requested
 
 
-# Leases by their written form: encoding them as JSON would take most of the time.
+# Leases by their encoded form: encoding them as JSON would take most of the time.
 _LEASES: dict[bytes, m.Lease] = {}
 
 
@@ -531,7 +532,7 @@ def run_leaders(seed: int, verbose: bool = False) -> Outcome:
     """Run the schedule of a seed."""
     _LEASES.clear()
     world = SharedWorld(seed, verbose)
-    # Drawing the scene lets nothing happen.
+    # No event happens while the scene is drawn.
     scene = _scene(world)
     duration = world.random.choice((0.5, 2.0, 5.0))
     timing = m.Timing(duration, 0.6 * duration, 0.2 * duration)
@@ -540,8 +541,8 @@ def run_leaders(seed: int, verbose: bool = False) -> Outcome:
     with patched_services(scene), suppress(Violated):
         for number in range(1, _CANDIDATES + 1):
             _start(cluster, number)
-        world.after(0.5, partial(_see_to, cluster))
-        world.go_on(lambda: _has_ended(cluster))
+        world.after(0.5, partial(_replace_dead, cluster))
+        world.run_until(lambda: _has_ended(cluster))
         if world.violation is None and not _has_failed(cluster):
             check_output(scene)
     return Outcome(seed, world.violation, _faults(cluster), world.log)
@@ -560,13 +561,13 @@ def _start(cluster: Cluster, number: int) -> None:
     JobManager(cluster, manager).start()
 
 
-def _see_to(cluster: Cluster) -> None:
+def _replace_dead(cluster: Cluster) -> None:
     """Start another job manager for each that has died."""
     world = cluster.world
     alive = [manager for manager in world.managers.values() if manager.is_alive]
     if len(alive) < _CANDIDATES and not _has_ended(cluster):
         _start(cluster, len(world.managers) + 1)
-    world.after(0.5, partial(_see_to, cluster))
+    world.after(0.5, partial(_replace_dead, cluster))
 
 
 def _has_failed(cluster: Cluster) -> bool:

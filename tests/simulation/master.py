@@ -1,4 +1,4 @@
-"""The real job master and machine, in virtual time, with checks of the files and output they leave."""
+"""The real job master and machine in virtual time, with checks of their files and output."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class WatchedMachine:
         self._unanswered = unanswered
         # Recoveries in progress: the request and its time.
         self._recovery: tuple[i.RecoverOutput, float] | None = None
-        self._errors_before_the_end: int | None = None
+        self._errors_before_end: int | None = None
 
-    # --- as the job master sees it
+    # --- the machine's interface
 
     @property
     def view(self) -> JobView:
@@ -68,61 +68,63 @@ class WatchedMachine:
         if isinstance(event, (e.ManifestWritten, e.ManifestFailed)) and self._world.random.random() < 0.1:
             self._repeat_event(event, now)
         if any(isinstance(x, i.PollSources) for x in instructions):
-            # All that was asked for before is done.
+            # All earlier instructions have been carried out.
             self._check_retained()
         for instruction in instructions:
-            self._look_at(instruction)
+            self._on_instruction(instruction)
         if self._machine.has_ended:
             self._check_end()
         return instructions
 
-    def _look_at(self, instruction: i.Instruction) -> None:
+    def _on_instruction(self, instruction: i.Instruction) -> None:
         if isinstance(instruction, i.RecoverOutput):
             self._recovery = instruction, self._world.now
         elif isinstance(instruction, i.WriteManifest):
             self._unanswered.add(instruction.manifest.id)
         elif isinstance(instruction, i.CloseSources):
-            self._errors_before_the_end = self._world.faults.happened["error"]
+            self._errors_before_end = self._world.faults.happened["error"]
 
     # --- invariants
 
     def _repeat_event(self, event: e.ManifestWritten | e.ManifestFailed, now: float) -> None:
-        """Repeat or contradict an event the machine has handled already: it must ignore the event."""
+        """Repeat or contradict an event that the machine has handled; it must ignore the event."""
         number = event.checkpoint
         before = self._machine.view.checkpoints
         lost = e.ManifestFailed(checkpoint=number, reason="lost")
-        again = self._world.random.choice((e.ManifestWritten(checkpoint=number, location=""), lost))
-        moved = [x for x in self._machine.handle(again, now) if not isinstance(x, (i.Warn, i.DiscardCheckpoints))]
-        if moved or self._machine.view.checkpoints != before:
-            self._world.violate(f"the machine has answered twice to the end of checkpoint {number}: {moved}")
+        repeated = self._world.random.choice((e.ManifestWritten(checkpoint=number, location=""), lost))
+        unexpected = [
+            x for x in self._machine.handle(repeated, now) if not isinstance(x, (i.Warn, i.DiscardCheckpoints))
+        ]
+        if unexpected or self._machine.view.checkpoints != before:
+            self._world.violate(f"the machine has handled the result of checkpoint {number} twice: {unexpected}")
 
     def _check_recovery(self, event: e.OutputCommitted) -> None:
         if self._recovery is None or event.checkpoint is not None:
             return
-        (requested_at, began), self._recovery = self._recovery, None
+        (request, began), self._recovery = self._recovery, None
         plan = self._machine.view.plan
-        operators = requested_at.operators
+        operators = request.operators
         if operators is None:
             operators = operators_in(plan, frozenset(v.id for v in plan.vertices))
-        unfinished = {name for waits in event.unfinished.values() for _, name in waits}
-        self._external.check_clean(operators, requested_at.former_job_id, began, unfinished)
+        unfinished = {name for committables in event.unfinished.values() for _, name in committables}
+        self._external.check_clean(operators, request.former_job_id, began, unfinished)
 
     def _check_retained(self) -> None:
-        """Only those checkpoints are on storage that are retained, are being written, or could not be deleted."""
+        """Check that storage has only checkpoints that are retained, in progress, or could not be deleted."""
         checkpoints = self.view.checkpoints
         notified = {c.id for c in checkpoints.history if c.status is CheckpointStatus.NOTIFIED} & checkpoints.retained
         if len(notified) > self._retained:
-            self._world.violate(f"more checkpoints are retained than wanted: {sorted(notified)}")
+            self._world.violate(f"more checkpoints are retained than configured: {sorted(notified)}")
         retained = {f"{self._home}/chk-{number}/{NAME}" for number in checkpoints.retained | self._unanswered}
         for path in self._disk.manifests(self._home):
             if path not in retained and path not in self._disk.undeletable:
-                self._world.violate(f"{path} is still there")
+                self._world.violate(f"{path} was not deleted")
 
     def _check_end(self) -> None:
-        left = self._disk.manifests(self._home)
-        no_error = self._world.faults.happened["error"] == self._errors_before_the_end
-        if self.view.status is JobStatus.FINISHED and left and no_error:
-            self._world.violate(f"the job has finished and leaves {left}")
+        remaining = self._disk.manifests(self._home)
+        no_error = self._world.faults.happened["error"] == self._errors_before_end
+        if self.view.status is JobStatus.FINISHED and remaining and no_error:
+            self._world.violate(f"the job has finished and left {remaining}")
 
 
 class SimulatedSlotMonitor(SlotMonitor):
@@ -139,7 +141,7 @@ class SimulatedWatchdog(EpochWatchdog):
         pass
 
 
-class VirtualInbox:
+class VirtualMailbox:
     """Delivers events and writes manifests in virtual time; follows `Mailbox`."""
 
     def __init__(self, scene: Scene, storage: SimulatedStorage) -> None:
@@ -156,7 +158,7 @@ class VirtualInbox:
     def take(self, seconds: float) -> e.Event | None:
         world = self._world
         if not self._events and seconds == math.inf:
-            # A driver that is killed during an unlimited wait has no next step at which to notice it.
+            # A driver killed during an unlimited wait has no next step that would detect it.
             world.wait(seconds, lambda: bool(self._events) or world.driver is None)
             world.check_alive()
         elif not self._events:
@@ -164,13 +166,13 @@ class VirtualInbox:
         return self._events.pop(0) if self._events else None
 
     def work(self, work: Callable[[], e.Event]) -> None:
-        """Begin to write at once. The manifest is on storage later, and the answer comes later still."""
+        """Begin to write at once. The manifest reaches storage later, and its result arrives after that."""
         writing = self._storage.writing = self._draw()
         try:
-            answer = work()
+            result = work()
         finally:
             self._storage.writing = None
-        self._world.after(writing.answered_in, partial(self.put, answer), self._world.driver)
+        self._world.after(writing.reported_in, partial(self.put, result), self._world.driver)
 
 
 def make_master(
@@ -181,9 +183,9 @@ def make_master(
     store: CheckpointStore,
     options: JobOptions,
     inbox: Mailbox | None = None,
-    **about: Any,
+    **arguments: Any,
 ) -> JobMaster:
-    """Return the job master, in the simulated world; `about` are further arguments of its own."""
+    """Return the job master in the simulated world; `arguments` are passed to it."""
     world = scene.world
     clock = JobClock(world.clock, lambda: world.now)
     machine = WatchedMachine(scene, JobMachine(plan, options, clock.now()), storage.url, set())
@@ -193,8 +195,8 @@ def make_master(
         store,
         on_end=partial(world.step, "end"),
         clock=clock,
-        inbox=inbox or VirtualInbox(scene, storage),
+        inbox=inbox or VirtualMailbox(scene, storage),
         watch=SimulatedSlotMonitor,
         watchdog=SimulatedWatchdog,
-        **about,
+        **arguments,
     )

@@ -1,4 +1,4 @@
-"""Faulty variants of the protocol. The simulation must detect every one of them, or it proves nothing."""
+"""Faulty variants of the protocol. The simulation is valid only if it detects all of them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ MUTANTS: dict[str, Mutant] = {}
 
 
 def _instead_of(owner: Any, *names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function as a mutant: it replaces methods, and receives the real one as its first argument."""
+    """Register a function as a mutant: it replaces methods, and receives the real method as its first argument."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__.replace("_", "-")
@@ -121,7 +121,7 @@ def _instead_of_entry(table: dict[Any, Any], entry: Any) -> Callable[[Callable[.
     return register
 
 
-# --- when output is committed
+# --- commits of output
 
 
 @_instead_of(SinkCommitters, "commit")
@@ -153,9 +153,9 @@ def staged_dropped_early(real: Real, self: CheckpointCoordinator, checkpoint_id:
 
 
 @_instead_of(CheckpointCoordinator, "acknowledge")
-def declined_output_left_out(real: Real, self: CheckpointCoordinator, *about: Any) -> list[i.Instruction]:
-    """A manifest names only what was staged since the one before, even if that one failed."""
-    instructions = real(self, *about)
+def declined_output_left_out(real: Real, self: CheckpointCoordinator, *args: Any) -> list[i.Instruction]:
+    """A manifest names only output staged since its predecessor, even if that checkpoint failed."""
+    instructions = real(self, *args)
     self._staged.drop_until(self._staged.end)
     return instructions
 
@@ -167,7 +167,7 @@ def last_checkpoint_may_fail(real: Real, self: CheckpointCoordinator) -> bool:
 
 
 @_instead_of_entry(JobMachine._HANDLERS, e.EpochFinished)
-def cut_before_commit(real: Real, self: JobMachine, event: e.EpochFinished) -> list[i.Instruction]:
+def snapshot_before_commit(real: Real, self: JobMachine, event: e.EpochFinished) -> list[i.Instruction]:
     """A checkpoint's snapshot is taken before output that need not wait for it is committed."""
     instructions: list[i.Instruction] = real(self, event)
     if self._taken is not None:
@@ -179,15 +179,15 @@ def cut_before_commit(real: Real, self: JobMachine, event: e.EpochFinished) -> l
 
 
 @_instead_of(SinkCommitters, "recover")
-def forgotten_abort(
+def recovery_without_abort(
     real: Real, self: SinkCommitters, staged: dict[str, bytes], job_id: str, operators: Any = None
 ) -> None:
-    """A recovery commits what the checkpoint names, and aborts nothing."""
+    """A recovery commits the checkpoint's output, and aborts nothing."""
     self.commit({o: unpack(s) for o, s in staged.items() if operators is None or o in operators})
 
 
 @_instead_of(SinkCommitters, "recover")
-def forgotten_commit(
+def recovery_without_commit(
     real: Real, self: SinkCommitters, staged: dict[str, bytes], job_id: str, operators: Any = None
 ) -> None:
     """A recovery assumes that the output named by the checkpoint has been committed."""
@@ -195,7 +195,7 @@ def forgotten_commit(
 
 
 @_instead_of(SinkCommitters, "recover")
-def aborted_in_the_wrong_job(
+def abort_in_wrong_job(
     real: Real, self: SinkCommitters, staged: dict[str, bytes], job_id: str, operators: Any = None
 ) -> None:
     """A new driver aborts staged output of its own job ID, not of its predecessor's."""
@@ -205,7 +205,7 @@ def aborted_in_the_wrong_job(
 
 
 @_instead_of(Shutdown, "next")
-def abort_at_the_end_without_waiting(real: Real, self: Shutdown) -> ShutdownStep | None:
+def final_abort_without_waiting(real: Real, self: Shutdown) -> ShutdownStep | None:
     """A job that fails or is cancelled aborts the output of a checkpoint that is still being written."""
     step: ShutdownStep | None = real(self)
     return real(self) if step is ShutdownStep.AWAIT_MANIFESTS else step
@@ -213,23 +213,23 @@ def abort_at_the_end_without_waiting(real: Real, self: Shutdown) -> ShutdownStep
 
 @_instead_of(RecoveryState, "begin")
 def reused_attempt(real: Real, self: RecoveryState, plan: JobPlan, start: InitialState) -> list[i.Instruction]:
-    """A restart has the same number as the execution that failed."""
+    """A restart has the attempt number of the failed execution."""
     self.attempt = -1
     instructions: list[i.Instruction] = real(self, plan, start)
     return instructions
 
 
-# --- output that a committer lets wait
+# --- output whose commit is delayed
 
 
 @_instead_of(CheckpointCoordinator, "set_unfinished_output")
-def waiting_output_is_not_named(real: Real, self: CheckpointCoordinator, unfinished: Any) -> None:
-    """A manifest names only newly staged output, not output that is still uncommitted from before."""
+def delayed_output_not_named(real: Real, self: CheckpointCoordinator, unfinished: Any) -> None:
+    """A manifest names only newly staged output, not earlier output that is still uncommitted."""
 
 
 @_instead_of(SinkCommitters, "finish")
-def waiting_output_at_the_end(real: Real, self: SinkCommitters) -> None:
-    """A job ends while committed output still waits."""
+def delayed_output_at_end(real: Real, self: SinkCommitters) -> None:
+    """A job ends without committing delayed output."""
 
 
 # --- the restored checkpoint
@@ -237,14 +237,14 @@ def waiting_output_at_the_end(real: Real, self: SinkCommitters) -> None:
 
 @_instead_of(CheckpointCoordinator, "failed")
 def older_checkpoint(real: Real, self: CheckpointCoordinator, now: float, operators: Any = None) -> Checkpoint | None:
-    """A restart goes back to the checkpoint before the last, if that is retained."""
+    """A restart restores the checkpoint before the last, if that is retained."""
     target: Checkpoint | None = real(self, now, operators)
     return self._completed[-2] if len(self._completed) > 1 else target
 
 
 @_instead_of(RecoveryState, "start_from")
 def state_of_another_checkpoint(real: Real, self: RecoveryState, checkpoint: Checkpoint | None) -> InitialState:
-    """A restart takes the offsets of the last checkpoint, and the state of the one before."""
+    """A restart restores the offsets of the last checkpoint, and the state of its predecessor."""
     start = real(self, checkpoint)
     retained = self.coordinator.retained()
     if len(retained) > 1:
@@ -254,10 +254,10 @@ def state_of_another_checkpoint(real: Real, self: RecoveryState, checkpoint: Che
 
 
 @_instead_of(CheckpointCoordinator, "__init__")
-def origin_forgotten(
+def origin_ignored(
     real: Real, self: CheckpointCoordinator, options: CheckpointOptions, now: float, origin: Origin | None = None
 ) -> None:
-    """A driver that fails before its first checkpoint goes back to the beginning, not to what it started from."""
+    """A driver that fails before its first checkpoint restarts from the beginning, not from its initial checkpoint."""
     real(self, options, now, origin)
     self._restored = None
 
@@ -273,33 +273,33 @@ def ids_from_one(
 
 @_instead_of_entry(JobMachine._CONTINUATIONS, JobPhase.BACKING_OFF)
 def not_waiting_for_manifests(real: Real, self: JobMachine) -> list[i.Instruction]:
-    """A restart does not wait for the manifests that are being written."""
+    """A restart does not wait for manifests in progress."""
     real(self)
     with patch.object(CheckpointCoordinator, "is_writing", False):
         return self._roll_back()
 
 
-MUTANTS["cut-without-state"] = Mutant(
-    "cut-without-state",
-    "A job restores a snapshot that lacks the state taken over from another job.",
+MUTANTS["snapshot-without-state"] = Mutant(
+    "snapshot-without-state",
+    "A job restores a snapshot without the state inherited from another job.",
     [(Execution, "owns_state", True)],
 )
 
 
 @_instead_of(RecoveryState, "remember_snapshot")
 def region_without_state(real: Real, self: RecoveryState) -> None:
-    """When a region fails, the others continue without the state that they took over from another job."""
+    """When a region fails, the others continue without the state inherited from another job."""
     self._last_snapshot = self.execution.snapshot(self.positions) if self.has_regions else None
 
 
 @_instead_of_entry(JobMachine._CONTINUATIONS, JobPhase.STORING)
-def position_not_noted(real: Real, self: JobMachine) -> list[i.Instruction]:
-    """At most once: records are processed although the note of their position has failed."""
+def position_not_recorded(real: Real, self: JobMachine) -> list[i.Instruction]:
+    """At most once: records are processed although recording their position has failed."""
     return self._run(self._planned) if self._purpose is SnapshotPurpose.NOTE_POSITION else real(self)
 
 
 @_instead_of(JobMachine, "_run")
-def position_not_renewed(real: Real, self: JobMachine, epoch: Any) -> list[i.Instruction]:
+def stale_positions(real: Real, self: JobMachine, epoch: Any) -> list[i.Instruction]:
     """A checkpoint stores the source positions of an earlier epoch."""
     return [x for x in real(self, epoch) if not isinstance(x, i.ReadPositions)]
 
@@ -320,145 +320,149 @@ def failed_checkpoint_left_in_restart(real: Real, self: CheckpointStore, retaine
     """A restart ignores an abandoned checkpoint that could not be deleted."""
 
 
-MUTANTS["takeover-not-noted"] = Mutant(
-    "takeover-not-noted",
+MUTANTS["takeover-not-recorded"] = Mutant(
+    "takeover-not-recorded",
     "A new driver does not record which checkpoint it restores, so a late one of the former driver counts.",
     [(store, "_last_that_counts", lambda storage, names: math.inf)],
 )
 
 
 @_instead_of(CheckpointStore, "write")
-def time_of_the_clock(real: Real, self: CheckpointStore, manifest: Any) -> str:
-    """A manifest is dated by the clock, even if that was put back."""
+def timestamp_not_monotonic(real: Real, self: CheckpointStore, manifest: Any) -> str:
+    """A manifest has the clock's time, even if the clock was set back."""
     clock: Callable[[], float] = self.storage.clock  # type: ignore[attr-defined]
     return real(self, replace(manifest, timestamp=int(clock() * 1000)))
 
 
 @_instead_of(CheckpointStore, "remove")
 def removed_in_any_order(real: Real, self: CheckpointStore) -> None:
-    """Behind a job that has finished, its checkpoints are deleted in any order."""
+    """A finished job's checkpoints are deleted in any order."""
     self.storage.delete("")
 
 
 @_instead_of(CheckpointCoordinator, "needed")
 def state_deleted_early(real: Real, self: CheckpointCoordinator, live: set[str]) -> frozenset[str]:
-    """State files are deleted that only an older checkpoint needs."""
+    """State files that only an older checkpoint needs are deleted."""
     return frozenset(live)
 
 
 @_instead_of(CheckpointCoordinator, "stored_files")
-def state_of_unanswered_deleted(real: Real, self: CheckpointCoordinator) -> set[str]:
-    """State files are deleted that a checkpoint needs whose manifest may still come to storage."""
+def unconfirmed_state_deleted(real: Real, self: CheckpointCoordinator) -> set[str]:
+    """State files of a checkpoint whose manifest may still reach storage are deleted."""
     return {name for checkpoint in self.retained() for name in checkpoint.taken_snapshot.files()}
 
 
-# --- state that slots hold in memory
+# --- state held in the slots' memory
 
 
 def _without_delta(name: str, description: str, needed: Callable[[JobMachine, EpochPlan], bool]) -> None:
-    """Make a mutant in which slots write their state only where `needed`, and snapshots are taken anyway."""
+    """Register a mutant in which slots write their state only if `needed`, and snapshots are taken anyway."""
     real = Execution.snapshot
 
     def snapshot(self: Execution, positions: Positions) -> Snapshot:
         with patch.object(self, "_in_memory", None), patch.object(self, "_held_since", {}):
             return real(self, positions)
 
-    def keeps(self: JobMachine, epoch: EpochPlan) -> bool:
+    def writes_state(self: JobMachine, epoch: EpochPlan) -> bool:
         ends = self._recovery.execution.running_sources() <= epoch.ending
         return not self._recovery.resident_slots or ends or needed(self, epoch)
 
-    MUTANTS[name] = Mutant(name, description, [(JobMachine, "_writes_state", keeps), (Execution, "snapshot", snapshot)])
+    MUTANTS[name] = Mutant(
+        name, description, [(JobMachine, "_writes_state", writes_state), (Execution, "snapshot", snapshot)]
+    )
 
 
 _without_delta(
     "checkpoint-without-delta",
-    "A checkpoint does not make slots write their state.",
+    "Slots do not write their state for a checkpoint.",
     lambda machine, epoch: machine._recovery.has_regions or epoch.snapshot or machine._options.at_most_once,
 )
 _without_delta(
     "request-without-delta",
-    "A rescale and a requested checkpoint do not make slots write their state.",
+    "Slots do not write their state for a rescale or a requested checkpoint.",
     lambda machine, epoch: (epoch.checkpoint or machine._recovery.has_regions) and not epoch.snapshot,
 )
 _without_delta(
     "region-without-delta",
-    "Other regions restore state that slots hold and have not written.",
+    "Other regions restore state that slots hold in memory and have not written.",
     lambda machine, epoch: epoch.checkpoint or epoch.snapshot or machine._options.at_most_once,
 )
 
 
 @_instead_of(KeyedState, "hold")
-def held_changes_forgotten(real: Real, self: KeyedState, epoch: int) -> Version:
-    """The next file has only what its own epoch has changed."""
+def held_changes_lost(real: Real, self: KeyedState, epoch: int) -> Version:
+    """The next file has only the changes of its own epoch."""
     version: Version = real(self, epoch)
     self._advance()
     return version
 
 
 @_instead_of_entry(JobMachine._HANDLERS, e.SlotsOpened)
-def slots_taken_to_stay(real: Real, self: JobMachine, event: e.SlotsOpened) -> list[i.Instruction]:
+def slots_assumed_resident(real: Real, self: JobMachine, event: e.SlotsOpened) -> list[i.Instruction]:
     """State is held in processes that may end before the next epoch."""
     instructions: list[i.Instruction] = real(self, replace(event, resident=True))
     return instructions
 
 
-# --- pending splits: input that was assigned and is not read
+# --- pending split ranges: assigned input that has not been read
 
 
 def _change_ranges(report: SubtaskReport, change: Callable[[list[PendingRange]], list[PendingRange]]) -> SubtaskReport:
     if not report.has_pending_input:
         return report
-    left = decode(report.runtime_snapshot)
-    about = {f.name: getattr(left, f.name) for f in fields(left)}
-    return replace(report, runtime_snapshot=encode(**{**about, "pending_ranges": change(list(left.pending_ranges))}))
+    snapshot = decode(report.runtime_snapshot)
+    fields_of = {f.name: getattr(snapshot, f.name) for f in fields(snapshot)}
+    return replace(
+        report, runtime_snapshot=encode(**{**fields_of, "pending_ranges": change(list(snapshot.pending_ranges))})
+    )
 
 
 @_instead_of(Execution, "_keep")
-def given_back_and_forgotten(real: Real, self: Execution, report: SubtaskReport, *about: Any) -> bool:
-    """The unread rest of a subtask's split ranges is lost."""
-    return real(self, _change_ranges(report, lambda pending: []), *about)
+def pending_ranges_lost(real: Real, self: Execution, report: SubtaskReport, *args: Any) -> bool:
+    """A subtask's pending split ranges are lost."""
+    return real(self, _change_ranges(report, lambda pending: []), *args)
 
 
 @_instead_of(Execution, "_keep")
-def given_back_and_read_twice(real: Real, self: Execution, report: SubtaskReport, *about: Any) -> bool:
-    """A split range that was read in part is read again from its beginning."""
-    return real(self, _change_ranges(report, lambda pending: [(s, records, 0) for s, records, _ in pending]), *about)
+def pending_ranges_read_twice(real: Real, self: Execution, report: SubtaskReport, *args: Any) -> bool:
+    """A partially read split range is read again from its beginning."""
+    return real(self, _change_ranges(report, lambda pending: [(s, records, 0) for s, records, _ in pending]), *args)
 
 
-MUTANTS["unread-lost-when-rescaled"] = Mutant(
-    "unread-lost-when-rescaled",
+MUTANTS["pending-ranges-lost-in-rescale"] = Mutant(
+    "pending-ranges-lost-in-rescale",
     "After a rescale no subtask reads the pending split ranges.",
-    [(restore, "_pending_ranges", lambda *about: [])],
+    [(restore, "_pending_ranges", lambda *args: [])],
 )
 
 
-MUTANTS["unread-for-everybody"] = Mutant(
-    "unread-for-everybody",
+MUTANTS["pending-ranges-duplicated-in-rescale"] = Mutant(
+    "pending-ranges-duplicated-in-rescale",
     "After a rescale every subtask reads the pending split ranges.",
-    [(restore, "_reads", lambda *about: True)],
+    [(restore, "_reads", lambda *args: True)],
 )
 
 
-# --- how blocks and reports get from slot to slot and to the driver
+# --- blocks and reports between slots and the driver
 
 
 @_instead_of(ReceiveBuffer, "_check")
-def lost_end_unnoticed(real: Real, self: ReceiveBuffer, sender: int, state: Any, frame: Frame) -> None:
-    """A sender may go on to another level although the END of the one before has not come."""
+def missing_end_undetected(real: Real, self: ReceiveBuffer, sender: int, state: Any, frame: Frame) -> None:
+    """A sender may begin another level although the END of its previous level has not arrived."""
     if frame.level in state.levels and frame.epoch >= state.epoch:
         state.epoch, state.index = frame.epoch, state.levels.index(frame.level)
 
 
 @_instead_of(ReceiveBuffer, "is_complete")
 def level_without_an_end(real: Real, self: ReceiveBuffer, epoch: int, level: int) -> bool:
-    """A level begins when all ENDs but one have come."""
+    """A level begins when all ENDs but one have arrived."""
     arrived = self._levels.get((epoch, level))
     return arrived is not None and arrived.ended >= max(1, self._widths[level - 1] - 1)
 
 
 @_instead_of(ReceiveBuffer, "take")
 def block_of_an_older_epoch(real: Real, self: ReceiveBuffer, sender: int, frame: Frame) -> None:
-    """A block of an older epoch is taken for one of this."""
+    """A block of an older epoch is accepted in the current one."""
     state = self._senders[sender]
     has_ended = frame.epoch == state.epoch and state.index == len(state.levels)
     if frame.kind is Kind.DATA and (frame.epoch < state.epoch or has_ended):
@@ -468,12 +472,12 @@ def block_of_an_older_epoch(real: Real, self: ReceiveBuffer, sender: int, frame:
 
 
 @_instead_of(ReceiveBuffer, "collect")
-def blocks_given_out_again(real: Real, self: ReceiveBuffer, epoch: int, level: int) -> list[bytes]:
+def blocks_delivered_twice(real: Real, self: ReceiveBuffer, epoch: int, level: int) -> list[bytes]:
     """The blocks of a level are delivered again with the next epoch."""
-    old = self.__dict__.setdefault("given_out", {})
+    delivered = self.__dict__.setdefault("delivered", {})
     messages = real(self, epoch, level)
-    again, old[level] = old.get(level, []), messages
-    return [*messages, *again]
+    former, delivered[level] = delivered.get(level, []), messages
+    return [*messages, *former]
 
 
 @_instead_of_entry(ExchangeMachine._HANDLERS, p.SlotReported)
@@ -485,14 +489,14 @@ def report_counted_twice(real: Real, self: ExchangeMachine, event: p.SlotReporte
 
 
 @_instead_of(ExchangeMachine, "_handle_late")
-def answer_after_the_end(real: Real, self: ExchangeMachine, event: p.Event) -> list[p.Instruction]:
-    """A slot that reports after the execution has ended is taken at its word."""
+def report_after_end(real: Real, self: ExchangeMachine, event: p.Event) -> list[p.Instruction]:
+    """A report that arrives after the execution has ended completes the epoch."""
     if not isinstance(event, p.SlotReported) or self._requested is None:
         return real(self, event)
     self.phase = p.Phase.RUNNING
     instructions = ExchangeMachine._slot_reported(self, event)
     self.phase = p.Phase.ENDING
-    return [done for done in instructions if isinstance(done, p.FinishEpoch)]
+    return [x for x in instructions if isinstance(x, p.FinishEpoch)]
 
 
 # --- requests in flight
@@ -500,41 +504,41 @@ def answer_after_the_end(real: Real, self: ExchangeMachine, event: p.Event) -> l
 
 @_instead_of(Execution, "acknowledge")
 def ended_with_requests_in_flight(real: Real, self: Execution, reports: Any) -> Any:
-    """A source that knows its end and has read all has ended, whatever requests it waits for."""
+    """A source that has read all its input has ended, even with requests in flight."""
     result = real(self, reports)
     self.ended |= self.lingering_sources()
     self.ended |= {e.target for v in self.plan.vertices if v.id in self.ended for e in v.out_edges}
     return result
 
 
-def _without_subtasks_state(real: Real, start: InitialState, files: dict[str, Any], *about: Any) -> None:
-    real(start, files, *about)
+def _without_operator_state(real: Real, start: InitialState, files: dict[str, Any], *args: Any) -> None:
+    real(start, files, *args)
     for state_id in [name for name in files if name.endswith(".operator")]:
         del files[state_id]
 
 
-MUTANTS["requests-lost-when-rescaled"] = Mutant(
-    "requests-lost-when-rescaled",
-    "At another parallelism, only what was in flight in subtasks that are still there is asked again.",
+MUTANTS["requests-lost-in-rescale"] = Mutant(
+    "requests-lost-in-rescale",
+    "After a rescale, only requests of subtasks that still exist are repeated.",
     [(restored, "SPLIT_LIST", "no such list")],
 )
 
 
-MUTANTS["requests-for-everybody"] = Mutant(
-    "requests-for-everybody",
-    "At another parallelism everybody asks again for all that was in flight.",
+MUTANTS["requests-duplicated-in-rescale"] = Mutant(
+    "requests-duplicated-in-rescale",
+    "After a rescale, every subtask repeats all requests in flight.",
     [(restored, "UNION_LIST", restored.SPLIT_LIST)],
 )
 
 
-MUTANTS["state-of-subtasks-left-out"] = Mutant(
-    "state-of-subtasks-left-out",
-    "A restore loses the subtasks' own state: requests in flight are never answered.",
-    [(restore, "_take_state", partial(_without_subtasks_state, restore._take_state))],
+MUTANTS["operator-state-lost"] = Mutant(
+    "operator-state-lost",
+    "A restore loses operator state: requests in flight never get a response.",
+    [(restore, "_take_state", partial(_without_operator_state, restore._take_state))],
 )
 
 
-# --- in-flight data: received through the exchange and not processed
+# --- in-flight data: input that the exchange received and subtasks have not processed
 
 
 def _change_blocks(
@@ -542,28 +546,30 @@ def _change_blocks(
 ) -> SubtaskReport:
     if not report.has_pending_input:
         return report
-    left = decode(report.runtime_snapshot)
-    about = {f.name: getattr(left, f.name) for f in fields(left)}
-    return replace(report, runtime_snapshot=encode(**{**about, "pending_blocks": change(list(left.pending_blocks))}))
+    snapshot = decode(report.runtime_snapshot)
+    fields_of = {f.name: getattr(snapshot, f.name) for f in fields(snapshot)}
+    return replace(
+        report, runtime_snapshot=encode(**{**fields_of, "pending_blocks": change(list(snapshot.pending_blocks))})
+    )
 
 
 @_instead_of(Execution, "_keep")
-def waiting_and_forgotten(real: Real, self: Execution, report: SubtaskReport, *about: Any) -> bool:
-    """Records that came through the exchange and were not processed are forgotten."""
-    return real(self, _change_blocks(report, lambda pending: [_without_records(one) for one in pending]), *about)
+def in_flight_data_lost(real: Real, self: Execution, report: SubtaskReport, *args: Any) -> bool:
+    """Received records that were not processed are lost."""
+    return real(self, _change_blocks(report, lambda pending: [_without_records(p) for p in pending]), *args)
 
 
 def _without_records(pending: PendingBlocks) -> PendingBlocks:
     address, number, (has_key, has_timestamp, bodies) = pending
     layout = Layout(has_key, has_timestamp)
     blocks = [layout.decode(body) for body in bodies]
-    left = [Block(layout, [], [(0, kind, value) for _, kind, value in b.controls]) for b in blocks if b.controls]
-    return address, number, (has_key, has_timestamp, [b.encode() for b in left])
+    controls = [Block(layout, [], [(0, kind, value) for _, kind, value in b.controls]) for b in blocks if b.controls]
+    return address, number, (has_key, has_timestamp, [b.encode() for b in controls])
 
 
 @_instead_of(Queue, "take_control")
-def watermark_passes_what_waits(real: Real, self: Queue) -> Control | None:
-    """A watermark is taken although records wait that came before it."""
+def watermark_overtakes_records(real: Real, self: Queue) -> Control | None:
+    """A watermark is processed before records that arrived before it."""
     controls = self._block.controls
     if self._next_control < len(controls):
         self._next_control += 1
@@ -571,23 +577,23 @@ def watermark_passes_what_waits(real: Real, self: Queue) -> Control | None:
     return None
 
 
-MUTANTS["waiting-lost-when-rescaled"] = Mutant(
-    "waiting-lost-when-rescaled",
+MUTANTS["in-flight-data-lost-in-rescale"] = Mutant(
+    "in-flight-data-lost-in-rescale",
     "After a rescale no subtask processes the in-flight data.",
-    [(restore, "_taken_input", lambda *about: [])],
+    [(restore, "_taken_input", lambda *args: [])],
 )
 
 
-MUTANTS["waiting-for-everybody"] = Mutant(
-    "waiting-for-everybody",
+MUTANTS["in-flight-data-duplicated-in-rescale"] = Mutant(
+    "in-flight-data-duplicated-in-rescale",
     "After a rescale every subtask processes the in-flight data, including keys of other subtasks.",
     [(RecoveredInput, "_is_own", lambda self, key: True)],
 )
 
 
-MUTANTS["ended-while-input-waits"] = Mutant(
-    "ended-while-input-waits",
-    "A job ends with its sources, although what they have sent waits to be processed.",
+MUTANTS["ended-with-in-flight-data"] = Mutant(
+    "ended-with-in-flight-data",
+    "A job ends with its sources, although their output has not been processed.",
     [(Execution, "is_finished", property(lambda self: self.sources <= self.ended))],
 )
 
@@ -606,7 +612,7 @@ def no_fencing(real: Real, self: Fence, record: JobRecord) -> None:
 
 @_instead_of(Fence, "claim")
 def not_claimed(real: Real, self: Fence) -> JobRecord:
-    """A new leader restores what the record names, and writes its term only with its first checkpoint."""
+    """A new leader restores the record's checkpoint, but writes its term only with its first own checkpoint."""
     data, self._version = self.cell.read()
     record = JobRecord(self.term, self._run, "job") if data is None else JobRecord.from_bytes(data)
     self._record = replace(record, term=self.term, run=self._run)
@@ -615,12 +621,12 @@ def not_claimed(real: Real, self: Fence) -> JobRecord:
 
 @_instead_of(Fence, "end")
 def outcome_not_recorded(real: Real, self: Fence, outcome: str, message: str) -> None:
-    """A job's checkpoints are deleted at its end, and its end is not recorded."""
+    """A job's checkpoints are deleted at its end, but its outcome is not recorded."""
 
 
 @_instead_of(Fence, "withdraw")
 def deleted_before_withdrawn(real: Real, self: Fence, location: str) -> None:
-    """A checkpoint whose publication was not answered is deleted, and may count."""
+    """A checkpoint whose publication was not confirmed is deleted, although the record may name it."""
     if location in self._own.checkpoints:
         real(self, location)
 
@@ -633,22 +639,22 @@ MUTANTS["later-runs-aborted"] = Mutant(
 )
 
 
-MUTANTS["former-cleared-at-once"] = Mutant(
-    "former-cleared-at-once",
-    "A new leader deletes its predecessors' files before it has a checkpoint of its own.",
-    [(JobMaster._HANDLERS, i.ClaimDirectory, lambda self, request: _take_and_clear(self))],
+MUTANTS["predecessor-cleared-early"] = Mutant(
+    "predecessor-cleared-early",
+    "A new leader deletes its predecessors' files before its first checkpoint.",
+    [(JobMaster._HANDLERS, i.ClaimDirectory, lambda self, request: _claim_and_clear(self))],
     run_leaders,
 )
 
 
-def _take_and_clear(master: JobMaster) -> None:
+def _claim_and_clear(master: JobMaster) -> None:
     master._take_directory(i.ClaimDirectory())
     master._subsume(master._store.storage.url)
 
 
 @_instead_of(Election, "_write")
 def term_reused(real: Real, self: Election, lease: Lease, version: Hashable, now: float) -> list[Instruction]:
-    """A candidate that takes the lease keeps the term of its predecessor."""
+    """A candidate that takes the lease reuses its predecessor's term."""
     taking = self.role is Role.CANDIDATE and lease.term > 1
     return real(self, replace(lease, term=lease.term - 1) if taking else lease, version, now)
 
@@ -664,7 +670,7 @@ def lease_checked_only_at_start(real: Real, self: Election, event: LeaseWritten,
 
 @_instead_of(Election, "_read")
 def impatient(real: Real, self: Election, event: Any, now: float) -> list[Instruction]:
-    """A candidate waits for half a lease."""
+    """A candidate waits for half of the lease's duration."""
     if self.role is Role.CANDIDATE and event.lease is not None:
         event = replace(event, lease=replace(event.lease, duration=event.lease.duration / 2))
     return real(self, event, now)

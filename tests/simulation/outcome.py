@@ -1,4 +1,4 @@
-"""How a schedule went."""
+"""The result of a schedule."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a schedule went.
+    """The result of a schedule.
 
     Attributes:
         difference: the violated invariant; None without one.
@@ -23,5 +23,5 @@ class Outcome:
 
     @property
     def is_error(self) -> bool:
-        """Whether that is an error in a program, rather than something that happened."""
+        """Whether the difference is an exception of the simulation or Millstream rather than a violated invariant."""
         return self.difference is not None and self.difference.startswith("Traceback")

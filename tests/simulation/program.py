@@ -1,7 +1,7 @@
-"""The job that is simulated: its input and its graph.
+"""The simulated job: its input and its graph.
 
-Each region has a source with several splits, which makes a request for each record. Records that are answered go to one
-sink, and by key to a counter, whose running counts and sums go to another:
+Each region has a source with several splits, which makes a request for each record. Records with a response go to a
+sink, and by key to a counter, whose running counts and sums go to a second sink:
 
     source -> requests -> records (sink)
         '---- by key ----> counter -> counts (sink)
@@ -56,7 +56,7 @@ def make_input(random: Random) -> Input:
 
 
 def count(splits: list[list[Record]]) -> dict[int, tuple[int, int]]:
-    """Return how many records each key has, and the sum of their values: the counters' expected results."""
+    """Return the number of records and the sum of values per key: the counters' expected results."""
     counts: dict[int, tuple[int, int]] = {}
     for record in (r for split in splits for r in split):
         number, total = counts.get(record.key, (0, 0))
@@ -65,7 +65,7 @@ def count(splits: list[list[Record]]) -> dict[int, tuple[int, int]]:
 
 
 class Names:
-    """The operator ids of a region."""
+    """The operator IDs of a region."""
 
     def __init__(self, region: int) -> None:
         self.source = f"source{region}"

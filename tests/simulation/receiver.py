@@ -18,7 +18,7 @@ from .world import World
 
 
 class Receiver:
-    """Takes records as `Subtask` does, and checks that none is late for the watermark it has received."""
+    """Takes records like `Subtask`, and checks that no record is behind the received watermark."""
 
     def __init__(self, world: World, vertex: Vertex, subtask: int, senders: int, task: LevelTask) -> None:
         self._world = world
@@ -30,16 +30,19 @@ class Receiver:
         before = task.runtime_snapshots.get((vertex.id, subtask))
         if not before:
             return
-        left = decode(before)
-        self._watermark = left.watermark
+        snapshot = decode(before)
+        self._watermark = snapshot.watermark
         for address, channel in self._channels.items():
-            if left.ended_edges is None:
-                channel.watermark, channel.ended = left.channels[address].watermark, left.channels[address].ended
+            if snapshot.ended_edges is None:
+                channel.watermark, channel.ended = (
+                    snapshot.channels[address].watermark,
+                    snapshot.channels[address].ended,
+                )
             else:
-                channel.ended = edge.id in left.ended_edges
-                channel.watermark = task.epoch if channel.ended else left.watermark
-        self._input_gate.restore(left.pending_blocks)
-        self._recovered.restore(left.recovered_blocks)
+                channel.ended = edge.id in snapshot.ended_edges
+                channel.watermark = task.epoch if channel.ended else snapshot.watermark
+        self._input_gate.restore(snapshot.pending_blocks)
+        self._recovered.restore(snapshot.recovered_blocks)
 
     @property
     def has_ended(self) -> bool:
@@ -47,28 +50,28 @@ class Receiver:
 
     def take(self, frames: list[Frame]) -> list[Record]:
         """Process the pending and the new input, or part of it; return the records."""
-        turns, queues = self._input_gate.open(frames), self._recovered.open()
+        channels, queues = self._input_gate.open(frames), self._recovered.open()
         taken: list[Record] = []
         has_ended = False
         # At least one record, so that the job ends.
-        for element in self._elements(queues, turns):  # type: ignore[arg-type]
+        for element in self._elements(queues, channels):  # type: ignore[arg-type]
             taken += element
             has_ended = bool(taken) and self._task.slice < math.inf and self._world.random.random() < 0.2
             if has_ended:
                 break
         self._recovered.leave([q for q in queues if not q.is_empty])
-        self._input_gate.leave(turns)
+        self._input_gate.leave(channels)
         return taken
 
-    def _elements(self, queues: list[Queue], turns: ReadyChannels) -> Iterator[list[Record]]:
+    def _elements(self, queues: list[Queue], channels: ReadyChannels) -> Iterator[list[Record]]:
         for queue in queues:
             while not queue.is_empty:
                 yield self._record(queue)
-        while (queue := turns.next(False, False)) is not None:  # type: ignore[assignment]
+        while (queue := channels.next(False, False)) is not None:  # type: ignore[assignment]
             element = self._record(queue)
             while (control := queue.take_control()) is not None:
                 self._on_control(queue.channel, *control[1:])
-            turns.rotate(queue)
+            channels.rotate(queue)
             yield element
 
     def _record(self, queue: Queue) -> list[Record]:
@@ -76,9 +79,9 @@ class Receiver:
         if start == end:
             return []
         queue.advance(start + 1)
-        [(_, record, sent)] = block.part(start, start + 1).records()
-        if sent is not None and sent <= self._watermark:
-            self._world.violate(f"{record} was sent in epoch {sent}, after watermark {self._watermark}")
+        [(_, record, epoch)] = block.part(start, start + 1).records()
+        if epoch is not None and epoch <= self._watermark:
+            self._world.violate(f"{record} was sent in epoch {epoch}, after watermark {self._watermark}")
         return [record]
 
     def _on_control(self, channel: Channel, kind: int, value: int) -> None:

@@ -18,7 +18,7 @@ from .program import Input, make_input
 from .storage import Disk
 from .world import World
 
-# Most jobs want every record to count once; that is also where most can go wrong.
+# Exactly once is the most frequent mode in practice, and the one with the most possible errors.
 _MODES = (*[CheckpointingMode.EXACTLY_ONCE] * 8, CheckpointingMode.AT_LEAST_ONCE, CheckpointingMode.AT_MOST_ONCE)
 
 
@@ -27,11 +27,11 @@ class Circumstances:
     """The part of a schedule that all its drivers share.
 
     Attributes:
-        restart: makes a restart strategy; every driver has its own.
-        epoch_seconds, writing_seconds: how long an epoch takes, and the writing of a manifest, at most.
-        patience: for how many checkpoints sinks let output wait that could count.
+        restart: returns a new restart strategy for a driver.
+        epoch_seconds, writing_seconds: the maximum duration of an epoch and of writing a manifest.
+        commit_delay: the number of checkpoints by which committers delay a commit.
         resident_slots: whether every epoch of an execution runs in the same processes.
-        scaling: how the job follows the slots there are, if it does.
+        scaling: how the job adapts to the available slots; None if it does not.
     """
 
     checkpoints: CheckpointOptions
@@ -39,7 +39,7 @@ class Circumstances:
     parallelisms: tuple[int, ...]
     epoch_seconds: float
     writing_seconds: float
-    patience: int
+    commit_delay: int
     resident_slots: bool
     scaling: ScalingOptions | None = None
 
@@ -59,7 +59,7 @@ class Circumstances:
             options,
             _restart(random),
             random.choice(((1,), (2,), (1, 2, 3))),
-            # Without a fault a checkpoint is complete in time, its epoch included.
+            # Without a fault, a checkpoint and its epoch complete within the timeout.
             random.choice((0.01, 0.1, 0.3)) * options.timeout,
             random.choice((0.01, 0.1, 0.3)) * options.timeout,
             random.choice((0, 0, 1, 3)),
@@ -70,7 +70,7 @@ class Circumstances:
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything there is."""
+    """All parts of a schedule."""
 
     world: World
     disk: Disk
@@ -83,7 +83,7 @@ class Scene:
         circumstances = Circumstances.draw(world.random)
         disk = Disk(world)
         waits_for_manifest = circumstances.mode is CheckpointingMode.EXACTLY_ONCE
-        external = External(world, disk, waits_for_manifest, circumstances.patience)
+        external = External(world, disk, waits_for_manifest, circumstances.commit_delay)
         return Scene(world, disk, external, make_input(world.random), circumstances)
 
     def parallelism(self) -> int:
@@ -111,7 +111,7 @@ def _scaling(random: Random) -> ScalingOptions | None:
     if random.random() < 2 / 3:
         return None
     return ScalingOptions(
-        # Slots come in the end.
+        # Slots become available eventually.
         wait=math.inf,
         settle_at_start=random.choice((0.0, 0.5)),
         cooldown=random.choice((0.0, 0.5)),

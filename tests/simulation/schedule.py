@@ -20,8 +20,8 @@ from .scene import Scene
 from .storage import SimulatedStorage
 from .world import Violated, World
 
-# There are fewer faults than this in any schedule.
-_MOST_DRIVERS = 50
+# No schedule has as many faults.
+_MAX_DRIVERS = 50
 
 
 def run_schedule(seed: int, verbose: bool = False) -> Outcome:
@@ -38,16 +38,16 @@ def run_schedule(seed: int, verbose: bool = False) -> Outcome:
 def _run_to_the_end(scene: Scene) -> None:
     """Start one driver after the other until the job has finished."""
     world = scene.world
-    for number in range(1, _MOST_DRIVERS):
+    for number in range(1, _MAX_DRIVERS):
         driver = Driver(scene, number)
-        status = driver.live()
+        status = driver.run()
         if world.violation is not None:
             raise Violated(world.violation)
-        # A driver that dies while it deletes a finished job's checkpoints, and leaves none to restore, has finished.
+        # The job has finished if its driver dies while it deletes the last checkpoints.
         if status is JobStatus.FINISHED or (driver.has_finished and not scene.disk.manifests(driver.home)):
             return
         world.sleep(world.random.choice((0.0, 0.0, 1.0, 10.0)) * world.random.random())
-    world.violate("the job does not get to its end, however often it is started")
+    world.violate("the job does not end within the maximum number of drivers")
 
 
 # --- the verdict
@@ -66,16 +66,16 @@ def check_output(scene: Scene) -> None:
 
 
 def _check_records(scene: Scene, sink: str, expected: Counter[Any], committed: list[Any]) -> None:
-    """Nothing is lost, and nothing is doubled, as far as the mode promises it."""
+    """Check that no record is lost or duplicated, as far as the mode guarantees it."""
     actual = Counter(committed)
     if scene.circumstances.mode is not CheckpointingMode.AT_MOST_ONCE and (lost := expected - actual):
         scene.world.violate(f"lost in {sink}: {sorted(lost)}")
-    if scene.circumstances.mode is not CheckpointingMode.AT_LEAST_ONCE and (doubled := actual - expected):
-        scene.world.violate(f"doubled in {sink}: {sorted(doubled)}")
+    if scene.circumstances.mode is not CheckpointingMode.AT_LEAST_ONCE and (duplicates := actual - expected):
+        scene.world.violate(f"duplicated in {sink}: {sorted(duplicates)}")
 
 
 def _check_counts(world: World, sink: str, splits: list[list[Record]], counts: list[Any]) -> None:
-    """Every key must have been counted one by one, and each sum be the one before plus the record's value."""
+    """Check that each count is its predecessor plus one, and each sum its predecessor plus the record's value."""
     values = {r.id: r.value for split in splits for r in split}
     sums: dict[int, tuple[int, int]] = {}
     for record, key, number, total in sorted(counts, key=lambda c: c[2]):
@@ -85,12 +85,12 @@ def _check_counts(world: World, sink: str, splits: list[list[Record]], counts: l
         sums[key] = number, total
 
 
-# --- the world in the place of the real one
+# --- real services replaced by simulated ones
 
 
 @contextmanager
 def patched_services(scene: Scene) -> Iterator[None]:
-    """Have the storage opened, the fault points reached and the log written in the simulated world."""
+    """Redirect storage, fault points and logging to the simulated world."""
     world = scene.world
 
     def open_storage(url: str, options: object = None, cache: str | None = None) -> SimulatedStorage:

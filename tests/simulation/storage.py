@@ -1,4 +1,4 @@
-"""Simulated storage for manifests and state files: slow, and not always reliable."""
+"""Simulated storage for manifests and state files: slow and unreliable."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ ROOT = "sim://checkpoints"
 
 
 class Disk:
-    """All files, by their address."""
+    """All files by path."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.files: dict[str, bytes] = {}
-        # Where an attempt to delete has failed.
+        # Files whose deletion failed.
         self.undeletable: set[str] = set()
-        self._refusing_until = 0.0
-        # The transactions that each manifest names.
+        self._rejecting_until = 0.0
+        # The transactions named by each manifest.
         self._named: dict[str, set[str]] = {}
 
     def put(self, path: str, data: bytes) -> None:
@@ -41,17 +41,17 @@ class Disk:
         self.files.pop(path, None)
         self._named.pop(path, None)
 
-    def refuse_deletes(self, seconds: float) -> None:
-        """Let nothing be deleted for a while."""
-        self._refusing_until = self._world.now + seconds
+    def reject_deletes(self, seconds: float) -> None:
+        """Reject deletions for some seconds."""
+        self._rejecting_until = self._world.now + seconds
 
     def check_deletes(self) -> None:
-        if self._world.now < self._refusing_until:
+        if self._world.now < self._rejecting_until:
             self._world.faults.happened["error"] += 1
-            raise Injected("nothing can be deleted now")
+            raise Injected("deletions are rejected")
 
     def below(self, path: str) -> list[str]:
-        """Return the addresses of a file, or of all files in a directory."""
+        """Return the paths of a file, or of all files in a directory."""
         return [p for p in self.files if p == path or p.startswith(f"{path}/")]
 
     def manifests(self, home: str) -> list[str]:
@@ -63,20 +63,20 @@ class Disk:
 
 
 class Writing:
-    """How a manifest that is written in the background will fare."""
+    """The latencies and faults of a manifest's background write."""
 
-    def __init__(self, world: World, most_seconds: float, timeout: float) -> None:
+    def __init__(self, world: World, max_seconds: float, timeout: float) -> None:
         random, faults = world.random, world.faults
         slow = 2 * timeout * random.random() if faults.strikes("write slow") else 0.0
-        late = 2 * timeout * random.random() if faults.strikes("answer late") else 0.0
-        self.arrives_in = most_seconds * random.random() + slow
-        self.answered_in = self.arrives_in + most_seconds * random.random() * 0.3 + late
+        late = 2 * timeout * random.random() if faults.strikes("result late") else 0.0
+        self.arrives_in = max_seconds * random.random() + slow
+        self.reported_in = self.arrives_in + max_seconds * random.random() * 0.3 + late
         self.is_lost = faults.strikes("write lost")
         self.is_reported_lost = not self.is_lost and faults.strikes("write reported lost")
 
 
 class SimulatedStorage:
-    """Files below one address; follows `millstream.checkpoint.storage.Storage`."""
+    """Files below a URL; follows `millstream.checkpoint.storage.Storage`."""
 
     def __init__(self, world: World, disk: Disk, url: str) -> None:
         self._world = world
@@ -85,7 +85,7 @@ class SimulatedStorage:
         self.clock = world.clock
         # Set while a manifest is written in the background.
         self.writing: Writing | None = None
-        # The last checkpoint that was begun to be written.
+        # The last checkpoint whose manifest was started.
         self.last_id = 0
 
     def _path(self, name: str) -> str:
@@ -126,9 +126,9 @@ class SimulatedStorage:
 
     def delete(self, name: str) -> None:
         paths = self._disk.below(self._path(name))
-        if paths and self._world.faults.strikes("deletes refused"):
-            self._disk.refuse_deletes(5 * self._world.random.random())
-        # In any order: nothing promises one.
+        if paths and self._world.faults.strikes("deletes rejected"):
+            self._disk.reject_deletes(5 * self._world.random.random())
+        # Deletion order is unspecified.
         self._world.random.shuffle(paths)
         for path in paths:
             try:
@@ -147,7 +147,7 @@ class SimulatedStorage:
     def make_durable(self, names: Iterable[str]) -> None:
         missing = [name for name in names if self._path(name) not in self._disk.files]
         if missing:
-            self._world.violate(f"a manifest is written whose state files are gone: {sorted(missing)}")
+            self._world.violate(f"a manifest is written whose state files are deleted: {sorted(missing)}")
 
     def forget(self, names: Iterable[str]) -> None:
         """Do nothing: there are no copies."""
@@ -162,7 +162,7 @@ class TaskStorage:
     def __init__(self, disk: Disk, url: str) -> None:
         self._disk = disk
         self._url = url
-        # Files of the epoch that is running: they are there once its task has written them.
+        # Files of the running epoch, which exist once its task has finished.
         self.unwritten: dict[str, bytes] = {}
 
     def read(self, name: str) -> memoryview:

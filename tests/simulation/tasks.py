@@ -1,4 +1,4 @@
-"""Simulated tasks of an execution: read, request, count, write state, stage output, or fail meanwhile."""
+"""Simulated tasks of an execution: they read, request, count, write state and stage output, or fail meanwhile."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ class SimulatedTasks:
 
     def open(self, lost: Callable[[], None]) -> None:
         self._world.step("open")
-        if self._world.faults.strikes("slot gone"):
+        if self._world.faults.strikes("slot lost"):
             self._world.after(3 * self._world.random.random(), partial(self._lose_slot, lost), self._world.driver)
 
     def _lose_slot(self, lost: Callable[[], None]) -> None:
         if self._world.driver is not None:
-            self._world.note(f"a slot of attempt {self._attempt} is gone")
+            self._world.note(f"a slot of attempt {self._attempt} is lost")
             self._has_lost_slot = True
             lost()
 
@@ -77,18 +77,18 @@ class SimulatedTasks:
         world = self._world
         world.step("epoch")
         if self._has_lost_slot:
-            raise EpochFailed("a slot is gone")
+            raise EpochFailed("a slot is lost")
         if world.verbose:
             world.note(f"runs epoch {tasks[0].epoch} of attempt {self._attempt}, checkpoint {tasks[0].checkpoint}")
         if not self.resident_slots and world.random.random() < 0.2:
-            world.note("slots are other processes from here on")
+            world.note("slots run in new processes")
             self._states.clear()
-        works = [w for v in range(0, len(self._plan.vertices), 2) for w in self._region(v, tasks)]
-        self._leave_behind(works)
+        works = [w for v in range(0, len(self._plan.vertices), 2) for w in self._run_region(v, tasks)]
+        self._apply_effects(works)
         return [SlotReport(level=0, slot=0, subtasks=[w.report for w in works], printed="")]
 
-    def _leave_behind(self, works: list[_Work]) -> None:
-        """Let the tasks write state and stage output; only some of them if one fails."""
+    def _apply_effects(self, works: list[_Work]) -> None:
+        """Write state and stage output of all tasks, or of some if one fails."""
         world = self._world
         todo = list(works)
         world.random.shuffle(todo)
@@ -104,7 +104,7 @@ class SimulatedTasks:
                     raise self._failed(work)
                 self._finish(work)
         except (DriverDied, Injected, EpochFailed):
-            # The others do not know yet: they go on for a while, some until they have staged their output.
+            # The other tasks do not know of the failure yet; some of them still stage their output.
             for work in todo:
                 if world.random.random() < 0.6:
                     world.after(world.random.random() * 8, partial(self._finish, work))
@@ -122,7 +122,7 @@ class SimulatedTasks:
         for name, sink, records in work.transactions:
             self._scene.external.stage(name, sink, records)
 
-    def _region(self, vertex: int, tasks: list[LevelTask]) -> list[_Work]:
+    def _run_region(self, vertex: int, tasks: list[LevelTask]) -> list[_Work]:
         source, counter = self._plan.vertices[vertex : vertex + 2]
         edge, names = counter.in_edges[0], Names(vertex // 2)
         works = []
@@ -132,18 +132,19 @@ class SimulatedTasks:
                 works += self._keep_state(f"{names.source}.operator", vertex, subtask, tasks[0], self._requests)
                 continue
             read, pending = self._read(tasks[0], vertex, subtask)
-            records, asking, state = self._ask(f"{names.source}.operator", vertex, subtask, tasks[0], read)
-            ends = vertex in tasks[0].ending and not pending and not asking
+            records, in_flight, state = self._request(f"{names.source}.operator", vertex, subtask, tasks[0], read)
+            ends = vertex in tasks[0].ending and not pending and not in_flight
             snapshots = {f"{names.source}.operator": self._save(state, tasks[0])}
             for target, block in enumerate(_blocks(edge.layout, records, tasks[0].epoch, ends, counter.parallelism)):
                 frames[target].append(Frame(1, target, edge.id, subtask, 0, block))
             staged = [r.id for r in records]
             runtime_snapshot = _encode_snapshot(
-                ended=ends, watermark=tasks[0].epoch, pending_ranges=pending, requests=asking > 0
+                ended=ends, watermark=tasks[0].epoch, pending_ranges=pending, requests=in_flight > 0
             )
             work = self._work(tasks[0].epoch, vertex, subtask, names.records, staged, snapshots, runtime_snapshot, ends)
-            about = {"holds_state": ends and not tasks[0].writes_state, **self._about(asking)}
-            works.append(replace(work, report=replace(work.report, **about)))
+            holds = ends and not tasks[0].writes_state
+            report = replace(work.report, holds_state=holds, **self._request_fields(in_flight))
+            works.append(replace(work, report=report))
         for subtask, arrived in enumerate(frames):
             if _has_ended(tasks[1], vertex + 1, subtask):
                 works += self._keep_state(names.counter, vertex + 1, subtask, tasks[1], self._states)
@@ -169,7 +170,7 @@ class SimulatedTasks:
         return works
 
     def _read(self, task: LevelTask, vertex: int, subtask: int) -> tuple[list[Record], list[PendingRange]]:
-        """Read a source subtask's pending and newly assigned split ranges, or part of them; return also the rest."""
+        """Read all or part of a source subtask's split ranges; return the records and the remaining ranges."""
         before = task.runtime_snapshots.get((vertex, subtask))
         todo = list(decode(before).pending_ranges) if before else []
         todo += [(s[0].id[1], s, 0) for s in task.split_ranges.get(vertex, {}).get(subtask, [])]
@@ -179,16 +180,16 @@ class SimulatedTasks:
         if not may_read:
             count = 0
         elif task.slice < math.inf and count and self._world.random.random() < 0.5:
-            # At least one, so that the job ends.
+            # At least one record, so that the job ends.
             count = self._world.random.randint(1, count)
-        behind = [position for position, _ in records[count:]]
-        left = [(todo[p][0], todo[p][1], len(todo[p][1]) - behind.count(p)) for p in sorted(set(behind))]
-        return [r for _, r in records[:count]], left
+        unread = [position for position, _ in records[count:]]
+        pending = [(todo[p][0], todo[p][1], len(todo[p][1]) - unread.count(p)) for p in sorted(set(unread))]
+        return [r for _, r in records[:count]], pending
 
-    def _ask(
+    def _request(
         self, state_id: str, vertex: int, subtask: int, task: LevelTask, records: list[Record]
     ) -> tuple[list[Record], int, KeyedState]:
-        """Make a request for every record; return those that are answered, how many wait, and the state with these."""
+        """Request all records; return those with a response, the number of requests in flight, and their state."""
         state = self._requests.get((vertex, subtask))
         if state is None:
             state = self._requests[vertex, subtask] = KeyedState(state_id, subtask, self._storage, lambda: 0)
@@ -206,7 +207,7 @@ class SimulatedTasks:
         return pending[:count], len(pending) - count, state
 
     def _save(self, state: KeyedState, task: LevelTask) -> Version:
-        """Write the changes, or hold them in memory; return the last file with the state."""
+        """Write the changes or hold them in memory; return the version with the state."""
         if task.writes_state or not state.can_hold:
             return state.write_delta(task.epoch, str(self._attempt), task.whole_state)
         return state.hold(task.epoch)
@@ -214,7 +215,7 @@ class SimulatedTasks:
     def _keep_state(
         self, state_id: str, vertex: int, subtask: int, task: LevelTask, states: dict[tuple[int, int], KeyedState]
     ) -> list[_Work]:
-        """Have a subtask that has ended write its state, if it must."""
+        """Write the state of a subtask that has ended, if required."""
         if not task.needs_state_of((vertex, subtask)):
             return []
         held = task.held_state_epochs.get((vertex, subtask))
@@ -230,9 +231,9 @@ class SimulatedTasks:
             )
         ]
 
-    def _about(self, blocks: int) -> dict[str, Any]:
-        """Return a subtask's report on its requests."""
-        if not blocks:
+    def _request_fields(self, in_flight: int) -> dict[str, Any]:
+        """Return the fields of a subtask's report about its requests."""
+        if not in_flight:
             return {}
         return {
             "poll_after_seconds": self._world.random.random() / 10,
@@ -240,14 +241,14 @@ class SimulatedTasks:
         }
 
     def _prepare(self, state: KeyedState, state_id: str, vertex: int, subtask: int, task: LevelTask) -> None:
-        """Bring a state to where it was before an epoch."""
+        """Restore a state to its version before an epoch."""
         try:
             state.prepare(task.state_files.get((vertex, subtask), {}).get(state_id), task.held_epoch)
         except (DamagedStateError, StateLostError) as e:
             self._world.violate(str(e))
 
     def _check_state(self, vertex: int, task: LevelTask) -> None:
-        """Check at the end of a region's input that its state is the result of all records."""
+        """Check at the end of a region's input that its state includes all records exactly once."""
         if self._scene.circumstances.mode is CheckpointingMode.AT_MOST_ONCE:
             return
         expected = count(self._scene.records[vertex // 2])
@@ -263,7 +264,7 @@ class SimulatedTasks:
     def _count(
         self, operator: str, vertex: int, subtask: int, task: LevelTask, records: list[Record]
     ) -> tuple[list[Any], Version]:
-        """Count records by key; return the output, and the file that now holds the state, or did last."""
+        """Count records by key; return the output and the version with the state."""
         state = self._state(operator, vertex, subtask, task)
         state.begin()
         table = state.table("counts", VALUE)
@@ -275,7 +276,7 @@ class SimulatedTasks:
         return counted, self._save(state, task)
 
     def _state(self, operator: str, vertex: int, subtask: int, task: LevelTask) -> KeyedState:
-        """Return a counter's state as it is before an epoch."""
+        """Return a counter's state before an epoch."""
         state = self._states.get((vertex, subtask))
         if state is None:
             state = self._states[vertex, subtask] = KeyedState(operator, subtask, self._storage, lambda: 0)
@@ -319,7 +320,7 @@ class SimulatedTasks:
 
 
 def _blocks(layout: Layout, records: list[Record], epoch: int, ends: bool, parallelism: int) -> list[bytes]:
-    """Return a source subtask's blocks for each counter: records, the epoch as their time, and a watermark."""
+    """Return a source subtask's block for each counter: records with the epoch as timestamp, and a watermark."""
     blocks = []
     for target in range(parallelism):
         own = [r for r in records if owner(key_group(r.key, MAX_PARALLELISM), parallelism, MAX_PARALLELISM) == target]

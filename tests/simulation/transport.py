@@ -1,9 +1,9 @@
-"""The transport: the exchange's two machines, driver's and slots', with a made-up network between them.
+"""The transport: the state machines of driver and slots, with a simulated network between them.
 
-From a seed come the slots, their levels, the blocks they send each other, how long everything takes, who dies, which
-connection breaks, and what a mistake in our own code could do to a frame: lose it, double it, send an old one again.
-`ExchangeMachine` and `ReceiveBuffer` are the real ones. Whatever happens, a completed epoch has every block once and
-completes once, and every damaged frame is noticed.
+A seed determines the slots, their levels, the blocks they exchange, all latencies, the slots that die, the connections
+that break, and the effects of bugs on frames: lost, duplicated or replayed frames. `ExchangeMachine` and
+`ReceiveBuffer` are real. Invariants: a completed epoch has every block once and completes once, and every damaged frame
+is detected.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from millstream.exchange.frames import Frame, Kind, ProtocolError, end_of
 from .outcome import Outcome
 from .world import Violated, World
 
-# How likely each thing is, at every frame that is sent or every level that is run, in a schedule where it can happen.
+# The probability of each fault, per frame or level; a schedule scales it.
 _RATES = {
     "slot dies": 0.01,
-    "link breaks": 0.01,
+    "connection breaks": 0.01,
     "user code raises": 0.01,
     "cancelled": 0.01,
     "Spark ends": 0.005,
-    "slot never calls": 0.05,
+    "slot never registers": 0.05,
     "frame lost": 0.02,
-    "frame doubled": 0.02,
+    "frame duplicated": 0.02,
     "old block": 0.02,
-    "report doubled": 0.05,
+    "report duplicated": 0.05,
 }
 _START_SECONDS = 60.0
-# A period without events that proves a deadlock.
-_STANDS_STILL = 600.0
+# A period without a result that proves a deadlock.
+_STALL_SECONDS = 600.0
 
 # A block is identified by its epoch, its level, its sender, its target and its number.
 Block = tuple[int, int, int, int, int]
 # The blocks a slot received at a level: (level, slot), blocks.
-Got = list[tuple[tuple[int, int], list[Block]]]
+Received = list[tuple[tuple[int, int], list[Block]]]
 
 
 def run_transport(seed: int, verbose: bool = False) -> Outcome:
@@ -54,7 +54,7 @@ def run_transport(seed: int, verbose: bool = False) -> Outcome:
     return Outcome(seed, world.violation, job.faults.happened, world.log)
 
 
-class _Mishaps:
+class _Faults:
     """Draws faults, with an upper bound on each so that a job ends."""
 
     def __init__(self, random: Random) -> None:
@@ -72,17 +72,17 @@ class _Mishaps:
 
 
 class _Job:
-    """Runs epoch after epoch, in one execution after the other."""
+    """Runs all epochs, in a new execution after each failure."""
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.faults = _Mishaps(world.random)
+        self.faults = _Faults(world.random)
         self.widths = [world.random.randint(1, 3) for _ in range(world.random.randint(1, 3))]
         self._epochs = world.random.randint(1, 6)
         self._plan_seed = world.random.random()
-        # How slow the network is.
+        # The maximum delay of the network.
         self.delay = world.random.choice((0.001, 0.01, 1.0))
-        self.counted: set[int] = set()
+        self.completed: set[int] = set()
 
     def run(self) -> None:
         epoch = 1
@@ -93,26 +93,28 @@ class _Job:
             execution.release()
 
     def blocks(self, epoch: int, level: int, sender: int) -> list[Block]:
-        """Return the blocks that a slot sends to a level; in every execution the same ones."""
+        """Return the blocks that a slot sends to a level; they are the same in every execution."""
         random = Random(f"{self._plan_seed} {epoch} {level} {sender}")
         targets = [random.randrange(self.widths[level]) for _ in range(random.choice((0, 1, 3)))]
         return [(epoch, level, sender, target, number) for number, target in enumerate(targets)]
 
-    def count(self, epoch: int, reports: list[bytes]) -> None:
-        """An epoch is done: check that it is this one, once, and whole."""
-        if epoch in self.counted:
-            self.world.violate(f"epoch {epoch} counts twice")
-        self.counted.add(epoch)
-        got = Counter(
+    def complete(self, epoch: int, reports: list[bytes]) -> None:
+        """Complete an epoch; check that it completes once, with all blocks and reports."""
+        if epoch in self.completed:
+            self.world.violate(f"epoch {epoch} completes twice")
+        self.completed.add(epoch)
+        received = Counter(
             (receiver, block) for report in reports for receiver, blocks in pickle.loads(report) for block in blocks
         )
         levels = range(1, len(self.widths))
         sent = [b for level in levels for s in range(self.widths[level - 1]) for b in self.blocks(epoch, level, s)]
         expected = Counter(((block[1], block[3]), block) for block in sent)
-        if got != expected:
-            self.world.violate(f"epoch {epoch}: lost {sorted(expected - got)}, too many {sorted(got - expected)}")
+        if received != expected:
+            self.world.violate(
+                f"epoch {epoch}: lost {sorted(expected - received)}, duplicated {sorted(received - expected)}"
+            )
         if len(reports) != self.widths[-1]:
-            self.world.violate(f"epoch {epoch} counts with {len(reports)} reports of {self.widths[-1]}")
+            self.world.violate(f"epoch {epoch} completes with {len(reports)} of {self.widths[-1]} reports")
 
 
 class _Execution:
@@ -122,15 +124,15 @@ class _Execution:
         self.job, self.world, self.faults = job, job.world, job.faults
         self.machine = p.ExchangeMachine(max(job.widths), job.widths[-1])
         self.slots = [_Slot(self, number) for number in range(max(job.widths))]
-        # Faults injected into frames and not detected yet, by link.
+        # Frame faults that are not detected yet, by link.
         self.tampered: dict[tuple[int, int], str] = {}
-        self.was_tampered_with = self.has_noticed = False
+        self.was_tampered_with = self.has_detected = False
         self._epoch = 0
         self._outcome: p.FinishEpoch | p.FailEpoch | None = None
-        self._arrival: dict[tuple[int, int], float] = {}
-        self._cut: set[tuple[int, int]] = set()
+        self._last_arrival: dict[tuple[int, int], float] = {}
+        self._disconnected: set[tuple[int, int]] = set()
         for slot in self.slots:
-            if not self.faults.strikes("slot never calls"):
+            if not self.faults.strikes("slot never registers"):
                 self.later(slot.step)
         self.world.after(_START_SECONDS, partial(self.handle, p.StartTimedOut()))
 
@@ -143,22 +145,24 @@ class _Execution:
             self.later(partial(self.handle, p.CancelRequested()))
         if self.faults.strikes("Spark ends"):
             self.later(partial(self.handle, p.SparkEnded("")))
-        self.world.wait(_STANDS_STILL, lambda: self._outcome is not None)
+        self.world.wait(_STALL_SECONDS, lambda: self._outcome is not None)
         if self._outcome is None:
-            self._check_stillness()
+            self._check_stall()
         self._check_cause()
         return isinstance(self._outcome, p.FinishEpoch)
 
-    def _check_stillness(self) -> None:
-        """Only the loss of a link's very last frame may stall an epoch; a user would kill that job."""
+    def _check_stall(self) -> None:
+        """Check that the epoch stalls only because a link's last frame was lost; its user would kill that job."""
         if "frame lost" not in self.tampered.values():
-            self.world.violate(f"epoch {self._epoch} stands still")
+            self.world.violate(f"epoch {self._epoch} stalls")
         self.handle(p.ConnectionLost("killed by its user"))
 
     def _check_cause(self) -> None:
         cause = self.machine.cause
-        confused = cause is not None and (cause.kind is p.FailureKind.PROTOCOL or "ProtocolError" in cause.text)
-        if confused and not self.was_tampered_with:
+        is_protocol_error = cause is not None and (
+            cause.kind is p.FailureKind.PROTOCOL or "ProtocolError" in cause.text
+        )
+        if is_protocol_error and not self.was_tampered_with:
             self.world.violate(f"a protocol error was reported without a cause: {cause}")
 
     def release(self) -> None:
@@ -181,14 +185,14 @@ class _Execution:
                 self._send_all(Frame(Kind.STOP))
             elif isinstance(instruction, p.CloseConnections):
                 for slot in self.slots:
-                    # Whatever they do, they do it a little longer.
+                    # Slots may run a little longer.
                     self.world.after(self.world.random.choice((0.0, 0.1, 2.0)), slot.die)
             else:
                 self._end_epoch(instruction)
 
     def _end_epoch(self, outcome: p.FinishEpoch | p.FailEpoch) -> None:
         if isinstance(outcome, p.FinishEpoch):
-            self.job.count(self._epoch, outcome.reports)
+            self.job.complete(self._epoch, outcome.reports)
         self._outcome = outcome
 
     def _send_all(self, frame: Frame) -> None:
@@ -215,20 +219,20 @@ class _Execution:
         world = self.world
         arrival = world.now + self.job.delay * world.random.random()
         if link is not None:
-            arrival = self._arrival[link] = max(arrival, self._arrival.get(link, 0.0))
+            arrival = self._last_arrival[link] = max(arrival, self._last_arrival.get(link, 0.0))
         world.after(arrival - world.now, action)
 
     def send_to_driver(self, slot: int, frame: Frame) -> None:
-        for _ in range(1 + (frame.kind is Kind.REPORT and self._tampers((slot, -1), "report doubled"))):
+        for _ in range(1 + (frame.kind is Kind.REPORT and self._tampers((slot, -1), "report duplicated"))):
             self.later(partial(self.on_frame, slot, frame), (slot, -1))
 
     def send(self, sender: int, target: int, frame: Frame) -> None:
         """Send from slot to slot."""
         link = sender, target
-        if link in self._cut:
+        if link in self._disconnected:
             return
-        if self.faults.strikes("link breaks"):
-            self.cut(sender, target)
+        if self.faults.strikes("connection breaks"):
+            self.disconnect(sender, target)
             return
         slot = self.slots[target]
         if frame.kind is Kind.DATA and frame.epoch > 1 and self._tampers(link, "old block"):
@@ -239,29 +243,29 @@ class _Execution:
             self._mark(link, "frame lost")
             return
         self.later(partial(slot.take, sender, frame), link)
-        if self._tampers(link, "frame doubled"):
+        if self._tampers(link, "frame duplicated"):
             self.later(partial(slot.take, sender, frame), link)
-            self._mark(link, "frame doubled")
+            self._mark(link, "frame duplicated")
 
-    def _tampers(self, link: tuple[int, int], how: str) -> bool:
-        # One thing at a time: two losses together may look like nothing at all.
-        if self.was_tampered_with or not self.faults.strikes(how):
+    def _tampers(self, link: tuple[int, int], fault: str) -> bool:
+        # At most one fault: two faults together may be undetectable.
+        if self.was_tampered_with or not self.faults.strikes(fault):
             return False
-        self.world.note(f"{how} from {link[0]} to {link[1]}")
+        self.world.note(f"{fault} from {link[0]} to {link[1]}")
         self.was_tampered_with = True
         return True
 
-    def _mark(self, link: tuple[int, int], how: str) -> None:
-        """From here on a link has something about it to notice; where it was noticed at once, it had."""
-        self.later(lambda: None if self.has_noticed else self.tampered.update({link: how}), link)
+    def _mark(self, link: tuple[int, int], fault: str) -> None:
+        """Expect the receiver of a link to detect a fault, unless it has already."""
+        self.later(lambda: None if self.has_detected else self.tampered.update({link: fault}), link)
 
-    def cut(self, one: int, other: int) -> None:
-        """Break a connection: both ends hear of it behind what has been sent."""
+    def disconnect(self, one: int, other: int) -> None:
+        """Break a connection: both ends detect it after the frames sent before."""
         for sender, target in ((one, other), (other, one)):
-            if (sender, target) not in self._cut:
-                self._cut.add((sender, target))
+            if (sender, target) not in self._disconnected:
+                self._disconnected.add((sender, target))
                 if target == -1:
-                    self.later(partial(self.handle, p.ConnectionLost(f"slot {sender} is gone")), (sender, -1))
+                    self.later(partial(self.handle, p.ConnectionLost(f"slot {sender} died")), (sender, -1))
                 elif sender >= 0:
                     self.later(partial(self.slots[target].lose, sender), (sender, target))
 
@@ -275,10 +279,10 @@ class _Slot:
         self._execution = execution
         self._world = execution.world
         self._job = execution.job
-        self._arrivals = ReceiveBuffer(number, execution.job.widths)
+        self._receive_buffer = ReceiveBuffer(number, execution.job.widths)
         self._commands: list[Frame] = []
-        self._is_cut_off = False
-        self._life = self._live()
+        self._has_lost_connection = False
+        self._frames = self._run_slot()
         # The condition it waits for.
         self._until: Callable[[], bool] = lambda: True
         self._is_working = False
@@ -293,20 +297,20 @@ class _Slot:
         if not self.is_alive:
             return
         try:
-            self._arrivals.take(sender, frame)
+            self._receive_buffer.take(sender, frame)
         except ProtocolError as e:
-            self._execution.has_noticed = True
+            self._execution.has_detected = True
             self._execution.tampered.clear()
             self._fail(f"ProtocolError: {e}")
             return
-        how = self._execution.tampered.get((sender, self.number))
-        # It is noticed at the latest with the END that counts the blocks, or comes in the place of another.
-        if how is not None and frame.kind is Kind.END:
-            self._world.violate(f"{how} from slot {sender} to slot {self.number}, and {frame[:3]} was taken")
+        fault = self._execution.tampered.get((sender, self.number))
+        # The next END frame reveals any fault: it has the number of blocks, and its level must be the expected one.
+        if fault is not None and frame.kind is Kind.END:
+            self._world.violate(f"{fault} from slot {sender} to slot {self.number}, and {frame[:3]} was accepted")
         self.step()
 
     def lose(self, sender: int) -> None:
-        self._is_cut_off = True
+        self._has_lost_connection = True
         self.step()
 
     def die(self) -> None:
@@ -315,8 +319,8 @@ class _Slot:
         self.is_alive = False
         for other in self._execution.slots:
             if other is not self:
-                self._execution.cut(self.number, other.number)
-        self._execution.cut(self.number, -1)
+                self._execution.disconnect(self.number, other.number)
+        self._execution.disconnect(self.number, -1)
 
     def _fail(self, text: str) -> None:
         self._execution.send_to_driver(self.number, Frame(Kind.FAILED, payload=text.encode()))
@@ -327,20 +331,20 @@ class _Slot:
     def step(self) -> None:
         """Continue if the awaited input has arrived."""
         while self.is_alive and not self._is_working:
-            if self._is_cut_off:
-                self._is_cut_off = False
+            if self._has_lost_connection:
+                self._has_lost_connection = False
                 self._execution.send_to_driver(self.number, Frame(Kind.LOST))
                 self._until = lambda: False
             if not self._until():
                 return
             try:
-                self._until = next(self._life)
+                self._until = next(self._frames)
             except StopIteration:
                 self.die()
             except ProtocolError as e:
                 self._fail(f"ProtocolError: {e}")
 
-    def _live(self) -> Iterator[Callable[[], bool]]:
+    def _run_slot(self) -> Iterator[Callable[[], bool]]:
         driver = partial(self._execution.send_to_driver, self.number)
         driver(Frame(Kind.HELLO))
         while True:
@@ -355,24 +359,24 @@ class _Slot:
 
     def _run(self, epoch: int) -> Iterator[Callable[[], bool]]:
         widths = self._job.widths
-        got: Got = []
+        received: Received = []
         last = len(widths) - 1
         for level in range(len(widths)):
             if self.number >= widths[level]:
                 continue
             if level:
-                yield partial(self._arrivals.is_complete, epoch, level)
-                messages = [pickle.loads(m) for m in self._arrivals.collect(epoch, level)]
-                got = [g for _, passed in messages for g in passed]
-                got.append(((level, self.number), [block for block, _ in messages if block is not None]))
+                yield partial(self._receive_buffer.is_complete, epoch, level)
+                messages = [pickle.loads(m) for m in self._receive_buffer.collect(epoch, level)]
+                received = [blocks for _, passed in messages for blocks in passed]
+                received.append(((level, self.number), [block for block, _ in messages if block is not None]))
             yield from self._work()
             if level < last:
-                self._send_level(epoch, level + 1, got)
+                self._send_level(epoch, level + 1, received)
         if self.number < widths[-1]:
-            self._execution.send_to_driver(self.number, Frame(Kind.REPORT, epoch, last, pickle.dumps(got)))
+            self._execution.send_to_driver(self.number, Frame(Kind.REPORT, epoch, last, pickle.dumps(received)))
 
     def _work(self) -> Iterator[Callable[[], bool]]:
-        """Be in user code for a while, deaf; or do not come back from it."""
+        """Run user code for a while without handling frames, or fail in it."""
         execution = self._execution
         if execution.faults.strikes("slot dies"):
             execution.later(self.die)
@@ -380,21 +384,21 @@ class _Slot:
             self._fail("Boom")
             yield lambda: False
         self._is_working = True
-        execution.later(self._come_back)
+        execution.later(self._finish_work)
         yield lambda: True
 
-    def _come_back(self) -> None:
+    def _finish_work(self) -> None:
         self._is_working = False
         self.step()
 
-    def _send_level(self, epoch: int, level: int, got: Got) -> None:
-        """Send blocks, with what was got passed on to one slot, then the ENDs."""
+    def _send_level(self, epoch: int, level: int, received: Received) -> None:
+        """Send blocks, forward the received blocks to one slot, then send END frames."""
         width = self._job.widths[level]
         sent = dict.fromkeys(range(width), 0)
-        blocks: list[tuple[int, Block | None, Got]] = [
+        blocks: list[tuple[int, Block | None, Received]] = [
             (block[3], block, []) for block in self._job.blocks(epoch, level, self.number)
         ]
-        blocks.append((self.number % width, None, got))
+        blocks.append((self.number % width, None, received))
         for target, block, passed in blocks:
             self._send(target, Frame(Kind.DATA, epoch, level, pickle.dumps((block, passed))))
             sent[target] += 1
@@ -403,6 +407,6 @@ class _Slot:
 
     def _send(self, target: int, frame: Frame) -> None:
         if target == self.number:
-            self._arrivals.take(target, frame)
+            self._receive_buffer.take(target, frame)
         else:
             self._execution.send(self.number, target, frame)

@@ -18,19 +18,19 @@ class DriverDied(BaseException):
 
 
 class Violated(BaseException):
-    """Something has happened that must never happen; the schedule ends here."""
+    """An invariant is violated; the schedule ends here."""
 
 
 class Injected(MillstreamError):
-    """Something that the driver asked for has failed."""
+    """An injected failure of an operation of the driver."""
 
 
 @dataclass(order=True)
 class Event:
-    """Something that will happen, unless it is cancelled.
+    """A scheduled event.
 
     Attributes:
-        of_driver: the driver by whose hand it happens; None when it happens in any case.
+        of_driver: the driver that causes it; None if it is independent of drivers.
     """
 
     time: float
@@ -40,31 +40,39 @@ class Event:
     cancelled: bool = field(compare=False, default=False)
 
 
-# How often each fault happens, of all times that it could; a schedule scales each by one of _SCALES, so that schedules
-# differ in their most frequent faults.
+# The probability of each fault at each opportunity; a schedule scales each by one of _SCALES, so that schedules differ
+# in their most frequent faults.
 _RATES = {
     "crash": 0.006,
     "error": 0.006,
     "task": 0.25,
-    "slot gone": 0.3,
+    "slot lost": 0.3,
     "write lost": 0.15,
     "write reported lost": 0.15,
     "write slow": 0.15,
-    "answer late": 0.15,
-    "deletes refused": 0.1,
+    "result late": 0.15,
+    "deletes rejected": 0.1,
     "kill": 0.3,
     "cancel": 0.1,
 }
 _SCALES = (0.0, 0.1, 0.3, 1.0, 3.0)
 
-# How likely a crash or an error is at a step, for one that is likely once: more in the short moments in which most can
-# go wrong, less where a driver only looks for something to start from.
-_DELICACY = {"list": 0.2, "delete": 15.0, "commit": 5.0, "recover": 5.0, "abort": 5.0, "clean-up": 5.0, "manifest": 5.0}
+# The relative probability of a crash or an error at a step: higher at steps at which most errors are possible, lower
+# where a driver only searches for a checkpoint.
+_STEP_WEIGHTS = {
+    "list": 0.2,
+    "delete": 15.0,
+    "commit": 5.0,
+    "recover": 5.0,
+    "abort": 5.0,
+    "clean-up": 5.0,
+    "manifest": 5.0,
+}
 
 
 @lru_cache
-def _delicacy(step: str) -> float:
-    return next((times for part, times in _DELICACY.items() if part in step), 1.0)
+def _step_weight(step: str) -> float:
+    return next((times for part, times in _STEP_WEIGHTS.items() if part in step), 1.0)
 
 
 class Faults:
@@ -74,17 +82,17 @@ class Faults:
         self._random = random
         self._left = random.choice((0, 1, 2, 3, 5, 8, 13, 20))
         self._rates = {kind: rate * random.choice(_SCALES) for kind, rate in _RATES.items()}
-        # In most schedules there is something to lose before anything goes wrong.
+        # In most schedules, the first fault happens after the job has made progress.
         self.is_quiet = True
         self.quiet_for = random.choice((0.0, 1.0, 5.0)) * random.random()
-        # In some schedules, but there often.
+        # Few schedules set the clock, but these do it often.
         self.clock_is_set = random.random() < 0.3
         self._clock_rate = 0.05 * self.clock_is_set
         self._clock_sets_left = 20
         self.happened: Counter[str] = Counter()
 
     def strikes(self, kind: str, times: float = 1.0) -> bool:
-        """Return whether a fault happens here; `times` raises the probability."""
+        """Return whether a fault happens here; `times` scales the probability."""
         if not self._left or self.is_quiet or self._random.random() >= self._rates[kind] * times:
             return False
         self._left -= 1
@@ -101,15 +109,15 @@ class Faults:
 
 
 class World:
-    """One schedule: everything in it comes from its seed."""
+    """One schedule: it depends only on its seed."""
 
     def __init__(self, seed: int, verbose: bool = False) -> None:
         self.random = Random(seed)
         self.faults = Faults(self.random)
         self.now = 1_000.0
-        # By how much the clock that drivers see is wrong.
+        # The offset of the drivers' clock.
         self._clock_error = 0.0
-        # The driver that is alive, by its number.
+        # The number of the running driver.
         self.driver: int | None = None
         self.violation: str | None = None
         self.verbose = verbose
@@ -122,10 +130,10 @@ class World:
     def _end_quiet(self) -> None:
         self.faults.is_quiet = False
 
-    # --- telling
+    # --- the event log
 
     def note(self, text: str) -> None:
-        """Keep a line of the event log; ask `verbose` first where making the line takes time."""
+        """Add a line to the event log; check `verbose` first where formatting the line is expensive."""
         if self.verbose:
             driver = "-" if self.driver is None else self.driver
             self.log.append(f"{self.now - 1_000:9.3f}  driver {driver}  {text}")
@@ -139,12 +147,12 @@ class World:
     # --- time
 
     def after(self, seconds: float, action: Callable[[], None], of_driver: int | None = None) -> None:
-        """Have something happen later."""
+        """Schedule an action."""
         self._number += 1
         heapq.heappush(self._events, Event(self.now + seconds, self._number, action, of_driver))
 
     def clock(self) -> float:
-        """Return the time as drivers see it: somebody may set their clock, also back."""
+        """Return the time of the drivers' clock, which may be set forwards or back."""
         if self.faults.sets_clock():
             self._clock_error = 10 * self.random.random() - 5
             self.note(f"the clock is {self._clock_error:.3f} s ahead")
@@ -176,13 +184,13 @@ class World:
     # --- the driver's steps
 
     def step(self, name: str) -> None:
-        """The driver is about to do something, or has just done it: this is where it can die or meet an error."""
+        """Mark a point before or after an operation of the driver, at which it may die or an error may be injected."""
         self.check_alive()
         self.steps += 1
         if self.steps > 100_000:
-            self.violate("the job does not get to its end")
+            self.violate("the job does not end")
         self.sleep(self.random.random() * 0.005)
-        times = _delicacy(name)
+        times = _step_weight(name)
         if self.faults.strikes("crash", times):
             self.note(f"the driver dies at {name}")
             self.kill()
@@ -192,35 +200,35 @@ class World:
             raise Injected(f"injected at {name}")
 
     def check_alive(self) -> None:
-        """Whatever a dead driver would still do does not happen."""
+        """Stop the calling driver if it is dead or an invariant is violated."""
         if self.violation is not None:
             raise Violated(self.violation)
         if self.driver is None:
             raise DriverDied
 
     def kill(self) -> None:
-        """The driver dies, in whatever it is doing: what it had under way may still happen, soon, late, or never."""
+        """Kill the driver at any point: its pending events may still happen, soon, late, or never."""
         for event in list(self._events):
             if event.of_driver is not None and event.of_driver == self.driver:
                 event.cancelled = True
                 if self.random.random() < 0.7:
                     delay = self._delay_after_death(event.time - self.now)
                     self.after(delay, event.action)
-                    # The next driver may die soon after that, too.
+                    # The next driver may die soon after that event.
                     if self.faults.strikes("kill"):
                         self.after(delay + 0.3 * self.random.random(), self.kill_current_driver)
         self.driver = None
 
     def kill_current_driver(self) -> None:
-        """Kill the driver that is alive, if one is: it learns of that with its next step."""
+        """Kill the running driver, if any; its next step raises an error."""
         if self.driver is not None:
             self.note("the driver is killed")
             self.kill()
 
     def _delay_after_death(self, planned: float) -> float:
-        """Return when something happens that a dead driver had under way."""
+        """Return the delay until a pending event of a dead driver."""
         if self.faults.clock_is_set:
-            # One thing or the other: a manifest that comes so late that its job's directory has been deleted, dated by
-            # a clock that was ahead, would be taken for the newest.
+            # No delay if the clock is set: a manifest that arrives after the deletion of its job's directory, with a
+            # timestamp of a clock that was ahead, would count as the newest.
             return 0.0
         return planned + self.random.choice((0.0, 1.0, 8.0)) * self.random.random()

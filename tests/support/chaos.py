@@ -60,7 +60,7 @@ class Process:
             self.writer.write(record)
             yield None
         committable = self.writer.prepare_commit(flush)
-        snapshot = self.writer.carry()
+        snapshot = self.writer.runtime_snapshot()
         assert snapshot is None or not flush
         self._snapshot = dump(snapshot)
         yield travelled(committable), self._snapshot

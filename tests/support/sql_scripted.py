@@ -47,7 +47,7 @@ class _Played(WatermarkEmitter, BatchOperator):
         # Forward only the end; the steps have their own watermarks.
         return watermark if watermark == MAX_WATERMARK else None
 
-    def carry(self) -> Any:
+    def runtime_snapshot(self) -> Any:
         return self._sent
 
     def restore(self, snapshot: Any) -> None:

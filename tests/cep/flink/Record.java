@@ -28,18 +28,19 @@ import org.apache.flink.util.Collector;
 import org.apache.flink.util.OutputTag;
 
 /**
- * Asks Flink's CepOperator: a case is a line of JSON (see cases.py), the answer is a line of JSON.
+ * Runs cases on Flink's CepOperator: reads a case per line as JSON (see tests/support/cep_cases.py) and writes its
+ * result as a line of JSON.
  *
- * <p>An event is (key, name, value, number); in answers events are their numbers.
+ * <p>An event is (key, name, value, number). Results contain the numbers of events.
  */
 public class Record {
     static final ObjectMapper JSON = new ObjectMapper();
     static final TypeInformation<Tuple4<String, String, Integer, Integer>> EVENT =
             Types.TUPLE(Types.STRING, Types.STRING, Types.INT, Types.INT);
     static final OutputTag<Tuple4<String, String, Integer, Integer>> LATE = new OutputTag<>("late", EVENT);
-    static List<Object> said = new ArrayList<>();
+    static List<Object> output = new ArrayList<>();
 
-    /** Conditions that look at one event. */
+    /** Conditions on a single event. */
     static class Simple extends SimpleCondition<Tuple4<String, String, Integer, Integer>> {
         final String kind;
         final String text;
@@ -66,7 +67,7 @@ public class Record {
         }
     }
 
-    /** Conditions that look at what was taken before. */
+    /** Conditions on earlier events of the match. */
     static class Iterative extends IterativeCondition<Tuple4<String, String, Integer, Integer>> {
         final String kind;
         final String pattern;
@@ -80,11 +81,11 @@ public class Record {
         public boolean filter(Tuple4<String, String, Integer, Integer> e, Context<Tuple4<String, String, Integer, Integer>> ctx)
                 throws Exception {
             int sum = 0;
-            int many = 0;
+            int count = 0;
             int last = -1;
             for (Tuple4<String, String, Integer, Integer> before : ctx.getEventsForPattern(pattern)) {
                 sum += before.f2;
-                many += 1;
+                count += 1;
                 last = before.f2;
             }
             switch (kind) {
@@ -93,7 +94,7 @@ public class Record {
                 case "sum_below":
                     return sum + e.f2 < 12;
                 case "even":
-                    return (many + ctx.timestamp()) % 2 == 0;
+                    return (count + ctx.timestamp()) % 2 == 0;
                 default:
                     throw new IllegalStateException(kind);
             }
@@ -172,8 +173,8 @@ public class Record {
         }
     }
 
-    static Duration millis(JsonNode step, int at) {
-        return step.size() > at && !step.get(at).isNull() ? Duration.ofMillis(step.get(at).asLong()) : null;
+    static Duration millis(JsonNode step, int index) {
+        return step.size() > index && !step.get(index).isNull() ? Duration.ofMillis(step.get(index).asLong()) : null;
     }
 
     @SuppressWarnings({"unchecked", "rawtypes"})
@@ -223,7 +224,7 @@ public class Record {
         }
     }
 
-    static List<Object> told(String kind, Map<String, List<Tuple4<String, String, Integer, Integer>>> match, long timestamp) {
+    static List<Object> line(String kind, Map<String, List<Tuple4<String, String, Integer, Integer>>> match, long timestamp) {
         List<Object> events = new ArrayList<>();
         String key = null;
         for (Map.Entry<String, List<Tuple4<String, String, Integer, Integer>>> entry : match.entrySet()) {
@@ -249,7 +250,7 @@ public class Record {
         @Override
         public void processMatch(
                 Map<String, List<Tuple4<String, String, Integer, Integer>>> match, Context ctx, Collector<String> out) {
-            said.add(told("match", match, ctx.timestamp()));
+            output.add(line("match", match, ctx.timestamp()));
         }
     }
 
@@ -258,7 +259,7 @@ public class Record {
         @Override
         public void processTimedOutMatch(
                 Map<String, List<Tuple4<String, String, Integer, Integer>>> match, Context ctx) {
-            said.add(told("timeout", match, ctx.timestamp()));
+            output.add(line("timeout", match, ctx.timestamp()));
         }
     }
 
@@ -322,7 +323,7 @@ public class Record {
                     line.add(e.f0);
                     line.add(e.f3);
                     line.add(r.getTimestamp());
-                    said.add(line);
+                    output.add(line);
                 }
             }
         }
@@ -334,8 +335,8 @@ public class Record {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
         String line;
         while ((line = in.readLine()) != null) {
-            said = new ArrayList<>();
-            Map<String, Object> answer = new LinkedHashMap<>();
+            output = new ArrayList<>();
+            Map<String, Object> result = new LinkedHashMap<>();
             try {
                 run(JSON.readTree(line));
             } catch (Throwable e) {
@@ -343,10 +344,10 @@ public class Record {
                 while (root.getCause() != null) {
                     root = root.getCause();
                 }
-                answer.put("error", root.getClass().getSimpleName() + ": " + root.getMessage());
+                result.put("error", root.getClass().getSimpleName() + ": " + root.getMessage());
             }
-            answer.put("out", said);
-            out.println(JSON.writeValueAsString(answer));
+            result.put("out", output);
+            out.println(JSON.writeValueAsString(result));
             out.flush();
         }
     }

@@ -70,7 +70,7 @@ def epoch(writer: SinkWriter, number: int, values: list[Any], flush: bool = Fals
         writer.write(value)
     committable = travelled(writer.prepare_commit(flush))
     if flush:
-        assert writer.carry() is None
+        assert writer.runtime_snapshot() is None
     return committable
 
 
@@ -118,7 +118,7 @@ def test_file_sink_appends_to_file_until_checkpoint(tmp_path: Path) -> None:
     assert epoch(writer, 1, ["a"]) is None
     assert epoch(writer, 2, ["b"]) is None
     assert epoch(writer, 3, []) is None
-    assert [part.length for part in travelled(writer.carry())] == [4]
+    assert [part.length for part in travelled(writer.runtime_snapshot())] == [4]
     commit(sink, epoch(writer, 4, ["c"], flush=True), epoch(writer, 5, ["d"], flush=True))
     assert sorted(finished(tmp_path).values()) == ["a\nb\nc\n", "d\n"]
 
@@ -163,7 +163,7 @@ def test_file_sink_writer_takes_over_files_of_another_process(tmp_path: Path) ->
     sink = rows(tmp_path)
     first, second = writer_of(sink), writer_of(sink)
     epoch(first, 1, ["a"])
-    snapshot = travelled(first.carry())
+    snapshot = travelled(first.runtime_snapshot())
     epoch(first, 2, ["not acknowledged"])
     second.restore(snapshot)
     staged = [epoch(second, 2, ["b"]), epoch(second, 3, ["c"], flush=True)]
@@ -184,7 +184,7 @@ def test_file_sink_finished_file_ignores_late_writes_to_open_file(tmp_path: Path
     sink = rows(tmp_path)
     first, second = writer_of(sink), writer_of(sink)
     epoch(first, 1, ["a"])
-    snapshot = travelled(first.carry())
+    snapshot = travelled(first.runtime_snapshot())
     with open(snapshot[0].hidden, "a") as held:
         second.restore(snapshot)
         commit(sink, epoch(second, 2, [], flush=True))
@@ -196,7 +196,7 @@ def test_file_sink_writer_abandons_files_of_epoch_run_elsewhere(tmp_path: Path) 
     sink = rows(tmp_path)
     first, second = writer_of(sink), writer_of(sink)
     epoch(first, 1, ["a"])
-    second.restore(travelled(first.carry()))
+    second.restore(travelled(first.runtime_snapshot()))
     staged = [epoch(second, 2, ["b"], flush=True)]
     # Epoch 2 carried nothing over, which counts too.
     first.restore(None)
@@ -221,7 +221,7 @@ def test_file_sink_reports_acknowledged_data_lost_on_disk(tmp_path: Path) -> Non
     sink = rows(tmp_path)
     first, second = writer_of(sink), writer_of(sink)
     epoch(first, 1, ["abc"])
-    snapshot = travelled(first.carry())
+    snapshot = travelled(first.runtime_snapshot())
     os.truncate(snapshot[0].hidden, 2)
     second.restore(snapshot)
     with pytest.raises(MillstreamError, match="2 bytes, but 4 were acknowledged"):
@@ -312,7 +312,7 @@ def test_file_sink_rolls_file_after_rollover_interval(tmp_path: Path) -> None:
     clock.millis += 1_000
     commit(sink, epoch(writer, 3, ["c"]))
     assert lines(tmp_path) == ["a", "b", "c"]
-    assert writer.carry() is None
+    assert writer.runtime_snapshot() is None
 
 
 def test_file_sink_rolls_inactive_file(tmp_path: Path) -> None:
@@ -589,10 +589,10 @@ def test_file_sink_bulk_file_is_finished_by_another_process(tmp_path: Path) -> N
     sink = bulk(tmp_path)
     first, second, third = writer_of(sink), writer_of(sink), writer_of(sink)
     epoch(first, 1, ["a"])
-    second.restore(travelled(first.carry()))
+    second.restore(travelled(first.runtime_snapshot()))
     epoch(first, 2, ["late"])
     epoch(second, 2, ["b"])
-    third.restore(travelled(second.carry()))
+    third.restore(travelled(second.runtime_snapshot()))
     staged = epoch(third, 3, ["c"], flush=True)
     epoch(first, 3, ["later"])
     commit(sink, staged)

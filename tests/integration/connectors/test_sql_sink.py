@@ -109,7 +109,7 @@ def epoch(sink: SqlSink, name: str, values: list[Any], flush: bool = True) -> An
         for value in values:
             writer.write(value)
         committable = travelled(writer.prepare_commit(flush))
-        assert writer.carry() is None
+        assert writer.runtime_snapshot() is None
         return committable
 
 

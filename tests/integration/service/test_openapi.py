@@ -61,7 +61,7 @@ needs_schemathesis = pytest.mark.skipif(
 
 def test_left_out_operations_are_in_openapi_file_and_not_served() -> None:
     assert set(LEFT_OUT) <= set(OPERATIONS) and all(LEFT_OUT.values())
-    assert all(entry["why"] for entry in CORRECTED.values())
+    assert all(entry["reason"] for entry in CORRECTED.values())
     client = TestClient(make_app(service_of(Registry(), {}, None, 1000)))
     for operation in LEFT_OUT:
         method, path = operation.split()
@@ -94,7 +94,7 @@ def _conform(tmp_path: Path, app: Any, left_out: set[str], **world: Any) -> None
     options = ServiceOptions.read(Configuration.from_dict({"rest.port": "auto"}))
     assert options is not None
     empty: dict[str, Any] = {"parameters": {}, "special": {}, "bodies": {}, "queries": {}, "headers": {}, "once": []}
-    corrected = {name: entry["is"] for name, entry in CORRECTED.items()}
+    corrected = {name: entry["schema"] for name, entry in CORRECTED.items()}
     about = {**empty, **world, "left_out": sorted(left_out), "corrected": corrected}
     (tmp_path / "world.json").write_text(json.dumps(about))
     server = PublicServer(app, options)

@@ -78,25 +78,25 @@ class _Owner:
 
     def _spill(self) -> None:
         self._done.append(self._name)
-        self.account.keeps(0)
+        self.account.set_used(0)
 
 
 def test_memory_budget_spills_largest_owner() -> None:
     budget, done = Budget(100), list[str]()
     a, b, c = (_Owner(budget, done, name) for name in "abc")
-    a.account.keeps(30)
-    b.account.keeps(60)
+    a.account.set_used(30)
+    b.account.set_used(60)
     assert not done
-    c.account.keeps(20)
+    c.account.set_used(20)
     assert done == ["b"]
-    a.account.keeps(101)
+    a.account.set_used(101)
     assert done == ["b", "a"]
     assert c.account.used == 20
 
 
 def test_memory_budget_without_limit_never_spills() -> None:
     done: list[str] = []
-    _Owner(Budget(), done, "a").account.keeps(1 << 60)
+    _Owner(Budget(), done, "a").account.set_used(1 << 60)
     assert not done
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from millstream.common import Row, RowKind
 from millstream.common.errors import MillstreamError
-from millstream.connectors.values import BatchesSource, cut
+from millstream.connectors.values import BatchesSource, split_batch
 from millstream.sql.connectors import Connector, TableContext, TableSource
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import Expression
@@ -106,7 +106,7 @@ def test_custom_table_connector(t_env: StreamTableEnvironment) -> None:
         ) -> BatchesSource:
             numbers = {"n": list(range(self._count)), "square": [i * i for i in range(self._count)]}
             arrays = [to_column(numbers[c], DataTypes.BIGINT()) for c in columns]
-            return BatchesSource(cut(Batch(arrays, None, self._count)))
+            return BatchesSource(split_batch(Batch(arrays, None, self._count)))
 
     @register_connector
     class SquaresConnector(Connector):

@@ -41,7 +41,7 @@ from millstream.datastream.formats.parquet import ParquetBulkWriters, ParquetCol
 from millstream.formats import arrow_rows as arrow_files
 from millstream.formats import file_format as file_formats
 from millstream.formats import file_format as lines
-from millstream.formats.csv.dialect import CsvDialect, cut_behind_record
+from millstream.formats.csv.dialect import CsvDialect, record_end_near
 from millstream.formats.file_format import FileFormat
 from millstream.table import DataTypes
 from millstream.testing.local_job import LocalJob
@@ -207,10 +207,10 @@ def test_csv_reads_fields_spanning_blocks(tmp_path: Path) -> None:
 
 
 # Mostly special characters, so that a few hundred examples suffice.
-_cuttable = st.text(st.sampled_from('a""",,\n\n\r '), max_size=40)
+_quoted_text = st.text(st.sampled_from('a""",,\n\n\r '), max_size=40)
 
 
-@given(_cuttable, st.integers(1, 10))
+@given(_quoted_text, st.integers(1, 10))
 @example('"aaa,""\n"', 1)
 @settings(max_examples=500, deadline=None)
 def test_csv_pieces_equal_the_whole_file(text: str, length: int) -> None:
@@ -222,7 +222,7 @@ def test_csv_pieces_equal_the_whole_file(text: str, length: int) -> None:
         return
     records, offset = [], 0
     while offset < len(data):
-        to = cut_behind_record(io.BytesIO(data), offset, min(offset + length, len(data)), len(data), dialect)
+        to = record_end_near(io.BytesIO(data), offset, min(offset + length, len(data)), len(data), dialect)
         assert offset < to <= len(data)
         records += dialect.records(data[offset:to].decode())
         offset = to

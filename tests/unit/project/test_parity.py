@@ -1,4 +1,4 @@
-"""docs/parity.yaml against the code, against an installed apache-flink, and against the generated page."""
+"""docs/parity.yaml against the code and the generated page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 
 from millstream.common.unsupported import NotSupportedError, is_missing
 from tests.pyflink import parity
-from tests.support.apache_flink import WHY_NOT, flink_python
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -16,10 +15,10 @@ LISTED = parity.read()
 ENTRIES = list(parity.entries(LISTED))
 
 
-def use(entry: parity.Entry) -> Any:
-    thing = parity.resolve(entry.name)
-    assert is_missing(thing), f"{entry.name} is marked {entry.status!r} and is there: run parity.py --promote"
-    return thing()
+def call(entry: parity.Entry) -> Any:
+    placeholder = parity.resolve(entry.name)
+    assert is_missing(placeholder), f"{entry.name} is marked {entry.status!r} but exists: run parity.py --promote"
+    return placeholder()
 
 
 @pytest.mark.parametrize("module", LISTED["modules"])
@@ -35,21 +34,11 @@ def test_parity_entries_marked_missing_raise_their_reason(module: str) -> None:
         if entry.module != module or entry.status in ("done", "differs"):
             continue
         with pytest.raises(NotSupportedError) as error:
-            use(entry)
+            call(entry)
         # The first missing part is named: a nested class represents its members.
         assert entry.name.removeprefix(f"{module}.").split(".")[0] in str(error.value) or "()" in str(error.value)
         assert "docs/parity.md" in str(error.value)
-        assert entry.reason in str(error.value), f"the list gives another reason for {entry.name}"  # type: ignore[operator]
-
-
-def exists(name: str) -> bool:
-    try:
-        parity.resolve(name)
-    except NotSupportedError:
-        return True
-    except (AttributeError, ImportError):
-        return False
-    return True
+        assert entry.reason in str(error.value), f"docs/parity.yaml has another reason for {entry.name}"  # type: ignore[operator]
 
 
 def test_parity_entries_not_done_have_a_reason() -> None:
@@ -62,29 +51,15 @@ def test_parity_additions_resolve() -> None:
         parity.resolve(name)
 
 
-def test_parity_lists_every_name_of_apache_flink() -> None:
-    python = flink_python()
-    if python is None:
-        pytest.skip(WHY_NOT)
-    assert parity.missing(LISTED, python) == set()
-
-
 def test_parity_signatures_accept_the_arguments_of_pyflink() -> None:
-    theirs = parity.recorded_signatures()
+    signatures = parity.recorded_signatures()
     wrong = {
         e.name: problems
         for e in ENTRIES
-        if e.status in ("done", "differs") and e.name in theirs and "arguments" not in (e.reason or "")
-        if (problems := parity.misfits(e.name, theirs[e.name]))
+        if e.status in ("done", "differs") and e.name in signatures and "arguments" not in (e.reason or "")
+        if (problems := parity.misfits(e.name, signatures[e.name]))
     }
     assert wrong == {}
-
-
-def test_recorded_signatures_equal_apache_flink() -> None:
-    python = flink_python()
-    if python is None:
-        pytest.skip(WHY_NOT)
-    assert parity.recorded_signatures() == parity.flinks_signatures(python)
 
 
 def test_parity_page_is_up_to_date() -> None:

@@ -76,7 +76,7 @@ def test_add_jars_warns_once() -> None:
 def test_flat_imports_resolve_and_placeholders_raise() -> None:
     assert FileSink.__name__ == "FileSink"
     for use in (lambda: PulsarSource(), lambda: PulsarSource.builder(), lambda: type("Mine", (PulsarSource,), {})()):
-        with pytest.raises(NotSupportedError, match="the Pulsar connector is not built yet"):
+        with pytest.raises(NotSupportedError, match="the Pulsar connector is not supported yet"):
             use()  # type: ignore[no-untyped-call]
 
 

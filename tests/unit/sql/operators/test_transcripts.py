@@ -562,10 +562,10 @@ def test_row_watermark_delayed_is_emitted_without_rows() -> None:
     # Regardless of the length of the epoch.
     now[0] = 1000
     bare.operator.on_processing_time()
-    bare.operator.carry()
+    bare.operator.runtime_snapshot()
     bare.operator.on_processing_time()
     assert log == [5000]
-    bare.operator.carry()
+    bare.operator.runtime_snapshot()
     bare.operator.on_processing_time()
     assert log == [5000, 5150]
 
@@ -577,7 +577,7 @@ def test_on_event_watermark_follows_every_row(cut: int) -> None:
     assert _run_times(bare, [-5, 0, 3, 2, 4], cut) == [-5, [-5], 0, [0], 3, [3], 2, 4, [4]]
     # Downstream operators receive it again in another process.
     other = Bare(OnEventWatermarkOperator(0, Column(stamp, 0), Session()))
-    other.operator.restore(bare.operator.carry())
+    other.operator.restore(bare.operator.runtime_snapshot())
     assert _run_times(other, [4, 1, 7], cut) == [4, 1, 7, [7]]
 
 

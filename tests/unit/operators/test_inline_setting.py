@@ -152,7 +152,7 @@ def test_inlining_option_does_not_change_errors(program: Program) -> None:
     assert failure.record is not None
     assert "33" in failure.record
     assert "ZeroDivisionError" in failure.user_traceback
-    assert "test_inlining_setting.py" in failure.user_traceback
+    assert "test_inline_setting.py" in failure.user_traceback
 
 
 def test_inlining_option_rejects_other_values() -> None:
