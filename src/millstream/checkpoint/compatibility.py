@@ -242,7 +242,7 @@ def _changes(state: StateInfo, now: dict[str, str]) -> Iterator[str]:
         yield f"was {before.name} state and is {after.name} state now"
         return
     declared = now.get("type", "")
-    states = StatesOfPattern.gone_and_new(state.type, declared)
+    states = StatesOfPattern.removed_and_added_states(state.type, declared)
     if states is not None:
         removed, new = states
         if removed:

@@ -21,10 +21,10 @@ from millstream.checkpoint.store import StoredCheckpoint, list_checkpoints, open
 from millstream.common.aliases import Json, Key, Value
 from millstream.common.errors import DamagedStateError, InvalidProgramError, MissingClassError
 from millstream.common.restricted_pickles import load_restricted
-from millstream.state.changelog import Loads, Section
+from millstream.state.changelog import Loads, Section, StoredState
 from millstream.state.columns import jsonable, text_of
 from millstream.state.kinds import COLUMNS, kind_named
-from millstream.state.restored import StoredState, apply, chain_files, stored_sections
+from millstream.state.restored import apply, chain_files, stored_sections
 from millstream.state.savepoint_part import index_part
 from millstream.state.table import StateTable
 

@@ -17,7 +17,7 @@ from millstream.common.aliases import Json
 from millstream.common.checksums import crc32
 from millstream.common.display_text import in_bytes
 from millstream.common.errors import DamagedStateError
-from millstream.state.restored import StoredState
+from millstream.state.changelog import StoredState
 
 VERSION = 3
 NAME = "_metadata"

@@ -32,9 +32,10 @@ from millstream.operators.runtime.runtime_snapshot import (
 )
 from millstream.operators.runtime.vertex import Vertex
 from millstream.operators.source import SourceOperator
+from millstream.state.changelog import StoredState
 from millstream.state.key_groups import owned_groups
 from millstream.state.keyed import Version
-from millstream.state.restored import Restored, StoredState
+from millstream.state.restored import Restored
 
 Address = tuple[int, int]
 

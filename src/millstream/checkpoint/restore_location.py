@@ -26,7 +26,8 @@ from millstream.common.aliases import Json
 from millstream.common.configuration import Configuration
 from millstream.common.errors import DamagedStateError, InvalidProgramError
 from millstream.common.setting import ChoiceSetting, FlagSetting, TextSetting
-from millstream.state.restored import StoredState, stored_sections
+from millstream.state.changelog import StoredState
+from millstream.state.restored import stored_sections
 
 log = logging.getLogger("millstream")
 

@@ -32,9 +32,8 @@ from millstream.common.errors import InvalidProgramError, MissingClassError
 from millstream.common.pickles import load, naming_missing_classes
 from millstream.graph.stream_graph import operator_id_of
 from millstream.operators.runtime.runtime_snapshot import decode, encode, has_pending_input
-from millstream.state.changelog import Section, sections
+from millstream.state.changelog import Section, StoredState, sections
 from millstream.state.key_groups import key_group, owner
-from millstream.state.restored import StoredState
 from millstream.state.savepoint_part import check_part, write_part
 from millstream.state.table import StateTable
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from millstream.common.aliases import Value
 from millstream.common.checksums import Checksum
 from millstream.common.pickles import dump
-from millstream.state.changelog import Loads
-from millstream.state.restored import StoredState
+from millstream.state.changelog import Loads, StoredState
 
 # The files of one state of one subtask: its chain, oldest first.
 Chain = list[str]

@@ -11,10 +11,16 @@ from collections.abc import Iterator
 from contextlib import redirect_stderr
 from traceback import extract_tb, format_list
 from types import TracebackType
+from typing import ClassVar
 
-from millstream.common.errors import MillstreamError
-
-__all__ = ["install_excepthook", "render_error", "render_program_error", "suggestion", "with_source_lines"]
+__all__ = [
+    "RenderedError",
+    "install_excepthook",
+    "render_error",
+    "render_program_error",
+    "suggestion",
+    "with_source_lines",
+]
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _PYTHON = os.path.dirname(os.__file__) + os.sep
@@ -24,7 +30,21 @@ _SUGGESTED = re.compile(r"\. Did you mean: .*\?\s*\Z")
 _FRAME = re.compile(r'  File "(.*)", line (\d+)(, in .*)?')
 
 
-def render_error(error: MillstreamError) -> str:
+class RenderedError(Exception):
+    """An error that is shown with the user's lines, without millstream's frames.
+
+    Attributes:
+        is_of_program: raised while the program is built, so that the user's line is shown with it.
+    """
+
+    is_of_program: ClassVar[bool] = False
+
+    def _render_traceback_(self) -> list[str]:
+        """Show the user's lines and the message in notebooks."""
+        return render_error(self).splitlines()
+
+
+def render_error(error: RenderedError) -> str:
     """Return the text of a millstream error: the user's lines that led to it, then the message."""
     lines: list[str] = []
     if error.is_of_program:
@@ -43,8 +63,8 @@ def render_program_error(error: Exception) -> str | None:
     """Return the text of any error of a program run as a file; None if the error is not the program's."""
     inner = _inside_program(error)
     if inner is error.__traceback__:
-        return f"{error}\n" if isinstance(error, MillstreamError) else None
-    if isinstance(error, MillstreamError):
+        return f"{error}\n" if isinstance(error, RenderedError) else None
+    if isinstance(error, RenderedError):
         return render_error(error)
     return _as_python_shows_it(error.with_traceback(inner))
 
@@ -95,7 +115,7 @@ def install_excepthook() -> None:
 
 
 def _hook(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> None:
-    if isinstance(error, MillstreamError):
+    if isinstance(error, RenderedError):
         sys.stderr.write(render_error(error.with_traceback(tb)))
     else:
         sys.__excepthook__(kind, error, tb)

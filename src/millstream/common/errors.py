@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from millstream.common.error_rendering import RenderedError
 
 
-class MillstreamError(Exception):
-    """The base class of all errors that millstream raises.
-
-    Attributes:
-        is_of_program: raised while the program is built, so that the user's line is shown with it.
-    """
-
-    is_of_program: ClassVar[bool] = False
-
-    def _render_traceback_(self) -> list[str]:
-        """Show the user's lines and the message in notebooks, without millstream's frames."""
-        from millstream.common.error_rendering import render_error
-
-        return render_error(self).splitlines()
+class MillstreamError(RenderedError):
+    """The base class of all errors that millstream raises."""
 
 
 class InvalidProgramError(MillstreamError, ValueError):

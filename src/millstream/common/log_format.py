@@ -10,7 +10,7 @@ from enum import Enum
 from millstream.common.configuration import Configuration
 from millstream.common.setting import ChoiceSetting
 
-__all__ = ["LOG_FORMAT", "SAID", "JsonLines", "LogFormat", "write_log"]
+__all__ = ["LOG_FORMAT", "USER_LOG", "JsonLines", "LogFormat", "write_log"]
 
 
 class LogFormat(Enum):
@@ -21,7 +21,7 @@ class LogFormat(Enum):
 
 
 # The attribute of a log record of user code that holds job, operator, subtask and the plain message.
-SAID = "millstream_said"
+USER_LOG = "millstream_user_log"
 
 LOG_FORMAT = ChoiceSetting("millstream.log.format", LogFormat.TEXT)
 
@@ -30,12 +30,12 @@ class JsonLines(logging.Formatter):
     """Formats a record as one line of JSON: time, level, logger, message; job, operator and subtask of user code."""
 
     def format(self, record: logging.LogRecord) -> str:
-        about = vars(record).get(SAID, {})
+        about = vars(record).get(USER_LOG, {})
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
-            "message": about.get("said") or record.getMessage(),
+            "message": about.get("message") or record.getMessage(),
         }
         line |= {name: about[name] for name in ("job", "operator", "subtask") if about.get(name) is not None}
         if record.exc_info:

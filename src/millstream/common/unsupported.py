@@ -10,7 +10,7 @@ from millstream.common.errors import MillstreamError
 
 __all__ = ["JAVA", "NotSupportedError", "missing_class", "missing_function", "missing_names"]
 
-JAVA = "there are no Java objects behind millstream's"
+JAVA = "Millstream has no Java objects"
 
 
 class NotSupportedError(MillstreamError, NotImplementedError, AttributeError):

@@ -15,7 +15,7 @@ from millstream.sql.schema import INSERTS, Changes
 BATCH_ROWS = 1 << 14
 
 
-def cut(batch: Batch, rows: int = BATCH_ROWS) -> list[Batch]:
+def split_batch(batch: Batch, rows: int = BATCH_ROWS) -> list[Batch]:
     """Divide a batch into batches of at most `rows` rows."""
     return [batch.slice(i, min(i + rows, len(batch))) for i in range(0, len(batch), rows)]
 

@@ -70,9 +70,15 @@ class ExecutionSettings:
                 return _defaults[PARALLELISM.key]
             if runs_here(with_last_word(self._config)):
                 return cores_here()
-            from millstream.spark.embedded import default_parallelism
+            from millstream.spark.embedded import local_parallelism
 
-            return default_parallelism(self._config)
+            cores = local_parallelism(self._config)
+            if cores is not None:
+                return cores
+            # A deferred import: it loads PySpark, which a local master does not need yet.
+            from millstream.spark.session import cluster_parallelism
+
+            return cluster_parallelism(self._config)
         parallelism = PARALLELISM.read(self._config)
         check_parallelism(parallelism, f"the environment ({PARALLELISM.key})")
         return parallelism

@@ -469,7 +469,7 @@ def key_of(selector: object) -> UserFunction:
     return as_user_function(selector, "get_key", "key_by")
 
 
-_INSIDE = "it belongs to the inside of PyFlink, which works differently here"
+_INSIDE = "it is internal to PyFlink and works differently here"
 
 
 def _inside(name: str) -> type:

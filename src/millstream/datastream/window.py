@@ -93,7 +93,7 @@ __all__ = [
 
 
 _WINDOW = "millstream.datastream.window"
-_INSIDE = "it belongs to the inside of PyFlink, which works differently here"
+_INSIDE = "it is internal to PyFlink and works differently here"
 
 
 class Min(ReduceFunction[Value]):

@@ -54,15 +54,15 @@ def line_blocks(file: BinaryIO, start: int, end: int, size: int) -> Iterator[tup
         before, position = position, position + len(chunk)
         if position >= end:
             # The last line contains the byte before the end.
-            cut = chunk.find(b"\n", max(end - 1 - before, 0)) + 1
-            if cut:
-                parts.append(chunk[:cut])
+            line_end = chunk.find(b"\n", max(end - 1 - before, 0)) + 1
+            if line_end:
+                parts.append(chunk[:line_end])
                 break
         else:
-            cut = chunk.rfind(b"\n") + 1
-        if cut:
-            yield begin, b"".join((*parts, chunk[:cut]))
-            parts, begin = [chunk[cut:]], before + cut
+            line_end = chunk.rfind(b"\n") + 1
+        if line_end:
+            yield begin, b"".join((*parts, chunk[:line_end]))
+            parts, begin = [chunk[line_end:]], before + line_end
         else:
             parts.append(chunk)
     if rest := b"".join(parts):
@@ -178,7 +178,7 @@ class FileFormat(ABC):
     def measure(self, access: FileAccess, file: FileStatus) -> Extent:
         """Return the size of a file. Runs on the driver."""
 
-    def cut(self, access: FileAccess, path: str, start: int, target: int, end: int) -> int:
+    def range_end(self, access: FileAccess, path: str, start: int, target: int, end: int) -> int:
         """Return an end near `target` for a split range that begins at `start`. Runs on the driver."""
         return target
 
@@ -213,12 +213,12 @@ class StreamFormat(FileFormat):
         return False
 
     @property
-    def cuttable(self) -> bool:
-        """Whether `cut` finds ends of split ranges, although one subtask reads the whole file."""
+    def has_range_ends(self) -> bool:
+        """Whether `range_end` finds ends of split ranges, although one subtask reads the whole file."""
         return False
 
     def measure(self, access: FileAccess, file: FileStatus) -> Extent:
-        if is_compressed(file.path) or not (self.splittable or self.cuttable):
+        if is_compressed(file.path) or not (self.splittable or self.has_range_ends):
             return Extent(1, max(file.size / BYTES_PER_RECORD, 1.0))
         if not self.splittable:
             return Extent(file.size, 1 / BYTES_PER_RECORD, file.size, file.size)
@@ -230,7 +230,7 @@ class StreamFormat(FileFormat):
             stream = file
             if is_compressed(path):
                 stream, start, end, size = decompressed(path, file), 0, UNKNOWN, UNKNOWN
-            elif not (self.splittable or self.cuttable):
+            elif not (self.splittable or self.has_range_ends):
                 start, end = 0, size
             yield from self.read_part(FilePart(access, path, stream, start, end, size, self.bad_records))
 

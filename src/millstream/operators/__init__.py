@@ -1,1 +1,1 @@
-"""What happens to a record: pure Python, no Spark, no clock, no I/O."""
+"""Operators, and the runtime of their subtasks: pure Python, no Spark, no clock, no I/O."""

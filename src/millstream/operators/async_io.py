@@ -105,7 +105,7 @@ class InFlight:
             request.stage.queue.append(request)
 
     def ready(self) -> Iterator[Input | Fence]:
-        """Yield and remove what can be emitted, in order."""
+        """Yield and remove the inputs and fences that can be emitted, in order."""
         while True:
             stage = self._stages[0]
             queue = stage.queue
@@ -242,7 +242,7 @@ class AsyncOperator(FunctionsOperator):
         super().open()
 
     def close(self) -> None:
-        # First: closed objects must not be in use.
+        # Stop requests before the function closes the objects that they use.
         if self._requests is not None:
             self._requests.stop()
         try:
@@ -251,7 +251,7 @@ class AsyncOperator(FunctionsOperator):
             self.end_requests()
 
     def end_requests(self) -> None:
-        """Cancel the requests in flight and start no more."""
+        """Cancel the requests in flight and accept no new ones."""
         if self._requests is not None:
             self._requests.stop()
             self._requests.close()
@@ -267,7 +267,7 @@ class AsyncOperator(FunctionsOperator):
             else:
                 self._table.remove(_ROW)
 
-    def carry(self) -> OperatorSnapshot:
+    def runtime_snapshot(self) -> OperatorSnapshot:
         return {"fences": self._in_flight.fences()} if self._in_flight else None
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
@@ -327,7 +327,7 @@ class AsyncOperator(FunctionsOperator):
         self._requests.start([(number, partial(self._request, detach(value))) for number, value in unsent])
 
     def emit_responses(self) -> None:
-        """Emit the results that have arrived and wait for no others."""
+        """Emit the results that have arrived, without waiting for more."""
         self._catch_up()
         assert self._requests is not None
         answers = self._requests.answers()
@@ -343,15 +343,15 @@ class AsyncOperator(FunctionsOperator):
                 raise FailedFor(self, request.value, request.timestamp) from error
             in_flight.complete(request, results)
         emit = self.setup.emit
-        for one in in_flight.ready():
-            if isinstance(one, Fence):
-                if one.watermark is not None:
-                    self.advance(one.watermark)
-                if one.idle:
+        for element in in_flight.ready():
+            if isinstance(element, Fence):
+                if element.watermark is not None:
+                    self.advance(element.watermark)
+                if element.idle:
                     self.advance(None)
             else:
                 self._has_changed = True
-                emit(one.results, one.timestamp)
+                emit(element.results, element.timestamp)
 
     @property
     def is_in_flight(self) -> bool:

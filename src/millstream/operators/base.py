@@ -28,8 +28,8 @@ class OperatorTraits:
     keyed = False
     # The number of inputs: an operator with several always heads its chain.
     inputs = 1
-    # Whether its input consists of batches of rows, as between all SQL operators. Batches are immutable, few of them
-    # are much work, and metrics count their rows.
+    # Whether its input consists of batches of rows, as between all SQL operators. Batches are immutable, each takes
+    # much longer than a record, and metrics count their rows.
     takes_batches = False
     # Whether its output consists of batches of rows.
     emits_batches = False
@@ -127,7 +127,7 @@ class OperatorSetup:
 
 
 class OperatorDiagnostics:
-    """What diagnostics and failure reports read from an operator."""
+    """The part of an operator that diagnostics and failure reports read."""
 
     # The last late records that were dropped: value, timestamp, and the watermark at that time.
     late_records: Sequence[tuple[Value, int, int]] = ()
@@ -136,7 +136,7 @@ class OperatorDiagnostics:
     firing: tuple[str, tuple[Any, ...]] | None = None
 
     def event_time_backlog(self) -> Iterable[tuple[str, int, int]]:
-        """Return what waits for event time: kind (windows, timers), count, and earliest time."""
+        """Return the windows and timers that wait for event time: kind, count, and earliest time."""
         return ()
 
     def starved_inputs(self) -> Iterable[tuple[int, int]]:
@@ -230,12 +230,12 @@ class Operator(OperatorTraits, OperatorDiagnostics):
     def snapshot(self, epoch: int) -> None:
         """Snapshot the operator state at the end of an epoch."""
 
-    def carry(self) -> OperatorSnapshot:
+    def runtime_snapshot(self) -> OperatorSnapshot:
         """Return the operator's part of the runtime snapshot; None for nothing."""
         return None
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
-        """Restore what `carry` returned, perhaps in another process."""
+        """Restore what `runtime_snapshot` returned, perhaps in another process."""
 
     def redistribute(
         self, snapshots: list[OperatorSnapshot], subtask: int, reads: Callable[[Split], bool] | None

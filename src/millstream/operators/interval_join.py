@@ -22,7 +22,7 @@ from millstream.state.timers import Timer
 
 
 class IntervalJoinContext:
-    """What a ProcessJoinFunction can ask about a pair."""
+    """The context of a ProcessJoinFunction: the timestamps of the pair."""
 
     __slots__ = ("_left", "_right")
 
@@ -43,7 +43,7 @@ class IntervalJoinContext:
 
 
 class IntervalJoinOperator(TimerOperator, FunctionsOperator):
-    """Keeps both sides as long as they can still meet; a pair is joined when its second half comes."""
+    """Retains the records of both sides while they can still join; joins a pair when its second record arrives."""
 
     identity = "interval-join"
 
@@ -62,7 +62,7 @@ class IntervalJoinOperator(TimerOperator, FunctionsOperator):
         late_tags: tuple[OutputTag | None, OutputTag | None],
     ) -> None:
         self.function = function
-        # Bounds of the other side's timestamp relative to one's own: (lower, upper), for left and for right.
+        # Per side of the record: (lower, upper) bounds of the other side's timestamp relative to it.
         self.bounds = ((lower, upper), (-upper, -lower))
         self.late_tags = late_tags
 
@@ -139,7 +139,7 @@ class IntervalJoinOperator(TimerOperator, FunctionsOperator):
         self.timers.event.register((timestamp + max(upper, 0), self.setup.state.cell.key, side))
 
     def on_event_timer(self, timer: Timer) -> None:
-        """Forget what no record to come can meet."""
+        """Remove records that no future record can join."""
         time, key, side = timer
         assert self.setup.state is not None
         self.setup.state.cell.key = key

@@ -12,7 +12,7 @@ Reducer = Callable[[Value, Value], Value]
 
 
 def _replace(record: Value, position: int | str, value: Value) -> Value:
-    """Return the record with one field changed; the record itself stays as it is."""
+    """Return the record with one field changed; the record itself is unchanged."""
     if isinstance(record, tuple):
         fields = list(record)
         fields[position] = value  # type: ignore[index]
@@ -46,7 +46,7 @@ def check_position(position: object, operation: str) -> None:
 
 
 def combine_field(position: int | str, operation: str, combine: Reducer) -> Reducer:
-    """Return a reducer that combines one field and keeps the others of the first record (sum, min, max)."""
+    """Return a reducer that combines one field and retains the other fields of the first record (sum, min, max)."""
 
     def reduce(first: Value, second: Value) -> Value:
         if not isinstance(first, (tuple, list, dict, Row)):
@@ -62,7 +62,7 @@ def combine_field(position: int | str, operation: str, combine: Reducer) -> Redu
 
 
 def choose_by_field(position: int | str, operation: str, better: Callable[[Value, Value], bool]) -> Reducer:
-    """Return a reducer that keeps the whole record whose field is better (min_by, max_by); ties keep the first."""
+    """Return a reducer that selects the record with the better field (min_by, max_by); on ties, the first."""
 
     def reduce(first: Value, second: Value) -> Value:
         field, other = _field(first, position, operation), _field(second, position, operation)

@@ -50,15 +50,15 @@ class SinkWriter(ABC):
 
         Args:
             flush: whether all output must be staged, because of a checkpoint or the end of input. Otherwise output may
-                wait for more, and `carry` must return what is needed to find it again.
+                wait for more, and `runtime_snapshot` must return what is needed to find it again.
         """
 
-    def carry(self) -> WriterSnapshot:
+    def runtime_snapshot(self) -> WriterSnapshot:
         """Return the state that a writer in another process needs after this epoch; None for nothing."""
         return None
 
     def restore(self, snapshot: WriterSnapshot) -> None:
-        """Restore the state that the previous writer returned from `carry`."""
+        """Restore the state that the previous writer returned from `runtime_snapshot`."""
 
     def close(self) -> None:
         """Release resources at the end of the subtask."""
@@ -116,7 +116,7 @@ class Committer(ABC):
         return False
 
     def finish(self) -> None:
-        """Complete that work: the job ends, or a savepoint is taken, which names no output."""
+        """Complete that work: the job ends, or takes a savepoint, which names no output."""
 
     def close(self) -> None:
         """Release resources at the end of the job."""
@@ -142,7 +142,7 @@ class Sink(ABC, Generic[T_contra]):
         """Return the committer, on the driver; None if nothing is staged."""
 
 
-class Taken:
+class RecordCount:
     """Counts the records of a sink in an epoch; None if not counted."""
 
     def __init__(self) -> None:
@@ -166,7 +166,7 @@ class SinkOperator(Operator):
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self.encodes_input = sink.encodes
-        self.taken = Taken()
+        self.taken = RecordCount()
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
@@ -181,9 +181,9 @@ class SinkOperator(Operator):
             w.line(f"{w.bind(self.writer.write, 'write')}({value.name})", self, value.name)
         self.taken.count(w, f"len({value.name})" if self.takes_batches else "1")
 
-    def carry(self) -> Any:
-        # In a tuple: an outdated writer must also learn that nothing is carried any more.
-        return (self.writer.carry(),)
+    def runtime_snapshot(self) -> Any:
+        # In a tuple, because None alone is not restored: it must clear the state of an outdated writer.
+        return (self.writer.runtime_snapshot(),)
 
     def restore(self, snapshot: WriterSnapshot) -> None:
         self.writer.restore(snapshot[0])
@@ -201,7 +201,7 @@ class InvokeOperator(FunctionOperator):
 
     def __init__(self, function: UserFunction) -> None:
         super().__init__(function)
-        self.taken = Taken()
+        self.taken = RecordCount()
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
         # Both `invoke(value)` and Flink's `invoke(value, context)` are accepted.

@@ -230,18 +230,18 @@ class SourceOperator(Operator):
             downstream(replace(value, inferred_type=self.source.inferred_type))
             return
         is_bad = f"{value.name}.__class__ is {w.bind(BadRecord, 'bad_record')}"
-        met = f"{w.bind(self, 'source')}.met_bad_record({value.name})"
+        counted = f"{w.bind(self, 'source')}.count_bad_record({value.name})"
         if self.tags_outputs:
             tagged = w.var()
-            w.line(f"{tagged} = {met} if {is_bad} else {value.name}")
+            w.line(f"{tagged} = {counted} if {is_bad} else {value.name}")
             downstream(value.renamed(tagged, value.detached))
             return
         with w.block(f"if {is_bad}:"):
-            w.line(met)
+            w.line(counted)
         with w.block("else:"):
             downstream(replace(value, inferred_type=self.source.inferred_type))
 
-    def met_bad_record(self, record: BadRecord) -> tuple[OutputTag[BadRecord] | None, BadRecord]:
+    def count_bad_record(self, record: BadRecord) -> tuple[OutputTag[BadRecord] | None, BadRecord]:
         """Count a bad record; return its side output and itself."""
         assert self._bad is not None
         self._bad.inc()

@@ -88,7 +88,7 @@ class WatermarkEmitter(Operator):
 
     # Set before the first record.
     advance: Advance
-    # How to exclude a silent split from the watermark.
+    # The advice in diagnostics for a split without records that holds back the watermark.
     idle_advice = "Use with_idleness(...) in the WatermarkStrategy"
 
     @property
@@ -129,7 +129,7 @@ class WatermarkOperator(WatermarkEmitter):
         self._idle_ms = self.strategy.idleness.to_millis() if self.strategy.idleness else None
 
     @property
-    def makes_any(self) -> bool:
+    def generates_watermarks(self) -> bool:
         """Whether it generates any watermarks."""
         return self.strategy.generator is not None or self.strategy.out_of_orderness is not None
 
@@ -164,8 +164,8 @@ class WatermarkOperator(WatermarkEmitter):
             generator, highest = w.var("g"), w.var("h")
             w.before(f"{generator} = {w.bind(self, 'watermarks')}.current_generator()")
             w.before(f"{highest} = {generator}.highest")
-            known = "" if self.strategy.assigner is not None else f"{stamp} is not None and "
-            with w.block(f"if {known}{stamp} > {highest}:"):
+            not_none = "" if self.strategy.assigner is not None else f"{stamp} is not None and "
+            with w.block(f"if {not_none}{stamp} > {highest}:"):
                 w.line(f"{highest} = {stamp}")
             w.after(f"{generator}.highest = {highest}")
         downstream(replace(value, timestamp=stamp))
@@ -293,7 +293,7 @@ class WatermarkOperator(WatermarkEmitter):
 
     # --- runtime snapshots
 
-    def carry(self) -> OperatorSnapshot:
+    def runtime_snapshot(self) -> OperatorSnapshot:
         return {
             "sent": self._emitted,
             "ended": self._ended,

@@ -150,7 +150,11 @@ def _explain_holder(view: JobView, holder: _Holder, waits: _Waiters, now: int) -
     if mark.watermark == MAX_WATERMARK:
         return None
     marker = next((n for n in vertex.nodes if n.id == mark.operator), None)
-    if marker is not None and isinstance(marker.operator, WatermarkOperator) and not marker.operator.makes_any:
+    if (
+        marker is not None
+        and isinstance(marker.operator, WatermarkOperator)
+        and not marker.operator.generates_watermarks
+    ):
         text = (
             f"The WatermarkStrategy of {_name(vertex)}{creation_text(vertex)} is no_watermarks(): use "
             f"for_bounded_out_of_orderness(...) or for_monotonous_timestamps(). {waiters_text}"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from millstream.common.configuration import Configuration
 from millstream.common.errors import InvalidProgramError
-from millstream.service.reporting import Measured, Span, Target
+from millstream.service.registry import Registry
+from millstream.service.reporting import Measured, Reporter, Span, Target, targets
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import Metric, NumberDataPoint
@@ -119,3 +122,20 @@ def _metric(name: str, is_counter: bool, points: Iterable[NumberDataPoint]) -> M
     if is_counter:
         data = Sum(data_points, AggregationTemporality.CUMULATIVE, is_monotonic=True)
     return Metric(name, "", "", data)
+
+
+_lock = threading.Lock()
+_reporters: list[Reporter] = []
+
+
+def report(config: Configuration, registry: Registry) -> bool:
+    """Start the configured reporters, once per process; return whether there are any."""
+    with _lock:
+        if _reporters:
+            return True
+        configured = list(targets(config, "metrics")), list(targets(config, "traces"))
+        if any(configured):
+            of_metrics, of_traces = ([OtelSender(target) for target in kind] for kind in configured)
+            _reporters.append(Reporter(registry, [*of_metrics], [*of_traces]))
+            _reporters[0].start()
+        return bool(_reporters)

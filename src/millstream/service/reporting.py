@@ -257,22 +257,3 @@ def measured(entry: Entry, now: float) -> Iterator[Measured]:
             for name, value in metrics.of_subtask(view, vertex, subtask, before, seconds).items():
                 is_counter = name.rpartition(".")[2] in _COUNTERS
                 yield Measured(f"flink.taskmanager.job.task.{name}", attributes, value, since, is_counter)
-
-
-_lock = threading.Lock()
-_reporters: list[Reporter] = []
-
-
-def report(config: Configuration, registry: Registry) -> bool:
-    """Start the configured reporters, once per process; return whether there are any."""
-    with _lock:
-        if _reporters:
-            return True
-        configured = list(targets(config, "metrics")), list(targets(config, "traces"))
-        if any(configured):
-            from millstream.service.otel import OtelSender
-
-            of_metrics, of_traces = ([OtelSender(target) for target in kind] for kind in configured)
-            _reporters.append(Reporter(registry, [*of_metrics], [*of_traces]))
-            _reporters[0].start()
-        return bool(_reporters)

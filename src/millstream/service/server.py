@@ -22,8 +22,8 @@ from millstream.service.app import Service, make_app
 from millstream.service.archive import Archiver, write_to_archive_directory
 from millstream.service.logs import JobOutput, RecentLines
 from millstream.service.options import PORT, ServiceOptions
+from millstream.service.otel import report
 from millstream.service.registry import JOBS, Registry
-from millstream.service.reporting import report
 from millstream.service.request_limits import GuardedProtocol, RequestChecks, limit_reads
 from millstream.service.run_file import RunFile, TokenFile
 from millstream.service.standby import Standby

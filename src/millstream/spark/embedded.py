@@ -52,16 +52,10 @@ def with_cores(master: str, cores: int) -> str:
     return f"local[{cores}{f',{failures}' if failures else ''}]"
 
 
-def default_parallelism(config: Configuration) -> int:
-    """Return the default parallelism: the cores of the master."""
+def local_parallelism(config: Configuration) -> int | None:
+    """Return the default parallelism of a local master: its cores; None for a cluster."""
     check_settings(config)
-    cores = local_cores(master_of(config))
-    if cores is not None:
-        return cores
-    # A lazy import: it imports PySpark, which a local master does not need yet.
-    from millstream.spark.session import get_context
-
-    return get_context(config).defaultParallelism
+    return local_cores(master_of(config))
 
 
 def needs_jvm(config: Configuration) -> bool:

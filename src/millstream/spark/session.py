@@ -105,6 +105,11 @@ def get_context(config: Configuration) -> SparkContext:
         return _start(config, SPARE_CORES) if cluster is None else _join(cluster)
 
 
+def cluster_parallelism(config: Configuration) -> int:
+    """Return the default parallelism of a cluster: its cores."""
+    return get_context(config).defaultParallelism
+
+
 def start_for_cluster(config: Configuration, slots: int | None) -> tuple[Attachment, str, int]:
     """Start Spark for jobs of many processes.
 

@@ -53,6 +53,19 @@ MAX_WASTE = 2
 
 
 @fast_dataclass
+class StoredState:
+    """The location of a subtask's state: the last file of its chain, or its part of a savepoint, with the checksum."""
+
+    file: str
+    checksum: Checksum | None = None
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is a part of a savepoint."""
+        return self.file.endswith(".parquet")
+
+
+@fast_dataclass
 class FileRef:
     """A file of a chain; `checksum` is that of its footer, if known."""
 

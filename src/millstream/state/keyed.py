@@ -12,7 +12,7 @@ from millstream.common.errors import InvalidProgramError, MillstreamError, State
 from millstream.common.pickles import TooLargeError, dump
 from millstream.state import kinds
 from millstream.state.backend import Backend
-from millstream.state.changelog import Chain, FileHeader, FileRef, Section, encode, replay, sections
+from millstream.state.changelog import Chain, FileHeader, FileRef, Section, StoredState, encode, replay, sections
 from millstream.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -23,7 +23,7 @@ from millstream.state.descriptors import (
 )
 from millstream.state.handles import AggregatingState, ListState, MapState, ReducingState, State, ValueState
 from millstream.state.kinds import StateKind
-from millstream.state.restored import Restored, StoredState, key_of
+from millstream.state.restored import Restored
 from millstream.state.table import (
     BY_GROUP,
     BY_KEY,
@@ -35,6 +35,7 @@ from millstream.state.table import (
     KeyCell,
     StateTable,
     about_len,
+    key_of,
 )
 from millstream.state.timers import TimerQueue
 from millstream.state.ttl import (

@@ -10,28 +10,14 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 
 from millstream.common.aliases import Key, Value
-from millstream.common.checksums import Checksum
 from millstream.common.fast_dataclass import fast_dataclass
-from millstream.state.changelog import ChangelogFile, Loads, Section, replay
+from millstream.state.changelog import ChangelogFile, Loads, Section, StoredState, replay
 from millstream.state.key_groups import key_group
-from millstream.state.table import BY_GROUP, BY_KEY, BY_NAME, BY_NAMESPACE, BY_PANE, BY_TIME, StateTable
+from millstream.state.table import BY_GROUP, BY_KEY, BY_NAME, BY_NAMESPACE, BY_PANE, BY_TIME, StateTable, key_of
 
 SPLIT_LIST, UNION_LIST = "split.", "union."
 
 Read = Callable[[str], "bytes | memoryview"]
-
-
-@fast_dataclass
-class StoredState:
-    """The location of a subtask's state: the last file of its chain, or its part of a savepoint, with the checksum."""
-
-    file: str
-    checksum: Checksum | None = None
-
-    @property
-    def is_part(self) -> bool:
-        """Whether it is a part of a savepoint."""
-        return self.file.endswith(".parquet")
 
 
 @fast_dataclass
@@ -115,6 +101,7 @@ def stored_sections(
         only: the table to read; None for all.
     """
     if stored.is_part:
+        # A deferred import: it loads PyArrow.
         from millstream.state.savepoint_part import decode_part, read_part
 
         data = read(stored.file)
@@ -132,13 +119,6 @@ def chain_files(stored: StoredState, read: Read) -> Iterator[ChangelogFile]:
     directory, slash, name = stored.file.rpartition("/")
     _, files = replay(name, lambda n: read(f"{directory}{slash}{n}"), stored.checksum)
     yield from files
-
-
-def key_of(address: str, row: Key) -> Key:
-    """Return the key of a row."""
-    if address == BY_KEY:
-        return row
-    return row[0] if address == BY_NAMESPACE else row[1]
 
 
 def owned(

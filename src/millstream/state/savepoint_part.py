@@ -19,13 +19,12 @@ from millstream.common.aliases import Key, Value
 from millstream.common.checksums import Checksum, Summing, matches
 from millstream.common.errors import DamagedStateError
 from millstream.common.pickles import dump
-from millstream.state.changelog import Loads, Section
+from millstream.state.changelog import Loads, Section, StoredState
 from millstream.state.column_table import by_group
 from millstream.state.columns import text_of
 from millstream.state.key_groups import key_group, thaw
 from millstream.state.kinds import kind_named
-from millstream.state.restored import StoredState, key_of
-from millstream.state.table import BY_GROUP, BY_NAME, BY_NAMESPACE, BY_PANE, BY_TIME
+from millstream.state.table import BY_GROUP, BY_NAME, BY_NAMESPACE, BY_PANE, BY_TIME, key_of
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

@@ -226,3 +226,10 @@ class StateTable:
 
     def __len__(self) -> int:
         return sum(1 for _ in self.rows())
+
+
+def key_of(address: str, row: Key) -> Key:
+    """Return the key of a row."""
+    if address == BY_KEY:
+        return row
+    return row[0] if address == BY_NAMESPACE else row[1]

@@ -70,7 +70,7 @@ __all__ = [
     "WatermarkSpec",
 ]
 
-_PROCEDURES = "procedures are objects of catalogs in Java"
+_PROCEDURES = "procedures exist only in catalogs written in Java"
 
 
 Procedure = missing_class(__name__, "Procedure", _PROCEDURES)

@@ -44,8 +44,8 @@ __all__ = [
     "tree_of",
 ]
 
-_BITMAPS = "BITMAP is not a type of millstream's yet"
-_OBJECTS = "structured types are not there yet"
+_BITMAPS = "the type BITMAP is not supported yet"
+_OBJECTS = "structured types are not supported yet"
 
 
 class Expression(

@@ -241,7 +241,7 @@ def descriptor(*column_names: str) -> Expression:
     return Expression(syntax.Call("DESCRIPTOR", tuple(syntax.Name((name,)) for name in column_names)))
 
 
-object_of = missing_function("object_of", "structured types are not there yet")
+object_of = missing_function("object_of", "structured types are not supported yet")
 
 
 def row_interval(rows: int) -> Expression:

@@ -9,7 +9,7 @@ __all__ = ["MAX_LONG_VALUE", "MIN_LONG_VALUE"]
 
 __getattr__ = missing_names(
     __name__,
-    "it is a part of PyFlink's inside; call SUM, COUNT and the others in SQL or on a column",
+    "it is internal to PyFlink; call SUM, COUNT and the others in SQL or on a column",
     "AvgAggFunction Count1AggFunction CountAggFunction DecimalSum0AggFunction FirstValueAggFunction "
     "FirstValueWithRetractAggFunction FloatSum0AggFunction IntSum0AggFunction LastValueAggFunction "
     "LastValueWithRetractAggFunction ListAggFunction ListAggWithRetractAggFunction "

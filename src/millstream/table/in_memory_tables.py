@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from millstream.common.aliases import Value
 from millstream.common.errors import TypeMismatchError
 from millstream.common.types import Row
-from millstream.connectors.values import RowsTable, cut
+from millstream.connectors.values import RowsTable, split_batch
 from millstream.sql import types as t
 from millstream.sql.catalog.tables import CatalogTable, TableColumn
 from millstream.sql.columns.arrow import arrow_type
@@ -32,7 +32,7 @@ def scan_of(names: Sequence[str], types: Sequence[t.DataType], batch: Batch, nam
     """Return a scan of rows in memory."""
     fields = Fields(tuple(Field(n, k) for n, k in zip(names, types, strict=True)))
     table = CatalogTable(tuple(TableColumn(f.name, f.type) for f in fields.fields))
-    source = RowsTable(names, cut(batch), subtasks=subtasks)
+    source = RowsTable(names, split_batch(batch), subtasks=subtasks)
     return Scan(fields, table, source, (name,), tuple(names))
 
 

@@ -16,7 +16,7 @@ class Module:
         self.name = name
 
 
-HiveModule = missing_class(__name__, "HiveModule", "Hive's functions are Java's")
+HiveModule = missing_class(__name__, "HiveModule", "Hive's functions are Java code")
 
 
 @dataclass(frozen=True, order=True)

@@ -6,4 +6,4 @@ from millstream.common.unsupported import missing_class
 
 __all__ = ["ArrowSerializer"]
 
-ArrowSerializer = missing_class(__name__, "ArrowSerializer", "it is a part of PyFlink's inside; use to_arrow()")
+ArrowSerializer = missing_class(__name__, "ArrowSerializer", "it is internal to PyFlink; use to_arrow()")

@@ -510,7 +510,7 @@ def udtaf(
     return UserDefinedAggregateFunctionWrapper(f, *settings)
 
 
-_INSIDE = "it is a part of PyFlink's inside; use udf(), udtf() and udaf()"
+_INSIDE = "it is internal to PyFlink; use udf(), udtf() and udaf()"
 DelegatingScalarFunction = missing_class(__name__, "DelegatingScalarFunction", _INSIDE)
 DelegatingAsyncScalarFunction = missing_class(__name__, "DelegatingAsyncScalarFunction", _INSIDE)
 DelegationTableFunction = missing_class(__name__, "DelegationTableFunction", _INSIDE)

@@ -6,7 +6,7 @@ from millstream.common.unsupported import missing_names
 
 __getattr__ = missing_names(
     __name__,
-    "it is a part of PyFlink's inside",
+    "it is internal to PyFlink",
     "arrow_to_pandas pandas_to_arrow pickled_bytes_to_python_converter to_expression_jarray "
     "tz_convert_from_internal tz_convert_to_internal",
 )

@@ -127,8 +127,8 @@ class _Writer(SinkWriter):
         self._failure.step("prepare")
         return self._inner.prepare_commit(flush)
 
-    def carry(self) -> Any:
-        return self._inner.carry()
+    def runtime_snapshot(self) -> Any:
+        return self._inner.runtime_snapshot()
 
     def restore(self, snapshot: Any) -> None:
         self._inner.restore(snapshot)

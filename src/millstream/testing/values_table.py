@@ -14,7 +14,7 @@ from millstream.common.types import Row, RowKind
 from millstream.connectors.base import SplitAssignment, SplitEnumerator
 from millstream.connectors.collection import DriverSink
 from millstream.connectors.registry import register_connector
-from millstream.connectors.values import BatchesSource, cut
+from millstream.connectors.values import BatchesSource, split_batch
 from millstream.operators.sink import Sink
 from millstream.sql.catalog.tables import ColumnKind, TableColumn
 from millstream.sql.columns.batch import Batch
@@ -244,9 +244,11 @@ class _Source(TableSource):
         if self._values.epochs:
             ends = list(accumulate(self._values.epochs))
             starts = [0, *ends[:-1]]
-            epochs = [cut(batch.slice(a, b), self._values.batch_rows) for a, b in zip(starts, ends, strict=True)]
+            epochs = [
+                split_batch(batch.slice(a, b), self._values.batch_rows) for a, b in zip(starts, ends, strict=True)
+            ]
             return _InEpochs(epochs, self._id)
-        return (BatchesSource if self._values.bounded else _Unbounded)(cut(batch, self._values.batch_rows))
+        return (BatchesSource if self._values.bounded else _Unbounded)(split_batch(batch, self._values.batch_rows))
 
 
 class _Sink(TableSink):

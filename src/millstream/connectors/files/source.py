@@ -185,7 +185,7 @@ class FileEnumerator(SplitEnumerator):
             split = self._left[number]
             end = min(split.start + max(int(budget / split.density), 1), split.end)
             if end < split.end:
-                end = self._format.cut(self._access, split.path, split.start, end, split.end)
+                end = self._format.range_end(self._access, split.path, split.start, end, split.end)
             budget -= (end - split.start) * split.density
             ranges.append(FileSplitRange(number, split.path, split.start, end, split.size, end == split.end))
             if end == split.end:

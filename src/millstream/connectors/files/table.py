@@ -133,8 +133,8 @@ class TableFileReader(BulkFormat):
     def measure(self, access: FileAccess, file: FileStatus) -> Extent:
         return self._inner.measure(access, file) if self._files.is_read(file.path) else Extent(0, 1.0)
 
-    def cut(self, access: FileAccess, path: str, start: int, target: int, end: int) -> int:
-        return self._inner.cut(access, path, start, target, end)
+    def range_end(self, access: FileAccess, path: str, start: int, target: int, end: int) -> int:
+        return self._inner.range_end(access, path, start, target, end)
 
     def read(self, access: FileAccess, split_range: FileSplitRange) -> Iterator[Collection[Batch]]:
         for batches in self._inner.read(access, split_range):

@@ -117,8 +117,8 @@ class _Writer(SinkWriter):
         parts: StagedParts | None = self._inner.prepare_commit(flush)
         return parts
 
-    def carry(self) -> _WriterState:
-        return self._inner.carry()
+    def runtime_snapshot(self) -> _WriterState:
+        return self._inner.runtime_snapshot()
 
     def restore(self, state: _WriterState) -> None:
         self._inner.restore(state)
@@ -142,8 +142,8 @@ class _PartitionWriter(_Writer):
         parts = self._inner.prepare_commit(flush)
         return Staged(parts, self._watermark, self._subtasks) if parts is not None or flush else None
 
-    def carry(self) -> tuple[_WriterState, int]:
-        return super().carry(), self._watermark
+    def runtime_snapshot(self) -> tuple[_WriterState, int]:
+        return super().runtime_snapshot(), self._watermark
 
     def restore(self, state: tuple[_WriterState, int]) -> None:  # type: ignore[override]
         inner, self._watermark = state

@@ -92,7 +92,7 @@ class FileWriter(SinkWriter):
         self._in_epoch = False
         return staged if staged.files or staged.obsolete else None
 
-    def carry(self) -> tuple[PartFile, ...] | None:
+    def runtime_snapshot(self) -> tuple[PartFile, ...] | None:
         return self._retained or None
 
     def restore(self, retained: tuple[PartFile, ...] | None) -> None:

@@ -151,7 +151,7 @@ class KafkaWriter(SinkWriter):
         self._open = self._open_name = None
         self._produce = self._produce_first
 
-    def carry(self) -> str | None:
+    def runtime_snapshot(self) -> str | None:
         return self._open_at_epoch_end
 
     def restore(self, transaction: str | None) -> None:

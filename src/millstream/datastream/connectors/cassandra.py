@@ -10,4 +10,4 @@ _NAMES = """
 
 # With __getattr__, type checkers would accept any name.
 if not TYPE_CHECKING:
-    __getattr__ = missing_names(__name__, "the Cassandra connector is not built yet", _NAMES)
+    __getattr__ = missing_names(__name__, "the Cassandra connector is not supported yet", _NAMES)

@@ -23,6 +23,6 @@ __all__ = [
 if not TYPE_CHECKING:
     __getattr__ = missing_names(
         __name__,
-        "there is no server of Elasticsearch 6 to test it with; 7 and later have Elasticsearch7SinkBuilder",
+        "there is no Elasticsearch 6 server to test it with; use Elasticsearch7SinkBuilder for 7 and later",
         "Elasticsearch6SinkBuilder",
     )

@@ -118,8 +118,8 @@ class _AvroFiles(BulkFormat):
     def measure(self, access: FileAccess, file: FileStatus) -> Extent:
         return self._inner.measure(access, file)
 
-    def cut(self, access: FileAccess, path: str, start: int, target: int, end: int) -> int:
-        return self._inner.cut(access, path, start, target, end)
+    def range_end(self, access: FileAccess, path: str, start: int, target: int, end: int) -> int:
+        return self._inner.range_end(access, path, start, target, end)
 
     def read(self, access: FileAccess, split_range: FileSplitRange) -> Iterator[list[Batch]]:
         for records in self._inner.read(access, split_range):

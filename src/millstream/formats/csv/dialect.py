@@ -26,7 +26,7 @@ from millstream.formats.text_values import DecimalSize, Parse, ParseColumn, colu
 R = TypeVar("R")
 
 
-def can_be_cut(dialect: CsvDialect) -> bool:
+def can_find_record_ends(dialect: CsvDialect) -> bool:
     """Return whether ends of records can be found: a quoted field starts with a quote at the start of the field."""
     quote = dialect.quote or ""
     return dialect.escape is None and not dialect.comments and (quote + dialect.separator).isascii()
@@ -55,7 +55,7 @@ def last_record_end(data: bytes, dialect: CsvDialect) -> int:
     return 0 if match is None else match.end()
 
 
-def cut_behind_record(file: BinaryIO, start: int, target: int, end: int, dialect: CsvDialect) -> int:
+def record_end_near(file: BinaryIO, start: int, target: int, end: int, dialect: CsvDialect) -> int:
     """Return the end of the last record before `target`, or of the record that contains it."""
     file.seek(start)
     length = target - start

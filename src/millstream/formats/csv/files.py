@@ -17,9 +17,9 @@ from millstream.formats.csv.dialect import (
     RowWriter,
     UnclosedError,
     behind_line,
-    can_be_cut,
-    cut_behind_record,
+    can_find_record_ends,
     read_whole_records,
+    record_end_near,
 )
 from millstream.formats.csv.schema import CsvSchema
 from millstream.formats.file_access import FileAccess
@@ -76,14 +76,14 @@ class CsvReaderFormat(StreamFormat):
         return self._single_lines and not self._schema.skip_first_data_row
 
     @property
-    def cuttable(self) -> bool:
-        return can_be_cut(self._schema.dialect) and not self._schema.skip_first_data_row
+    def has_range_ends(self) -> bool:
+        return can_find_record_ends(self._schema.dialect) and not self._schema.skip_first_data_row
 
-    def cut(self, access: FileAccess, path: str, start: int, target: int, end: int) -> int:
+    def range_end(self, access: FileAccess, path: str, start: int, target: int, end: int) -> int:
         if self.splittable:
             return target
         with access.open(path) as file:
-            return cut_behind_record(file, start, target, end, self._schema.dialect)
+            return record_end_near(file, start, target, end, self._schema.dialect)
 
     def read_part(self, part: FilePart) -> Iterator[list[Row]]:
         yield from _PartReader(self._schema, self._ignores_errors, self._single_lines, part).batches()

@@ -14,9 +14,9 @@ from millstream.formats.csv.dialect import (
     CsvDialect,
     CsvError,
     UnclosedError,
-    can_be_cut,
-    cut_behind_record,
+    can_find_record_ends,
     read_whole_records,
+    record_end_near,
 )
 from millstream.formats.file_access import FileAccess
 from millstream.formats.file_format import FileFormat, FilePart, StreamFormat
@@ -181,14 +181,14 @@ class _CsvFiles(StreamFormat):
         return self._csv.dialect.quote is None
 
     @property
-    def cuttable(self) -> bool:
-        return can_be_cut(self._csv.dialect)
+    def has_range_ends(self) -> bool:
+        return can_find_record_ends(self._csv.dialect)
 
-    def cut(self, access: FileAccess, path: str, start: int, target: int, end: int) -> int:
+    def range_end(self, access: FileAccess, path: str, start: int, target: int, end: int) -> int:
         if self.splittable:
             return target
         with access.open(path) as file:
-            return cut_behind_record(file, start, target, end, self._csv.dialect)
+            return record_end_near(file, start, target, end, self._csv.dialect)
 
     def read_part(self, part: FilePart) -> Iterator[Collection[Batch]]:
         rest, offset = yield from read_whole_records(

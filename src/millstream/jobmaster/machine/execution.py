@@ -25,8 +25,9 @@ from millstream.operators.runtime.runtime_snapshot import has_requests, pending_
 from millstream.operators.runtime.vertex import Vertex
 from millstream.operators.source import SourceOperator
 from millstream.operators.watermarks import WatermarkOperator
+from millstream.state.changelog import StoredState
 from millstream.state.keyed import Version
-from millstream.state.restored import Restored, StoredState
+from millstream.state.restored import Restored
 
 _NOTHING_YET = Progress(MIN_WATERMARK, {})
 

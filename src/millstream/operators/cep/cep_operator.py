@@ -1,6 +1,6 @@
 """Pattern matching on a keyed stream: buffers events until the watermark, then processes them in the key's automaton.
 
-State of a key, each in a row of its own:
+The state of a key, in separate rows:
 
     _cep_events   the buffered events: (timestamp, event), in arrival order
     _cep_runs     partial matches, pending matches, and timers (cep.automaton.Runs)

@@ -40,12 +40,12 @@ class DynamicCepOperator(PatternOperator):
         self._matchings: dict[Any, Matching] = {}
         self._is_open = False
 
-    # --- life
+    # --- life cycle
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
         assert setup.operator_state is not None
-        self._known = OperatorStateStore(setup.operator_state).get_broadcast_state(MapStateDescriptor(PATTERNS))
+        self._patterns = OperatorStateStore(setup.operator_state).get_broadcast_state(MapStateDescriptor(PATTERNS))
         setup.operator_state.when_loaded(self._load_patterns)
 
     def open(self) -> None:
@@ -68,9 +68,9 @@ class DynamicCepOperator(PatternOperator):
 
     def _load_patterns(self) -> None:
         """Activate the patterns in the loaded state."""
-        for known in list(self._matchings):
-            self._drop(known)
-        for processor in self._known.values():
+        for pattern_id in list(self._matchings):
+            self._drop(pattern_id)
+        for processor in self._patterns.values():
             self._adopt(processor)
 
     # --- patterns
@@ -86,14 +86,14 @@ class DynamicCepOperator(PatternOperator):
         if isinstance(change, Removed):
             if change.id in self._matchings:
                 self._forget(change.id)
-                self._known.remove(change.id)
+                self._patterns.remove(change.id)
         elif isinstance(change, PatternProcessor):
-            before = self._known.get(change.id)
+            before = self._patterns.get(change.id)
             if before is not None and before.version >= change.version:
                 return
             if before is not None:
                 self._forget(change.id)
-            self._known.put(change.id, change)
+            self._patterns.put(change.id, change)
             self._adopt(change)
         else:
             raise InvalidProgramError(
@@ -101,13 +101,13 @@ class DynamicCepOperator(PatternOperator):
                 f"this is {shorten(change)}."
             )
 
-    def _forget(self, known: Any) -> None:
-        self._drop(known)
-        for row in [row for row, _ in self._runs.rows() if row[1] == known]:
+    def _forget(self, pattern_id: Any) -> None:
+        self._drop(pattern_id)
+        for row in [row for row, _ in self._runs.rows() if row[1] == pattern_id]:
             self._runs.remove(row)
 
-    def _drop(self, known: Any) -> None:
-        matching = self._matchings.pop(known)
+    def _drop(self, pattern_id: Any) -> None:
+        matching = self._matchings.pop(pattern_id)
         if self._is_open:
             self._close(matching)
 
@@ -130,14 +130,14 @@ class DynamicCepOperator(PatternOperator):
         return row[0]
 
     def _take_now(self, key: UserKey, value: Value, now: int) -> None:
-        for known, matching in self._matchings.items():
-            matching.event((key, known), key, value, now)
+        for pattern_id, matching in self._matchings.items():
+            matching.event((key, pattern_id), key, value, now)
 
     def _fire_keys(self, events: dict[UserKey, list[tuple[int, Value]]], rows: list[Any], now: int) -> None:
-        for known, matching in self._matchings.items():
-            matching.fire((((key, known), key, mine) for key, mine in events.items() if mine), now)
+        for pattern_id, matching in self._matchings.items():
+            matching.fire((((key, pattern_id), key, batch) for key, batch in events.items() if batch), now)
         for row in rows:
-            key, known = row
-            # A removed pattern may have left an alarm; one with events has advanced its time already.
-            if known in self._matchings and not events.get(key):
-                self._matchings[known].fire([(row, key, [])], now)
+            key, pattern_id = row
+            # Alarms of removed patterns may remain, and patterns of keys with events have advanced already.
+            if pattern_id in self._matchings and not events.get(key):
+                self._matchings[pattern_id].fire([(row, key, [])], now)

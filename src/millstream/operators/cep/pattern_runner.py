@@ -54,8 +54,8 @@ class StatesOfPattern(PickledBytesTypeInfo):
         return self.NAME + ", ".join(sorted(self._names))
 
     @staticmethod
-    def gone_and_new(before: str, now: str) -> tuple[list[str], list[str]] | None:
-        """Return the states that a pattern no longer has, and those that are new; None where this is not about runs."""
+    def removed_and_added_states(before: str, now: str) -> tuple[list[str], list[str]] | None:
+        """Return the removed and the added states of a pattern; None if the types are not those of runs."""
         name = StatesOfPattern.NAME
         if not before.startswith(name) or not now.startswith(name):
             return None
@@ -64,7 +64,7 @@ class StatesOfPattern(PickledBytesTypeInfo):
 
 
 class MatchTime:
-    """The context of a function of matches."""
+    """The context of a function that processes matches."""
 
     __slots__ = ("_clock", "_timestamp")
 
@@ -134,16 +134,16 @@ class Matching:
                     if begun is None:
                         continue
                     runs, matches = begun
-                    known, alarm = False, None
+                    is_stored, alarm = False, None
                 else:
-                    known, alarm = True, runs.timers[0] if runs.timers else None
+                    is_stored, alarm = True, runs.timers[0] if runs.timers else None
                     matches = fire(runs, events, now)
             except Exception as e:
                 self._explain(e, key)
                 raise
             if runs.queue is not None or runs.timers or runs.completed:
                 self._store(row, runs, alarm)
-            elif known:
+            elif is_stored:
                 self._runs.remove(row)
             if matches:
                 self._emit(key, matches)
@@ -151,7 +151,7 @@ class Matching:
     def event(self, row: Any, key: Key, value: Value, now: int) -> None:
         """Process an event of a key at once, in processing time."""
         runs = self._runs.get(row)
-        known = runs is not None
+        is_stored = runs is not None
         if runs is None:
             runs = Runs()
         alarm = runs.timers[0] if runs.timers else None
@@ -163,7 +163,7 @@ class Matching:
             raise
         if not runs.at_rest:
             self._store(row, runs, alarm)
-        elif known:
+        elif is_stored:
             self._runs.remove(row)
         if matches:
             self._emit(key, matches)

@@ -217,7 +217,7 @@ class CodeWriter:
     # --- user functions
 
     def call(self, function: UserCallable, *arguments: str) -> str:
-        """Return the expression that applies a user function; it belongs into the next line written."""
+        """Return the expression that applies a user function; it must be part of the next line written."""
         expression = self._expression(function, *arguments)
         if expression is None:
             return f"{self.bind(function, 'call')}({', '.join(arguments)})"

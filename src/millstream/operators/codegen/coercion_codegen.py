@@ -32,7 +32,7 @@ def coerce(w: CodeWriter, operator: OperatorTraits, type_info: TypeInformation |
     """Write the lines that coerce an emitted value to a type; None accepts any value."""
     convert = type_info.converter() if type_info is not None else None
     if type_info is None or convert is None:
-        # An inferred type with a condition is of no use downstream.
+        # Downstream operators cannot use an inferred type with a condition.
         return (
             value if value.condition is None else replace(value, inferred_type=ANYTHING, condition=None, conforms=None)
         )
@@ -51,7 +51,7 @@ def coerce(w: CodeWriter, operator: OperatorTraits, type_info: TypeInformation |
     out = w.var()
     _write(w, operator, convert, value, expected, out)
     if w.members(out) is None:
-        # Members that alalternatives conform are unchanged: constants are not sent with the record.
+        # Members that always conform are unchanged: constants are not sent with the record.
         w.declare_members(out, inferred_type)
     detached = value.detached or type_info.copies
     return Var(out, value.timestamp, detached, inferred_type, coerced_to=type_info)
@@ -123,7 +123,7 @@ def _write_members(
     for name, text in zip(sent, members, strict=True):
         if name != text:
             w.assign_if_read(name, text)
-    # As expressions, so that a member which only the rare test reads is not computed for every record.
+    # As expressions, so that a member that only the rare test reads is not computed for every record.
     unknown = (
         _all(w, [(m, t, ANYTHING) for m, t in zip(members, expected.members, strict=True)]) if is_conditional else []
     )
@@ -134,10 +134,10 @@ def _write_members(
 
 
 def _condition(value: Var, tests: list[str], unknown: list[str]) -> str:
-    """Return an expression that is true if a value conforms; empty if it alalternatives does.
+    """Return an expression that is true if a value conforms; empty if it always does.
 
     Args:
-        value: the value, and the variables that hold what is known of it.
+        value: the value, and the variables with the conditions that it meets.
         tests: the remaining tests while its inferred type holds.
         unknown: the tests where it does not hold; none if only the converter can decide.
     """
@@ -161,7 +161,7 @@ def test_of(w: CodeWriter, name: str, inferred_type: InferredType) -> str:
 
 
 def test_of_record(w: CodeWriter, value: Var, inferred_type: InferredType) -> str:
-    """Return an expression that is true only if a record has a type; empty if it alalternatives has."""
+    """Return an expression that is true only if a record has a type; empty if it always has."""
     members = w.members(value.name)
     if members is not None and isinstance(inferred_type, Fixed) and isinstance(value.inferred_type, Fixed):
         tests = _all(w, list(zip(members, inferred_type.members, value.inferred_type.members, strict=True)))

@@ -19,10 +19,10 @@ _TESTS = ("TRUE", "FALSE", "NONE", "NOT_NONE")
 # Bytecode operations of Python 3.11 to 3.13 that neither retain nor modify existing values.
 _OPERATIONS = frozenset(
     [
-        # Internal operations.
+        # Operations of the interpreter.
         *("RESUME", "NOP", "EXTENDED_ARG", "COPY_FREE_VARS", "MAKE_CELL", "PUSH_NULL", "PRECALL", "KW_NAMES"),
         *("TO_BOOL", "COPY", "SWAP", "POP_TOP", "END_FOR", "END_SEND"),
-        # Local variables, and reading others.
+        # Local variables, and reads of others.
         *("LOAD_CONST", "LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "LOAD_FAST_LOAD_FAST"),
         *("STORE_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST", "DELETE_FAST"),
         *("LOAD_CLOSURE", "LOAD_DEREF", "STORE_DEREF", "LOAD_GLOBAL", "LOAD_ATTR", "LOAD_METHOD"),
@@ -35,7 +35,7 @@ _OPERATIONS = frozenset(
         *("DICT_UPDATE", "DICT_MERGE", "UNPACK_SEQUENCE", "UNPACK_EX", "CALL_INTRINSIC_1"),
         # Jumps.
         *("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP"),
-        *(f"POP_JUMP_{way}IF_{test}" for way in ("", "FORWARD_", "BACKWARD_") for test in _TESTS),
+        *(f"POP_JUMP_{direction}IF_{test}" for direction in ("", "FORWARD_", "BACKWARD_") for test in _TESTS),
         *("GET_ITER", "FOR_ITER", "RETURN_VALUE", "RETURN_CONST"),
         *("RETURN_GENERATOR", "YIELD_VALUE", "GET_YIELD_FROM_ITER", "SEND"),
         *("RAISE_VARARGS", "RERAISE", "LOAD_ASSERTION_ERROR", "PUSH_EXC_INFO", "CHECK_EXC_MATCH", "POP_EXCEPT"),
@@ -133,7 +133,8 @@ def _members_detached(w: CodeWriter, value: Var) -> Var | None:
     members = w.members(value.name)
     if members is None or not isinstance(value.inferred_type, Fixed) or value.condition is not None:
         return None
-    # Values with an inferred type are immutable. Several mutable members may be one object, as only a full copy keeps.
+    # Values with an inferred type are immutable. Several mutable members may be the same object: only a copy of the
+    # whole tuple preserves that.
     unknown = [i for i, inferred_type in enumerate(value.inferred_type.members) if isinstance(inferred_type, Anything)]
     if len(unknown) > 1 or any(isinstance(inferred_type, Fixed) for inferred_type in value.inferred_type.members):
         return None

@@ -107,7 +107,7 @@ class Columns:
         """Write the lines of a map; return whether it can be vectorized."""
         w, value = self._w, self.value
         texts = self._texts(function)
-        # Constants need no array, but at least one array must be left to iterate over.
+        # Constants need no array, but but the loop needs at least one array to iterate over.
         if not all(self._is_column(t) or _CONSTANT.fullmatch(t) for t in texts) or not any(map(self._is_column, texts)):
             return False
         out = w.var()
@@ -167,7 +167,7 @@ def _column_of() -> Callable[[range], NDArray[np.int64]]:
 def vectorized_in_bounds(columns: Loop, loop: Loop, bounds: Whole) -> Loop:
     """Return a function that processes ranges within the bounds vectorized, and other batches in a loop.
 
-    Numbers may exceed the program's bounds: a restored sequence may have been another one.
+    Numbers may exceed the program's bounds: the restored split ranges may be those of another sequence.
     """
     low, high = bounds.low, bounds.high
     assert low is not None and high is not None

@@ -6,7 +6,7 @@ import inspect
 import logging
 from typing import Any
 
-from millstream.common.log_format import SAID
+from millstream.common.log_format import USER_LOG
 from millstream.operators.diagnostics.user_code_guard import caller
 from millstream.operators.runtime.messages import LogLine
 
@@ -20,7 +20,7 @@ class Logged(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self._lines: list[LogLine] = []
-        self._left_out = 0
+        self._dropped_lines = 0
 
     def listen(self, levels: dict[str, int]) -> None:
         """Set the levels of the driver's loggers, and collect what they emit."""
@@ -32,13 +32,13 @@ class Logged(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if len(self._lines) >= MAX_LINES:
-            self._left_out += 1
+            self._dropped_lines += 1
             return
         operator = caller(inspect.currentframe())
-        text, about = self.format(record), vars(record).get(SAID)
+        text, about = self.format(record), vars(record).get(USER_LOG)
         if about is not None:
             # The operator is already in the text, because a job has run in this process before.
-            text = text.replace(record.getMessage(), about["said"], 1)
+            text = text.replace(record.getMessage(), about["message"], 1)
         fields = record.name, record.levelno, text, record.created
         origin = (None,) if operator is None else (operator.operator, operator.subtask, operator.job)
         self._lines.append(LogLine(*fields, *origin))
@@ -46,10 +46,10 @@ class Logged(logging.Handler):
     def take(self) -> list[LogLine]:
         """Return the lines since the last call."""
         lines, self._lines = self._lines, []
-        if self._left_out:
-            text = f"... and {self._left_out:,} more lines in this epoch"
+        if self._dropped_lines:
+            text = f"... and {self._dropped_lines:,} more lines in this epoch"
             lines.append(LogLine("millstream", logging.WARNING, text, lines[-1].created, None))
-            self._left_out = 0
+            self._dropped_lines = 0
         return lines
 
 
@@ -68,8 +68,8 @@ def pass_on(line: LogLine) -> None:
     if not logger.hasHandlers():
         # Without handlers Python writes only the text of warnings and errors to standard error.
         text = f"{logging.getLevelName(line.level)} {text}"
-    about = {"operator": line.operator, "subtask": line.subtask, "job": line.job, "said": line.message}
-    record = logger.makeRecord(line.name, line.level, "", 0, text, (), None, extra={SAID: about})
+    about = {"operator": line.operator, "subtask": line.subtask, "job": line.job, "message": line.message}
+    record = logger.makeRecord(line.name, line.level, "", 0, text, (), None, extra={USER_LOG: about})
     record.created = line.created
     record.msecs = line.created % 1 * 1000
     logger.handle(record)
@@ -100,7 +100,7 @@ def name_speakers() -> None:
             line = LogLine(created.name, created.levelno, text, created.created, operator, subtask, job)
             created.msg, created.args = f"[{_of(line)}] {text}", ()
             # One attribute, with a name that no program uses in `extra`.
-            vars(created)[SAID] = {"operator": operator, "subtask": subtask, "job": job, "said": text}
+            vars(created)[USER_LOG] = {"operator": operator, "subtask": subtask, "job": job, "message": text}
         return created
 
     record.names_speakers = True  # type: ignore[attr-defined]

@@ -21,7 +21,7 @@ class Account:
         self.spill = spill
         self.used = 0
 
-    def keeps(self, size: int) -> None:
+    def set_used(self, size: int) -> None:
         """Set the number of retained bytes; spill if the budget is exceeded."""
         self.used = size
         self._budget.check()

@@ -18,8 +18,9 @@ from millstream.operators.diagnostics.subtask_diagnostics import SubtaskDiagnost
 from millstream.operators.runtime.runtime_snapshot import has_pending_input, has_requests
 from millstream.operators.runtime.vertex import JobSettings, Vertex
 from millstream.operators.source import SplitRange
+from millstream.state.changelog import StoredState
 from millstream.state.keyed import Version
-from millstream.state.restored import Restored, StoredState
+from millstream.state.restored import Restored
 
 # One subtask of a job: (vertex, subtask).
 Address = tuple[int, int]

@@ -213,7 +213,7 @@ class Subtask:
 
     def _snapshot(self) -> bytes:
         chain, subtask_input = self._chain, self._input
-        operators: dict[str, Any] = {i: data for i, o in chain.operators if (data := o.carry()) is not None}
+        operators: dict[str, Any] = {i: data for i, o in chain.operators if (data := o.runtime_snapshot()) is not None}
         self._last_snapshot = encode(
             watermark=chain.time.watermark,
             idle=chain.time.is_idle,

@@ -27,8 +27,8 @@ from millstream.operators.runtime.runtime_snapshot import RuntimeSnapshot
 from millstream.operators.runtime.vertex import JobSettings, Vertex
 from millstream.operators.sink import InvokeOperator, SinkOperator
 from millstream.operators.watermarks import WatermarkEmitter, WatermarkOperator
+from millstream.state.changelog import StoredState
 from millstream.state.keyed import KeyedState, StateStorage, Version
-from millstream.state.restored import StoredState
 
 
 class SubtaskState:

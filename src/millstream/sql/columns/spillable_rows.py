@@ -140,7 +140,7 @@ class SpillableRows:
         """Add inserted rows."""
         self._parts.append(batch if batch.kinds is None else Batch(batch.columns, None, len(batch)))
         self.rows += len(batch)
-        self._account.keeps(self._account.used + batch.nbytes)
+        self._account.set_used(self._account.used + batch.nbytes)
 
     def in_memory(self) -> list[Batch]:
         """Return the rows in memory."""
@@ -173,7 +173,7 @@ class SpillableRows:
         self._write(self._parts[: self._saved])
         self._unsaved += self._write(self._parts[self._saved :])
         self._parts, self._saved = [], 0
-        self._account.keeps(0)
+        self._account.set_used(0)
 
     def _write(self, parts: list[Batch]) -> list[FileExtent]:
         written: list[FileExtent] = []
@@ -195,7 +195,7 @@ class SpillableRows:
         self._parts = [part for part in parts if len(part)]
         self._saved = int(bool(first))
         self.rows += len(chosen) - len(whole)
-        self._account.keeps(sum(part.nbytes for part in self._parts))
+        self._account.set_used(sum(part.nbytes for part in self._parts))
 
     # --- checkpoints
 
@@ -223,7 +223,7 @@ class SpillableRows:
         self._parts.insert(self._saved, Batch(change.rows.columns[1:], None, change.rows.num_rows))
         self._saved += 1
         self.rows += change.rows.num_rows
-        self._account.keeps(self._account.used + self._parts[self._saved - 1].nbytes)
+        self._account.set_used(self._account.used + self._parts[self._saved - 1].nbytes)
 
 
 def slabs(batches: Iterable[Batch], max_bytes: int) -> Iterator[Batch]:

@@ -16,7 +16,14 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.numpy_arrays import NumpyColumn
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import Call, Column, Constant, Expression, UserCall, columns_of, replaced, walk
-from millstream.sql.functions.function import Datum, EvaluationContext, Function, SharedExpression, Site
+from millstream.sql.functions.function import (
+    JSON_CONSTRUCTORS,
+    Datum,
+    EvaluationContext,
+    Function,
+    SharedExpression,
+    Site,
+)
 from millstream.sql.functions.table import functions
 from millstream.sql.functions.vectors import as_array, from_stored, scattered, stored
 
@@ -134,15 +141,12 @@ def is_json_in_json(outer: Expression, inner: Expression) -> bool:
     """Return whether an argument is JSON inside other JSON, which only a call shows."""
     if not isinstance(outer, Call) or not isinstance(inner, Call):
         return False
-    # Deferred import: most queries use no JSON.
-    from millstream.sql.functions.json_functions import MAKERS
-
-    if inner.function not in MAKERS:
+    if inner.function not in JSON_CONSTRUCTORS:
         return False
     if outer.function == "JSON_STRING":
         return inner.function != "JSON"
     is_key = outer.function == "JSON_OBJECT" and inner in outer.arguments[::2]
-    return outer.function in MAKERS and not is_key
+    return outer.function in JSON_CONSTRUCTORS and not is_key
 
 
 def nested_json(outer: Call) -> Call:

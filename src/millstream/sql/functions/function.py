@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 # An argument that is not a value: a keyword, a type, or an expression; each function checks its own.
 Option: TypeAlias = Any
+# Functions that return JSON, which is not quoted inside other JSON.
+JSON_CONSTRUCTORS = frozenset(["JSON_OBJECT", "JSON_ARRAY", "JSON"])
+
 # A column, or a scalar for all rows.
 Datum: TypeAlias = "pa.Array | pa.Scalar"
 

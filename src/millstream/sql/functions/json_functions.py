@@ -21,13 +21,19 @@ from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import Constant
 from millstream.sql.functions.casts import rounded
 from millstream.sql.functions.evaluate import folded
-from millstream.sql.functions.function import Arguments, Datum, Function, Kernel, Option, Resolved, Site
+from millstream.sql.functions.function import (
+    JSON_CONSTRUCTORS,
+    Arguments,
+    Datum,
+    Function,
+    Kernel,
+    Option,
+    Resolved,
+    Site,
+)
 from millstream.sql.functions.json_path import PathError, is_json, parsed, path_of, scalar_text, written
 from millstream.sql.functions.rules import BOOLEAN, STRING, anything, takes, text
 from millstream.sql.functions.vectors import as_array, by_row
-
-# Functions that return JSON, which is not quoted inside other JSON.
-MAKERS = frozenset(["JSON_OBJECT", "JSON_ARRAY", "JSON"])
 
 _MODE = re.compile(r"\s*(?P<mode>strict|lax)\s+(?P<path>.+)", re.IGNORECASE | re.DOTALL)
 
@@ -297,7 +303,7 @@ def _members(site: Site, rows: int, values: Sequence[Datum]) -> tuple[int, list[
     fixed = all(isinstance(v, pa.Scalar) for v in values)
     count = 1 if fixed else rows
     zone = site.context.time_zone
-    result = [name in MAKERS for name in site.callers] or [False] * len(values)
+    result = [name in JSON_CONSTRUCTORS for name in site.callers] or [False] * len(values)
     columns = [_values_of(v, k, count, zone, m) for v, k, m in zip(values, site.types, result, strict=True)]
     return count, columns
 
@@ -327,7 +333,7 @@ def _all_scalars(values: Sequence[Datum]) -> bool:
 
 def _string(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     fixed = isinstance(values[0], pa.Scalar)
-    is_made = bool(site.callers) and site.callers[0] in MAKERS
+    is_made = bool(site.callers) and site.callers[0] in JSON_CONSTRUCTORS
     result = _values_of(values[0], site.types[0], 1 if fixed else rows, site.context.time_zone, is_made)
     texts = [None if v is None else written(v) for v in result]
     return pa.scalar(texts[0], pa.string()) if fixed else pa.array(texts, pa.string())

@@ -70,7 +70,7 @@ class Overflow:
     def grew(self) -> None:
         """Account for rows added to the tables."""
         if not self._is_draining:
-            self._account.keeps(sum(table.live.nbytes for table in self.tables))
+            self._account.set_used(sum(table.live.nbytes for table in self.tables))
 
     def spill(self) -> None:
         """Move the tables to disk."""
@@ -78,7 +78,7 @@ class Overflow:
             return
         for table in self.tables:
             table.spill()
-        self._account.keeps(0)
+        self._account.set_used(0)
 
     def bins(self, take: Callable[[int, Batch], None]) -> Iterator[None]:
         """Complete the tables bin by bin; each step begins when the tables hold the complete state of a bin.

@@ -13,7 +13,7 @@ from millstream.common.typeinfo import TypeInformation, Types
 from millstream.common.unsupported import missing_function
 
 _Type = TypeVar("_Type", bound="DataType")
-INSIDE = "it is a part of PyFlink's inside"
+INSIDE = "it is internal to PyFlink"
 # The length of STRING and BYTES.
 MAX_LENGTH = 2147483647
 MAX_PRECISION = 38

@@ -171,7 +171,7 @@ class RowWatermarkOperator(WatermarkEmitter, EvaluatingOperator):
 
     # --- snapshots
 
-    def carry(self) -> OperatorSnapshot:
+    def runtime_snapshot(self) -> OperatorSnapshot:
         # Called at the end of every epoch.
         self._was_quiet, self._has_rows = not self._has_rows, False
         return self._current, self._sent, self._ended, self._is_idle, self._last_row

@@ -105,7 +105,7 @@ class SortOperator(KeyedBatchOperator):
         self.watermark = watermark
         return watermark
 
-    def carry(self) -> OperatorSnapshot:
+    def runtime_snapshot(self) -> OperatorSnapshot:
         return self._last
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
