@@ -15,7 +15,7 @@ from millstream.cep import AfterMatchSkipStrategy, Pattern, SimpleCondition
 from millstream.cep.automaton import Runs
 from millstream.cep.conditions import TRUE, And, Atom, Not, Or, Subtype
 from millstream.cep.dynamic import PatternProcessor, Removed
-from millstream.cep.pattern import Contiguity, Times, WithinType
+from millstream.cep.quantifier import Contiguity, Times, WithinType
 from millstream.common import Duration, Instant, Row, RowKind, Time
 from millstream.common.pickles import dump
 from millstream.connectors.cdc.changes import Change

@@ -19,7 +19,8 @@ import random
 from typing import Any
 
 from millstream.cep.conditions import IterativeCondition
-from millstream.cep.pattern import MalformedPatternError, Pattern, WithinType
+from millstream.cep.pattern import Pattern
+from millstream.cep.quantifier import MalformedPatternError, WithinType
 from millstream.cep.skip import AfterMatchSkipStrategy
 from tests.support.paths import TESTS
 

@@ -14,7 +14,8 @@ from millstream.cep.functions import (
     RichPatternSelectFunction,
     TimedOutPartialMatchHandler,
 )
-from millstream.cep.pattern import GroupPattern, MalformedPatternError, Pattern, Quantifier, WithinType
+from millstream.cep.pattern import GroupPattern, Pattern
+from millstream.cep.quantifier import MalformedPatternError, Quantifier, WithinType
 from millstream.cep.skip import AfterMatchSkipStrategy
 
 if TYPE_CHECKING:

@@ -8,21 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from millstream.cep.conditions import TRUE, And, Expression, Not
-from millstream.cep.pattern import (
-    Contiguity,
-    GroupPattern,
-    MalformedPatternError,
-    Pattern,
-    Times,
-    WithinType,
-    all_patterns,
-    can_be_empty,
-    check_loop,
-    sequence,
-)
+from millstream.cep.quantifier import Contiguity, MalformedPatternError, Times, WithinType
 from millstream.cep.states import Action, Edge, State, StateGraph, StateKind
+
+if TYPE_CHECKING:
+    from millstream.cep.pattern import Pattern
 
 FINAL_NAME = "$endState$"
 
@@ -34,13 +27,50 @@ def compile_pattern(pattern: Pattern) -> StateGraph:
         >>> [s.name for s in compile_pattern(Pattern.begin("a").times(2).next("b")).states]
         ['$endState$', 'b', 'a', 'a:0']
     """
-    if not isinstance(pattern, Pattern):
-        raise MalformedPatternError(f"A pattern is made with Pattern.begin(...), and this is {pattern!r}.")
     _check(pattern)
     compiler = _Compiler()
     graph = compiler.compile(pattern)
     _check_windows(pattern, graph, compiler.has_window)
     return graph
+
+
+def sequence(last: Pattern) -> list[Pattern]:
+    """Return the patterns of a sequence, first to last; groups are one each.
+
+    Example:
+        >>> sequence(Pattern.begin("a").next("b"))[0].get_name()
+        'a'
+    """
+    patterns: list[Pattern] = []
+    pattern: Pattern | None = last
+    while pattern is not None:
+        patterns.append(pattern)
+        pattern = pattern.get_previous()
+    return patterns[::-1]
+
+
+def all_patterns(last: Pattern) -> Iterator[Pattern]:
+    """Yield the patterns of a sequence and of its groups, without the groups."""
+    for pattern in sequence(last):
+        if pattern.group is not None:
+            yield from all_patterns(pattern.group)
+        else:
+            yield pattern
+
+
+def can_be_empty(last: Pattern) -> bool:
+    """Return whether a pattern is a group of optional patterns only."""
+    if last.group is None:
+        return False
+    return all(p.get_quantifier().is_optional or can_be_empty(p) for p in sequence(last.group))
+
+
+def check_loop(pattern: Pattern) -> None:
+    if can_be_empty(pattern):
+        raise MalformedPatternError(
+            "A loop over a group in which everything is optional would never end: make one pattern inside it "
+            "obligatory."
+        )
 
 
 def _check(last: Pattern) -> None:
@@ -71,10 +101,10 @@ def _check_groups(last: Pattern) -> None:
                 f"Pattern {pattern.get_name()!r} is negated and stands behind a group that can be empty: "
                 "make one pattern inside the group obligatory."
             )
-        if isinstance(pattern, GroupPattern):
+        if pattern.group is not None:
             if pattern.get_quantifier().is_looping:
                 check_loop(pattern)
-            _check_groups(pattern.get_raw_pattern())
+            _check_groups(pattern.group)
 
 
 def _check_windows(last: Pattern, graph: StateGraph, has_window: bool) -> None:
@@ -108,7 +138,7 @@ class _Place:
 
     pattern: Pattern
     following: Pattern | None
-    group: GroupPattern | None
+    group: Pattern | None
     first_round: bool
 
     @property
@@ -306,8 +336,8 @@ class _Compiler:
     ) -> State:
         """Build the state that takes one event, or one round of a group; return it."""
         pattern = place.pattern
-        if isinstance(pattern, GroupPattern):
-            return self._group(place, pattern, sink, behind if optional else None, first_round)
+        if pattern.group is not None:
+            return self._group(place, pattern.group, sink, behind if optional else None, first_round)
         state = self._taking_state(place)
         taken = self._without_bans(place, sink)
         state.take(taken, take)
@@ -328,8 +358,8 @@ class _Compiler:
     def _loop(self, place: _Place, sink: State) -> State:
         """Build the state that takes any number of events."""
         pattern = place.pattern
-        if isinstance(pattern, GroupPattern):
-            return self._group_loop(place, pattern, sink)
+        if pattern.group is not None:
+            return self._group_loop(place, pattern.group, sink)
         until = pattern.get_until_condition()
         ignore = _until_or_none(until, place.inner_ignore())
         take = _until(until, place.take_condition())
@@ -369,17 +399,17 @@ class _Compiler:
 
     # --- groups
 
-    def _group(self, place: _Place, group: GroupPattern, sink: State, behind: State | None, first_round: bool) -> State:
-        inside = _Place(group.get_raw_pattern(), place.following, group, first_round)
+    def _group(self, place: _Place, last: Pattern, sink: State, behind: State | None, first_round: bool) -> State:
+        inside = _Place(last, place.following, place.pattern, first_round)
         first = self._sequence(inside, sink)
         if behind is not None:
             first.proceed(behind, place.proceed_condition())
         return first
 
-    def _group_loop(self, place: _Place, group: GroupPattern, sink: State) -> State:
+    def _group_loop(self, place: _Place, last: Pattern, sink: State) -> State:
         # The end of a round, where the next one may begin or the loop may end.
         turn = self._taking_state(place)
-        inside = _Place(group.get_raw_pattern(), place.following, group, False)
+        inside = _Place(last, place.following, place.pattern, False)
         first = self._sequence(inside, turn)
         first.proceed(sink, place.proceed_condition())
         turn.proceed(first, place.proceed_condition())

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from millstream.cep.compiler import compile_pattern
 from millstream.cep.functions import Handler, processing
-from millstream.cep.pattern import Pattern
+from millstream.cep.pattern import Pattern, check_pattern
 from millstream.common.errors import InvalidProgramError
 from millstream.common.tags import tagged
 
@@ -51,7 +50,7 @@ class PatternProcessor:
         except TypeError:
             raise InvalidProgramError(f"The id of a pattern must be hashable, and {self.id!r} is not.") from None
         # Report an invalid pattern here, not in the job.
-        compile_pattern(self.pattern)
+        check_pattern(self.pattern)
         self.handler()
 
     def handler(self) -> Handler:

@@ -9,122 +9,18 @@ Every method that adds a pattern returns the new one, which knows the one before
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
+from millstream.cep.compiler import can_be_empty, check_loop, compile_pattern, sequence
 from millstream.cep.conditions import TRUE, And, Expression, Or, Subtype, as_atom
+from millstream.cep.quantifier import Contiguity, MalformedPatternError, Quantifier, Times, WithinType
 from millstream.cep.skip import NO_SKIP, AfterMatchSkipStrategy
-from millstream.common.errors import InvalidProgramError
 from millstream.common.tags import tagged
 from millstream.common.time import Duration, Time, to_millis
 
 __all__ = ["GroupPattern", "MalformedPatternError", "Pattern", "Quantifier", "Times", "WithinType"]
 
 Length = Duration | Time | int
-
-
-class MalformedPatternError(InvalidProgramError):
-    """An invalid pattern."""
-
-
-@tagged("cep-within-type")
-class WithinType(Enum):
-    """The events between which a time window applies."""
-
-    PREVIOUS_AND_CURRENT = "from the last taken event to the one for this pattern"
-    FIRST_AND_LAST = "from the first event of the match to its last"
-
-
-@tagged("cep-contiguity")
-class Contiguity(Enum):
-    """How an event must follow the one before it; the values are Flink's words."""
-
-    STRICT = "STRICT"
-    RELAXED = "SKIP_TILL_NEXT"
-    ANY = "SKIP_TILL_ANY"
-    NOT_FOLLOW = "NOT_FOLLOW"
-    NOT_NEXT = "NOT_NEXT"
-
-
-_NEGATED = (Contiguity.NOT_FOLLOW, Contiguity.NOT_NEXT)
-
-
-def _read_quantifier(outer: Contiguity, inner: Contiguity, kind: str, is_optional: bool, is_greedy: bool) -> Quantifier:
-    quantifier = Quantifier(outer, kind)
-    quantifier.inner, quantifier.is_optional, quantifier.is_greedy = inner, is_optional, is_greedy
-    return quantifier
-
-
-@tagged(
-    "cep-quantifier",
-    write=lambda q: (q.outer, q.inner, q.kind, q.is_optional, q.is_greedy),
-    read=_read_quantifier,
-)
-class Quantifier:
-    """How often a pattern takes events, and how they must follow each other."""
-
-    def __init__(self, outer: Contiguity, kind: str = "SINGLE") -> None:
-        self.outer = outer
-        self.inner = Contiguity.RELAXED
-        self.kind = kind
-        self.is_optional = False
-        self.is_greedy = False
-
-    @property
-    def is_single(self) -> bool:
-        """Whether the pattern takes one event."""
-        return self.kind == "SINGLE"
-
-    @property
-    def is_looping(self) -> bool:
-        """Whether the pattern takes any number of events."""
-        return self.kind == "LOOPING"
-
-    @property
-    def is_times(self) -> bool:
-        """Whether the pattern takes a fixed number of events."""
-        return self.kind == "TIMES"
-
-    @property
-    def is_negated(self) -> bool:
-        """Whether the pattern is negated."""
-        return self.outer in _NEGATED
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Quantifier) and str(self) == str(other)
-
-    def __hash__(self) -> int:
-        return hash(str(self))
-
-    def __str__(self) -> str:
-        more = [word for word, holds in (("OPTIONAL", self.is_optional), ("GREEDY", self.is_greedy)) if holds]
-        return (
-            f"Quantifier{{properties=[{', '.join([self.kind, *more])}], consumingStrategy={self.outer.value}, "
-            f"innerConsumingStrategy={self.inner.value}}}"
-        )
-
-    __repr__ = __str__
-
-
-@tagged("cep-times")
-@dataclass(frozen=True)
-class Times:
-    """The minimum and maximum number of events, and the maximum milliseconds between two of them."""
-
-    at_least: int
-    at_most: int
-    window: int | None = None
-
-    def get_from(self) -> int:
-        return self.at_least
-
-    def get_to(self) -> int:
-        return self.at_most
-
-    def get_window_size(self) -> int | None:
-        return self.window
 
 
 def _written(pattern: Pattern) -> tuple[Any, ...]:
@@ -433,6 +329,11 @@ class Pattern:
         """Return the skip strategy after a match."""
         return self._skip_strategy
 
+    @property
+    def group(self) -> Pattern | None:
+        """The last pattern of the sequence in a group; None for a single pattern."""
+        return None
+
     def explain(self) -> str:
         """Return the states that the sequence is compiled to, and the edges between them, as text.
 
@@ -445,8 +346,6 @@ class Pattern:
               ignore -> b when not b.where
             final $endState$
         """
-        from millstream.cep.compiler import compile_pattern
-
         return compile_pattern(self).explain()
 
     def __repr__(self) -> str:
@@ -469,8 +368,13 @@ class GroupPattern(Pattern):
         super().__init__(self.NAME, previous, contiguity, skip_strategy)
         self._group = group
 
+    @property
+    def group(self) -> Pattern:
+        """The last pattern of the sequence in the group."""
+        return self._group
+
     def get_raw_pattern(self) -> Pattern:
-        """Return the last pattern of the sequence inside."""
+        """Return the last pattern of the sequence in the group."""
         return self._group
 
     def _restricted(self, condition: Any, method: str, join: Any) -> Pattern:
@@ -483,28 +387,11 @@ class GroupPattern(Pattern):
         raise MalformedPatternError("Option not applicable to group pattern. Make the patterns inside it greedy.")
 
 
-def sequence(last: Pattern) -> list[Pattern]:
-    """Return the patterns of a sequence, first to last; groups are one each.
-
-    Example:
-        >>> sequence(Pattern.begin("a").next("b"))[0].get_name()
-        'a'
-    """
-    patterns: list[Pattern] = []
-    pattern: Pattern | None = last
-    while pattern is not None:
-        patterns.append(pattern)
-        pattern = pattern.get_previous()
-    return patterns[::-1]
-
-
-def all_patterns(last: Pattern) -> Iterator[Pattern]:
-    """Yield the patterns of a sequence and of its groups, without the groups."""
-    for pattern in sequence(last):
-        if isinstance(pattern, GroupPattern):
-            yield from all_patterns(pattern.get_raw_pattern())
-        else:
-            yield pattern
+def check_pattern(pattern: object) -> None:
+    """Raise an error if an object is not a valid pattern."""
+    if not isinstance(pattern, Pattern):
+        raise MalformedPatternError(f"A pattern is created with Pattern.begin(...), not {pattern!r}.")
+    compile_pattern(pattern)
 
 
 def _appended(
@@ -523,21 +410,6 @@ def _appended(
             f"{method}({pattern!r}): the name of a pattern must not be empty and must not contain a colon."
         )
     return Pattern(pattern, previous, contiguity, strategy)
-
-
-def can_be_empty(last: Pattern) -> bool:
-    """Return whether a pattern is a group of optional patterns only."""
-    if not isinstance(last, GroupPattern):
-        return False
-    return all(p.get_quantifier().is_optional or can_be_empty(p) for p in sequence(last.get_raw_pattern()))
-
-
-def check_loop(pattern: Pattern) -> None:
-    if can_be_empty(pattern):
-        raise MalformedPatternError(
-            "A loop over a group in which everything is optional would never end: make one pattern inside it "
-            "obligatory."
-        )
 
 
 def _check_range(at_least: int, at_most: int) -> None:

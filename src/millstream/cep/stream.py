@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, overload
 
-from millstream.cep.compiler import compile_pattern
 from millstream.cep.functions import (
     Handler,
     MatchContext,
@@ -19,7 +18,7 @@ from millstream.cep.functions import (
     processing,
     selecting,
 )
-from millstream.cep.pattern import Pattern
+from millstream.cep.pattern import Pattern, check_pattern
 from millstream.common.aliases import OUT, T_co, Value
 from millstream.common.errors import InvalidProgramError
 from millstream.common.typeinfo import TypeInformation
@@ -60,7 +59,7 @@ class CEP:
         if not isinstance(stream, DataStream):
             raise InvalidProgramError(f"CEP.pattern(stream, pattern) takes a stream first, not {stream!r}.")
         # Report an invalid pattern here, not in the job.
-        compile_pattern(pattern)
+        check_pattern(pattern)
         return PatternStream(stream, pattern, _compare(comparator))
 
     @staticmethod

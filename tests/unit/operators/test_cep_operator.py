@@ -380,7 +380,7 @@ def test_cep_operator_skip_to_missing_element_raises() -> None:
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda s: CEP.pattern(s, "a"), "made with Pattern.begin"),  # type: ignore[arg-type]
+        (lambda s: CEP.pattern(s, "a"), "created with Pattern.begin"),  # type: ignore[arg-type]
         (lambda s: CEP.pattern("a", a_then_b()), "takes a stream first"),  # type: ignore[arg-type]
         (lambda s: CEP.pattern(s, a_then_b(), 7), "A comparator is a function of two events"),
         (lambda s: CEP.pattern(s, a_then_b()).select(), "it was given 0"),  # type: ignore[call-overload]

@@ -25,7 +25,7 @@ from millstream.connectors.cdc.changes import (
 from millstream.connectors.cdc.mysql.source import MySqlSource
 from millstream.connectors.cdc.postgres.source import PostgresSource
 from millstream.connectors.cdc.source import CaptureBuilder, StartupOptions
-from millstream.connectors.jdbc.dialect import read_values
+from millstream.connectors.database_values import read_values
 from millstream.formats.options import Options
 from millstream.sql.columns import batch as kinds
 from millstream.sql.columns.batch import Batch

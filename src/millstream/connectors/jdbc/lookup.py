@@ -10,8 +10,9 @@ import numpy as np
 
 from millstream.common.aliases import Key, Value
 from millstream.common.errors import MillstreamError
+from millstream.connectors.database_values import read_values
 from millstream.connectors.jdbc.connection import Connection, is_mistake
-from millstream.connectors.jdbc.dialect import Dialect, read_values
+from millstream.connectors.jdbc.dialect import Dialect
 from millstream.connectors.jdbc.statements import error_text, fetch_rows
 from millstream.connectors.retries import Retries, linear
 from millstream.sql.columns.batch import Batch

@@ -9,8 +9,9 @@ from contextlib import closing
 from millstream.common.aliases import Key, Value
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator, SplitRange
+from millstream.connectors.database_values import read_values
 from millstream.connectors.jdbc.connection import Connection, Cursor, Driver, JdbcConnectionOptions, connector
-from millstream.connectors.jdbc.dialect import Dialect, read_values
+from millstream.connectors.jdbc.dialect import Dialect
 from millstream.connectors.jdbc.lookup import JdbcLookup
 from millstream.connectors.jdbc.statements import BatchExecutor, execute, read_batches, streaming_cursor
 from millstream.connectors.lookup_cache import LOOKUP_OPTIONS, cached_lookup
