@@ -434,7 +434,7 @@ def test_create_input_reads_avro_and_rejects_java_formats(tmp_path: Path) -> Non
     stream.sink_to(sink)
     LocalJob(env).run()
     assert sorted(sink.results(), key=lambda r: r["number"]) == numbered(10)
-    with pytest.raises(NotSupportedError, match=r"no create_input\(\): there are no Java objects .* with FileSource"):
+    with pytest.raises(NotSupportedError, match=r"no create_input\(\): Millstream has no Java objects.* with FileSource"):
         env.create_input("org.example.Format")  # type: ignore[arg-type]
 
 
@@ -618,7 +618,7 @@ def test_avro_row_schemas_report_invalid_messages() -> None:
     with pytest.raises(TypeMismatchError, match=r"the row <Row\('x', 'y'\)> cannot be written: field 'number' is 'x'"):
         AvroRowSerializationSchema(avro_schema_string=text).serialize(Row("x", "y"))
     for schema in (AvroRowSerializationSchema, AvroRowDeserializationSchema):
-        with pytest.raises(InvalidProgramError, match="'org.Person' cannot be used, there are no Java objects behind"):
+        with pytest.raises(InvalidProgramError, match="'org.Person' cannot be used, Millstream has no Java objects"):
             schema("org.Person")
         with pytest.raises(TypeError, match="set the schema as avro_schema_string"):
             schema()
