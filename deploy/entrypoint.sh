@@ -1,7 +1,7 @@
 #!/bin/sh
-# What a container of the image runs: Spark on Kubernetes says `executor` or `driver ...`; anybody else, a command.
+# Entry point of the image. Spark on Kubernetes passes `executor` or `driver ...`; anything else is run as a command.
 set -e
-# Kubernetes may have given this process a user that has no name, and Hadoop's libraries want one.
+# Kubernetes may assign a user id without a name, but Hadoop's libraries require a user name.
 if ! whoami > /dev/null 2>&1 && [ -w /etc/passwd ]; then
     echo "millstream:x:$(id -u):0::/tmp:/bin/false" >> /etc/passwd
 fi
@@ -9,7 +9,7 @@ fi
 export SPARK_HOME
 case "$1" in
 executor)
-    # Java's options come one in each of SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1, ...
+    # SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1, ... each contain one Java option.
     set --
     n=0
     while option=$(printenv "SPARK_JAVA_OPT_$n"); do
