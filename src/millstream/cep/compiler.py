@@ -24,6 +24,7 @@ def compile_pattern(pattern: Pattern) -> StateGraph:
     """Compile a sequence, identified by its last pattern; raise an error for an unsupported one.
 
     Example:
+        >>> from millstream.cep import Pattern
         >>> [s.name for s in compile_pattern(Pattern.begin("a").times(2).next("b")).states]
         ['$endState$', 'b', 'a', 'a:0']
     """
@@ -38,6 +39,7 @@ def sequence(last: Pattern) -> list[Pattern]:
     """Return the patterns of a sequence, first to last; groups are one each.
 
     Example:
+        >>> from millstream.cep import Pattern
         >>> sequence(Pattern.begin("a").next("b"))[0].get_name()
         'a'
     """

@@ -43,6 +43,8 @@ class LocalServer(ABC):
     name = ""
     # The users to run it as if the test runs as root, which servers refuse; the first that exists is used.
     users: tuple[str, ...] = ("nobody",)
+    # Java ignores SIGINT if the shell that started the tests in the background ignores it.
+    stop_signal = signal.SIGTERM
 
     def __init__(self) -> None:
         # The path of a socket must be short.
@@ -107,7 +109,7 @@ class LocalServer(ABC):
 
     def close(self) -> None:
         """End the server and delete its data."""
-        self._end(signal.SIGINT)
+        self._end(self.stop_signal)
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _end(self, signal_number: int) -> None:
@@ -153,6 +155,8 @@ class PostgresServer(LocalServer):
 
     name = "PostgreSQL"
     users = ("postgres", "nobody")
+    # Ends without waiting for clients.
+    stop_signal = signal.SIGINT
     password = "secret"
 
     def __init__(self, **settings: object) -> None:
@@ -294,9 +298,6 @@ class MariaDbServer(LocalServer):
         except pymysql.Error:
             return False
         return True
-
-    def _end(self, signal_number: int) -> None:
-        super()._end(signal.SIGTERM if signal_number == signal.SIGINT else signal_number)
 
 
 class RedisServer(LocalServer):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import time
 from typing import Any
@@ -82,9 +81,6 @@ class RabbitMqServer(LocalServer):
         except (pika.exceptions.AMQPError, OSError):
             return False
         return True
-
-    def _end(self, signal_number: int) -> None:
-        super()._end(signal.SIGTERM if signal_number == signal.SIGINT else signal_number)
 
     def close(self) -> None:
         super().close()

@@ -40,6 +40,8 @@ class _SearchServer(LocalServer):
     main = ""
     # How the names of its settings for Java begin.
     settings = ""
+    # A graceful stop takes seconds, and the data is deleted anyway.
+    stop_signal = signal.SIGKILL
 
     @property
     def host(self) -> str:
@@ -126,10 +128,6 @@ class _SearchServer(LocalServer):
         except (OSError, HTTPException, MillstreamError):
             return False
         return True
-
-    def _end(self, signal_number: int) -> None:
-        # A graceful stop takes seconds, and the data is deleted anyway.
-        super()._end(signal.SIGKILL)
 
 
 class ElasticsearchServer(_SearchServer):
