@@ -64,7 +64,7 @@ function subtasksView(id, vertex, body) {
       });
       renew(list, table(["#", "State", "In", "Out", "Sent", "Time", "Event time", "Worker", "Attempt"], rows, { right: [2, 3, 4, 8], label: "Subtasks" }));
       if (tells) {
-        const told = await ask(`${path}/insight`).catch((e) => ((tells = e.status !== 404), null));
+        const told = await ask(`${path}/diagnostics`).catch((e) => ((tells = e.status !== 404), null));
         if (told) renew(hot, insights(told, job.now, node));
       }
     },
