@@ -40,7 +40,7 @@ def paths(url: str, job: str) -> list[str]:
     of_job = ["", "/status", "/plan", "/config", "/exceptions", "/accumulators", "/metrics?get=uptime,numRestarts"]
     of_job += ["/checkpoints", "/checkpoints/config", "/explanations", "/execution-result"]
     of_vertex = ["", "/backpressure", "/watermarks", "/subtasktimes", "/taskmanagers", "/accumulators", "/metrics"]
-    of_vertex += ["/insight", f"/subtasks/metrics?{_METRICS}"]
+    of_vertex += ["/diagnostics", f"/subtasks/metrics?{_METRICS}"]
     result = ["/overview", "/config", "/jobs", "/jobs/overview", "/taskmanagers", "/jobmanager/config"]
     result += [f"/jobs/{job}{rest}" for rest in of_job]
     return result + [f"/jobs/{job}/vertices/{v}{rest}" for v in vertices for rest in of_vertex]

@@ -87,7 +87,7 @@ def _measured(client: ServiceClient, job_id: str) -> list[dict[str, Json]]:
         path = f"/jobs/{job_id}/vertices/{vertex['id']}"
         measured = {m["id"]: m for m in client.ask(f"{path}/subtasks/metrics?get={_METRICS}")}
         marks = [int(m["value"]) for m in client.ask(f"{path}/watermarks")]
-        subtasks = client.ask(f"{path}/insight")["subtasks"]
+        subtasks = client.ask(f"{path}/diagnostics")["subtasks"]
         hottest = max((key for s in subtasks for key in s["hottest-keys"]), key=lambda k: k["share"], default=None)
         vertices.append(
             {

@@ -145,10 +145,10 @@ async def _broken(request: Request, error: Exception) -> Response:
     return error_response(500, "Internal server error.")
 
 
-# Only what is in this list is ever read.
+# The only files that are read.
 _NAMES = (
-    "index.html", "style.css", "api.js", "app.js", "cluster.js", "dom.js", "drawer.js", "flame.js", "graph.js",
-    "job.js", "jobs.js", "layout.js", "logs.js", "metrics.js", "plot.js", "state.js", "tabs.js", "words.js",
+    "index.html", "style.css", "api.js", "app.js", "cluster.js", "dom.js", "drawer.js", "flame.js", "format.js",
+    "graph.js", "job.js", "jobs.js", "layout.js", "logs.js", "metrics.js", "plot.js", "state.js", "tabs.js",
 )  # fmt: skip
 _HEADERS = {
     "Cache-Control": "no-cache",

@@ -46,7 +46,7 @@ _OF_JOB = (
 )  # fmt: skip
 _OF_VERTEX = (
     "", "/accumulators", "/backpressure", "/metrics", "/subtasktimes", "/taskmanagers", "/watermarks",
-    "/subtasks/accumulators", "/insight",
+    "/subtasks/accumulators", "/diagnostics",
 )  # fmt: skip
 _ALL_METRICS = "all=true"
 _OVERVIEW = "/jobs/overview"

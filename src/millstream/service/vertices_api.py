@@ -47,7 +47,7 @@ class VerticesApi:
             Route(f"{vertex}/backpressure", self.back_pressure),
             Route(f"{vertex}/flamegraph", self.flame_graph),
             Route(f"{vertex}/metrics", self.metrics),
-            Route(f"{vertex}/insight", self.diagnostics),
+            Route(f"{vertex}/diagnostics", self.diagnostics),
             Route(f"{vertex}/jm-operator-metrics", self.no_metrics),
             Route(f"{vertex}/subtasktimes", self.times),
             Route(f"{vertex}/taskmanagers", self.task_managers),

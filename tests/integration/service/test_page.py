@@ -107,12 +107,12 @@ def test_page_shows_running_job_and_slow_vertex(site: Site) -> None:
     drawer.locator("tbody tr").first.wait_for()
     assert drawer.locator("tbody tr").count() == 1
     assert re.search(r"test_page.py:\d+", drawer.inner_text())
-    # Where its time goes: it waits, in the user's own function.
-    drawer.get_by_role("link", name="Where its time goes").click()
-    drawer.get_by_role("button", name="waiting").click()
-    drawer.locator(".flame .mine", has_text=re.compile(r"test_page.py:\d+ _slow")).first.wait_for()
+    # The flame graph shows that it waits in a user function.
+    drawer.get_by_role("link", name="Flame graph").click()
+    drawer.get_by_role("button", name="Off-CPU").click()
+    drawer.locator(".flame .user", has_text=re.compile(r"test_page.py:\d+ _slow")).first.wait_for()
     # The keyboard is enough: it closes the drawer and opens it.
-    drawer.get_by_role("button", name="waiting").press("Escape")
+    drawer.get_by_role("button", name="Off-CPU").press("Escape")
     drawer.wait_for(state="hidden")
     node.press("Enter")
     drawer.wait_for()
@@ -123,8 +123,7 @@ def test_page_plots_selected_metrics_and_queries_state(site: Site) -> None:
     site.page.goto(f"{site.url}/ui/index.html#/jobs/{job.get_job_id()}")
     site.page.locator(".node", has_text="last").click()
     drawer = site.page.locator(".drawer")
-    # The hottest keys.
-    drawer.get_by_role("region", name="Hottest keys").locator("tbody tr").first.wait_for()
+    drawer.get_by_role("region", name="Hot keys").locator("tbody tr").first.wait_for()
     drawer.get_by_role("link", name="Metrics").click()
     drawer.get_by_label("Metrics", exact=True).fill("numBytesOut")
     drawer.get_by_role("checkbox", name="numBytesOut", exact=True).wait_for()
@@ -140,7 +139,7 @@ def test_page_plots_selected_metrics_and_queries_state(site: Site) -> None:
     drawer.get_by_role("link", name="State").click()
     drawer.locator("tbody tr", has_text="reduce").first.wait_for()
     drawer.get_by_label("Key").fill("3")
-    drawer.get_by_role("button", name="Look").click()
+    drawer.get_by_role("button", name="Query").click()
     rows = drawer.get_by_role("region", name="Rows").locator("tbody tr")
     rows.first.wait_for()
     assert rows.count() == 1 and rows.inner_text().startswith("3")
@@ -154,12 +153,12 @@ def test_page_shows_workers_and_logs(site: Site) -> None:
     site.page.locator("td", has_text="taskSlotsTotal").wait_for()
     site.page.get_by_role("link", name="Logs").click()
     site.page.locator("pre", has_text="the mill needs oil, password=******").wait_for()
-    site.page.get_by_role("link", name="Threads").click()
+    site.page.get_by_role("link", name="Thread dump").click()
     site.page.locator("summary", has_text="millstream-rest").first.wait_for()
     site.page.goto(f"{site.url}/ui/index.html#/jobs/{job.get_job_id()}/logs")
     site.page.locator("pre", has_text="the mill needs oil").wait_for()
-    site.page.get_by_label("Find").fill("nothing of the kind")
-    site.page.locator("pre", has_text="No line has that in it.").wait_for()
+    site.page.get_by_label("Filter").fill("nothing of the kind")
+    site.page.locator("pre", has_text="No matching lines.").wait_for()
 
 
 def test_page_shows_checkpoints_and_takes_savepoint(site: Site, tmp_path: Any) -> None:
@@ -168,7 +167,7 @@ def test_page_shows_checkpoints_and_takes_savepoint(site: Site, tmp_path: Any) -
     site.page.locator(".card", has_text="completed").wait_for()
     site.page.get_by_role("button", name="Savepoint", exact=True).click()
     site.page.get_by_label("Directory").fill(str(tmp_path))
-    site.page.get_by_role("button", name="Take it").click()
+    site.page.get_by_role("button", name="Trigger").click()
     site.page.locator("#messages", has_text=f"{tmp_path}/savepoint-").wait_for()
     assert [p.name.startswith("savepoint-") for p in tmp_path.iterdir()] == [True]
 
@@ -181,7 +180,7 @@ def test_page_confirms_before_cancel(site: Site) -> None:
     time.sleep(0.5)
     assert site.registry.entries()[0].view.status.name == "RUNNING"
     site.page.get_by_role("button", name="Cancel", exact=True).click()
-    site.page.get_by_role("button", name="Cancel the job").click()
+    site.page.get_by_role("button", name="Cancel job").click()
     site.page.locator(".tag", has_text="canceled").first.wait_for()
 
 
@@ -206,7 +205,7 @@ def test_page_fits_phone_and_dark_theme(site: Site) -> None:
     site.page.locator(".node").first.wait_for()
     assert site.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     before = site.page.evaluate("getComputedStyle(document.body).backgroundColor")
-    site.page.get_by_role("button", name="Light or dark").click()
+    site.page.get_by_role("button", name="Toggle theme").click()
     assert site.page.evaluate("getComputedStyle(document.body).backgroundColor") != before
 
 
@@ -236,7 +235,7 @@ def test_page_shows_archived_job(site: Site) -> None:
         site.page.locator(".drawer tbody tr").first.wait_for()
         site.page.get_by_role("link", name="Checkpoints").click()
         site.page.locator("tbody tr", has_text="completed").first.wait_for()
-        assert site.page.locator("#pulse.bad").count() == 0
+        assert site.page.locator("#refresh-status.bad").count() == 0
     finally:
         server.stop()
 
@@ -270,12 +269,12 @@ def test_page_has_no_serious_axe_violations(site: Site, theme: str) -> None:
     parts = [f"/workers/local/{part}" for part in ("metrics", "log", "threads")]
     for location in ("/", *tabs, *drawers, "/workers", *parts, "/service"):
         site.page.goto(f"{site.url}/ui/index.html#{location}")
-        site.page.locator("#pulse", has_text="as of").wait_for()
+        site.page.locator("#refresh-status", has_text="Updated").wait_for()
         site.page.locator("main h1").wait_for()
         if location in drawers:
             site.page.locator(".drawer h2", has_text=re.compile(".")).wait_for()
         if location.endswith("/time"):
-            site.page.get_by_role("button", name="both").click()
+            site.page.get_by_role("button", name="Mixed").click()
             site.page.locator(".flame").first.wait_for()
         reported = axe.Axe().run(site.page).response["violations"]
         violations += [

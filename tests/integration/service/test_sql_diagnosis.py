@@ -135,7 +135,7 @@ def test_diagnosis_names_join_with_rows_of_one_side(name: str) -> None:
 def are_there(client: TestClient, job: str, count: int) -> bool:
     """Return whether `count` batches have reached the join."""
     vertex = next(v["id"] for v in client.get(f"/jobs/{job}").json()["vertices"] if "Join(" in v["name"])
-    n: int = client.get(f"/jobs/{job}/vertices/{vertex}/insight").json()["subtasks"][0]["records-in"]
+    n: int = client.get(f"/jobs/{job}/vertices/{vertex}/diagnostics").json()["subtasks"][0]["records-in"]
     return n >= count
 
 

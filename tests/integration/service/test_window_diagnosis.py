@@ -253,7 +253,7 @@ def test_diagnosis_ignores_idle_split() -> None:
         vertex = client.get(f"/jobs/{job}").json()["vertices"][0]["id"]
         end = time.monotonic() + 20
         while True:
-            (seen,) = client.get(f"/jobs/{job}/vertices/{vertex}/insight").json()["subtasks"]
+            (seen,) = client.get(f"/jobs/{job}/vertices/{vertex}/diagnostics").json()["subtasks"]
             marks = {m["name"]: m for m in seen["splits"]}
             if marks.get("b", {}).get("idle"):
                 break
@@ -281,7 +281,7 @@ def test_diagnosis_names_hot_key_and_state_per_subtask() -> None:
             assert time.monotonic() < end
             reported = _until_told(client, job, "skew")
         vertices = client.get(f"/jobs/{job}").json()["vertices"]
-        seen = client.get(f"/jobs/{job}/vertices/{vertices[1]['id']}/insight").json()["subtasks"]
+        seen = client.get(f"/jobs/{job}/vertices/{vertices[1]['id']}/diagnostics").json()["subtasks"]
     assert reported["about"]["keys"][0]["key"] == "'hot'" and reported["about"]["keys"][0]["share"] > 0.8
     assert "hot key 'hot' with 9" in reported["text"]
     subtask = seen[reported["about"]["subtask"]]

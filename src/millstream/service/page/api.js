@@ -1,58 +1,63 @@
-// Asks the service this page comes from. The token, where one is needed, is kept for as long as the tab is open.
-const KEY = "millstream-token";
+// Requests to the service that serves this page. A token is stored until the browser tab is closed.
+const TOKEN_KEY = "millstream-token";
 
-export class Refused extends Error {
+export class RequestError extends Error {
   constructor(status, text) {
     super(text);
     this.status = status;
   }
 }
 
-// Asks the user for the token, and tells whether one was given.
-let tokenNeeded = async () => false;
+// Prompts for the token; resolves to whether the user entered one.
+let promptForToken = async () => false;
 
-export function onTokenNeeded(how) {
-  tokenNeeded = how;
+export function onTokenRequired(prompt) {
+  promptForToken = prompt;
 }
 
-export async function ask(path, method = "GET", body) {
-  const token = sessionStorage.getItem(KEY);
-  const answer = await fetch(`/v1${path}`, {
+// Returns a JSON response.
+export async function request(path, method = "GET", body) {
+  const response = await fetch(`/v1${path}`, {
     method,
-    headers: { ...(token ? { Authorization: `Bearer ${token}` } : {}), ...(body ? { "Content-Type": "application/json" } : {}) },
+    headers: { ...authorization(), ...(body ? { "Content-Type": "application/json" } : {}) },
     body: body ? JSON.stringify(body) : undefined,
   });
-  const said = await answer.json().catch(() => ({}));
-  // All may look; who changes something shows the token. Pages that refresh themselves ask for it on their own.
-  if (answer.status === 401 && method !== "GET" && (await tokenNeeded())) return ask(path, method, body);
-  if (!answer.ok) throw new Refused(answer.status, (said.errors || [`status ${answer.status}`]).join("; "));
-  return said;
+  const content = await response.json().catch(() => ({}));
+  // Reading may need no token, changes do. A GET does not prompt here: the periodic refresh handles its 401.
+  if (response.status === 401 && method !== "GET" && (await promptForToken())) return request(path, method, body);
+  if (!response.ok) throw requestError(response.status, content);
+  return content;
 }
 
-// What is told as text: logs.
-export async function askText(path) {
-  const token = sessionStorage.getItem(KEY);
-  const answer = await fetch(`/v1${path}`, { headers: token ? { Authorization: `Bearer ${token}` } : {} });
-  if (!answer.ok) {
-    const said = await answer.json().catch(() => ({}));
-    throw new Refused(answer.status, (said.errors || [`status ${answer.status}`]).join("; "));
-  }
-  return answer.text();
+// Returns a text response: a log.
+export async function requestText(path) {
+  const response = await fetch(`/v1${path}`, { headers: authorization() });
+  if (!response.ok) throw requestError(response.status, await response.json().catch(() => ({})));
+  return response.text();
+}
+
+function authorization() {
+  const token = sessionStorage.getItem(TOKEN_KEY);
+  return token ? { Authorization: `Bearer ${token}` } : {};
+}
+
+function requestError(status, content) {
+  return new RequestError(status, (content.errors || [`HTTP status ${status}`]).join("; "));
 }
 
 export function setToken(token) {
-  sessionStorage.setItem(KEY, token);
+  sessionStorage.setItem(TOKEN_KEY, token);
 }
 
-// Waits for something that was begun, and returns what came of it.
-export async function finished(path, trigger) {
+// Polls an asynchronous operation until it completes; returns its result, throws its failure.
+export async function waitForOperation(path, triggerId) {
   for (;;) {
-    const polled = await ask(`${path}/${trigger}`);
-    if (polled.status.id === "COMPLETED") {
-      const cause = polled.operation && polled.operation["failure-cause"];
-      if (cause) throw new Refused(500, cause["stack-trace"]);
-      return polled.operation || {};
+    const response = await request(`${path}/${triggerId}`);
+    if (response.status.id === "COMPLETED") {
+      const cause = response.operation && response.operation["failure-cause"];
+      if (cause) throw new RequestError(500, cause["stack-trace"]);
+      return response.operation || {};
     }
-    await new Promise((go) => setTimeout(go, 300));
+    await new Promise((resolve) => setTimeout(resolve, 300));
   }
 }

@@ -1,83 +1,93 @@
-// The page: routes, and what is looked at again and again while a page is open.
-import { ask, onTokenNeeded, Refused, setToken } from "./api.js";
-import { message, question } from "./dom.js";
+// Routes of the page, and the periodic refresh of the current view.
+import { onTokenRequired, request, RequestError, setToken } from "./api.js";
+import { formDialog, showMessage } from "./dom.js";
 import { jobsPage } from "./jobs.js";
 import { jobPage } from "./job.js";
 import { servicePage, workerPage, workersPage } from "./cluster.js";
 
-const main = document.getElementById("main"), pulse = document.getElementById("pulse");
-let every = 3000, timer = null, current = null, turn = 0;
+const main = document.getElementById("main"), refreshStatus = document.getElementById("refresh-status");
+let refreshInterval = 3000, timer = null, current = null, lastRefresh = 0;
 
 const ROUTES = [
   [/^#?\/?$/, () => jobsPage(main)],
-  [/^#\/jobs\/([0-9a-f]{32})(?:\/(\w+))?(?:\/([0-9a-f]{32}))?(?:\/(\w+))?$/, (m) => jobPage(main, m[1], m[2] || "graph", m[3], m[4])],
+  [
+    /^#\/jobs\/([0-9a-f]{32})(?:\/(\w+))?(?:\/([0-9a-f]{32}))?(?:\/(\w+))?$/,
+    (m) => jobPage(main, m[1], m[2] || "graph", m[3], m[4]),
+  ],
   [/^#\/workers$/, () => workersPage(main)],
   [/^#\/workers\/([^/]+)(?:\/(\w+))?$/, (m) => workerPage(main, decodeURIComponent(m[1]), m[2] || "metrics")],
   [/^#\/service$/, () => servicePage(main)],
 ];
 
-function go() {
-  for (const [pattern, make] of ROUTES) {
-    const found = location.hash.match(pattern);
-    if (found) {
-      // One job's tabs and drawers are one page, which is not built anew.
-      const key = found[1] ? `${pattern.source} ${found[1]}` : pattern.source;
-      if (current && current.key === key && current.page.route) current.page.route(found[2], found[3], found[4]);
+function navigate() {
+  for (const [pattern, createPage] of ROUTES) {
+    const match = location.hash.match(pattern);
+    if (match) {
+      // The tabs and drawers of a job share one page, which is not rebuilt.
+      const key = match[1] ? `${pattern.source} ${match[1]}` : pattern.source;
+      if (current && current.key === key && current.page.route) current.page.route(match[2], match[3], match[4]);
       else {
         main.replaceChildren();
-        current = { key, page: make(found) };
+        current = { key, page: createPage(match) };
         main.focus({ preventScroll: true });
       }
       break;
     }
   }
   for (const link of document.querySelectorAll("nav[aria-label=Main] a")) {
-    const here = link.getAttribute("href") === "#/" ? !/workers|service/.test(location.hash) : location.hash.startsWith(link.getAttribute("href"));
-    here ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current");
+    const href = link.getAttribute("href");
+    const isCurrent = href === "#/" ? !/workers|service/.test(location.hash) : location.hash.startsWith(href);
+    isCurrent ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current");
   }
-  look();
+  refresh();
 }
 
-async function askToken() {
-  const where = `It is in rest-${location.port}.token, beside the run files of the service's user ($XDG_RUNTIME_DIR/millstream), or the value of millstream.rest.token.`;
-  const said = await question("This service asks for its token", where, [{ name: "token", label: "Token", type: "password" }], "Go on");
-  if (said) setToken(said.token);
-  return Boolean(said);
+async function promptForToken() {
+  const help =
+    `Enter the value of millstream.rest.token, or the content of rest-${location.port}.token in the runtime ` +
+    "directory of the service's user ($XDG_RUNTIME_DIR/millstream).";
+  const values = await formDialog(
+    "Token required", help, [{ name: "token", label: "Token", type: "password" }], "Continue");
+  if (values) setToken(values.token);
+  return Boolean(values);
 }
-onTokenNeeded(askToken);
+onTokenRequired(promptForToken);
 
-async function look() {
+async function refresh() {
   clearTimeout(timer);
-  const mine = ++turn;
+  const number = ++lastRefresh;
   try {
     await current.page.refresh();
-    if (mine !== turn) return;
-    pulse.textContent = `as of ${new Date().toLocaleTimeString("sv")}`;
-    pulse.className = "";
+    // A later refresh has started.
+    if (number !== lastRefresh) return;
+    refreshStatus.textContent = `Updated ${new Date().toLocaleTimeString("sv")}`;
+    refreshStatus.className = "";
   } catch (error) {
-    if (mine !== turn) return;
-    if (error instanceof Refused && error.status === 401) {
-      await askToken();
+    if (number !== lastRefresh) return;
+    if (error instanceof RequestError && error.status === 401) {
+      await promptForToken();
     } else {
-      pulse.textContent = error instanceof Refused ? error.message : "The service does not answer.";
-      pulse.className = "bad";
-      if (!(error instanceof Refused) && !(error instanceof TypeError)) console.error(error);
+      refreshStatus.textContent = error instanceof RequestError ? error.message : "The service does not respond.";
+      refreshStatus.className = "bad";
+      if (!(error instanceof RequestError) && !(error instanceof TypeError)) console.error(error);
     }
   }
-  timer = setTimeout(look, every);
+  timer = setTimeout(refresh, refreshInterval);
 }
 
-export function lookNow() {
-  look();
-}
-
-const theme = document.getElementById("theme");
-function dress(name) {
+const themeButton = document.getElementById("theme");
+function setTheme(name) {
   document.documentElement.dataset.theme = name;
   localStorage.setItem("millstream-theme", name);
 }
-dress(localStorage.getItem("millstream-theme") || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
-theme.addEventListener("click", () => dress(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
-window.addEventListener("hashchange", go);
-window.addEventListener("unhandledrejection", (e) => message(e.reason && e.reason.message ? e.reason.message : String(e.reason)));
-ask("/config").then((c) => (every = Math.max(c["refresh-interval"], 500))).catch(() => null).finally(go);
+const systemTheme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+setTheme(localStorage.getItem("millstream-theme") || systemTheme);
+themeButton.addEventListener("click", () =>
+  setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
+window.addEventListener("hashchange", navigate);
+window.addEventListener("unhandledrejection", (e) =>
+  showMessage(e.reason && e.reason.message ? e.reason.message : String(e.reason)));
+request("/config")
+  .then((config) => (refreshInterval = Math.max(config["refresh-interval"], 500)))
+  .catch(() => null)
+  .finally(navigate);

@@ -1,101 +1,136 @@
-// Workers, and the service itself.
-import { ask } from "./api.js";
-import { el, renew, table, tabs } from "./dom.js";
+// The pages of the workers, of one worker, and of the service.
+import { request } from "./api.js";
+import { el, replaceContent, table, tabs } from "./dom.js";
 import { logView } from "./logs.js";
-import { bytes, count, length } from "./words.js";
+import { formatBytes, formatCount, formatDuration } from "./format.js";
 
 export function workersPage(main) {
   const list = el("div");
-  main.append(el("h1", {}, "Workers"), el("p", { class: "muted small" }, "Spark's executors, on which the subtasks of jobs run."), list);
+  main.append(
+    el("h1", {}, "Workers"), el("p", { class: "muted small" }, "Spark executors that run the subtasks of jobs."), list);
   return {
     async refresh() {
-      const { taskmanagers } = await ask("/taskmanagers");
-      const rows = taskmanagers.map((t) => [el("a", { href: `#/workers/${encodeURIComponent(t.id)}` }, t.id), t.path, slots(t), t.assignedTasks ?? "", t.hardware.cpuCores, bytes(t.hardware.physicalMemory)]);
-      renew(list, rows.length ? el("div", { class: "panel" }, table(["Worker", "Where", "Slots", "Subtasks", "Cores", "Memory"], rows, { right: [3, 4, 5], label: "Workers" })) : el("p", { class: "empty" }, "There are no workers: all jobs here have ended."));
+      const { taskmanagers } = await request("/taskmanagers");
+      const rows = taskmanagers.map((worker) => [
+        el("a", { href: `#/workers/${encodeURIComponent(worker.id)}` }, worker.id), worker.path, slotUse(worker),
+        worker.assignedTasks ?? "", worker.hardware.cpuCores, formatBytes(worker.hardware.physicalMemory),
+      ]);
+      const header = ["Worker", "Address", "Slots", "Subtasks", "Cores", "Memory"];
+      replaceContent(list, rows.length
+        ? el("div", { class: "panel" }, table(header, rows, { right: [3, 4, 5], label: "Workers" }))
+        : el("p", { class: "empty" }, "There are no workers: all jobs have ended."));
     },
   };
 }
 
-function slots(t) {
-  const taken = t.slotsNumber - t.freeSlots, says = `${taken} of ${t.slotsNumber} taken`;
-  return el("div", { class: "slots" }, el("div", { class: "bar", role: "img", "aria-label": says }, el("i", { class: "busy", style: `width:${(taken / Math.max(t.slotsNumber, 1)) * 100}%` })), el("span", { class: "small" }, says));
+function slotUse(worker) {
+  const used = worker.slotsNumber - worker.freeSlots, text = `${used} of ${worker.slotsNumber} in use`;
+  const width = (used / Math.max(worker.slotsNumber, 1)) * 100;
+  return el("div", { class: "slots" },
+    el("div", { class: "bar", role: "img", "aria-label": text }, el("i", { class: "busy", style: `width:${width}%` })),
+    el("span", { class: "small" }, text));
 }
 
-const PARTS = [["metrics", "Metrics"], ["log", "Logs"], ["threads", "Threads"]];
+const WORKER_TABS = [["metrics", "Metrics"], ["log", "Logs"], ["threads", "Thread dump"]];
 
-export function workerPage(main, id, part) {
-  const path = `/taskmanagers/${encodeURIComponent(id)}`, about = el("p", { class: "muted small" }), bar = el("div"), place = el("div");
-  main.append(el("h1", {}, `Worker ${id}`), about, bar, place);
-  let shown = null, view = null;
-  const make = {
+export function workerPage(main, id, tab) {
+  const path = `/taskmanagers/${encodeURIComponent(id)}`;
+  const about = el("p", { class: "muted small" }), tabBar = el("div"), body = el("div");
+  main.append(el("h1", {}, `Worker ${id}`), about, tabBar, body);
+  let selected = null, view = null;
+  const views = {
     metrics: () => ({
       async refresh() {
-        const names = (await ask(`${path}/metrics`)).map((m) => m.id);
-        const found = await ask(`${path}/metrics?get=${names.map(encodeURIComponent).join(",")}`);
-        renew(place, el("div", { class: "panel" }, table(["Metric", "Value"], found.map((m) => [el("span", { class: "mono" }, m.id), value(m)]), { right: [1], label: "Metrics" })));
+        const names = (await request(`${path}/metrics`)).map((m) => m.id);
+        const metrics = await request(`${path}/metrics?get=${names.map(encodeURIComponent).join(",")}`);
+        const rows = metrics.map((m) => [el("span", { class: "mono" }, m.id), formatValue(m)]);
+        replaceContent(body, el("div", { class: "panel" },
+          table(["Metric", "Value"], rows, { right: [1], label: "Metrics" })));
       },
     }),
     log: () => {
-      let inner = null;
+      let logs = null;
       return {
         async refresh() {
-          if (!inner) {
-            const { logs } = await ask(`${path}/logs`);
-            inner = logView(place, [...logs.map((l) => [l.name, l.name === "taskmanager.log" ? "what functions log" : `Spark's ${l.name}`, `${path}/logs/${encodeURIComponent(l.name)}`]), ["printed", "what functions print", `${path}/stdout`]]);
+          if (!logs) {
+            const response = await request(`${path}/logs`);
+            const files = response.logs.map((l) => [
+              l.name,
+              l.name === "taskmanager.log" ? "Log of user functions" : `Spark's ${l.name}`,
+              `${path}/logs/${encodeURIComponent(l.name)}`,
+            ]);
+            logs = logView(body, [...files, ["printed", "Stdout of user functions", `${path}/stdout`]]);
           }
-          await inner.refresh();
+          await logs.refresh();
         },
       };
     },
     threads: () => {
-      let asked = false;
+      let isLoaded = false;
       return {
         async refresh() {
-          if (asked) return;
-          asked = true;
-          const { threadInfos } = await ask(`${path}/thread-dump`).catch((e) => ({ threadInfos: [{ threadName: "", stringifiedThreadInfo: e.message }] }));
-          renew(place, el("p", { class: "muted small" }, `${threadInfos.length} threads, as of now.`), threadInfos.map((t) => el("details", { class: "panel thread" }, el("summary", {}, t.threadName), el("pre", { tabindex: "0", role: "region", "aria-label": t.threadName }, t.stringifiedThreadInfo))));
+          if (isLoaded) return;
+          isLoaded = true;
+          const { threadInfos } = await request(`${path}/thread-dump`).catch((e) => ({
+            threadInfos: [{ threadName: "", stringifiedThreadInfo: e.message }],
+          }));
+          replaceContent(body,
+            el("p", { class: "muted small" }, `${threadInfos.length} threads when this tab was opened.`),
+            threadInfos.map(({ threadName, stringifiedThreadInfo }) =>
+              el("details", { class: "panel thread" }, el("summary", {}, threadName),
+                el("pre", { tabindex: "0", role: "region", "aria-label": threadName }, stringifiedThreadInfo))));
         },
       };
     },
   };
 
   function route(name) {
-    const next = name in make ? name : "metrics";
-    if (next === shown) return;
-    shown = next;
-    renew(bar, tabs("Worker", PARTS.map(([key, text]) => [key, text, `#/workers/${encodeURIComponent(id)}/${key}`]), next));
-    place.replaceChildren();
-    view = make[next]();
+    const next = name in views ? name : "metrics";
+    if (next === selected) return;
+    selected = next;
+    const entries = WORKER_TABS.map(([key, text]) => [key, text, `#/workers/${encodeURIComponent(id)}/${key}`]);
+    replaceContent(tabBar, tabs("Worker", entries, next));
+    body.replaceChildren();
+    view = views[next]();
   }
-  route(part);
+  route(tab);
   return {
     route,
     async refresh() {
-      const t = await ask(path);
-      about.textContent = `at ${t.path}, ${t.slotsNumber - t.freeSlots} of ${t.slotsNumber} slots taken, ${t.assignedTasks} subtasks, ${t.hardware.cpuCores} cores, ${bytes(t.hardware.physicalMemory)} of memory`;
+      const worker = await request(path), used = worker.slotsNumber - worker.freeSlots;
+      about.textContent =
+        `at ${worker.path}, ${used} of ${worker.slotsNumber} slots in use, ${worker.assignedTasks} subtasks, ` +
+        `${worker.hardware.cpuCores} cores, ${formatBytes(worker.hardware.physicalMemory)} of memory`;
       await view.refresh();
     },
   };
 }
 
-function value(m) {
-  const n = Number(m.value);
-  if (/Memory|Bytes/.test(m.id)) return bytes(n);
-  if (/uptime|Time$/.test(m.id)) return length(n);
-  return Number.isFinite(n) ? count(n) : m.value;
+function formatValue(metric) {
+  const n = Number(metric.value);
+  if (/Memory|Bytes/.test(metric.id)) return formatBytes(n);
+  if (/uptime|Time$/.test(metric.id)) return formatDuration(n);
+  return Number.isFinite(n) ? formatCount(n) : metric.value;
 }
 
 export function servicePage(main) {
-  const about = el("div"), settings = el("div"), log = el("div");
-  main.append(el("h1", {}, "Service"), about, el("h2", {}, "Settings"), settings, el("h2", {}, "Log"), log);
-  const lines = logView(log, [["log", "what is logged", "/jobmanager/log"]]);
+  const about = el("div"), configuration = el("div"), logContainer = el("div");
+  main.append(el("h1", {}, "Service"), about, el("h2", {}, "Configuration"), configuration, el("h2", {}, "Log"),
+    logContainer);
+  const log = logView(logContainer, [["log", "Log of the service", "/jobmanager/log"]]);
   return {
     async refresh() {
-      const [config, found, environment] = await Promise.all([ask("/config"), ask("/jobmanager/config"), ask("/jobmanager/environment")]);
-      renew(about, el("p", { class: "muted small" }, `${config["flink-revision"]}, REST as of Flink ${config["flink-version"]}, ${environment.jvm.version}`));
-      renew(settings, el("div", { class: "panel" }, table(["Key", "Value"], found.map((s) => [el("span", { class: "mono" }, s.key), el("span", { class: "mono" }, s.value)]), { label: "Settings" })));
-      await lines.refresh();
+      const [config, settings, environment] = await Promise.all([
+        request("/config"), request("/jobmanager/config"), request("/jobmanager/environment"),
+      ]);
+      const versions =
+        `${config["flink-revision"]}, REST API of Flink ${config["flink-version"]}, ${environment.jvm.version}`;
+      replaceContent(about, el("p", { class: "muted small" }, versions));
+      const mono = (text) => el("span", { class: "mono" }, text);
+      const rows = settings.map((s) => [mono(s.key), mono(s.value)]);
+      replaceContent(configuration, el("div", { class: "panel" },
+        table(["Key", "Value"], rows, { label: "Configuration" })));
+      await log.refresh();
     },
   };
 }

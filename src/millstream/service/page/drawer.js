@@ -1,112 +1,152 @@
-// A vertex: its subtasks, its metrics, where its time goes, its state.
-import { ask } from "./api.js";
-import { el, renew, state, table, tabs } from "./dom.js";
-import { flameView } from "./flame.js";
+// The drawer of a vertex: its subtasks, metrics, flame graph and state.
+import { request } from "./api.js";
+import { el, replaceContent, statusTag, table, tabs } from "./dom.js";
+import { flameGraphView } from "./flame.js";
+import {
+  formatBytes, formatChain, formatCount, formatEventTime, formatPercent, formatRate,
+} from "./format.js";
 import { metricsView } from "./metrics.js";
 import { plot } from "./plot.js";
 import { stateView } from "./state.js";
-import { bytes, count, eventTime, percent, rate } from "./words.js";
 
-const TABS = [["subtasks", "Subtasks"], ["metrics", "Metrics"], ["time", "Where its time goes"], ["state", "State"]];
-// So many of each subtask are shown.
-const MOST = 5;
-const WORDS = { ok: "is not held up", low: "is held up a little", high: "is held up" };
+const TABS = [["subtasks", "Subtasks"], ["metrics", "Metrics"], ["time", "Flame graph"], ["state", "State"]];
+const VIEWS = { subtasks: subtasksView, metrics: metricsView, time: timeView, state: stateView };
+// The maximum number of hot keys, late records, pending operators or splits shown per subtask.
+const MAX_ENTRIES = 5;
+// The maximum number of points in the plots of load.
+const MAX_SAMPLES = 200;
+const LEVELS = { ok: "is not backpressured", low: "is slightly backpressured", high: "is backpressured" };
 
 export function vertexDrawer(id) {
-  const place = el("aside", { class: "drawer", "aria-label": "Vertex", hidden: true });
-  const title = el("h2"), close = el("button", { type: "button", "aria-label": "Close", onclick: () => (location.hash = `#/jobs/${id}/graph`) }, "✕");
-  const made = el("ul", { class: "small muted ops" }), bar = el("div"), body = el("div");
-  place.append(el("div", { class: "titled" }, title, close), made, bar, body);
-  place.addEventListener("keydown", (e) => e.key === "Escape" && close.click());
-  let vertex = null, tab = "subtasks", view = null, last = null;
+  const container = el("aside", { class: "drawer", "aria-label": "Vertex", hidden: true });
+  const title = el("h2"), operators = el("ul", { class: "small muted operators" });
+  const tabBar = el("div"), body = el("div");
+  const close = el("button",
+    { type: "button", "aria-label": "Close", onclick: () => (location.hash = `#/jobs/${id}/graph`) }, "✕");
+  container.append(el("div", { class: "heading" }, title, close), operators, tabBar, body);
+  container.addEventListener("keydown", (e) => e.key === "Escape" && close.click());
+  let vertex = null, tab = "subtasks", view = null, lastJob = null;
 
-  function choose(chosen, name) {
+  // Opens a vertex at a tab; null closes the drawer.
+  function select(selected, name) {
     const next = TABS.some(([key]) => key === name) ? name : "subtasks";
-    if (chosen === vertex && next === tab && view) return;
-    vertex = chosen;
+    if (selected === vertex && next === tab && view) return;
+    vertex = selected;
     tab = next;
-    place.hidden = !vertex;
+    container.hidden = !vertex;
     if (!vertex) return (view = null);
-    bar.replaceChildren(tabs("Vertex", TABS.map(([key, text]) => [key, text, `#/jobs/${id}/graph/${vertex}/${key}`]), tab));
+    const entries = TABS.map(([key, text]) => [key, text, `#/jobs/${id}/graph/${vertex}/${key}`]);
+    tabBar.replaceChildren(tabs("Vertex", entries, tab));
     body.replaceChildren();
     view = VIEWS[tab](id, vertex, body);
-    if (last) refresh(last);
+    if (lastJob) refresh(lastJob);
   }
 
   async function refresh(job) {
-    last = job;
-    const found = job.vertices.find((v) => v.id === vertex);
-    if (!found || !view) return;
+    lastJob = job;
+    const details = job.vertices.find((v) => v.id === vertex);
+    if (!details || !view) return;
     const node = job.plan.nodes.find((n) => n.id === vertex);
-    title.textContent = found.name.replaceAll(" -> ", " → ");
-    renew(made, (node.operators || []).map((o) => el("li", {}, o.name, o["made-at"] ? el("span", { class: "mono" }, ` ${o["made-at"]}`) : "", o.uid ? ` · uid ${o.uid}` : "")));
-    await view.refresh(job, found, node);
+    title.textContent = formatChain(details.name);
+    replaceContent(operators, (node.operators || []).map((o) =>
+      el("li", {}, o.name, o["made-at"] ? el("span", { class: "mono" }, ` ${o["made-at"]}`) : "",
+        o.uid ? ` · uid ${o.uid}` : "")));
+    await view.refresh(job, details, node);
   }
 
-  return { place, choose, refresh };
+  return { container, select, refresh };
 }
 
-const VIEWS = { subtasks: subtasksView, metrics: metricsView, time: timeView, state: stateView };
-
 function subtasksView(id, vertex, body) {
-  const said = el("p", { class: "small" }), list = el("div"), hot = el("div");
-  body.append(said, list, hot);
-  let tells = true;
+  const summary = el("p", { class: "small" }), list = el("div"), diagnosticsContainer = el("div");
+  body.append(summary, list, diagnosticsContainer);
+  let hasDiagnostics = true;
+  // Records in and out, bytes sent: short, so that the table fits the drawer.
+  const header = ["ID", "Status", "In", "Out", "Sent", "Load", "Watermark", "Worker", "Attempt"];
   return {
-    async refresh(job, found, node) {
+    async refresh(job, details, node) {
       const path = `/jobs/${id}/vertices/${vertex}`;
-      const [details, marks, pressure] = await Promise.all([ask(path), ask(`${path}/watermarks`), ask(`${path}/backpressure`)]);
-      const level = pressure["backpressureLevel"] || pressure["backpressure-level"];
-      said.textContent = found.status === "RUNNING" ? `This vertex ${WORDS[level] || "runs"}: back pressure ${(level || "unknown").toUpperCase()}.` : `This vertex is ${found.status.toLowerCase()}.`;
-      const rows = details.subtasks.map((s, i) => {
-        const p = (pressure.subtasks || [])[i] || { busyRatio: 0, ratio: 0 };
-        return [s.subtask, state(s.status), count(s.metrics["read-records"]), count(s.metrics["write-records"]), bytes(s.metrics["write-bytes"]), timeBar(p.busyRatio, p.ratio), eventTime(marks[i] ? Number(marks[i].value) : null, job.now), el("a", { href: `#/workers/${encodeURIComponent(s["taskmanager-id"])}` }, s["taskmanager-id"]), s.attempt];
+      const [{ subtasks }, watermarks, backpressure] = await Promise.all([
+        request(path), request(`${path}/watermarks`), request(`${path}/backpressure`),
+      ]);
+      const level = backpressure["backpressureLevel"] || backpressure["backpressure-level"];
+      summary.textContent = details.status === "RUNNING"
+        ? `This vertex ${LEVELS[level] || "is running"}: backpressure ${(level || "unknown").toUpperCase()}.`
+        : `This vertex is ${details.status.toLowerCase()}.`;
+      const rows = subtasks.map((s, i) => {
+        const { busyRatio, ratio } = (backpressure.subtasks || [])[i] || { busyRatio: 0, ratio: 0 };
+        const worker = s["taskmanager-id"];
+        return [
+          s.subtask, statusTag(s.status), formatCount(s.metrics["read-records"]),
+          formatCount(s.metrics["write-records"]), formatBytes(s.metrics["write-bytes"]), loadBar(busyRatio, ratio),
+          formatEventTime(watermarks[i] ? Number(watermarks[i].value) : null, job.now),
+          el("a", { href: `#/workers/${encodeURIComponent(worker)}` }, worker), s.attempt,
+        ];
       });
-      renew(list, table(["#", "State", "In", "Out", "Sent", "Time", "Event time", "Worker", "Attempt"], rows, { right: [2, 3, 4, 8], label: "Subtasks" }));
-      if (tells) {
-        const told = await ask(`${path}/insight`).catch((e) => ((tells = e.status !== 404), null));
-        if (told) renew(hot, insights(told, job.now, node));
+      replaceContent(list, table(header, rows, { right: [2, 3, 4, 8], label: "Subtasks" }));
+      if (hasDiagnostics) {
+        // The archive of a job may not contain them.
+        const diagnostics = await request(`${path}/diagnostics`).catch((e) => {
+          hasDiagnostics = e.status !== 404;
+          return null;
+        });
+        if (diagnostics) replaceContent(diagnosticsContainer, diagnosticTables(diagnostics, job.now, node));
       }
     },
   };
 }
 
-// What subtasks tell of themselves: keys that come most often, records that came too late, what waits, how far each split is.
-function insights(told, now, node) {
+// The diagnostics of subtasks: hot keys, late records, pending timers and windows, the watermarks of splits.
+function diagnosticTables(diagnostics, now, node) {
   const name = (id) => ((node.operators || []).find((o) => o.id === id) || { name: id }).name;
-  const of = (what, row) => told.subtasks.flatMap((s) => (s[what] || []).slice(0, MOST).map((x) => [s.subtask, ...row(x)]));
+  const rows = (field, cells) =>
+    diagnostics.subtasks.flatMap((s) => (s[field] || []).slice(0, MAX_ENTRIES).map((x) => [s.subtask, ...cells(x)]));
   const mono = (x) => el("span", { class: "mono" }, typeof x === "string" ? x : JSON.stringify(x));
-  const keys = of("hottest-keys", (k) => [mono(k.key), percent(k.share)]);
-  const late = of("late", (l) => [name(l.operator), mono(l.record), eventTime(l.timestamp, now), eventTime(l.watermark, now)]);
-  const waiting = of("waiting", (w) => [name(w.operator), `${count(w.count)} ${w.kind}`, eventTime(w.earliest, now)]);
-  const splits = of("splits", (x) => [mono(x.name || ""), eventTime(x.watermark, now), x.idle ? "idle" : ""]);
+  const time = (timestamp) => formatEventTime(timestamp, now);
+  const hotKeys = rows("hottest-keys", (k) => [mono(k.key), formatPercent(k.share)]);
+  const late = rows("late", (l) => [name(l.operator), mono(l.record), time(l.timestamp), time(l.watermark)]);
+  const pending = rows("waiting", (w) => [name(w.operator), `${formatCount(w.count)} ${w.kind}`, time(w.earliest)]);
+  const splits = rows("splits", (s) => [mono(s.name || ""), time(s.watermark), s.idle ? "idle" : ""]);
+  const section = (title, header, cells, options = {}) =>
+    cells.length ? [el("h3", {}, title), table(["Subtask", ...header], cells, { label: title, ...options })] : null;
   return [
-    keys.length ? [el("h3", {}, "Hottest keys"), table(["Subtask", "Key", "Share of its records"], keys, { right: [2], label: "Hottest keys" })] : null,
-    late.length ? [el("h3", {}, "Came too late, for example"), table(["Subtask", "Operator", "Record", "Its time", "Watermark"], late, { label: "Late records" })] : null,
-    waiting.length ? [el("h3", {}, "Waits for event time"), table(["Subtask", "Operator", "What", "Earliest"], waiting, { label: "Waiting" })] : null,
-    splits.length ? [el("h3", {}, "Splits"), table(["Subtask", "Split", "Event time", ""], splits, { label: "Splits" })] : null,
+    section("Hot keys", ["Key", "Share of records"], hotKeys, { right: [2] }),
+    section("Late records", ["Operator", "Record", "Timestamp", "Watermark"], late),
+    section("Pending timers and windows", ["Operator", "Pending", "Earliest"], pending),
+    section("Splits", ["Split", "Watermark", ""], splits),
   ];
 }
 
 function timeView(id, vertex, body) {
-  const plots = el("div"), flames = flameView(id);
-  body.append(plots, flames.place);
-  const path = `/jobs/${id}/vertices/${vertex}/subtasks/metrics?get=busyTimeMsPerSecond,backPressuredTimeMsPerSecond,numRecordsInPerSecond`;
-  const seen = [];
+  const plots = el("div"), flameGraph = flameGraphView(id);
+  body.append(plots, flameGraph.container);
+  const names = "busyTimeMsPerSecond,backPressuredTimeMsPerSecond,numRecordsInPerSecond";
+  const path = `/jobs/${id}/vertices/${vertex}/subtasks/metrics?get=${names}`;
+  const samples = [];
   return {
     async refresh(job) {
-      const found = Object.fromEntries((await ask(path)).map((m) => [m.id, m]));
-      const most = (name) => (found[name] ? found[name].max / 1000 : 0);
-      seen.push({ at: job.now, rate: found.numRecordsInPerSecond ? found.numRecordsInPerSecond.sum : 0, busy: most("busyTimeMsPerSecond"), blocked: most("backPressuredTimeMsPerSecond") });
-      if (seen.length > 200) seen.shift();
-      const at = seen.map((s) => s.at);
-      renew(plots, plot(seen.map((s) => s.rate), rate, { label: "Records a second", at }), plot(seen.map((s) => s.busy), percent, { label: "Busy", at, top: 1 }), plot(seen.map((s) => s.blocked), percent, { label: "Held up", at, top: 1 }));
-      await flames.refresh(vertex);
+      const metrics = Object.fromEntries((await request(path)).map((m) => [m.id, m]));
+      const max = (name) => (metrics[name] ? metrics[name].max / 1000 : 0);
+      samples.push({
+        time: job.now,
+        rate: metrics.numRecordsInPerSecond ? metrics.numRecordsInPerSecond.sum : 0,
+        busy: max("busyTimeMsPerSecond"),
+        backpressured: max("backPressuredTimeMsPerSecond"),
+      });
+      if (samples.length > MAX_SAMPLES) samples.shift();
+      const times = samples.map((s) => s.time), values = (name) => samples.map((s) => s[name]);
+      replaceContent(plots,
+        plot(values("rate"), formatRate, { label: "Records in per second", times }),
+        plot(values("busy"), formatPercent, { label: "Busy", times, top: 1 }),
+        plot(values("backpressured"), formatPercent, { label: "Backpressured", times, top: 1 }));
+      await flameGraph.refresh(vertex);
     },
   };
 }
 
-export function timeBar(busy, blocked) {
-  const says = `busy ${percent(busy)}, held up ${percent(blocked)}`;
-  return el("div", { class: "bar", role: "img", "aria-label": says, title: says }, el("i", { class: "busy", style: `width:${busy * 100}%` }), el("i", { class: "blocked", style: `width:${blocked * 100}%` }));
+export function loadBar(busy, backpressured) {
+  const text = `busy ${formatPercent(busy)}, backpressured ${formatPercent(backpressured)}`;
+  return el("div", { class: "bar", role: "img", "aria-label": text, title: text },
+    el("i", { class: "busy", style: `width:${busy * 100}%` }),
+    el("i", { class: "backpressured", style: `width:${backpressured * 100}%` }));
 }

@@ -1,51 +1,67 @@
-// Where the time of a vertex goes: stacks, the user's functions told apart from ours.
-import { ask } from "./api.js";
-import { el, renew } from "./dom.js";
-import { percent } from "./words.js";
+// The flame graph of a vertex, which separates user functions from the runtime.
+import { request } from "./api.js";
+import { el, replaceContent } from "./dom.js";
+import { formatPercent } from "./format.js";
 
-const KINDS = [["on_cpu", "working"], ["off_cpu", "waiting"], ["full", "both"]];
-// What is narrower than this share of all is not drawn.
-const LEAST = 0.004;
+const TYPES = [["on_cpu", "On-CPU"], ["off_cpu", "Off-CPU"], ["full", "Mixed"]];
+// The minimum share of all samples for a frame to be drawn.
+const MIN_SHARE = 0.004;
 
-export function flameView(id) {
-  const place = el("section", { class: "flames", "aria-label": "Flame graph" });
-  let kind = null, shown = "";
+export function flameGraphView(id) {
+  const container = el("section", { class: "flame-graph", "aria-label": "Flame graph" });
+  let type = null, rendered = "";
 
-  function choose(next) {
-    kind = kind === next ? null : next;
-    shown = "";
+  // Selects a type, or none if it was selected already.
+  function toggle(next) {
+    type = type === next ? null : next;
+    rendered = "";
   }
 
   async function refresh(vertex) {
-    const buttons = KINDS.map(([key, text]) => el("button", { type: "button", "aria-pressed": String(kind === key), onclick: () => (choose(key), refresh(vertex)) }, text));
-    const told = kind ? await ask(`/jobs/${id}/vertices/${vertex}/flamegraph?type=${kind}`) : null;
-    const now = JSON.stringify([vertex, kind, told && told.data]);
-    if (now === shown) return;
-    shown = now;
-    const head = el("div", { class: "titled" }, el("h3", {}, "Stacks"), el("div", { class: "actions" }, buttons));
-    renew(place, head, picture(told));
+    const buttons = TYPES.map(([key, text]) =>
+      el("button", {
+        type: "button", "aria-pressed": String(type === key), onclick: () => (toggle(key), refresh(vertex)),
+      }, text));
+    // Each request extends sampling.
+    const response = type ? await request(`/jobs/${id}/vertices/${vertex}/flamegraph?type=${type}`) : null;
+    const current = JSON.stringify([vertex, type, response && response.data]);
+    if (current === rendered) return;
+    rendered = current;
+    replaceContent(container,
+      el("div", { class: "heading" }, el("h3", {}, "Flame graph"), el("div", { class: "actions" }, buttons)),
+      content(response));
   }
 
-  function picture(told) {
-    if (!told) return el("p", { class: "muted small" }, "Press one of them, and its slots are sampled for as long as you look: what they work on, what they wait for. Your functions are orange, ours grey.");
-    if (!told.data) return el("p", { class: "muted small" }, told.endTimestamp === -1 ? "The job is over." : "Looking …");
-    return el("div", { class: "flame-box", tabindex: "0", role: "group", "aria-label": "Stacks, outermost first" }, flame(told.data, told.data.value || 1));
+  function content(response) {
+    const note = (text) => el("p", { class: "muted small" }, text);
+    if (!response) {
+      return note("Select a type: stacks on the CPU, stacks that wait, or both. Slots are sampled while the flame " +
+        "graph is open. User functions are orange, functions of the runtime gray.");
+    }
+    if (!response.data) return note(response.endTimestamp === -1 ? "The job has ended." : "Collecting samples …");
+    const label = "Stacks, outermost frame first";
+    return el("div", { class: "flame-box", tabindex: "0", role: "group", "aria-label": label },
+      frame(response.data, response.data.value || 1));
   }
 
-  return { place, refresh };
+  return { container, refresh };
 }
 
-function flame(node, total) {
-  const share = node.value / total;
-  const mine = !/^(millstream|root)/.test(node.name);
-  const says = `${node.name}: ${percent(share)}`;
-  const children = node.children.filter((c) => c.value / total >= LEAST);
+// A frame above its callees; widths are proportional to numbers of samples.
+function frame(node, total) {
+  const isRuntime = /^(millstream|root)/.test(node.name);
+  const text = node.name === "root" ? `root, ${node.value} samples` : node.name;
+  const callees = node.children.filter((c) => c.value / total >= MIN_SHARE);
   return el("div", { class: "flame", style: `flex:${node.value} 1 0` },
-    el("span", { class: mine ? "mine" : "ours", title: says }, node.name === "root" ? `all, ${node.value} samples` : node.name),
-    children.length ? el("div", { class: "flame-row" }, children.map((c) => flame(c, total)), rest(node, children)) : null);
+    el("span",
+      { class: isRuntime ? "runtime" : "user", title: `${node.name}: ${formatPercent(node.value / total)}` }, text),
+    callees.length
+      ? el("div", { class: "flame-row" }, callees.map((c) => frame(c, total)), filler(node, callees))
+      : null);
 }
 
-function rest(node, children) {
-  const left = node.value - children.reduce((sum, c) => sum + c.value, 0);
-  return left > 0 ? el("div", { style: `flex:${left} 1 0` }) : null;
+// The space of samples without a callee that is drawn.
+function filler(node, callees) {
+  const value = node.value - callees.reduce((sum, c) => sum + c.value, 0);
+  return value > 0 ? el("div", { style: `flex:${value} 1 0` }) : null;
 }

@@ -1,107 +1,179 @@
-// The job graph, live: colour says how busy a vertex is or who holds it up, edges how much goes over them.
-import { ask } from "./api.js";
+// The job graph: colors show the load and backpressure of vertices, edges show partitioning and throughput.
+import { request } from "./api.js";
 import { vertexDrawer } from "./drawer.js";
-import { el, renew, svg } from "./dom.js";
+import { el, replaceContent, svg } from "./dom.js";
+import { formatCount, formatPercent, formatRate } from "./format.js";
 import { layout, LINE, lines, WIDTH } from "./layout.js";
-import { count, percent, rate, way } from "./words.js";
 
-const ASKED = "busyTimeMsPerSecond,backPressuredTimeMsPerSecond,idleTimeMsPerSecond,numRecordsInPerSecond,numRecordsOutPerSecond";
-const LEGEND = [["ok", "works"], ["low", "busy, or held up a little"], ["high", "works without a pause, or is held up"], ["idle", "waits for input"]];
+const METRICS =
+  "busyTimeMsPerSecond,backPressuredTimeMsPerSecond,idleTimeMsPerSecond,numRecordsInPerSecond,numRecordsOutPerSecond";
+// The thresholds are those of `levelOf`.
+const LEGEND = [
+  ["ok", "busy up to 60%"],
+  ["low", "busy over 60% or backpressured over 10%"],
+  ["high", "busy over 90% or backpressured over 50%"],
+  ["idle", "idle"],
+];
+const MAX_CHARACTERS = 31;
 
-export function graphTab(place, id) {
+export function graphTab(container, id) {
   const board = el("div", { class: "graph", tabindex: "0", role: "group", "aria-label": "Job graph" });
   const drawer = vertexDrawer(id);
-  const tools = el("div", { class: "zoom" });
-  const split = el("div", { class: "split" }, el("div", {}, board, tools, el("p", { class: "legend" }, LEGEND.map(([level, text]) => el("span", {}, el("i", { class: level }), text)), el("span", { class: "muted" }, "Choose a vertex to look into it."))), drawer.place);
-  place.append(split);
-  let chosen = null, zoom = null, last = null, drawn = null;
+  const zoomButtons = el("div", { class: "zoom" });
+  const legend = el("p", { class: "legend" },
+    LEGEND.map(([level, text]) => el("span", {}, el("i", { class: level }), text)),
+    el("span", { class: "muted" }, "Select a vertex for details."));
+  const split = el("div", { class: "split" }, el("div", {}, board, zoomButtons, legend), drawer.container);
+  container.append(split);
+  let selected = null, zoom = null, last = null, drawnGraph = null;
 
-  function choose(vertex, tab) {
-    chosen = vertex || null;
-    drawer.choose(chosen, tab);
-    split.classList.toggle("open", Boolean(chosen));
-    if (last) draw(last.job, last.measured);
+  function select(vertex, tab) {
+    selected = vertex || null;
+    drawer.select(selected, tab);
+    split.classList.toggle("open", Boolean(selected));
+    if (last) draw(last.job, last.metrics);
   }
 
   async function refresh(job) {
-    const measured = new Map();
+    // The metrics of each vertex, by id and name.
+    const metrics = new Map();
     await Promise.all(job.vertices.map(async (v) => {
-      const found = await ask(`/jobs/${id}/vertices/${v.id}/subtasks/metrics?get=${ASKED}`);
-      measured.set(v.id, Object.fromEntries(found.map((m) => [m.id, m])));
+      const response = await request(`/jobs/${id}/vertices/${v.id}/subtasks/metrics?get=${METRICS}`);
+      metrics.set(v.id, Object.fromEntries(response.map((m) => [m.id, m])));
     }));
-    last = { job, measured };
-    draw(job, measured);
+    last = { job, metrics };
+    draw(job, metrics);
     await drawer.refresh(job);
   }
 
-  function draw(job, measured) {
-    const shape = job.plan.nodes.map((n) => n.id + (n.inputs || []).map((i) => i.id)).join();
-    const plan = layout(job.plan.nodes);
-    // As large as it fits, but no smaller than can be read.
-    const fitting = Math.min(1, Math.max(0.5, (board.clientWidth - 4) / plan.width)), scale = zoom || fitting;
-    const picture = svg("svg", { width: plan.width * scale, height: plan.height * scale, viewBox: `0 0 ${plan.width} ${plan.height}`, role: "presentation" });
-    picture.append(svg("defs", {}, svg("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, svg("path", { class: "tip", d: "M0 0L8 4L0 8z" }))));
+  function draw(job, metrics) {
+    const graph = job.plan.nodes.map((n) => n.id + (n.inputs || []).map((i) => i.id)).join();
+    const { positions, width, height } = layout(job.plan.nodes);
+    // Fit the width, but keep the text readable.
+    const fit = Math.min(1, Math.max(0.5, (board.clientWidth - 4) / width)), scale = zoom || fit;
+    const picture = svg("svg",
+      { width: width * scale, height: height * scale, viewBox: `0 0 ${width} ${height}`, role: "presentation" });
+    picture.append(svg("defs", {}, arrowMarker()));
     const labels = [];
     for (const node of job.plan.nodes) {
-      const to = plan.places.get(node.id), inputs = node.inputs || [];
-      inputs.forEach((input, i) => {
-        const from = plan.places.get(input.id);
-        const x1 = from.x + WIDTH, y1 = from.y + from.h / 2, x2 = to.x - 2, y2 = to.y + (to.h * (i + 1)) / (inputs.length + 1), bend = (x2 - x1) / 2;
-        const source = measured.get(input.id), mine = measured.get(node.id);
-        // What a vertex sends may go to several; where it is the only one, what comes is what was sent.
-        const m = inputs.length === 1 ? mine.numRecordsInPerSecond : source.numRecordsOutPerSecond;
-        const flows = job.state === "RUNNING" && m && m.sum > 0;
-        picture.append(svg("path", { class: flows ? "edge flows" : "edge", d: `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`, "marker-end": "url(#arrow)" }));
-        labels.push(svg("text", { class: "edge-label", x: (x1 + x2) / 2, y: (y1 + y2) / 2 - 5, "text-anchor": "middle" }, way(input.ship_strategy)),
-          m && job["end-time"] === -1 ? svg("text", { class: "edge-label", x: (x1 + x2) / 2, y: (y1 + y2) / 2 + 13, "text-anchor": "middle" }, rate(m.sum)) : null);
+      (node.inputs || []).forEach((input, i) => {
+        const [path, ...edgeLabels] = edge(job, metrics, positions, node, input, i);
+        picture.append(path);
+        labels.push(...edgeLabels);
       });
     }
-    for (const vertex of job.vertices) picture.append(box(job, vertex, plan.places.get(vertex.id), measured.get(vertex.id)));
+    for (const vertex of job.vertices) {
+      picture.append(box(job, vertex, positions.get(vertex.id), metrics.get(vertex.id)));
+    }
+    // Labels are above all edges and vertices.
     picture.append(...labels.filter(Boolean));
-    const focused = board.contains(document.activeElement) && document.activeElement.dataset ? document.activeElement.dataset : null;
+    const focused = board.contains(document.activeElement) ? document.activeElement.dataset : null;
     const left = board.scrollLeft, top = board.scrollTop;
-    const by = (factor) => () => ((zoom = Math.min(2.5, Math.max(0.3, scale * factor))), draw(job, measured));
-    const fit = () => ((zoom = null), draw(job, measured));
-    const button = (text, label, act) => el("button", { type: "button", "aria-label": label, onclick: act }, text);
+    const zoomBy = (factor) => () => {
+      zoom = Math.min(2.5, Math.max(0.3, scale * factor));
+      draw(job, metrics);
+    };
+    const resetZoom = () => {
+      zoom = null;
+      draw(job, metrics);
+    };
+    const button = (text, label, action) =>
+      el("button", { type: "button", "aria-label": label, onclick: action }, text);
     board.replaceChildren(picture);
-    renew(tools, button("−", "Smaller", by(0.8)), button("fit", "Fit", fit), button("+", "Larger", by(1.25)));
-    if (drawn !== shape) drawn = shape;
+    replaceContent(zoomButtons,
+      button("−", "Zoom out", zoomBy(0.8)), button("fit", "Fit", resetZoom), button("+", "Zoom in", zoomBy(1.25)));
+    if (drawnGraph !== graph) drawnGraph = graph;
     else board.scrollTo(left, top);
-    if (focused && focused.vertex) board.querySelector(`[data-vertex="${focused.vertex}"]`)?.focus({ preventScroll: true });
+    if (focused && focused.vertex) {
+      board.querySelector(`[data-vertex="${focused.vertex}"]`)?.focus({ preventScroll: true });
+    }
   }
 
-  function box(job, vertex, at, m) {
-    const busy = share(m, "busyTimeMsPerSecond"), blocked = share(m, "backPressuredTimeMsPerSecond"), over = job["end-time"] !== -1;
-    const level = colour(vertex, busy, blocked), node = job.plan.nodes.find((n) => n.id === vertex.id);
-    const rates = m.numRecordsInPerSecond ? m.numRecordsInPerSecond.sum : 0;
-    const done = `${count(vertex.metrics["read-records"])} in, ${count(vertex.metrics["write-records"])} out`;
-    const says = `${vertex.name}, ${vertex.parallelism} subtasks, ${vertex.status.toLowerCase()}, busy ${percent(busy)}, back-pressured ${percent(blocked)}`;
-    const open = () => (location.hash = chosen === vertex.id ? `#/jobs/${id}/graph` : `#/jobs/${id}/graph/${vertex.id}`);
-    const w = WIDTH - 28;
-    return svg("g", { class: `node ${level} ${chosen === vertex.id ? "chosen" : ""}`, transform: `translate(${at.x} ${at.y})`, tabindex: 0, role: "button", "aria-label": says, "aria-pressed": String(chosen === vertex.id), "data-vertex": vertex.id,
-        onclick: open, onkeydown: (e) => (e.key === "Enter" || e.key === " ") && (e.preventDefault(), open()) },
-      svg("title", {}, says), svg("rect", { class: "box", width: WIDTH, height: at.h, rx: 10 }),
-      lines(node).map((text, i) => svg("text", { x: 14, y: 24 + i * LINE, class: i ? "op" : "op first" }, cut(text))),
-      over ? null : [svg("rect", { class: "gauge", x: 14, y: at.h - 34, width: w, height: 5, rx: 2.5 }), svg("rect", { class: "gauge busy", x: 14, y: at.h - 34, width: w * Math.min(busy, 1), height: 5, rx: 2.5 }), svg("rect", { class: "gauge blocked", x: 14 + w * Math.min(busy, 1), y: at.h - 34, width: w * Math.min(blocked, Math.max(1 - busy, 0)), height: 5, rx: 2.5 })],
-      svg("text", { class: "sub", x: 14, y: at.h - 11 }, over ? done : blocked > 0.1 ? `busy ${percent(busy)} · held up ${percent(blocked)}` : `busy ${percent(busy)} · ${rate(rates)}`),
-      svg("text", { class: "sub", x: WIDTH - 14, y: at.h - 11, "text-anchor": "end" }, vertex.status === "RUNNING" || vertex.status === "FINISHED" ? `×${vertex.parallelism}` : vertex.status.toLowerCase()));
+  function edge(job, metrics, positions, node, input, index) {
+    const from = positions.get(input.id), to = positions.get(node.id);
+    const x1 = from.x + WIDTH, y1 = from.y + from.h / 2;
+    const x2 = to.x - 2, y2 = to.y + (to.h * (index + 1)) / (node.inputs.length + 1);
+    const bend = (x2 - x1) / 2;
+    // The output of a vertex may go to several others; the input of a vertex with one input is what that edge carries.
+    const throughput = node.inputs.length === 1
+      ? metrics.get(node.id).numRecordsInPerSecond
+      : metrics.get(input.id).numRecordsOutPerSecond;
+    const isActive = job.state === "RUNNING" && throughput && throughput.sum > 0;
+    const label = (offset, text) =>
+      svg("text", { class: "edge-label", x: (x1 + x2) / 2, y: (y1 + y2) / 2 + offset, "text-anchor": "middle" }, text);
+    return [
+      svg("path", {
+        class: isActive ? "edge active" : "edge",
+        d: `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`,
+        "marker-end": "url(#arrow)",
+      }),
+      label(-5, input.ship_strategy),
+      throughput && job["end-time"] === -1 ? label(13, formatRate(throughput.sum)) : null,
+    ];
   }
 
-  return { choose, refresh };
+  function box(job, vertex, position, metrics) {
+    const busy = share(metrics, "busyTimeMsPerSecond"), backpressured = share(metrics, "backPressuredTimeMsPerSecond");
+    const hasEnded = job["end-time"] !== -1, isSelected = selected === vertex.id;
+    const node = job.plan.nodes.find((n) => n.id === vertex.id);
+    const rate = metrics.numRecordsInPerSecond ? metrics.numRecordsInPerSecond.sum : 0;
+    const load = backpressured > 0.1
+      ? `busy ${formatPercent(busy)} · backpressured ${formatPercent(backpressured)}`
+      : `busy ${formatPercent(busy)} · ${formatRate(rate)}`;
+    const totals =
+      `${formatCount(vertex.metrics["read-records"])} in, ${formatCount(vertex.metrics["write-records"])} out`;
+    const label =
+      `${vertex.name}, ${vertex.parallelism} subtasks, ${vertex.status.toLowerCase()}, ` +
+      `busy ${formatPercent(busy)}, backpressured ${formatPercent(backpressured)}`;
+    const toggle = () => (location.hash = isSelected ? `#/jobs/${id}/graph` : `#/jobs/${id}/graph/${vertex.id}`);
+    const width = WIDTH - 28;
+    const gauge = (name, start, length) =>
+      svg("rect", { class: name, x: 14 + start, y: position.h - 34, width: length, height: 5, rx: 2.5 });
+    const gauges = [
+      gauge("gauge", 0, width),
+      gauge("gauge busy", 0, width * Math.min(busy, 1)),
+      gauge("gauge backpressured",
+        width * Math.min(busy, 1), width * Math.min(backpressured, Math.max(1 - busy, 0))),
+    ];
+    const isNormal = vertex.status === "RUNNING" || vertex.status === "FINISHED";
+    return svg("g", {
+      class: `node ${levelOf(vertex, busy, backpressured)} ${isSelected ? "selected" : ""}`,
+      transform: `translate(${position.x} ${position.y})`, tabindex: 0, role: "button", "aria-label": label,
+      "aria-pressed": String(isSelected), "data-vertex": vertex.id, onclick: toggle,
+      onkeydown: (e) => (e.key === "Enter" || e.key === " ") && (e.preventDefault(), toggle()),
+    },
+      svg("title", {}, label),
+      svg("rect", { class: "box", width: WIDTH, height: position.h, rx: 10 }),
+      lines(node).map((text, i) =>
+        svg("text", { x: 14, y: 24 + i * LINE, class: i ? "operator" : "operator first" }, shorten(text))),
+      hasEnded ? null : gauges,
+      svg("text", { class: "footer", x: 14, y: position.h - 11 }, hasEnded ? totals : load),
+      svg("text", { class: "footer", x: WIDTH - 14, y: position.h - 11, "text-anchor": "end" },
+        isNormal ? `×${vertex.parallelism}` : vertex.status.toLowerCase()));
+  }
+
+  return { select, refresh };
 }
 
-function share(m, name) {
-  return m[name] ? m[name].max / 1000 : 0;
+function arrowMarker() {
+  return svg("marker",
+    { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" },
+    svg("path", { class: "arrowhead", d: "M0 0L8 4L0 8z" }));
 }
 
-function colour(vertex, busy, blocked) {
+// The share of time of the subtask with the largest share.
+function share(metrics, name) {
+  return metrics[name] ? metrics[name].max / 1000 : 0;
+}
+
+function levelOf(vertex, busy, backpressured) {
   if (vertex.status === "FAILED") return "high";
   if (vertex.status !== "RUNNING") return vertex.status === "FINISHED" ? "ok" : "idle";
-  if (blocked > 0.5 || busy > 0.9) return "high";
-  if (blocked > 0.1 || busy > 0.6) return "low";
+  if (backpressured > 0.5 || busy > 0.9) return "high";
+  if (backpressured > 0.1 || busy > 0.6) return "low";
   return busy > 0.02 ? "ok" : "idle";
 }
 
-function cut(text) {
-  return text.length > 31 ? `${text.slice(0, 30)}…` : text;
+function shorten(text) {
+  return text.length > MAX_CHARACTERS ? `${text.slice(0, MAX_CHARACTERS - 1)}…` : text;
 }

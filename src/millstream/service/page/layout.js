@@ -1,47 +1,49 @@
-// Lays the job graph out from left to right: a vertex stands right of all it reads from.
+// Layout of the job graph, from left to right: each vertex is in a column right of all its inputs.
 export const WIDTH = 250, GAP_X = 110, GAP_Y = 26, LINE = 17;
-// The operators of a vertex that are written out, and what is written around them.
+// The maximum number of operators listed in a vertex, and the space above and below them.
 const MAX_LINES = 4, HEAD = 14, FOOT = 46;
 
-// What a vertex does, a line for each operator.
+// Returns the lines of text in a vertex, one per operator.
 export function lines(node) {
   const names = (node.operators || []).map((o) => o.name);
-  const told = names.length ? names : [node.description || ""];
-  return told.length > MAX_LINES ? [...told.slice(0, MAX_LINES - 1), `… and ${told.length - MAX_LINES + 1} more`] : told;
+  const texts = names.length ? names : [node.description || ""];
+  if (texts.length <= MAX_LINES) return texts;
+  return [...texts.slice(0, MAX_LINES - 1), `… and ${texts.length - MAX_LINES + 1} more`];
 }
 
 export function height(node) {
   return HEAD + lines(node).length * LINE + FOOT;
 }
 
+// Returns the position and height of each vertex by id, and the size of the graph.
 export function layout(nodes) {
   const byId = new Map(nodes.map((n) => [n.id, n]));
-  const depth = new Map();
-  const deep = (node) => {
-    if (!depth.has(node.id)) {
-      depth.set(node.id, 0);
-      depth.set(node.id, Math.max(0, ...(node.inputs || []).map((i) => deep(byId.get(i.id)) + 1)));
+  const depths = new Map();
+  const depth = (node) => {
+    if (!depths.has(node.id)) {
+      depths.set(node.id, 0);
+      depths.set(node.id, Math.max(0, ...(node.inputs || []).map((i) => depth(byId.get(i.id)) + 1)));
     }
-    return depth.get(node.id);
+    return depths.get(node.id);
   };
-  nodes.forEach(deep);
+  nodes.forEach(depth);
   const columns = [];
-  for (const node of nodes) (columns[depth.get(node.id)] ||= []).push(node);
-  const places = new Map();
-  const tall = (column) => column.reduce((sum, n) => sum + height(n) + GAP_Y, -GAP_Y);
-  const tallest = Math.max(...columns.map(tall));
+  for (const node of nodes) (columns[depths.get(node.id)] ||= []).push(node);
+  const positions = new Map();
+  const columnHeight = (column) => column.reduce((sum, n) => sum + height(n) + GAP_Y, -GAP_Y);
+  const maxHeight = Math.max(...columns.map(columnHeight));
   columns.forEach((column, x) => {
-    // Near the middle of what they read from, so that edges seldom cross.
-    const middle = (node) => {
-      const from = (node.inputs || []).map((i) => places.get(i.id)).map((p) => p.y + p.h / 2);
-      return from.length ? from.reduce((a, b) => a + b, 0) / from.length : 0;
+    // Order vertices by the mean position of their inputs, which avoids most crossings of edges.
+    const mean = (node) => {
+      const centers = (node.inputs || []).map((i) => positions.get(i.id)).map((p) => p.y + p.h / 2);
+      return centers.length ? centers.reduce((a, b) => a + b, 0) / centers.length : 0;
     };
-    if (x) column.sort((a, b) => middle(a) - middle(b));
-    let y = 20 + (tallest - tall(column)) / 2;
+    if (x) column.sort((a, b) => mean(a) - mean(b));
+    let y = 20 + (maxHeight - columnHeight(column)) / 2;
     for (const node of column) {
-      places.set(node.id, { x: 20 + x * (WIDTH + GAP_X), y, h: height(node) });
+      positions.set(node.id, { x: 20 + x * (WIDTH + GAP_X), y, h: height(node) });
       y += height(node) + GAP_Y;
     }
   });
-  return { places, width: 40 + columns.length * (WIDTH + GAP_X) - GAP_X, height: 40 + tallest };
+  return { positions, width: 40 + columns.length * (WIDTH + GAP_X) - GAP_X, height: 40 + maxHeight };
 }

@@ -1,79 +1,107 @@
-// Metrics of a vertex: those that are picked are plotted, over all subtasks or of one.
-import { ask } from "./api.js";
-import { el, renew } from "./dom.js";
+// The metrics of a vertex: plots the selected ones, over all subtasks or for one.
+import { request } from "./api.js";
+import { el, replaceContent } from "./dom.js";
 import { plot } from "./plot.js";
-import { bytes, count, eventTime, length, percent, rate } from "./words.js";
+import {
+  formatBytes, formatCount, formatDuration, formatEventTime, formatPercent, formatRate,
+} from "./format.js";
 
-const HOW = [["sum", "sum of all subtasks"], ["max", "largest"], ["min", "smallest"], ["avg", "average"]];
-const FIRST = ["numRecordsInPerSecond", "numRecordsOutPerSecond"];
-const KEPT = 300;
-// What was seen is kept for as long as the page is open, whatever is looked at meanwhile.
-const seen = new Map();
+const AGGREGATIONS = [["sum", "sum of all subtasks"], ["max", "maximum"], ["min", "minimum"], ["avg", "average"]];
+const DEFAULT_METRICS = ["numRecordsInPerSecond", "numRecordsOutPerSecond"];
+// Limits of the points of a plot, and of the subtasks to select from.
+const MAX_SAMPLES = 300, MAX_SUBTASKS = 1000;
+// The samples of each metric, stored while the page is open, also while other views are shown.
+const history = new Map();
 
 export function metricsView(id, vertex, body) {
   const key = `millstream-metrics ${id} ${vertex}`;
-  let picked = JSON.parse(sessionStorage.getItem(key) || "null"), names = [], how = "sum";
-  const search = el("input", { type: "search", id: "metric-search", placeholder: "Find a metric", oninput: () => list() });
-  const over = el("select", { id: "metric-how", onchange: () => ((how = over.value), show()) });
-  const choices = el("ul", { class: "choices", "aria-label": "Metrics to plot" }), plots = el("div", { class: "plots" });
-  body.append(el("div", { class: "picker" }, el("div", {}, el("label", { for: "metric-search" }, "Metrics"), search), el("div", {}, el("label", { for: "metric-how" }, "Show"), over)), choices, plots);
+  // An aggregation, or "#" and the number of a subtask.
+  let aggregation = "sum";
+  let selected = JSON.parse(sessionStorage.getItem(key) || "null"), names = [];
+  const search =
+    el("input", { type: "search", id: "metric-search", placeholder: "Filter metrics", oninput: () => showList() });
+  const select =
+    el("select", { id: "metric-aggregation", onchange: () => ((aggregation = select.value), showPlots()) });
+  const choices = el("ul", { class: "choices", "aria-label": "Metrics to plot" });
+  const plots = el("div", { class: "plots" });
+  body.append(
+    el("div", { class: "controls" },
+      el("div", {}, el("label", { for: "metric-search" }, "Metrics"), search),
+      el("div", {}, el("label", { for: "metric-aggregation" }, "Show"), select)),
+    choices, plots);
 
-  function pick(name, on) {
-    picked = on ? [...picked, name] : picked.filter((n) => n !== name);
-    sessionStorage.setItem(key, JSON.stringify(picked));
-    look();
+  function toggle(name, isSelected) {
+    selected = isSelected ? [...selected, name] : selected.filter((n) => n !== name);
+    sessionStorage.setItem(key, JSON.stringify(selected));
+    sample();
   }
 
-  function list() {
-    const wanted = search.value.toLowerCase();
-    const shown = names.filter((n) => n.toLowerCase().includes(wanted));
-    renew(choices, shown.map((n, i) => el("li", {}, el("input", { type: "checkbox", id: `metric-${i}`, checked: picked.includes(n), onchange: (e) => pick(n, e.target.checked) }), el("label", { for: `metric-${i}` }, n))), shown.length ? null : el("li", { class: "muted" }, "None of that name."));
-  }
-
-  let subtasks = 1, at = 0;
-  async function look() {
-    if (!picked.length) return show();
-    const got = picked.map(encodeURIComponent).join(","), path = `/jobs/${id}/vertices/${vertex}`;
-    const one = how.startsWith("#") ? `&subtasks=${how.slice(1)}` : "";
-    for (const m of await ask(`${path}/subtasks/metrics?get=${got}${one}`)) {
-      const kept = seen.get(`${key} ${m.id} ${one}`) || [];
-      if (!kept.length || kept[kept.length - 1].at !== at) kept.push({ at, ...m });
-      seen.set(`${key} ${m.id} ${one}`, kept.slice(-KEPT));
-    }
-    show();
-  }
-
-  function show() {
-    const one = how.startsWith("#") ? `&subtasks=${how.slice(1)}` : "", which = one ? "sum" : how;
-    const drawn = picked.map((name) => {
-      const kept = seen.get(`${key} ${name} ${one}`) || [], numbers = kept.map((k) => Number(k[which]));
-      return plot(numbers.filter(Number.isFinite), words(name, at), { label: name, at: kept.map((k) => k.at) });
+  function showList() {
+    const pattern = search.value.toLowerCase();
+    const matches = names.filter((n) => n.toLowerCase().includes(pattern));
+    const checkbox = (name, i) => el("input", {
+      type: "checkbox", id: `metric-${i}`, checked: selected.includes(name),
+      onchange: (e) => toggle(name, e.target.checked),
     });
-    renew(plots, drawn.length ? drawn : el("p", { class: "muted small" }, "Pick metrics above, and they are plotted here."));
+    replaceContent(choices,
+      matches.map((name, i) => el("li", {}, checkbox(name, i), el("label", { for: `metric-${i}` }, name))),
+      matches.length ? null : el("li", { class: "muted" }, "No matching metrics."));
+  }
+
+  let subtasks = 1, time = 0;
+
+  function subtaskFilter() {
+    return aggregation.startsWith("#") ? `&subtasks=${aggregation.slice(1)}` : "";
+  }
+
+  // Requests the selected metrics and plots them.
+  async function sample() {
+    if (!selected.length) return showPlots();
+    const filter = subtaskFilter(), parameters = `get=${selected.map(encodeURIComponent).join(",")}${filter}`;
+    for (const metric of await request(`/jobs/${id}/vertices/${vertex}/subtasks/metrics?${parameters}`)) {
+      const samples = history.get(`${key} ${metric.id} ${filter}`) || [];
+      if (!samples.length || samples[samples.length - 1].time !== time) samples.push({ time, ...metric });
+      history.set(`${key} ${metric.id} ${filter}`, samples.slice(-MAX_SAMPLES));
+    }
+    showPlots();
+  }
+
+  function showPlots() {
+    const filter = subtaskFilter(), field = filter ? "sum" : aggregation;
+    const figures = selected.map((name) => {
+      const samples = history.get(`${key} ${name} ${filter}`) || [];
+      const values = samples.map((s) => Number(s[field])).filter(Number.isFinite);
+      return plot(values, formatterOf(name, time), { label: name, times: samples.map((s) => s.time) });
+    });
+    replaceContent(plots,
+      figures.length ? figures : el("p", { class: "muted small" }, "Select metrics above to plot them."));
   }
 
   return {
-    async refresh(job, found) {
-      at = job.now;
-      names = (await ask(`/jobs/${id}/vertices/${vertex}/subtasks/metrics`)).map((m) => m.id);
-      picked = picked || FIRST.filter((n) => names.includes(n));
-      if (subtasks !== found.parallelism || !over.options.length) {
-        subtasks = found.parallelism;
-        over.replaceChildren(...HOW.map(([value, text]) => el("option", { value }, text)), ...Array.from({ length: Math.min(subtasks, 1000) }, (_, i) => el("option", { value: `#${i}` }, `subtask ${i}`)));
-        over.value = how;
+    async refresh(job, details) {
+      time = job.now;
+      names = (await request(`/jobs/${id}/vertices/${vertex}/subtasks/metrics`)).map((m) => m.id);
+      selected = selected || DEFAULT_METRICS.filter((n) => names.includes(n));
+      if (subtasks !== details.parallelism || !select.options.length) {
+        subtasks = details.parallelism;
+        const option = ([value, text]) => el("option", { value }, text);
+        const numbers = Array.from({ length: Math.min(subtasks, MAX_SUBTASKS) }, (_, i) => [`#${i}`, `subtask ${i}`]);
+        select.replaceChildren(...[...AGGREGATIONS, ...numbers].map(option));
+        select.value = aggregation;
       }
-      list();
-      await look();
+      showList();
+      await sample();
     },
   };
 }
 
-function words(name, now) {
-  if (/Bytes.*PerSecond/.test(name)) return (n) => `${bytes(n)}/s`;
-  if (/TimeMsPerSecond/.test(name)) return (n) => percent(n / 1000);
-  if (/PerSecond/.test(name)) return rate;
-  if (/Bytes|Size|memory/i.test(name)) return bytes;
-  if (/Watermark$/.test(name)) return (n) => eventTime(n, now);
-  if (/(Lag|Latency|Duration|Time)$/.test(name)) return length;
-  return (n) => (Math.abs(n) < 100 && n % 1 ? n.toFixed(2) : count(n));
+// Returns the function that formats the values of a metric, by its name.
+function formatterOf(name, now) {
+  if (/Bytes.*PerSecond/.test(name)) return (n) => `${formatBytes(n)}/s`;
+  if (/TimeMsPerSecond/.test(name)) return (n) => formatPercent(n / 1000);
+  if (/PerSecond/.test(name)) return formatRate;
+  if (/Bytes|Size|memory/i.test(name)) return formatBytes;
+  if (/Watermark$/.test(name)) return (n) => formatEventTime(n, now);
+  if (/(Lag|Latency|Duration|Time)$/.test(name)) return formatDuration;
+  return (n) => (Math.abs(n) < 100 && n % 1 ? n.toFixed(2) : formatCount(n));
 }

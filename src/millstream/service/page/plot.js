@@ -1,53 +1,75 @@
-// A line over the last looks, or bars. What is written stands beside the picture, so that nothing is stretched.
+// Line and bar plots. Text is outside the SVG, which is stretched to the available width.
 import { el, svg } from "./dom.js";
-import { length } from "./words.js";
+import { formatDuration } from "./format.js";
 
-const W = 600, H = 100;
+const WIDTH = 600, HEIGHT = 100;
+const GRID = `M0 ${HEIGHT / 2}H${WIDTH}M0 1H${WIDTH}M0 ${HEIGHT - 1}H${WIDTH}`;
+// The cursor's position while it is hidden.
+const OUTSIDE = -9;
 
-// values: numbers, oldest first; at: their times in ms, where they are known.
-export function plot(values, text, options = {}) {
-  const most = Math.max(options.top || 0, ...values, 1e-9), least = Math.min(0, ...values);
-  const x = (i) => (values.length < 2 ? 0 : (i / (values.length - 1)) * W), y = (v) => H - 2 - ((v - least) / (most - least)) * (H - 6);
+// values: numbers, oldest first; options: label, the minimum of the scale's top, the times of the values in ms.
+export function plot(values, format, options = {}) {
+  const { label, times } = options;
+  const top = Math.max(options.top || 0, ...values, 1e-9), bottom = Math.min(0, ...values);
+  const x = (i) => (values.length < 2 ? 0 : (i / (values.length - 1)) * WIDTH);
+  const y = (value) => HEIGHT - 2 - ((value - bottom) / (top - bottom)) * (HEIGHT - 6);
   const line = values.map((v, i) => `${i ? "L" : "M"}${x(i).toFixed(1)} ${y(v).toFixed(1)}`).join("");
-  const now = values.length ? text(values[values.length - 1]) : "–", top = values.length ? text(Math.max(...values)) : "–";
-  const said = el("b", {}, now), when = el("span", {}, "now");
-  const mark = svg("line", { class: "mark", y1: 0, y2: H, x1: -9, x2: -9 });
-  const picture = svg("svg", { viewBox: `0 0 ${W} ${H}`, preserveAspectRatio: "none", role: "img", "aria-label": `${options.label || ""} now ${now}, at most ${top}`.trim() },
-    svg("path", { class: "grid", d: `M0 ${H / 2}H${W}M0 1H${W}M0 ${H - 1}H${W}` }),
-    values.length > 1 ? [svg("path", { class: "fill", d: `${line}L${W} ${y(0)}L0 ${y(0)}z` }), svg("path", { class: "line", d: line })] : null, mark);
+  const current = values.length ? format(values[values.length - 1]) : "–";
+  const max = values.length ? format(Math.max(...values)) : "–";
+  const value = el("b", {}, current), age = el("span", {}, "now");
+  const cursor = svg("line", { class: "cursor", y1: 0, y2: HEIGHT, x1: OUTSIDE, x2: OUTSIDE });
+  const picture = svg("svg", {
+    viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img",
+    "aria-label": `${label || ""} now ${current}, max ${max}`.trim(),
+  },
+    svg("path", { class: "grid", d: GRID }),
+    values.length > 1
+      ? [
+        svg("path", { class: "fill", d: `${line}L${WIDTH} ${y(0)}L0 ${y(0)}z` }),
+        svg("path", { class: "line", d: line }),
+      ]
+      : null,
+    cursor);
+  const moveCursor = (position) => {
+    cursor.setAttribute("x1", position);
+    cursor.setAttribute("x2", position);
+  };
   picture.addEventListener("pointermove", (e) => {
-    const box = picture.getBoundingClientRect(), i = Math.round(((e.clientX - box.left) / box.width) * (values.length - 1));
+    const bounds = picture.getBoundingClientRect();
+    const i = Math.round(((e.clientX - bounds.left) / bounds.width) * (values.length - 1));
     if (!(i in values)) return;
-    mark.setAttribute("x1", x(i));
-    mark.setAttribute("x2", x(i));
-    said.textContent = text(values[i]);
-    when.textContent = options.at ? `${length(options.at[options.at.length - 1] - options.at[i])} ago` : "";
+    moveCursor(x(i));
+    value.textContent = format(values[i]);
+    age.textContent = times ? `${formatDuration(times[times.length - 1] - times[i])} ago` : "";
   });
   picture.addEventListener("pointerleave", () => {
-    mark.setAttribute("x1", -9);
-    mark.setAttribute("x2", -9);
-    said.textContent = now;
-    when.textContent = "now";
+    moveCursor(OUTSIDE);
+    value.textContent = current;
+    age.textContent = "now";
   });
-  const since = options.at && options.at.length > 1 ? `last ${length(options.at[options.at.length - 1] - options.at[0])}` : "";
+  const range = times && times.length > 1 ? `last ${formatDuration(times[times.length - 1] - times[0])}` : "";
   return el("figure", { class: "plot" },
-    el("figcaption", {}, options.label ? el("span", { class: "of", title: options.label }, options.label) : null, said, " ", when, el("span", { class: "most" }, `at most ${top}`)),
-    picture, el("div", { class: "since" }, since));
+    el("figcaption", {},
+      label ? el("span", { class: "label", title: label }, label) : null, value, " ", age,
+      el("span", { class: "max" }, `max ${max}`)),
+    picture, el("div", { class: "range" }, range));
 }
 
-// A small line without words, for tables.
-export function spark(values, label) {
-  const most = Math.max(...values, 1e-9);
-  const line = values.map((v, i) => `${i ? "L" : "M"}${((i / Math.max(values.length - 1, 1)) * 80).toFixed(1)} ${(18 - (v / most) * 16).toFixed(1)}`).join("");
-  return svg("svg", { class: "spark", viewBox: "0 0 80 20", role: "img", "aria-label": label }, svg("path", { d: line }));
-}
-
-export function bars(values, text, label) {
-  const most = Math.max(...values.map((v) => v.value), 1e-9), step = W / Math.max(values.length, 16);
-  const last = values[values.length - 1];
+// values: objects with a value, a title, and isFailed, oldest first.
+export function bars(values, format, label) {
+  const max = Math.max(...values.map((v) => v.value), 1e-9), step = WIDTH / Math.max(values.length, 16);
+  const last = values[values.length - 1], height = (v) => (v.value / max) * (HEIGHT - 6);
   return el("figure", { class: "plot" },
-    el("figcaption", {}, el("span", { class: "of" }, label), el("b", {}, last ? text(last.value) : "–"), " last", el("span", { class: "most" }, `at most ${text(most)}`)),
-    svg("svg", { viewBox: `0 0 ${W} ${H}`, preserveAspectRatio: "none", role: "img", "aria-label": `${label}: last ${last ? text(last.value) : "none"}, at most ${text(most)}` },
-      svg("path", { class: "grid", d: `M0 ${H / 2}H${W}M0 1H${W}M0 ${H - 1}H${W}` }),
-      values.map((v, i) => svg("rect", { class: v.bad ? "bad" : null, x: i * step + 1, width: Math.max(step - 2, 1), y: H - 1 - (v.value / most) * (H - 6), height: Math.max((v.value / most) * (H - 6), 1) }, svg("title", {}, v.title)))));
+    el("figcaption", {},
+      el("span", { class: "label" }, label), el("b", {}, last ? format(last.value) : "–"), " last",
+      el("span", { class: "max" }, `max ${format(max)}`)),
+    svg("svg", {
+      viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img",
+      "aria-label": `${label}: last ${last ? format(last.value) : "none"}, max ${format(max)}`,
+    },
+      svg("path", { class: "grid", d: GRID }),
+      values.map((v, i) => svg("rect", {
+        class: v.isFailed ? "bad" : null, x: i * step + 1, width: Math.max(step - 2, 1), y: HEIGHT - 1 - height(v),
+        height: Math.max(height(v), 1),
+      }, svg("title", {}, v.title)))));
 }

@@ -1,45 +1,71 @@
-// The other tabs of a job.
-import { ask } from "./api.js";
-import { el, renew, state, table } from "./dom.js";
+// The tabs of a job for checkpoints, exceptions, timeline and configuration.
+import { request } from "./api.js";
+import { el, replaceContent, statusTag, table } from "./dom.js";
 import { bars } from "./plot.js";
-import { bytes, length, when } from "./words.js";
+import { formatBytes, formatChain, formatDuration, formatTime } from "./format.js";
 
-export function checkpointsTab(place, id) {
-  const cards = el("div", { class: "cards" }), plots = el("div", { class: "plots two" }), list = el("div"), about = el("p", { class: "muted small" });
-  place.append(cards, about, plots, list);
+// Flink's interval for disabled periodic checkpoints is Long.MAX_VALUE.
+const MAX_INTERVAL = 9e15;
+
+export function checkpointsTab(container, id) {
+  const cards = el("div", { class: "cards" }), plots = el("div", { class: "plots columns" }), list = el("div");
+  const about = el("p", { class: "muted small" });
+  container.append(cards, about, plots, list);
   return {
     async refresh() {
-      const [found, config] = await Promise.all([ask(`/jobs/${id}/checkpoints`), ask(`/jobs/${id}/checkpoints/config`)]);
-      const latest = found.latest.completed;
-      const shown = [["completed", found.counts.completed], ["in progress", found.counts.in_progress], ["failed", found.counts.failed], ["last size", latest ? bytes(latest.state_size) : "–"], ["last took", latest ? length(latest.end_to_end_duration) : "–"]];
-      renew(cards, shown.map(([name, n]) => el("div", { class: "card" }, el("b", {}, n), el("span", {}, name))));
-      about.textContent = config.interval > 9e15 ? "No checkpoints are taken by themselves: set execution.checkpointing.interval." : `Every ${length(config.interval)}, at most ${length(config.timeout)} each; state in ${config.state_backend}, checkpoints in ${config.checkpoint_storage}.`;
-      const old = found.history.filter((c) => c.status !== "IN_PROGRESS").reverse();
-      const mark = (name, text) => old.map((c) => ({ value: Math.max(c[name], 0), bad: c.status === "FAILED", title: `checkpoint ${c.id}: ${text(c[name])}` }));
-      renew(plots, old.length ? [el("div", { class: "panel" }, bars(mark("end_to_end_duration", length), length, "Duration")), el("div", { class: "panel" }, bars(mark("state_size", bytes), bytes, "Size"))] : []);
-      const rows = found.history.map((c) => [c.id, state(c.status), when(c.trigger_timestamp), length(c.end_to_end_duration), bytes(c.state_size), el("span", { class: "mono" }, c.failure_message || c.external_path || "")]);
-      renew(list, rows.length ? el("div", { class: "panel" }, table(["Id", "State", "Begun", "Took", "Size", "Where, or why not"], rows, { right: [0, 3, 4], label: "Checkpoints" })) : el("p", { class: "empty" }, "No checkpoint yet."));
+      const [checkpoints, config] = await Promise.all([
+        request(`/jobs/${id}/checkpoints`), request(`/jobs/${id}/checkpoints/config`),
+      ]);
+      const { counts, history } = checkpoints, latest = checkpoints.latest.completed;
+      const values = [
+        ["completed", counts.completed], ["in progress", counts.in_progress], ["failed", counts.failed],
+        ["latest size", latest ? formatBytes(latest.state_size) : "–"],
+        ["latest duration", latest ? formatDuration(latest.end_to_end_duration) : "–"],
+      ];
+      replaceContent(cards, values.map(([name, n]) =>
+        el("div", { class: "card" }, el("b", {}, n), el("span", {}, name))));
+      about.textContent = config.interval > MAX_INTERVAL
+        ? "Periodic checkpoints are disabled: set execution.checkpointing.interval."
+        : `Interval ${formatDuration(config.interval)}, timeout ${formatDuration(config.timeout)}; ` +
+          `state backend ${config.state_backend}, checkpoint storage ${config.checkpoint_storage}.`;
+      const ended = history.filter((c) => c.status !== "IN_PROGRESS").reverse();
+      const panel = (field, format, label) => el("div", { class: "panel" }, bars(ended.map((c) => ({
+        value: Math.max(c[field], 0), isFailed: c.status === "FAILED", title: `checkpoint ${c.id}: ${format(c[field])}`,
+      })), format, label));
+      replaceContent(plots, ended.length
+        ? [panel("end_to_end_duration", formatDuration, "Duration"), panel("state_size", formatBytes, "Size")]
+        : []);
+      const rows = history.map((c) => [
+        c.id, statusTag(c.status), formatTime(c.trigger_timestamp), formatDuration(c.end_to_end_duration),
+        formatBytes(c.state_size), el("span", { class: "mono" }, c.failure_message || c.external_path || ""),
+      ]);
+      const header = ["ID", "Status", "Trigger time", "Duration", "Size", "Path or failure"];
+      replaceContent(list, rows.length
+        ? el("div", { class: "panel" }, table(header, rows, { right: [0, 3, 4], label: "Checkpoints" }))
+        : el("p", { class: "empty" }, "No checkpoints."));
     },
   };
 }
 
-export function exceptionsTab(place, id) {
+export function exceptionsTab(container, id) {
   const list = el("div");
-  place.append(list);
-  let before = "";
+  container.append(list);
+  let rendered = "";
   return {
     async refresh() {
-      const found = await ask(`/jobs/${id}/exceptions?maxExceptions=20`);
-      const entries = found.exceptionHistory.entries, now = JSON.stringify(entries);
-      if (now === before && list.childElementCount) return;
-      before = now;
-      renew(list, entries.length ? alike(entries).map((group, i) => failure(id, group, i === 0)) : el("p", { class: "empty" }, "Nothing has gone wrong."));
+      const response = await request(`/jobs/${id}/exceptions?maxExceptions=20`);
+      const { entries } = response.exceptionHistory, current = JSON.stringify(entries);
+      if (current === rendered && list.childElementCount) return;
+      rendered = current;
+      replaceContent(list, entries.length
+        ? groupRepeated(entries).map((group, i) => failureDetails(group, i === 0))
+        : el("p", { class: "empty" }, "Nothing has failed."));
     },
   };
 }
 
-// Failures that follow each other and are the same are one, with how often.
-function alike(entries) {
+// Groups consecutive failures with the same exception in the same task.
+function groupRepeated(entries) {
   const groups = [];
   for (const e of entries) {
     const last = groups[groups.length - 1];
@@ -49,68 +75,127 @@ function alike(entries) {
   return groups;
 }
 
-function failure(id, group, open) {
-  const [e] = group, { trace, where, rest } = parts(e.stacktrace);
-  const times = group.length > 1 ? `${group.length} times, last ${when(e.timestamp)}` : when(e.timestamp);
-  return el("details", { class: "panel failure", open },
-    el("summary", {}, el("strong", {}, e.exceptionName || "failure"), el("span", { class: "muted small" }, ` – ${times}${e.taskName ? `, in ${e.taskName.replaceAll(" -> ", " → ")}` : ""}`)),
-    where ? el("p", { class: "small" }, where) : null,
-    el("pre", { tabindex: "0", role: "region", "aria-label": "Traceback" }, trace),
-    e.replay && e.replay.command ? el("p", { class: "small" }, "Run that operator on this record alone: ", el("code", {}, e.replay.command)) : null,
-    rest ? el("details", {}, el("summary", { class: "small muted" }, "All that was said"), el("pre", { tabindex: "0", role: "region", "aria-label": "All that was said" }, rest)) : null);
+function failureDetails(group, isOpen) {
+  const [e] = group, { userTraceback, location, fullTraceback } = splitStackTrace(e.stacktrace);
+  const time = group.length > 1 ? `${group.length} times, last ${formatTime(e.timestamp)}` : formatTime(e.timestamp);
+  const task = e.taskName ? `, in ${formatChain(e.taskName)}` : "";
+  const trace = (label, text) => el("pre", { tabindex: "0", role: "region", "aria-label": label }, text);
+  return el("details", { class: "panel failure", open: isOpen },
+    el("summary", {},
+      el("strong", {}, e.exceptionName || "failure"), el("span", { class: "muted small" }, ` – ${time}${task}`)),
+    location ? el("p", { class: "small" }, location) : null,
+    trace("Traceback", userTraceback),
+    e.replay && e.replay.command
+      ? el("p", { class: "small" }, "Replay the operator with this record: ", el("code", {}, e.replay.command))
+      : null,
+    fullTraceback
+      ? el("details", {}, el("summary", { class: "small muted" }, "Full traceback"),
+        trace("Full traceback", fullTraceback))
+      : null);
 }
 
-// The user's own lines first; then which operator, subtask and record it was; what is of the engine is folded away.
-function parts(text) {
-  const lines = text.split("\n"), at = lines.findIndex((l) => /^(in operator|record: )/.test(l));
-  const traceback = lines.findIndex((l) => l.startsWith("Traceback"));
-  if (at < 0) return traceback > 0 ? { trace: lines.slice(traceback).join("\n"), where: lines.slice(0, traceback).join(" "), rest: "" } : { trace: text, where: "", rest: "" };
-  const facts = lines.slice(at).findIndex((l) => l.startsWith("Traceback"));
-  const end = facts < 0 ? lines.length : at + facts;
-  return { trace: lines.slice(0, at).join("\n"), where: lines.slice(at, end).filter(Boolean).join(" · "), rest: facts < 0 ? "" : lines.slice(end).join("\n") };
+// Splits a stack trace: the user's traceback; operator, subtask and record; the traceback with frames of the runtime.
+function splitStackTrace(text) {
+  const lines = text.split("\n"), start = lines.findIndex((l) => /^(in operator|record: )/.test(l));
+  const isTraceback = (line) => line.startsWith("Traceback");
+  if (start < 0) {
+    const traceback = lines.findIndex(isTraceback);
+    if (traceback <= 0) return { userTraceback: text, location: "", fullTraceback: "" };
+    const location = lines.slice(0, traceback).join(" ");
+    return { userTraceback: lines.slice(traceback).join("\n"), location, fullTraceback: "" };
+  }
+  const length = lines.slice(start).findIndex(isTraceback), end = length < 0 ? lines.length : start + length;
+  return {
+    userTraceback: lines.slice(0, start).join("\n"),
+    location: lines.slice(start, end).filter(Boolean).join(" · "),
+    fullTraceback: lines.slice(end).join("\n"),
+  };
 }
 
-const SHADES = { RUNNING: "ok", FINISHED: "ok", RESTARTING: "low", FAILING: "high", FAILED: "high", CANCELLING: "low" };
+const STATUS_CLASSES = {
+  RUNNING: "ok", FINISHED: "ok", RESTARTING: "low", FAILING: "high", FAILED: "high", CANCELLING: "low",
+};
 
-export function timelineTab(place, id) {
-  const lanes = el("div", { class: "panel timeline" }), states = el("div");
-  place.append(lanes, el("h2", {}, "States of the job"), states);
+export function timelineTab(container, id) {
+  const lanes = el("div", { class: "panel timeline" }), statuses = el("div");
+  container.append(lanes, el("h2", {}, "Job status"), statuses);
   return {
     async refresh(job) {
-      const [checkpoints, failures] = await Promise.all([ask(`/jobs/${id}/checkpoints`).catch(() => ({ history: [] })), ask(`/jobs/${id}/exceptions`).catch(() => ({ exceptionHistory: { entries: [] } }))]);
-      const reached = Object.entries(job.timestamps).filter(([, at]) => at > 0).sort((a, b) => a[1] - b[1]);
-      renew(states, el("div", { class: "panel" }, table(["State", "Since", "After"], reached.map(([name, at]) => [state(name), when(at), length(at - job["start-time"])]), { label: "States" })));
-      const start = job["start-time"], end = job["end-time"] === -1 ? job.now : job["end-time"], span = Math.max(end - start, 1);
-      const left = (at) => `${Math.max(0, Math.min(100, ((at - start) / span) * 100))}%`, wide = (from, to) => `${Math.max(0, ((to - from) / span) * 100)}%`;
-      const lane = (name, says, ...marks) => el("div", { class: "lane" }, el("span", { title: name }, name), el("div", { class: "track", role: "img", "aria-label": `${name}: ${says}` }, marks));
-      const segment = (level, from, to, title) => el("i", { class: level, style: `left:${left(from)};width:${wide(from, to)}`, title });
-      const tick = (level, at, title) => el("i", { class: `tick ${level}`, style: `left:${left(at)}`, title });
-      const history = (checkpoints.history || []).filter((c) => c.trigger_timestamp > 0), entries = failures.exceptionHistory.entries;
-      renew(lanes,
-        lane("Job", reached.map(([name]) => name.toLowerCase()).join(", "), reached.map(([name, at], i) => segment(entries.length && name === "CREATED" ? "ok" : SHADES[name] || "idle", at, i + 1 < reached.length ? reached[i + 1][1] : end, entries.length && name === "CREATED" ? "ran, with the failures below" : `${name.toLowerCase()} from ${when(at)}`))),
-        lane("Checkpoints", `${history.length} of the last ones`, history.map((c) => tick(c.status === "FAILED" ? "high" : "ok", c.trigger_timestamp, `checkpoint ${c.id}, ${length(c.end_to_end_duration)}`))),
-        lane("Failures", `${entries.length}`, entries.map((e) => tick("high", e.timestamp, `${when(e.timestamp)}: ${e.exceptionName}`))),
+      const [checkpoints, failures] = await Promise.all([
+        request(`/jobs/${id}/checkpoints`).catch(() => ({ history: [] })),
+        request(`/jobs/${id}/exceptions`).catch(() => ({ exceptionHistory: { entries: [] } })),
+      ]);
+      const start = job["start-time"], end = job["end-time"] === -1 ? job.now : job["end-time"];
+      const changes = Object.entries(job.timestamps).filter(([, time]) => time > 0).sort((a, b) => a[1] - b[1]);
+      const rows = changes.map(([status, time]) => [statusTag(status), formatTime(time), formatDuration(time - start)]);
+      replaceContent(statuses, el("div", { class: "panel" },
+        table(["Status", "Since", "After start"], rows, { label: "Job status" })));
+      const history = (checkpoints.history || []).filter((c) => c.trigger_timestamp > 0);
+      const { entries } = failures.exceptionHistory, { segment, tick } = marks(start, end);
+      const jobSegments = changes.map(([status, time], i) => {
+        const until = i + 1 < changes.length ? changes[i + 1][1] : end;
+        // A timestamp is when the job last entered a status: the time after CREATED may include earlier attempts.
+        return entries.length && status === "CREATED"
+          ? segment("ok", time, until, "ran, with the failures below")
+          : segment(STATUS_CLASSES[status] || "idle", time, until, `${status.toLowerCase()} from ${formatTime(time)}`);
+      });
+      const checkpointTicks = history.map((c) => tick(
+        c.status === "FAILED" ? "high" : "ok", c.trigger_timestamp,
+        `checkpoint ${c.id}, ${formatDuration(c.end_to_end_duration)}`));
+      const failureTicks =
+        entries.map((e) => tick("high", e.timestamp, `${formatTime(e.timestamp)}: ${e.exceptionName}`));
+      replaceContent(lanes,
+        lane("Job", changes.map(([status]) => status.toLowerCase()).join(", "), jobSegments),
+        lane("Checkpoints", `the last ${history.length}`, checkpointTicks),
+        lane("Failures", `${entries.length}`, failureTicks),
         job.vertices.map((v) => {
           const from = v["start-time"] > 0 ? v["start-time"] : end, to = v["end-time"] > 0 ? v["end-time"] : end;
-          return lane(v.name.replaceAll(" -> ", " → "), `${v.status.toLowerCase()}, ${length(to - from)}`, segment(SHADES[v.status] || "idle", from, to, `${v.status.toLowerCase()}, ${length(to - from)}`));
+          const text = `${v.status.toLowerCase()}, ${formatDuration(to - from)}`;
+          return lane(formatChain(v.name), text, segment(STATUS_CLASSES[v.status] || "idle", from, to, text));
         }),
-        el("div", { class: "lane axis" }, el("span"), el("div", {}, el("span", {}, when(start)), el("span", {}, job["end-time"] === -1 ? "now" : when(end)))));
+        el("div", { class: "lane axis" }, el("span"), el("div", {},
+          el("span", {}, formatTime(start)), el("span", {}, job["end-time"] === -1 ? "now" : formatTime(end)))));
     },
   };
 }
 
-export function configurationTab(place, id) {
-  const list = el("div"), search = el("input", { type: "search", id: "config-search", placeholder: "Find a setting", oninput: () => show() });
-  place.append(el("div", { class: "picker" }, el("div", {}, el("label", { for: "config-search" }, "Settings"), search)), list);
-  let found = {};
+function lane(name, text, ...children) {
+  return el("div", { class: "lane" }, el("span", { title: name }, name),
+    el("div", { class: "track", role: "img", "aria-label": `${name}: ${text}` }, children));
+}
+
+// Returns functions that create marks of a lane, positioned by time.
+function marks(start, end) {
+  const span = Math.max(end - start, 1);
+  const left = (time) => `${Math.max(0, Math.min(100, ((time - start) / span) * 100))}%`;
+  const width = (from, to) => `${Math.max(0, ((to - from) / span) * 100)}%`;
+  return {
+    segment: (level, from, to, title) =>
+      el("i", { class: level, style: `left:${left(from)};width:${width(from, to)}`, title }),
+    tick: (level, time, title) => el("i", { class: `tick ${level}`, style: `left:${left(time)}`, title }),
+  };
+}
+
+export function configurationTab(container, id) {
+  const list = el("div");
+  const search =
+    el("input", { type: "search", id: "config-search", placeholder: "Filter by key or value", oninput: () => show() });
+  container.append(
+    el("div", { class: "controls" }, el("div", {}, el("label", { for: "config-search" }, "Configuration"), search)),
+    list);
+  let configuration = {};
   function show() {
-    const wanted = search.value.toLowerCase();
-    const rows = Object.entries(found).filter(([k, v]) => `${k} ${v}`.toLowerCase().includes(wanted)).sort().map(([k, v]) => [el("span", { class: "mono" }, k), el("span", { class: "mono" }, v)]);
-    renew(list, rows.length ? el("div", { class: "panel" }, table(["Key", "Value"], rows, { label: "Configuration" })) : el("p", { class: "empty" }, wanted ? "No setting has that in it." : "The job was started without settings."));
+    const pattern = search.value.toLowerCase(), mono = (text) => el("span", { class: "mono" }, text);
+    const matches = Object.entries(configuration).filter(([k, v]) => `${k} ${v}`.toLowerCase().includes(pattern));
+    const rows = matches.sort().map(([k, v]) => [mono(k), mono(v)]);
+    const empty = pattern ? "No matching settings." : "The job was started without settings.";
+    replaceContent(list, rows.length
+      ? el("div", { class: "panel" }, table(["Key", "Value"], rows, { label: "Configuration" }))
+      : el("p", { class: "empty" }, empty));
   }
   return {
     async refresh() {
-      found = (await ask(`/jobs/${id}/config`))["execution-config"]["user-config"];
+      configuration = (await request(`/jobs/${id}/config`))["execution-config"]["user-config"];
       show();
     },
   };
