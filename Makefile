@@ -27,9 +27,10 @@ lint: $(STAMP)
 	$(BIN)/mypy examples/*.py
 	$(BIN)/lint-imports
 
-# Everything a change must pass. Spark tests mostly wait, so two targets run at a time; each line is prefixed with its target.
+# Everything a change must pass. Most tests wait for processes, so two targets run at a time, and Spark's tests in two
+# processes; each line is prefixed with its target.
 test: $(STAMP)
-	@$(MAKE) --no-print-directory --keep-going --jobs 2 test-spark test-integration test-properties test-unit test-servers lint
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 test-spark test-integration test-properties test-servers test-unit lint
 
 # Run after each edit: style, import contracts, types, and the tests that need no process, server or Spark.
 quick: $(STAMP)
@@ -41,8 +42,9 @@ quick: $(STAMP)
 
 FOLDERS := test-unit test-integration test-properties test-spark test-servers
 $(FOLDERS): SHELL := bash -o pipefail
+test-spark: PYTEST_OPTIONS := --numprocesses 2 --dist loadfile
 $(FOLDERS): test-%: $(STAMP)
-	$(BIN)/python -m tests.again tests/$* | sed -u 's/^/$*: /'
+	$(BIN)/python -m tests.again tests/$* $(PYTEST_OPTIONS) | sed -u 's/^/$*: /'
 
 # The long forms, hours in all; the nightly workflow runs them. `make test` has a short form of each.
 test-all: test test-shuffle test-ha test-upgrade test-cluster test-pyflink test-openapi simulate proof sql-oracle sql-order chaos chaos-cookbook soak soak-sql

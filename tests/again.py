@@ -1,6 +1,6 @@
 """Run a folder of tests and retry up to three failures once.
 
-    python -m tests.again tests/unit
+    python -m tests.again tests/unit [options of pytest]
 
 Some tests kill real processes and start real servers on two noisy cores. A test that passes on the retry is reported as
 UNSTABLE: that is a bug in the test or in the code; `make flaky` helps to find it. More than three failures, or a test
@@ -30,10 +30,10 @@ def failed(cache: Path) -> list[str]:
     return list(json.loads(path.read_text())) if path.exists() else []
 
 
-def main(folder: str) -> int:
+def main(folder: str, *options: str) -> int:
     with tempfile.TemporaryDirectory() as directory:
         cache = Path(directory)
-        code = run(cache, folder)
+        code = run(cache, folder, *options)
         failures = failed(cache)
         if code != SOME_FAILED or not 0 < len(failures) <= MAX_RETRIED:
             return code
@@ -45,4 +45,4 @@ def main(folder: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

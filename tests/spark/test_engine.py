@@ -186,9 +186,12 @@ def lives(process: psutil.Process) -> bool:
 
 def kill(victims: list[psutil.Process]) -> None:
     assert victims
+    children = [child for process in victims for child in process.children(recursive=True)]
     for process in victims:
         process.send_signal(signal.SIGKILL)
-    wait_until(lambda: not any(map(lives, victims)))
+    wait_until(lambda: not any(map(lives, [*victims, *children])))
+    # Spark would give the next job an idle worker that is still in the table of processes.
+    psutil.wait_procs(children, timeout=5)
 
 
 @pytest.mark.parametrize("how_many", [1, 2])
