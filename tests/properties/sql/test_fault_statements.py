@@ -33,9 +33,9 @@ def test_fault_statement_results_match_sqlite(job: SqlJob, tmp_path: Path) -> No
     job.add_to(env, tmp_path)
     env.execute()
     expected, results = job.expected(), job.results(tmp_path)
-    wrong = Counter(name for name, *_ in ((expected - results) + (results - expected)))
-    assert not wrong
-    # Each of them has results.
+    differences = Counter(name for name, *_ in ((expected - results) + (results - expected)))
+    assert not differences
+    # Each statement has results.
     assert {name for name, *_ in expected} == set(job.statements)
 
 
