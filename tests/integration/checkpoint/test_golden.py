@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from golden import ids, programs
 from golden.cases import CASES, HERE, Case, location, make, resume, resume_as_job, runtime_snapshots, timeless
-from golden.place import placed
+from golden.workdir import locked_workdir
 
 from millstream.checkpoint.manifest import NAME, VERSION
 from millstream.checkpoint.store import open_checkpoint
@@ -36,7 +36,7 @@ class Golden:
         self.runtime_snapshots = self.expected.pop("carried")
 
     def resume(self, **how: Any) -> Any:
-        with placed(self.source / "place"):
+        with locked_workdir(self.source / "place"):
             return resume(self.case, self.saved, **how)
 
 
@@ -76,7 +76,7 @@ def test_golden_checkpoint_restores_lmdb_backend(golden: Golden) -> None:
 
 @pytest.mark.parametrize("golden", RECOVERING, ids=_named, indirect=True)
 def test_golden_checkpoint_restores_under_job_master(golden: Golden, tmp_path: Path) -> None:
-    with placed(golden.source / "place"):
+    with locked_workdir(golden.source / "place"):
         assert resume_as_job(golden.case, golden.saved, tmp_path / "job") == golden.expected
 
 
