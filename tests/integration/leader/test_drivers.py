@@ -25,7 +25,7 @@ from millstream.leader import drivers as module
 from millstream.leader.cas_cells import FileCell
 from millstream.leader.drivers import DriverLease, DriverRegistry, owner_file, program_ended
 from millstream.leader.fence import Fence, JobRecord
-from tests.support.ha_runs import Managers, expected_lines, managers, written
+from tests.support.ha_runs import Managers, expected_lines, managers, written_lines
 
 HERE = this_process("job")
 # A process on a host that cannot be inspected here.
@@ -315,9 +315,9 @@ def run(cluster: Managers, **more: str) -> subprocess.Popen[bytes]:
 
 
 def check(cluster: Managers, process: subprocess.Popen[bytes]) -> None:
-    cluster.hurry()
-    assert process.wait(120) == 0, cluster.everything()
-    assert written(cluster.out) == expected_lines(RECORDS), cluster.everything()
+    cluster.stop_throttling()
+    assert process.wait(120) == 0, cluster.all_logs()
+    assert written_lines(cluster.out) == expected_lines(RECORDS), cluster.all_logs()
 
 
 def move_away(cluster: Managers) -> None:
@@ -337,8 +337,8 @@ def test_second_successor_is_rejected_before_first_checkpoint(tmp_path: Path) ->
         cluster.until(lambda: None not in (first.poll(), second.poll()) or cluster.lines() > 20, 120)
         cluster.until(lambda: first.poll() is not None or second.poll() is not None)
         loser, winner = (first, second) if first.poll() is not None else (second, first)
-        assert loser.poll() == 1, cluster.everything()
-        assert "Job 'counts' still runs" in cluster.log(cluster.processes.index(loser)), cluster.everything()
+        assert loser.poll() == 1, cluster.all_logs()
+        assert "Job 'counts' still runs" in cluster.log(cluster.processes.index(loser)), cluster.all_logs()
         check(cluster, winner)
 
 
@@ -353,8 +353,8 @@ def test_driver_of_lost_host_is_replaced_and_fenced_when_it_wakes(tmp_path: Path
         before = cluster.lines()
         cluster.until(lambda: cluster.lines() > before + 20)
         os.kill(first.pid, signal.SIGCONT)
-        assert first.wait(60) == 1, cluster.everything()
-        assert "Job 'counts' is not this process's any more" in cluster.log(0), cluster.everything()
+        assert first.wait(60) == 1, cluster.all_logs()
+        assert "Job 'counts' is not this process's any more" in cluster.log(0), cluster.all_logs()
         assert "restarts in" not in cluster.log(0)
         check(cluster, second)
         left = [p for p in (tmp_path / "checkpoints").rglob("*") if p.is_file() and "_jobs" not in str(p)]
@@ -363,18 +363,18 @@ def test_driver_of_lost_host_is_replaced_and_fenced_when_it_wakes(tmp_path: Path
 
 def test_finished_job_does_not_rerun_after_process_kill(tmp_path: Path) -> None:
     with managers(tmp_path, settings(tmp_path)) as cluster:
-        cluster.hurry()
+        cluster.stop_throttling()
         killed = run(cluster, millstream__testing__fault=f"driver.after-removal|kill-driver|1|{tmp_path / 'killed'}")
         assert killed.wait(120) == -signal.SIGKILL
-        assert written(cluster.out) == expected_lines(RECORDS)
+        assert written_lines(cluster.out) == expected_lines(RECORDS)
         again = run(cluster)
-        assert again.wait(120) == 0, cluster.everything()
-        assert "job 'counts' has already finished" in cluster.log(1), cluster.everything()
-        assert written(cluster.out) == expected_lines(RECORDS)
+        assert again.wait(120) == 0, cluster.all_logs()
+        assert "job 'counts' has already finished" in cluster.log(1), cluster.all_logs()
+        assert written_lines(cluster.out) == expected_lines(RECORDS)
         # Its program has ended now: a new start runs it again.
         once_more = run(cluster)
-        assert once_more.wait(120) == 0, cluster.everything()
-        assert written(cluster.out) == expected_lines(RECORDS) + expected_lines(RECORDS)
+        assert once_more.wait(120) == 0, cluster.all_logs()
+        assert written_lines(cluster.out) == expected_lines(RECORDS) + expected_lines(RECORDS)
 
 
 def test_job_that_cannot_start_releases_name_and_finished_job_reruns(tmp_path: Path) -> None:
