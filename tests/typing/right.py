@@ -388,7 +388,7 @@ assert_type(found.flat_select(Users()), DataStream[str])
 # --- asynchronous requests
 
 
-class Ask(AsyncFunction[int, str]):
+class Evaluate(AsyncFunction[int, str]):
     async def async_invoke(self, value: int) -> list[str]:
         return [str(value)]
 
@@ -397,7 +397,7 @@ async def ask(value: int) -> list[bytes]:
     return [bytes(value)]
 
 
-assert_type(AsyncDataStream.unordered_wait(numbers, Ask(), Time.seconds(1)), DataStream[str])
+assert_type(AsyncDataStream.unordered_wait(numbers, Evaluate(), Time.seconds(1)), DataStream[str])
 assert_type(AsyncDataStream.ordered_wait(numbers, ask, Time.seconds(1)), DataStream[bytes])
 
 # --- ends

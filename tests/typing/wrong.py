@@ -90,7 +90,7 @@ class Both(CoMapFunction[str, int, str]):
         return str(value)
 
 
-class Ask(AsyncFunction[str, str]):
+class Evaluate(AsyncFunction[str, str]):
     async def async_invoke(self, value: str) -> list[str]:
         return [value]
 
@@ -125,7 +125,7 @@ events.union(numbers)  # error: incompatible type "DataStream[int]"
 events.connect(numbers).map(Both())  # error: incompatible type "Both"
 events.join(numbers).where(lambda e: e.missing)  # error: "Event" has no attribute "missing"
 events.join(numbers).where("user").equal_to(0).apply(lambda a, b: a)  # error: has no attribute "apply"
-AsyncDataStream.ordered_wait(numbers, Ask(), 5)  # error: incompatible type
+AsyncDataStream.ordered_wait(numbers, Evaluate(), 5)  # error: incompatible type
 numbers.add_sink(Store())  # error: incompatible type "Store"
 numbers.sink_to(Store())  # error: incompatible type "Store"
 text: DataStream[str] = numbers  # error: Incompatible types in assignment

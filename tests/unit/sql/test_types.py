@@ -14,7 +14,7 @@ from millstream.sql.language.statements import QueryStatement
 from millstream.sql.types import DataType, DataTypes, RowField, RowType
 from tests.support.paths import TESTS
 
-# Type (or !) and expression, as Flink 2.3 answers (tests/sql/flink/Ask.java).
+# Type (or !) and expression, as Flink 2.3 answers (tests/sql/flink/Evaluate.java).
 RECORDED = TESTS / "sql" / "types.tsv.gz"
 
 LITERALS = {

@@ -30,7 +30,7 @@ def session() -> Session:
 
 
 def test_binder_types_match_7500_recorded_expressions(session: Session) -> None:
-    """The binder infers Flink's types for expressions over values of all types (tests/sql/flink/Ask.java)."""
+    """The binder infers Flink's types for expressions over values of all types (tests/sql/flink/Evaluate.java)."""
     differ = []
     with gzip.open(RECORDED, "rt") as lines:
         for line in lines:
