@@ -68,32 +68,32 @@ def entries(parity: dict[str, Any]) -> Iterator[Entry]:
 def resolve(name: str) -> Any:
     """Return the object of this name in millstream; raise AttributeError or ImportError if there is none."""
     parts = f"millstream.{name}".split(".")
-    for cut in range(len(parts), 0, -1):
+    for length in range(len(parts), 0, -1):
         try:
-            thing: Any = importlib.import_module(".".join(parts[:cut]))
+            value: Any = importlib.import_module(".".join(parts[:length]))
         except ModuleNotFoundError:
             continue
-        for part in parts[cut:]:
-            thing = getattr(thing, part)
-        return thing
+        for part in parts[length:]:
+            value = getattr(value, part)
+        return value
     raise ImportError(name)
 
 
-def _ask(python: str | Path, *arguments: str) -> dict[str, Any]:
+def _run_names(python: str | Path, *arguments: str) -> dict[str, Any]:
     """Run names.py on an installed apache-flink; return its output by name, without the leading `pyflink.`."""
     command = [str(python), str(HERE / "names.py"), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
     return {name.removeprefix("pyflink."): value for name, value in json.loads(done.stdout).items()}
 
 
-def flinks_names(python: str | Path) -> dict[str, str]:
+def flink_names(python: str | Path) -> dict[str, str]:
     """Return the names of an installed apache-flink and their kinds."""
-    return _ask(python)
+    return _run_names(python)
 
 
-def flinks_signatures(python: str | Path) -> dict[str, list[str]]:
+def flink_signatures(python: str | Path) -> dict[str, list[str]]:
     """Return the parameters of the callables of an installed apache-flink; optional ones end in "="."""
-    return _ask(python, "--signatures")
+    return _run_names(python, "--signatures")
 
 
 def recorded_signatures() -> dict[str, list[str]]:
@@ -106,7 +106,7 @@ def _parameters(thing: Any) -> list[inspect.Parameter]:
     return parameters[1:] if parameters and parameters[0].name in ("self", "cls") else parameters
 
 
-def misfits(name: str, theirs: list[str]) -> list[str]:
+def mismatches(name: str, theirs: list[str]) -> list[str]:
     """Return how a callable rejects calls that PyFlink accepts: by position, by name, or with an argument omitted."""
     ours = _parameters(resolve(name))
     kinds = {p.kind for p in ours}
@@ -123,14 +123,14 @@ def misfits(name: str, theirs: list[str]) -> list[str]:
     for p in ours:
         needed = p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
         if needed and (p.name not in expected or p.name in optional):
-            problems.append(f"{p.name} must be given")
+            problems.append(f"{p.name} is required")
     return problems
 
 
 def missing(parity: dict[str, Any], python: str | Path) -> set[str]:
     """Return the names that only apache-flink or only the list has."""
     listed = {e.name for e in entries(parity)} | set(parity["modules"])
-    return listed ^ flinks_names(python).keys()
+    return listed ^ flink_names(python).keys()
 
 
 def page(parity: dict[str, Any]) -> str:
@@ -168,11 +168,11 @@ def page(parity: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _counts(title: str, of: list[Entry]) -> str:
-    counts = Counter(e.status for e in of)
-    done, differs = counts["done"] / len(of), counts["differs"] / len(of)
+def _counts(title: str, entries_: list[Entry]) -> str:
+    counts = Counter(e.status for e in entries_)
+    done, differs = counts["done"] / len(entries_), counts["differs"] / len(entries_)
     shares = f"{100 * done:.1f} % | {100 * (done + differs):.1f} %"
-    return f"| {title} | {len(of)} | {' | '.join(str(counts[s]) for s in STATUSES)} | {shares} |"
+    return f"| {title} | {len(entries_)} | {' | '.join(str(counts[s]) for s in STATUSES)} | {shares} |"
 
 
 def _module(module: str, things: dict[str, Any]) -> list[str]:
@@ -180,8 +180,8 @@ def _module(module: str, things: dict[str, Any]) -> list[str]:
     for thing, marks in things.items():
         marks = marks or {}
         title = "Functions and constants" if thing == "names" else f"`{thing}`"
-        status, cause = marks.get("is", "done"), marks.get("why")
-        note = f" **{status}**: {cause}." if status != "done" else ""
+        status, reason = marks.get("is", "done"), marks.get("why")
+        note = f" **{status}**: {reason}." if status != "done" else ""
         members = [*marks.get("members", ()), *marks.get("done", ())]
         listed = f" {', '.join(f'`{m}`' for m in members)}" if members else ""
         lines.append(f"* {title}{':' if listed or note else ''}{note}{listed}")
@@ -239,7 +239,7 @@ if __name__ == "__main__":
         write(current)
     elif sys.argv[1:2] == ["--signatures"]:
         rows = [
-            f"{json.dumps(name)}: {json.dumps(signature)}" for name, signature in flinks_signatures(sys.argv[2]).items()
+            f"{json.dumps(name)}: {json.dumps(signature)}" for name, signature in flink_signatures(sys.argv[2]).items()
         ]
         SIGNATURES.write_text("{\n" + ",\n".join(sorted(rows)) + "\n}\n")
     else:

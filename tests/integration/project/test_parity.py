@@ -24,4 +24,4 @@ def test_parity_lists_every_name_of_apache_flink(python: Path) -> None:
 
 
 def test_recorded_signatures_equal_apache_flink(python: Path) -> None:
-    assert parity.recorded_signatures() == parity.flinks_signatures(python)
+    assert parity.recorded_signatures() == parity.flink_signatures(python)

@@ -57,7 +57,7 @@ def test_parity_signatures_accept_the_arguments_of_pyflink() -> None:
         e.name: problems
         for e in ENTRIES
         if e.status in ("done", "differs") and e.name in signatures and "arguments" not in (e.reason or "")
-        if (problems := parity.misfits(e.name, signatures[e.name]))
+        if (problems := parity.mismatches(e.name, signatures[e.name]))
     }
     assert wrong == {}
 
