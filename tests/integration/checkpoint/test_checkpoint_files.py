@@ -32,7 +32,7 @@ from tests.properties.checkpoint.test_restore import environment, process
 
 
 class Written:
-    """A job's directory with some checkpoints in it."""
+    """A job's directory with some checkpoints."""
 
     def __init__(self, directory: Path, checkpoints: int = 3) -> None:
         self.home = directory / ("ab" * 16)

@@ -172,7 +172,7 @@ def test_file_sink_writer_takes_over_files_of_another_process(tmp_path: Path) ->
     epoch(first, 3, ["late"])
     commit(sink, *staged)
     assert sorted(finished(tmp_path).values()) == ["a\n", "b\nc\n"]
-    # Its file is gone and must not reappear.
+    # The file of the aborted epoch was deleted and must not reappear.
     with pytest.raises(MillstreamError, match="no longer exists"):
         epoch(first, 4, ["later"])
     sink.create_committer(CONTEXT).recover([], "job")
@@ -198,7 +198,7 @@ def test_file_sink_writer_abandons_files_of_epoch_run_elsewhere(tmp_path: Path) 
     epoch(first, 1, ["a"])
     second.restore(travelled(first.runtime_snapshot()))
     staged = [epoch(second, 2, ["b"], flush=True)]
-    # Epoch 2 carried nothing over, which counts too.
+    # The snapshot of epoch 2 names no open file, which is valid, too.
     first.restore(None)
     staged.append(epoch(first, 3, ["c"], flush=True))
     commit(sink, *staged)

@@ -259,7 +259,7 @@ def test_jdbc_sink_reports_row_and_table_when_database_rejects_it(database: Data
     table(t_env, url, "t", "k INT", sink__max_retries="0")
     with pytest.raises(MillstreamError) as error:
         t_env.execute_sql("INSERT INTO t VALUES (1), (1)").wait()
-    # The driver's own traceback would add nothing.
+    # The driver's own traceback would not help.
     assert str(error.value).startswith("JDBC: 2 rows for table 't', the first of them (1,), could not be written: ")
     assert run("SELECT * FROM t") == []
 
@@ -485,7 +485,7 @@ def test_partial_cache_evicts_by_age_and_size() -> None:
     assert look_up(cache, 1, 3) == ([1], [1, 0])
     assert look_up(cache, 3, 1) == ([1], [0, 1])
     assert inner.requests == [[1, 3]]
-    # Two more rows exceed the limit: the least recently used entry goes, which is the miss of 3.
+    # Two more rows exceed the limit: the least recently used entry, the miss of 3, is evicted.
     assert look_up(cache, 2, 1) == ([2, 2, 1], [2, 1])
     assert look_up(cache, 3) == ([], [0])
     assert inner.requests == [[1, 3], [2], [3]]

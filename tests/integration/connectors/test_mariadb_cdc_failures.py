@@ -211,7 +211,7 @@ def test_mysql_source_restore_rejects_different_binlog(shop: MariaDbShop) -> Non
                 polled_changes(enumerator, 1)
     domain, server, number = state["gtid"].split("-")
     number_, position, *rest = state["offset"]
-    # As if the log were further ahead there, or another one.
+    # As if the server had a shorter or another log.
     for other in (
         {"gtid": f"{domain}-{server}-{int(number) + 1}"},
         {"offset": (number_, position - 1, *rest)},

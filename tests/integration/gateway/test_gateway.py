@@ -1,4 +1,4 @@
-"""The SQL gateway: the answers of Flink's gateway, tokens, cancellation, idle sessions."""
+"""The SQL gateway: the responses of Flink's gateway, tokens, cancellation, idle sessions."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def gateway() -> Iterator[Gateway]:
 
 
 class Client:
-    """A client with a session of its own."""
+    """A client with its own session."""
 
     def __init__(self, gateway: Gateway, **properties: str) -> None:
         self.url, self.token = gateway.url, gateway.token

@@ -73,7 +73,7 @@ def test_driver_takes_over_from_other_host_after_lease_expires(drivers: DriverRe
     first = drivers.claim_latest("job", AWAY)
     with pytest.raises(InvalidProgramError, match="still runs .* on pod-1"):
         DriverRegistry(str(tmp_path), {}, lease=60).claim_latest("job", HERE)
-    # It only sleeps: whatever it does later is rejected.
+    # The other process only sleeps; its later actions are rejected.
     fence = silent(first)
     second = drivers.claim_latest("job", HERE)
     with pytest.raises(DeposedError):
@@ -118,7 +118,7 @@ def test_driver_takes_over_when_other_host_releases_lease(tmp_path: Path, monkey
 
 def test_driver_does_not_wait_for_released_lease(drivers: DriverRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     silent(drivers.claim_run("job", None, GONE))
-    # It takes over the run, too, whose record names it from then on.
+    # It also takes over the run, whose record names it from then on.
     drivers.claim_latest("job", AWAY).let_go()
     with monkeypatch.context() as patched:
         patched.setattr(module.time, "sleep", lambda seconds: pytest.fail("it waits"))  # type: ignore[attr-defined]
@@ -300,7 +300,7 @@ def test_drivers_starting_concurrently_claim_job_once(tmp_path: Path) -> None:
     holds[0].let_go()
 
 
-# --- in processes
+# --- with processes
 
 RECORDS = 6000
 LEASE = {"millstream.high-availability.lease-duration": "900 ms"}

@@ -210,7 +210,7 @@ def test_fence_detects_own_write_after_lost_response(tmp_path: Path) -> None:
     cell.loses = True
     with pytest.raises(TimeoutError):
         own.publish("/c/1/chk-1")
-    # The job does not rely on it, and prevents others from relying on it.
+    # The job does not rely on this checkpoint, and prevents others from relying on it.
     own.keep_only("/c/1", [])
     own.publish("/c/1/chk-2")
     assert fence(cells, 2).claim().checkpoints == ("/c/1/chk-2",)

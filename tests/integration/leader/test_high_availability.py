@@ -1,4 +1,4 @@
-"""Two job managers of one application, in processes of their own: one leads, and the other takes over."""
+"""Two job managers of one application in separate processes: one leads, and the other takes over."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_leader_frozen_during_commit_does_no_harm_when_it_wakes(tmp_path: Path) 
         before = cluster.lines()
         cluster.until(lambda: cluster.lines() > before + 20)
         os.kill(leader.pid, signal.SIGCONT)
-        # It notices by itself, leaves the job alone, and becomes a standby.
+        # It detects this by itself, does not touch the job, and becomes a standby.
         cluster.until(lambda: "restarting as a standby" in cluster.log(0))
         assert "is suspended" in cluster.log(0)
         check(cluster, standby)
@@ -82,7 +82,7 @@ def test_deposed_leader_cannot_publish_without_checking_lease(tmp_path: Path) ->
         fault = f"driver.before-publish|freeze|3|{frozen}"
         leader = run(cluster, millstream__testing__fault=fault, **patient)
         cluster.until(frozen.exists)
-        # Another process gives its lease away.
+        # Another process releases its lease.
         _release(cluster)
         standby = run(cluster)
         cluster.until(lambda: "term 2" in cluster.log(1) and "starts from" in cluster.log(1))

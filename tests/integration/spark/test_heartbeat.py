@@ -1,4 +1,4 @@
-"""Heartbeats of slot processes: only a process that is frozen is silent."""
+"""Heartbeats of slot processes: only a frozen process is unresponsive."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ def test_heartbeat_is_not_silent_after_observer_was_frozen() -> None:
 
 
 def test_heartbeat_is_silent_only_after_timeout() -> None:
-    # Steps of a clock whose sums are exact.
+    # Clock increments whose sums are exact.
     times = count(0.0, 0.25)
     heartbeat = Heartbeat(SETTINGS, lambda: next(times))
     with subprocess.Popen(["sleep", "600"]) as idle:
-        # Its processor time changes no more.
+        # Its CPU time no longer changes.
         os.kill(idle.pid, signal.SIGSTOP)
         os.waitpid(idle.pid, os.WUNTRACED)
         looks = [heartbeat.is_silent(idle.pid) for _ in range(7)]

@@ -17,7 +17,7 @@ from tests.support.paths import TESTS
 
 PYFLINK = TESTS / "pyflink"
 RECORDED = {p.stem: p for p in sorted((PYFLINK / "table_examples").glob("*.txt"))}
-# Random parts of the output: the product, its price, the numbers of a frame.
+# Random parts of the output: the product, its price, the numbers of a window frame.
 RANDOM = {
     "async_scalar_function": re.compile(r"Product \w: \$\d+|\w+_for_\w+|\b[0-9a-f]\b"),
     "conversion_from_dataframe": re.compile(r"\d\.\d+"),
@@ -25,7 +25,7 @@ RANDOM = {
 }
 
 
-# Plans, which have the names of Java's classes in them; and why an example fails that fails with apache-flink, too.
+# Plans, which contain names of Java classes, and the error of an example that also fails with apache-flink.
 _PLANS = re.compile(r"== Abstract Syntax Tree ==\n.*?(?=^\+---)|^Traceback .*", re.MULTILINE | re.DOTALL)
 
 

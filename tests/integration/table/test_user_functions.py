@@ -1,4 +1,4 @@
-"""Functions of users that keep something give what apache-flink gave (`tests/sql/user_functions.py`)."""
+"""Stateful user functions give the results of apache-flink (`tests/sql/user_functions.py`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns beside recorded answers of Flink CEP: matches, rejections, restarts and state left behind."""
+"""Patterns compared with recorded results of Flink CEP: matches, rejections, restarts and remaining state."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_patterns_match_recorded_flink_cases() -> None:
 
 @pytest.mark.parametrize("part", range(4))
 def test_cep_operator_matches_recorded_cases_after_every_restart(part: int) -> None:
-    # With another parallelism each time; the first half of a case's name is its number.
+    # With another parallelism each time; a case's number is the first part of its name.
     for index, (case, theirs) in enumerate(ALL[part::80]):
         if "error" in theirs:
             continue

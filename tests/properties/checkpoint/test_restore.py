@@ -1,4 +1,4 @@
-"""Snapshot anywhere, kill, restore at any parallelism, with any backend: the same as never interrupted."""
+"""A job killed at any snapshot and restored at any parallelism and backend equals an uninterrupted job."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ COUNT = 400
 
 
 def event(i: int) -> tuple[int, int, int]:
-    """Key, value, time: keys of several kinds of hash, time that goes up and down a little."""
+    """Key, value, time: keys with several kinds of hashes, times slightly out of order."""
     return (i * 7919) % 11, i, i * 10 + (i * 31) % 50
 
 
 def key(e: Any) -> Any:
-    """Keys that are no plain numbers: tuples, strings, lists and dicts have to find their group again."""
+    """Keys other than plain numbers: tuples, strings, lists and dicts must find their key group after a restore."""
     k = e[0]
     return [k, str(k), (k, "x"), [k, 1], {"k": k}][k % 5]
 
@@ -256,7 +256,7 @@ def test_restore_of_changed_program_keeps_matching_state() -> None:
     job = LocalJob(env, epoch_sizes=lambda: 50)
     job.run_epoch()
     job.run_epoch()
-    # An operator more before, one more behind, another order, no chaining.
+    # One more operator before, one more after, another order, no chaining.
     env = environment(3).disable_operator_chaining()
     changed = env.from_source(NumberSequenceSource(0, COUNT - 1)).map(lambda i: i).map(event)
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(60))
@@ -320,7 +320,7 @@ def test_restore_redistributes_operator_state_at_new_parallelism(parallelism: in
     if parallelism == 1:
         assert set(assigned) == {0, 1, 2, 3, 10, 11, 12, 13}
     else:
-        # The third subtask has no split to read, so what it was given does not show.
+        # The third subtask reads no split, so its restored state does not show.
         assert (
             Counter(assigned)[0] <= 1 and len([v for v in assigned if v in (0, 1, 2, 10, 11, 12)]) == 12 // parallelism
         )

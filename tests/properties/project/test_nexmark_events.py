@@ -34,7 +34,7 @@ def test_nexmark_events_have_fixed_proportions() -> None:
         assert [member is not None for member in members] == [kind == k for k in range(3)]
 
 
-# Which windows q12 has depends on the clock; of q6, whose frame ends with one of several rows of the same time, which.
+# The windows of q12 depend on the clock; the result of q6 on the order of rows with equal times.
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in ("q6", "q12")])
 def test_nexmark_query_result_is_independent_of_parallelism(name: str) -> None:
     one, two = (

@@ -16,7 +16,7 @@ from millstream.table.expressions import col, json_array_agg, json_object_agg
 from millstream.testing import LocalEnvironment, ValuesTable
 
 _ROWS = [("a", 1, "00:01"), ("b", 3, "00:02"), ("a", 2, "00:03"), ("a", None, "00:04"), ("b", 3, "00:05")]
-# What each is given, and what it is of 1, 2 and null, and of 3 and 3.
+# Argument types, and the expected results for (1, 2, null) and for (3, 3).
 _GIVEN: dict[str, tuple[str, Any, Any]] = {
     "COUNT": ("x", 2, 2),
     "SUM": ("x", 3, 6),
@@ -104,7 +104,7 @@ def test_aggregate_cases_cover_all_aggregates() -> None:
 
 
 def _ways(*ways: str) -> list[Any]:
-    """Return all pairs of an aggregate and a way; those of JSON have no OVER in Flink either."""
+    """Return all pairs of an aggregate and a context; those of JSON have no OVER, as in Flink."""
     return [(n, w) for n in _AGGREGATES for w in ways if not (n.startswith("JSON") and w == _FRAMES)]
 
 

@@ -57,7 +57,7 @@ def test_union_all_preserves_key_order_with_single_subtask_input() -> None:
     assert ways["Calc"] == ["HASH", "HASH"]
     counts = "SELECT COUNT(*) AS id, SUM(g) AS g, SUM(v) AS v FROM t"
     union = f"SELECT id, g, v + 1 FROM ({counts} UNION ALL SELECT * FROM u) AS x"
-    # The one row of an aggregate over all has no key by which it could go, so that it goes one way.
+    # A global aggregate has a single row without a key, so its exchange has one channel.
     assert "ORDERED" in _ways(*_tables(), f"INSERT INTO o {union}")["Calc"]
 
 
@@ -88,7 +88,7 @@ def test_explain_shows_materializer_when_primary_key_order_is_lost() -> None:
 
 
 def _write_log(directory: Path, files: int, changes: int) -> Counter[int]:
-    """Write updates of players who change teams; return how many players each team has at the end."""
+    """Write updates of players who change teams; return the final number of players per team."""
     r, lines = Random(0), []
     teams: dict[int, int] = {}
     for _ in range(changes):

@@ -1,4 +1,4 @@
-"""`table.optimizer.distinct-agg.split.enabled`: aggregates over distinct values in two parts, with the same results."""
+"""`table.optimizer.distinct-agg.split.enabled`: distinct aggregates in two phases, with the same results."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_distinct_split_equals_unsplit_aggregate_in_windows() -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        # Neither a session nor a window of processing time can be cut twice.
+        # Session windows and processing-time windows cannot be assigned in two phases.
         "SELECT window_start, window_end, COUNT(DISTINCT a) FROM TABLE(SESSION(TABLE e, DESCRIPTOR(ts), INTERVAL '1' "
         "SECOND)) GROUP BY window_start, window_end",
         "SELECT window_start, window_end, COUNT(DISTINCT a) FROM TABLE(TUMBLE(TABLE e, DESCRIPTOR(p), INTERVAL '1' "
@@ -151,7 +151,7 @@ def test_distinct_split_skips_aggregates_that_flink_skips(query: str) -> None:
     assert split.explain_sql(query) == whole.explain_sql(query)
 
 
-# As Flink 2.3 explains it, but that a source reads the columns it needs.
+# Flink 2.3's text, except that a source reads only the required columns.
 _PLAN = """\
 GroupAggregate(groupBy=[a], partialFinalType=[FINAL], select=[a, $SUM0_RETRACT($f3_0) AS $f1, FIRST_VALUE_RETRACT($f4_0) AS $f2])
 +- Exchange(distribution=[hash[a]])

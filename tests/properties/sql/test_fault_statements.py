@@ -39,7 +39,7 @@ def test_fault_statement_results_match_sqlite(job: SqlJob, tmp_path: Path) -> No
     assert {name for name, *_ in expected} == set(job.statements)
 
 
-# On Spark: tests/spark/test_faults.py; all of them: `make chaos`.
+# On Spark: tests/spark/test_faults.py; all cases: `make chaos`.
 CASES = [
     Case("driver.after-commit", "raise", 0, job="sql-joins", local=True),
     Case("restart.from-savepoint", "to-3", 0, job="sql-ranks", local=True),

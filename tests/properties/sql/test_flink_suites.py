@@ -1,4 +1,4 @@
-"""Flink's own tests of functions and of its planner, as recorded facts: function_tests.py, planner_tests.py."""
+"""Test cases of Flink's function and planner tests, as recorded: function_tests.py, planner_tests.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators with state give the changelogs that were recorded on Apache Flink (`tests/sql/stateful.py`)."""
+"""Stateful operators give the changelogs recorded from Apache Flink (`tests/sql/stateful.py`)."""
 
 from __future__ import annotations
 

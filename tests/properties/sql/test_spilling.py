@@ -54,13 +54,13 @@ _rows = st.lists(
 _batches = st.lists(_rows, max_size=6)
 
 
-# --- the file
+# --- spill files
 
 
 def test_spill_file_is_unnamed_and_readable_in_parts(tmp_path: Path) -> None:
     file = SpillFile(str(tmp_path))
     places = [file.write(body) for body in (b"one", b"", b"three" * 1000)]
-    assert not list(tmp_path.iterdir()), "the file must be gone with its process"
+    assert not list(tmp_path.iterdir()), "the file must not outlive its process"
     assert [file.read(location) for location in reversed(places)] == [b"three" * 1000, b"", b"one"]
     assert (file.written, file.files) == (5003, 1)
     file.clear()
@@ -68,7 +68,7 @@ def test_spill_file_is_unnamed_and_readable_in_parts(tmp_path: Path) -> None:
     assert (file.written, file.files) == (5007, 2)
 
 
-# --- the budget
+# --- memory budget
 
 
 class _Owner:
@@ -100,7 +100,7 @@ def test_memory_budget_without_limit_never_spills() -> None:
     assert not done
 
 
-# --- operators: the same with a budget of a few bytes as with none
+# --- operators: a budget of a few bytes gives the same results as no limit
 
 
 def _all(batches: list[Any]) -> list[Any]:
@@ -181,7 +181,7 @@ def test_spilled_join_equals_join_in_memory(
         return join(kind, side, side, (null_safe,), condition, Session(batch=True))
 
     with pytest.MonkeyPatch.context() as patch:
-        # So few rows of a side are in hand that keys have more, and rows of one key go to disk once more.
+        # So few rows of a side fit into memory that keys have more, and rows of one key spill again.
         patch.setattr(spillable_rows, "_RUN_ROWS", 3)
         patch.setattr(batch_sort, "_IN_HAND", 2)
         patch.setattr(batch_sort, "BATCH_ROWS", 3)
@@ -243,7 +243,7 @@ def _in_order(rows: list[Any], order: list[Any]) -> list[Any]:
     for column, descending, nulls_first in reversed(order):
         some = [row for row in rows if row[column] is not None]
         nulls = [row for row in rows if row[column] is None]
-        # In reverse, too, Python leaves equal ones in their order.
+        # Python keeps the order of equal rows in reverse, too.
         some.sort(key=itemgetter(column), reverse=descending)
         rows = nulls + some if nulls_first else some + nulls
     return rows
