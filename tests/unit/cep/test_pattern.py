@@ -175,7 +175,7 @@ def test_runs_pickle_each_event_once() -> None:
     many, size = len(runs.queue), len(dump(runs))
     cells = {id(c) for run in runs.queue for c in _chain(run[2])}
     assert many > 2_000
-    # A cell for each run at most, since a run that takes an event makes one.
+    # At most one cell per run, since a run creates a cell when it takes an event.
     assert len(cells) <= many
     assert size < many * 200
     again = pickle.loads(dump(runs))
@@ -253,15 +253,15 @@ def test_matcher_registers_one_timer_per_start_time() -> None:
     Matcher(Automaton(compile_pattern(plain.within(10)))).fire(runs, [(4, "c"), (5, "a"), (6, "c"), (7, "a")], 7)
     # The second timer is registered when the first fires.
     assert runs.timers == [15]
-    # A run that waits for an event since its last one has no timer, and ends with any; in Flink every event after one
-    # that began a run sets one, among those that are processed together.
+    # A window since the previous event has no timer of its own: any timer ends an expired run. As in Flink, an event
+    # registers a timer if an earlier event that was processed with it began a run.
     guarded = begin("a").followed_by("b").where(is_("b")).within(3, WithinType.PREVIOUS_AND_CURRENT).within(10)
     matcher, runs = Matcher(Automaton(compile_pattern(guarded))), Runs()
     matcher.fire(runs, [(4, "c"), (5, "a"), (6, "c")], 6)
     assert runs.timers == [15, 16]
     matcher.fire(runs, [(7, "c")], 7)
     assert runs.timers == [15, 16]
-    # One that began at 0 has none either.
+    # Nor has a run that began at 0.
     matcher, runs = Matcher(Automaton(compile_pattern(begin("a").followed_by("b").where(is_("b")).within(10)))), Runs()
     matcher.fire(runs, [(0, "a")], 0)
     assert runs.timers == [] and not runs.at_rest
@@ -299,7 +299,7 @@ def test_priority_queue_shrinks_to_the_same_order_as_a_rebuild() -> None:
             assert shrinking.least() == (heap[0][0] if heap else None)
 
 
-# --- what is refused
+# --- rejected patterns
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_damaged_superseded_note_is_reported_and_other_drivers_are_used(tmp_path
         start(tmp_path, "b")
     write(driver(tmp_path, "c"), 1, 5)
     assert start(tmp_path, "d") == "c/chk-1"
-    # The file is rewritten: entries in doubt are ignored.
+    # The file is rewritten: unreadable entries are ignored.
     assert note.read_text() == "0"
 
 
@@ -119,7 +119,7 @@ def test_damaged_owner_file_counts_as_no_owner(tmp_path: Path, damage: bytes | N
     else:
         owner.write_bytes(damage.replace(b"HERE", socket.gethostname().encode()))
     if damage == b"{}":
-        # Of a host without a name: it counts as one of another, which may well run.
+        # An owner without a host name counts as one of another host, which may still run.
         with pytest.raises(InvalidProgramError, match="still runs .*: stop it first"):
             start(tmp_path, "b")
     else:

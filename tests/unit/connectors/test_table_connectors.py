@@ -41,7 +41,7 @@ def collected(t_env: StreamTableEnvironment, query: str) -> list[tuple[Any, ...]
     return [tuple(r) for r in t_env.execute_sql(query).collect()]
 
 
-# --- finding them
+# --- lookup of connectors
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def _sums_above_zero(mode: str, key: str, taken: ChangelogMode) -> list[tuple[st
 
 @pytest.mark.parametrize("mode", ["AUTO", "NONE"])
 def test_upsert_sink_receives_deletes_for_update_before(mode: str) -> None:
-    """A row that leaves the filter is an old half without a new one."""
+    """A row that leaves the filter emits UPDATE_BEFORE without UPDATE_AFTER."""
     assert _sums_above_zero(mode, "a", ChangelogMode.upsert()) == [
         ("INSERT", 1, 1), ("DELETE", 1, 1), ("UPDATE_AFTER", 1, 2), ("INSERT", 2, 5), ("DELETE", 1, 2),
         ("DELETE", 2, 5), ("UPDATE_AFTER", 2, 1),
@@ -434,12 +434,12 @@ def test_filesystem_sink_is_exactly_once_across_failures(tmp_path: Path) -> None
 def test_source_watermark_requires_connector_support() -> None:
     t_env = StreamTableEnvironment.create(LocalEnvironment())
     declared = "CREATE TABLE {} (ts TIMESTAMP(3), WATERMARK FOR ts AS SOURCE_WATERMARK()) WITH {}"
-    # As in Flink it may be declared.
+    # Like Flink, the declaration is accepted.
     t_env.execute_sql(declared.format("generated", "('connector' = 'datagen')"))
     with pytest.raises(ValidationException, match=r"SOURCE_WATERMARK\(\) takes the watermarks of a DataStream"):
         t_env.execute_sql("SELECT * FROM generated")
     values = ValuesTable([(datetime.datetime(2024, 1, 1, 0, 0, s),) for s in (1, 12, 3)], watermarks_on_event=True)
-    t_env.execute_sql(declared.format("given", values.options))
-    rows = t_env.execute_sql("SELECT ts, CURRENT_WATERMARK(ts) FROM given").collect()
+    t_env.execute_sql(declared.format("stamped", values.options))
+    rows = t_env.execute_sql("SELECT ts, CURRENT_WATERMARK(ts) FROM stamped").collect()
     times = [(row[0].second, row[1] and row[1].second) for row in rows]
     assert times == [(1, None), (12, 1), (3, 12)]

@@ -1,4 +1,4 @@
-"""Formats of changes as tables read them: Debezium's, Canal's and Maxwell's messages, and omitted fields."""
+"""Changelog table formats: messages of Debezium, Canal and Maxwell, and omitted fields."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read(name: str, *messages: Any, **options: str) -> list[tuple[str, Any, Any]
 UPDATED = [("-U", 1, "a"), ("+U", 1, "b")]
 
 
-def test_changelog_table_formats_emit_both_halves_of_an_update() -> None:
+def test_changelog_table_formats_emit_update_before_and_after() -> None:
     row, old = {"id": 1, "name": "b"}, {"id": 1, "name": "a"}
     assert read("debezium-json", {"before": old, "after": row, "op": "u"}) == UPDATED
     # The other formats contain only the changed columns of the old row.

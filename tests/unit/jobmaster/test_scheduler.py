@@ -49,9 +49,9 @@ def running(slots: int, options: ScalingOptions = OPTIONS, now: float = 0.0) -> 
     """Return a scheduler whose job runs with the given slots."""
     one = scheduler(options)
     one.handle(s.SlotsChanged(slots=slots), now)
-    fitted = one.requirements.fitted(slots)
-    assert fitted is not None
-    one.handle(s.Deployed(parallelisms=fitted), now)
+    parallelisms = one.requirements.fitted(slots)
+    assert parallelisms is not None
+    one.handle(s.Deployed(parallelisms=parallelisms), now)
     return one
 
 
@@ -72,7 +72,7 @@ def test_parallelism_bounds_in_reactive_mode_reach_max_parallelism() -> None:
     plan = plan_of(1, max_parallelism=6)
     source, sums = (v.id for v in plan.vertices)
     requirements = Requirements.of(plan, reactive=True)
-    # A collection is read by one.
+    # A collection has a single reader.
     assert requirements.fitted(3) == {source: 1, sums: 3}
     assert requirements.fitted(100) == {source: 1, sums: 6}
 
@@ -104,7 +104,7 @@ def test_spread_uses_the_fewest_slots() -> None:
     assert max(small.slots(level) for level in range(small.levels)) == 5
 
 
-# --- starting
+# --- start
 
 
 def test_scheduler_starts_at_once_with_all_desired_slots() -> None:
@@ -141,7 +141,7 @@ def test_scheduler_gives_up_with_too_few_slots_unless_reactive() -> None:
     assert width(two.handle(s.SlotsChanged(slots=1), 1e9)) == 1
 
 
-# --- running
+# --- rescaling
 
 
 def test_scheduler_rescales_after_the_next_checkpoint() -> None:
@@ -255,11 +255,11 @@ def best_fit(requirements: Requirements, slots: int) -> dict[int, int] | None:
     """Return the best parallelisms of two groups by brute force, which maximizes the smaller group."""
     source, sums, other = sorted(requirements.bounds)
     first, second = requirements.bounds[sums], requirements.bounds[other]
-    tried = [(a, b) for a in range(first.lower, first.upper + 1) for b in range(second.lower, second.upper + 1)]
-    fitting = [(min(pair), max(pair), pair) for pair in tried if sum(pair) <= slots]
-    if not fitting:
+    candidates = [(a, b) for a in range(first.lower, first.upper + 1) for b in range(second.lower, second.upper + 1)]
+    feasible = [(min(pair), max(pair), pair) for pair in candidates if sum(pair) <= slots]
+    if not feasible:
         return None
-    _, _, (one, two) = max(fitting)
+    _, _, (one, two) = max(feasible)
     return {source: 1, sums: one, other: two}
 
 

@@ -1,4 +1,4 @@
-"""One policy for records that cannot be read, over formats."""
+"""One policy for unreadable records, for all formats."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CSV = CsvReaderFormat.for_schema(CsvSchema.builder().add_number_column("n", Type
 
 
 def a_source(kind: str, directory: Path) -> FileSource:
-    """Ten numbers, the fourth and the eighth spoilt."""
+    """Ten numbers, the fourth and the eighth invalid."""
     path = directory / f"numbers.{kind}"
     if kind == "avro":
         with open(path, "wb") as file:

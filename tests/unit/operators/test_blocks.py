@@ -102,7 +102,7 @@ def test_block_encodes_recursive_values() -> None:
     assert value[0] is value
 
 
-# Tuples that are known to end in 1, with the timestamp among their members.
+# Tuples whose constant last member is 1, with the timestamp among their members.
 PAIRS: list[Record] = [("a", ("a", 10, 1), 10), ("b", ("b", None, 1), None), ("a", ([2], 30, 1), 30)]
 PIECES = [Pieces((None, None, None)), Pieces((None, None, 1)), Pieces((None, None, 1), timestamp=1)]
 TAKEN_APART = [Layout(layout.has_key, layout.has_timestamp, pieces) for layout in LAYOUTS for pieces in PIECES]

@@ -337,7 +337,7 @@ def test_cep_operator_warns_once_about_many_partial_matches(caplog: pytest.LogCa
         harness.process_watermark(2)
     (message,) = [r.message for r in caplog.records]
     # As soon as there are more than 10,000, although all of these events are before one watermark.
-    # Where a job has run in this process before, its speaker is named in front.
+    # If a job ran in this process before, its logger name precedes the message.
     assert "Key 'the key' has 16,384 partial matches of pattern 'n end' in operator " in message
 
 
@@ -469,7 +469,7 @@ def test_dynamic_patterns_are_added_changed_and_removed(restarts: bool) -> None:
     step((2, processor("p", 1, "a", "b"), 0), (1, "a1", 1), (1, "b1", 2))
     # No event is matched twice, and a new pattern matches only later events.
     step((1, "a1", 3), (2, processor("q", 1, "a", "c", within=50), 3), (1, "c1", 4), (1, "b1", 5))
-    # An older version, and one that is there, are not taken.
+    # Processors with an older or the same version are ignored.
     step((2, processor("p", 1, "a", "d"), 5), (2, processor("p", 0, "a", "d"), 5), (1, "a1", 6), (1, "b1", 7))
     # Partial matches of the old version are discarded, and do not time out.
     step((1, "a2", 8), (2, processor("q", 2, "a", "d", within=50), 8), (1, "c2", 9), (1, "d2", 10), (1, "a2", 20))

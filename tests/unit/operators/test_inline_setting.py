@@ -19,7 +19,7 @@ from millstream.testing.local_job import LocalJob
 
 Program = Callable[[DataStream[Any]], DataStream[Any]]
 
-# It occurs in every function of the programs, and nowhere else.
+# This text occurs in every function of the programs, and nowhere else.
 MARK = 7919
 OFFSET = 1
 BY_TIME = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(3)).with_timestamp_assigner(

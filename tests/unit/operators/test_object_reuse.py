@@ -136,7 +136,7 @@ class Pair(NamedTuple):
 
 
 class Marked(Pair):
-    """A named tuple that can have more than its fields."""
+    """A named tuple that can have additional attributes."""
 
 
 def test_detach_copies_named_tuples_only_with_mutable_members() -> None:
@@ -149,7 +149,7 @@ def test_detach_copies_named_tuples_only_with_mutable_members() -> None:
 
 
 def test_detach_copies_instances_of_main_module_classes(monkeypatch: pytest.MonkeyPatch) -> None:
-    # With its code each takes 2 ms: cloudpickle sends classes of __main__ by value.
+    # With their code each would take 2 ms: cloudpickle pickles classes of __main__ by value.
     script = type("Order", (), {"__module__": "__main__"})
     monkeypatch.setattr(sys.modules["__main__"], "Order", script, raising=False)
     order: Any = script()

@@ -73,7 +73,7 @@ class Doubler:
         (lambda x: 5 // x, Whole(-1, 1), False),
         (lambda x: 5 % (x - 3), Whole(0, 9), False),
         (lambda x: 5 // x, Whole(1, 9), True),
-        # Numpy's booleans count otherwise, and its floats round otherwise.
+        # Numpy's booleans have other arithmetic, and its floats other rounding.
         (lambda x: (x > 3) + (x > 4), Whole(0, 9), False),
         (lambda x: -(x > 3), Whole(0, 9), False),
         (lambda x: (x > 3) == (x > 4), Whole(0, 9), False),

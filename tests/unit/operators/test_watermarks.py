@@ -1,4 +1,4 @@
-"""Watermarks: by split, at ingestion, and values that state and stream must not share."""
+"""Watermarks by split and at ingestion, and isolation of values between state and stream."""
 
 from __future__ import annotations
 

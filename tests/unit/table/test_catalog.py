@@ -88,7 +88,7 @@ def test_catalog_alter_table_rejects_a_view_for_a_table(catalog: Catalog) -> Non
         (lambda c: c.get_function(PATH), e.FunctionNotExistException),
         (lambda c: c.get_model(PATH), e.ModelNotExistException),
         (lambda c: c.list_partitions(PATH), e.TableNotExistException),
-        # As in Flink: the partition does not exist, whatever is wrong with the table.
+        # Like in Flink: the partition does not exist, regardless of the table's error.
         (lambda c: c.get_partition(PATH, CatalogPartitionSpec({"a": "1"})), e.PartitionNotExistException),
     ],
 )

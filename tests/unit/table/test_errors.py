@@ -172,9 +172,9 @@ def test_type_length_enforcer_modes(t_env: StreamTableEnvironment, tmp_path: Pat
     def written(mode: str, query: str = "SELECT * FROM s", columns: str = columns) -> Any:
         sink = ValuesTable()
         t_env.get_config().set("table.exec.sink.type-length-enforcer", mode)
-        t_env.execute_sql("DROP TABLE IF EXISTS fitted")
-        t_env.execute_sql(f"CREATE TABLE fitted ({columns}) WITH {sink.options}")
-        run(t_env, f"INSERT INTO fitted {query}")
+        t_env.execute_sql("DROP TABLE IF EXISTS limited")
+        t_env.execute_sql(f"CREATE TABLE limited ({columns}) WITH {sink.options}")
+        run(t_env, f"INSERT INTO limited {query}")
         return set(sink.final())
 
     nulls = (None,) * 4

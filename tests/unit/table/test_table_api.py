@@ -1,4 +1,4 @@
-"""The Table API under PyFlink's names: expressions, results, functions of users, settings, names."""
+"""The Table API under PyFlink's names: expressions, results, user functions, settings, names."""
 
 from __future__ import annotations
 
@@ -77,37 +77,37 @@ def rows(table: Table) -> list[tuple[Any, ...]]:
 # --- results
 
 
-def _with_a_value(values: list[Any], batch: bool = False) -> StreamTableEnvironment:
+def _subquery_environment(values: list[Any], batch: bool = False) -> StreamTableEnvironment:
     """Return an environment with a table of two rows, and a table of the given rows for a subquery."""
     settings = EnvironmentSettings.in_batch_mode() if batch else EnvironmentSettings.in_streaming_mode()
     env = StreamTableEnvironment.create(LocalEnvironment(), settings)
-    for name, rows in (("two", [(7,), (8,)]), ("found", values)):
+    for name, rows in (("two", [(7,), (8,)]), ("fetched", values)):
         env.execute_sql(f"CREATE TABLE {name} ({name[0]} INT) WITH {ValuesTable(rows).options}")
     return env
 
 
 @pytest.mark.parametrize("batch", [False, True])
 def test_scalar_subquery_is_a_value(batch: bool) -> None:
-    query = "SELECT t, (SELECT f FROM found) FROM two"
+    query = "SELECT t, (SELECT f FROM fetched) FROM two"
     for values, expected in (([(1,)], [(7, 1), (8, 1)]), ([], [(7, None), (8, None)])):
-        changes = list(_with_a_value(values, batch).execute_sql(query).collect())
+        changes = list(_subquery_environment(values, batch).execute_sql(query).collect())
         left = [tuple(r) for r in changes if r.get_row_kind() is RowKind.INSERT]
         for removed in (tuple(r) for r in changes if r.get_row_kind() is RowKind.DELETE):
             left.remove(removed)
         assert sorted(left) == expected
     with pytest.raises(MillstreamError, match=r"SingleValueAggFunction received more than one element: .* Select one"):
-        list(_with_a_value([(1,), (2,)], batch).execute_sql(query).collect())
+        list(_subquery_environment([(1,), (2,)], batch).execute_sql(query).collect())
 
 
 def test_scalar_subquery_row_may_change() -> None:
     rows = [Row(1), Row(1), Row(2), Row(2), Row(3)]
     kinds = (RowKind.INSERT, RowKind.DELETE, RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER)
-    for row_given, kind in zip(rows, kinds, strict=True):
-        row_given.set_row_kind(kind)
-    t_env = _with_a_value(rows)
+    for value_row, kind in zip(rows, kinds, strict=True):
+        value_row.set_row_kind(kind)
+    t_env = _subquery_environment(rows)
     sink = ValuesTable()
     t_env.execute_sql(f"CREATE TABLE snk (a INT, b INT) WITH {sink.options}")
-    t_env.execute_sql("INSERT INTO snk SELECT t, (SELECT f FROM found) FROM two").wait()
+    t_env.execute_sql("INSERT INTO snk SELECT t, (SELECT f FROM fetched) FROM two").wait()
     assert sink.final() == [(7, 3), (8, 3)]
 
 
@@ -341,7 +341,7 @@ def test_over_windows_translate_to_sql() -> None:
     assert (unbounded.unit, unbounded.start.distance) == ("RANGE", None)  # type: ignore[union-attr]
 
 
-# --- functions of users
+# --- user functions
 
 
 def test_scalar_udfs_of_all_forms(t_env: StreamTableEnvironment, people: Table) -> None:
@@ -743,14 +743,14 @@ def test_to_changelog_and_from_changelog_functions(t_env: StreamTableEnvironment
     # Retractions take effect: a downstream aggregate counts them.
     assert rows(again.select(col("n").sum))[-1] == (3,)
     with pytest.raises(TableException, match="doesn't support consuming update changes"):
-        rows(_told_twice(again))
+        rows(_rows_as_changelog(again))
     with pytest.raises(MillstreamError, match=r"Received invalid op code 'c'. Defined op codes are: \[i\]"):
         rows(
             reported.from_changelog(descriptor("word").as_argument("op"), map_("i", "INSERT").as_argument("op_mapping"))
         )
 
 
-def _told_twice(table: Table) -> Table:
+def _rows_as_changelog(table: Table) -> Table:
     words = table.select(col("n").cast(DataTypes.STRING()).alias("op"), col("k"))
     return words.from_changelog(map_("1", "INSERT").as_argument("op_mapping"))
 
@@ -816,7 +816,7 @@ def test_order_by_places_nulls_as_flink_does(batch: bool) -> None:
                 rows.remove(list(change))
         return sorted(rows)
 
-    # As in PyFlink 2.3: NULL is larger than every value, in SQL smaller.
+    # Like in PyFlink 2.3: NULL is larger than every value, in SQL smaller.
     assert left(t.order_by(col("v").desc, col("id").asc).fetch(1)) == [[2, None]]
     assert left(t.order_by(col("v").asc).fetch(1)) == [[1, 10]]
     assert left(t.order_by(col("v")).fetch(3)) == [[1, 10], [3, 30], [5, 20]]
@@ -847,7 +847,7 @@ def test_sum0_of_decimals_and_floats(t_env: StreamTableEnvironment) -> None:
 
 
 def test_collect_returns_floats_by_their_shortest_text(t_env: StreamTableEnvironment) -> None:
-    # PyFlink takes them from Java as text.
+    # PyFlink receives them from Java as text.
     query = (
         "SELECT CAST(1.23 AS FLOAT), ARRAY[CAST(1.23 AS FLOAT)], ROW(CAST(0.1 AS FLOAT)), MAP['a', CAST(0.1 AS FLOAT)]"
     )

@@ -1,4 +1,4 @@
-"""Harnesses run functions as a job would: loops, state files, timers, copies and errors are the real ones."""
+"""Harnesses run functions like a job: loops, state files, timers, copies and errors are the real ones."""
 
 from __future__ import annotations
 
@@ -172,11 +172,11 @@ class Count(KeyedProcessFunction):
 
 
 class Remind(KeyedProcessFunction):
-    """Registers both kinds of timers, ten later."""
+    """Registers timers of both kinds 10 ms ahead."""
 
     def process_element(self, value: Any, ctx: Any) -> None:
         service = ctx.timer_service()
-        if value.endswith("forget"):
+        if value.endswith("delete"):
             service.delete_event_time_timer(ctx.timestamp() + 10)
             return
         service.register_event_time_timer(ctx.timestamp() + 10)
@@ -203,7 +203,7 @@ def test_harness_event_time_timers() -> None:
         assert (harness.output(), harness.watermark) == ([], 14)
         harness.process_watermark(16)
         assert harness.records() == [Record(("event", "a", 15, 16, 0), 15)]
-        harness.process_element("b forget", 7)
+        harness.process_element("b delete", 7)
         assert harness.event_timers() == []
         harness.process_element("b", 7)
         harness.clear_output()
@@ -593,7 +593,7 @@ def test_harness_snapshot_with_unmatched_state_is_rejected() -> None:
         OneInputHarness(Double(), snapshot=snapshot)
 
 
-# --- what only a cluster would find
+# --- errors that otherwise only a cluster finds
 
 
 class Keep(KeyedProcessFunction):
@@ -665,7 +665,7 @@ def test_harness_does_not_share_mutable_values() -> None:
         harness.process_element(value)
         assert value == ["mine"]
         harness.process_element(value)
-        # The function has changed its first record since, but that had left.
+        # The function has mutated its first record since, but after it was sent.
         assert harness.output() == [["mine", "seen", "again"]] * 2
     with OneInputHarness(Append()) as at_once:
         at_once.process_elements([value, value])
@@ -692,7 +692,7 @@ def test_harness_state_changes_only_by_update() -> None:
         assert harness.state("kept", "a") == ["a1"]
 
 
-# --- errors and life
+# --- errors and lifecycle
 
 
 def test_harness_error_names_operator_and_record_then_restarts() -> None:

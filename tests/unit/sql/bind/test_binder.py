@@ -116,7 +116,7 @@ def test_binder_materializes_proctime_where_used(session: Session) -> None:
     assert cast.arguments == (Call(DataTypes.TIMESTAMP_LTZ(3, False), "PROCTIME"),)
 
 
-# --- shapes
+# --- relations
 
 
 def test_binder_aggregates_are_over_columns(session: Session) -> None:
@@ -388,7 +388,7 @@ def test_binder_errors_show_cause_and_position(session: Session, query: str, wor
     message = str(e.value)
     assert message.startswith(f"SQL validation failed. At line 1, column {column}: "), message
     assert words in message
-    # The caret is under the place.
+    # The caret is below the position.
     assert message.splitlines()[-1] == "    " + " " * (column - 1) + "^"
 
 
@@ -404,7 +404,7 @@ def test_binder_errors_in_a_view_show_the_view_text(session: Session) -> None:
         session.run("DROP VIEW broken")
 
 
-# --- steps of the Table API
+# --- Table API
 
 
 def _item(text: str, alias: str | None = None) -> syntax.SelectItem:

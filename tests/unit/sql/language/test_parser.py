@@ -61,7 +61,7 @@ def value(text: str) -> Expression:
 
 
 def shown(node: Any) -> str:
-    """Write an expression so that its order shows."""
+    """Return an expression as text that shows its structure."""
     if isinstance(node, Call):
         return f"{node.name}({', '.join(map(shown, node.arguments))})"
     if isinstance(node, In):

@@ -80,7 +80,7 @@ def test_not_null_enforcer_drops_rows_with_nested_nulls(
     ],
 )
 def test_constraint_error_names_the_nested_column(column: str, value: Any, words: str) -> None:
-    # The value follows valid ones of its batch.
+    # The value follows valid values of its batch.
     values = [value] if value is None else [{} if isinstance(value, dict) else [] if isinstance(value, list) else None]  # type: ignore[list-item]
     with pytest.raises(MillstreamError, match=words):
         _written(column, [*values, value], type_length="ERROR", nested_constraint=_ALL)

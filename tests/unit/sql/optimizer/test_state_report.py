@@ -168,7 +168,7 @@ def test_explain_state_report(query: str, keeps: str, key: str, bound: str) -> N
     report = state(query)
     assert (report["keeps"][0], report["key"][0], report["bounded by"][0]) == (keeps, key, bound)
     assert ("SET 'table.exec.state.ttl'" in report.get("smaller with", [""])[0]) == (bound == NOTHING)
-    # State bounded by its size has no hint for less.
+    # State bounded by its size has no hint for reducing it.
     assert "smaller with" in report or bound.startswith("its size")
 
 
@@ -207,7 +207,7 @@ def test_explain_state_report_of_a_pattern_without_within() -> None:
 
 def test_explain_state_report_of_a_join_without_unique_keys() -> None:
     hints = state("SELECT a.k FROM a JOIN (SELECT id, MAX(ts) AS m FROM b GROUP BY id) AS c ON a.id = c.id")
-    # The right input has one row for each key already.
+    # The right input already has one row per key.
     assert any("PRIMARY KEY of the left input" in hint for hint in hints["smaller with"])
     assert not any("PRIMARY KEY of the right input" in hint for hint in hints["smaller with"])
 
@@ -222,7 +222,7 @@ def test_explain_state_report_is_absent_without_state() -> None:
 
 
 def shown(table: Table) -> str:
-    return table._repr_html_()  # what a notebook calls
+    return table._repr_html_()  # the method that a notebook calls
 
 
 def test_notebook_shows_final_rows_of_a_table() -> None:
