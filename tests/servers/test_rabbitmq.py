@@ -65,7 +65,7 @@ def publish(server: RabbitMqServer, queue: str, bodies: Iterable[str], ids: bool
 
 
 def held(server: RabbitMqServer, queue: str) -> list[bytes]:
-    """Take all that is in a queue."""
+    """Consume all messages of a queue."""
     connection = server.connect()
     channel = connection.channel()
     channel.queue_declare(queue, durable=True)
@@ -100,14 +100,14 @@ def test_rabbitmq_messages_count_once_after_worker_failures(
     try:
         wait_until(all_came)
         assert (tmp_path / "flag").exists()
-        # A message that was counted twice would show a higher count; some are written twice.
+        # A message processed twice would show a higher count; some outputs are written twice.
         assert {f.split()[1] for f in messages} == {b"1"}
     finally:
         job.cancel().result()
 
 
 def polled(enumerator: Any, count: int) -> list[bytes]:
-    """Return the next assigned messages, and check that no other comes."""
+    """Return the next assigned messages, and check that no other message arrives."""
     received: list[bytes] = []
 
     def deal() -> bool:

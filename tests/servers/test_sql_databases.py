@@ -1,4 +1,4 @@
-"""Tables of real databases on Spark: read in parts, looked up, written by key, and followed change by change."""
+"""Tables of real databases on Spark: parallel scans, lookups, upserts by key, and change data capture."""
 
 from __future__ import annotations
 

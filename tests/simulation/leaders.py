@@ -389,9 +389,9 @@ class JobManager:
                 self._world.wait(max(left, 1e-6) if left > 0 else 0.0, lambda: bool(events) or self.has_ended)
             event = events.pop(0) if events else m.Ticked()
             for instruction in self._election.handle(event, self._clock()):
-                self._carry_out(instruction, events)
+                self._execute(instruction, events)
 
-    def _carry_out(self, instruction: m.Instruction, events: list[m.Event]) -> None:
+    def _execute(self, instruction: m.Instruction, events: list[m.Event]) -> None:
         match instruction:
             case m.Lead(term):
                 self._cluster.on_leader(self._manager.number, term)

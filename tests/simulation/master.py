@@ -68,7 +68,7 @@ class WatchedMachine:
         if isinstance(event, (e.ManifestWritten, e.ManifestFailed)) and self._world.random.random() < 0.1:
             self._repeat_event(event, now)
         if any(isinstance(x, i.PollSources) for x in instructions):
-            # All earlier instructions have been carried out.
+            # All earlier instructions have been executed.
             self._check_retained()
         for instruction in instructions:
             self._on_instruction(instruction)

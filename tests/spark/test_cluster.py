@@ -1,4 +1,4 @@
-"""Jobs on a real Spark cluster whose machines have networks and disks of their own."""
+"""Jobs on a real Spark cluster whose machines have separate networks and disks."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.support.spark_cluster import SparkCluster, can_separate
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-# What takes minutes is for `make test-cluster`.
+# Tests that take minutes run in `make test-cluster`.
 LONG = "MILLSTREAM_TEST_CLUSTER" in os.environ
 long_form = pytest.mark.skipif(not LONG, reason="takes minutes: make test-cluster")
 
-# Debian's own has nothing but the standard library.
+# Debian's own Python has only the standard library.
 BARE_PYTHON = f"/usr/bin/python3.{sys.version_info.minor}"
 
 PROGRAM = """
@@ -68,7 +68,7 @@ def cluster(shared: Path) -> Iterator[SparkCluster]:
 
 
 def run(cluster: SparkCluster, directory: Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Run a program on the cluster, as a driver of its own."""
+    """Run a program on the cluster, as a separate driver."""
     (directory / "program.py").write_text(PROGRAM)
     (directory / "brought.py").write_text("def twice(x):\n    return 2 * x\n")
     options = {**cluster.settings(), "millstream.quiet": "true", **settings}
@@ -105,7 +105,7 @@ def test_job_rejects_checkpoint_directory_not_shared_by_hosts(cluster: SparkClus
     own = {"execution.checkpointing.dir": str(tmp_path / "own"), "execution.checkpointing.interval": "1 s"}
     done = run(cluster, tmp_path, **own)
     assert done.returncode
-    # No restart would help.
+    # A restart would not help.
     assert done.stderr.count("does not see the job's state in") == 1
     assert "set execution.checkpointing.dir to a place that the driver and all executors share" in done.stderr
 
@@ -209,7 +209,7 @@ def test_dynamic_allocation_adds_and_removes_executors(
         job.until_parallelism(n_alive)
         job.until_complete()
         if exchange == "resident" or scheduler == "adaptive":
-            # Tasks that hold slots never end: nothing is taken away, and there is one machine for each.
+            # Tasks that hold slots never end: no executor is removed, and each slot has its own machine.
             time.sleep(13)
             assert [len(w.slots()) for w in job.cluster.workers if w.has_executor()] == [1] * n_alive
         else:

@@ -192,7 +192,7 @@ def kill(victims: list[psutil.Process]) -> None:
 
 
 @pytest.mark.parametrize("how_many", [1, 2])
-def test_idle_slot_death_is_handled(env: Env, how_many: int, resident_slots: bool) -> None:
+def test_idle_slot_death_restores_state_or_fails_execution(env: Env, how_many: int, resident_slots: bool) -> None:
     """With one Spark job per epoch, new slots restore the state; resident slots fail the execution."""
     reader, sink, client = running_counts(env)
     reader.push(100)
@@ -211,7 +211,7 @@ def test_idle_slot_death_is_handled(env: Env, how_many: int, resident_slots: boo
     assert len({pid for _, _, pid in sink.results()} - before) == how_many
 
 
-def test_daemon_death_is_survived_or_reported(env: Env) -> None:
+def test_daemon_death_replaces_slots_or_fails_job(env: Env) -> None:
     """Whether Spark notices the death of its idle workers before it reuses one depends on which process reaps them."""
     reader, sink, client = running_counts(env)
     reader.push(100)
@@ -350,7 +350,7 @@ def test_shuffle_files_of_past_epochs_are_deleted(env: Env, collect: Collect, sp
     assert len(collect(stream)) == 2000
     assert list(spark_files.iterdir())
     # 50 epochs with 2 map tasks each; deletion is asynchronous, so the newest files may still exist.
-    wait_until(lambda: len(list(spark_files.rglob("shuffle_*"))) < 30, 10, "shuffle files of past epochs are gone")
+    wait_until(lambda: len(list(spark_files.rglob("shuffle_*"))) < 30, 10, "shuffle files of past epochs are deleted")
 
 
 def test_collect_iterator_backpressures_source(env: Env) -> None:

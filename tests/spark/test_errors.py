@@ -243,7 +243,7 @@ def test_log_records_of_user_code_reach_driver(env1: Env, exchange: str, caplog:
         assert re.fullmatch(rf"\[[^,]+, division, test_errors.py:\d+, subtask \d/\d\] {text}", message)
 
 
-# --- looking at the record alone
+# --- inspecting the failed record
 
 
 class Remembers(KeyedProcessFunction[int, int, int]):

@@ -1,4 +1,4 @@
-"""Resident slots: failure detection, shutdown, and cleanup of everything they hold."""
+"""Resident slots: failure detection, shutdown, and cleanup of all their resources."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_epochs_find_state_locally_unless_process_died(config: Configuration, ex
     # From here on no epoch is due.
     wait_until(lambda: reader.available in reader.committed)
     here, read = job_of(client).view.progress.state_epochs()
-    # Both slots have found it three times at least.
+    # Each slot has read its state in memory at least three times.
     assert (here >= 6, read) == (True, 0)
     slot_processes()[0].kill()
     reader.push(2)
@@ -165,9 +165,9 @@ def test_state_is_written_on_checkpoint_only(config: Configuration, backend: str
     restart_at_once(env)
     env.enable_checkpointing(400)
     client, reader, sink = start_waiting(env)
-    cuts, begun = reader.cuts, time.monotonic()
+    n_batches, begun = reader.n_batches, time.monotonic()
     files: set[str] = set()
-    while reader.cuts - cuts < 100 and time.monotonic() < begun + 20:
+    while reader.n_batches - n_batches < 100 and time.monotonic() < begun + 20:
         reader.push(2)
         time.sleep(0.005)
         files |= {str(file.relative_to(tmp_path)) for file in tmp_path.glob("*/shared/*")}
@@ -214,7 +214,7 @@ if __name__ == "__main__":
 
 
 def test_slots_end_when_driver_is_killed(tmp_path: Path) -> None:
-    """Java is stopped meanwhile, so that it cannot be what ends them."""
+    """Java is stopped meanwhile, so that the slots do not end because of it."""
     program, started = tmp_path / "driver.py", tmp_path / "started"
     program.write_text(DRIVER)
     driver = subprocess.Popen([sys.executable, str(program), str(started)])
@@ -233,7 +233,7 @@ def test_slots_end_when_driver_is_killed(tmp_path: Path) -> None:
 
 
 def test_jobs_do_not_wait_for_slots_of_others(config: Configuration) -> None:
-    """On two cores: five jobs at once, none of which ends, and one of Spark's own; in a restarted Spark."""
+    """On two cores: five endless jobs at once, and one of Spark's own, in a restarted Spark."""
 
     def start() -> tuple[Any, PushedReader, CollectSink]:
         env, reader, sink = Env.get_execution_environment(config), PushedReader(), CollectSink()
@@ -248,7 +248,7 @@ def test_jobs_do_not_wait_for_slots_of_others(config: Configuration) -> None:
     client, _, sink = start()
     wait_until(lambda: has_all(sink))
     stop_context()
-    # Its processes may be seen to end first.
+    # The end of its processes may be visible first.
     with pytest.raises(JobExecutionError, match="SparkContext was shut down|A Python worker process died"):
         client.get_job_execution_result().result()
     started = [start() for _ in range(5)]
@@ -304,7 +304,7 @@ def test_exchange_mode_rejects_invalid_value(config: Configuration) -> None:
         env.execute()
 
 
-# --- back-pressure
+# --- backpressure
 
 
 def test_skewed_records_backpressure_slow_slot(config: Configuration) -> None:
@@ -334,7 +334,7 @@ def test_skewed_records_backpressure_slow_slot(config: Configuration) -> None:
         assert seconds < 30, [view.traffic(source, i) for i in range(4)]
         time.sleep(0.05)
     client.cancel().result(20)
-    # The slow one does 5,000 a second at most.
+    # The slow slot processes at most 5,000 per second.
     assert sum(view.progress.subtasks[source, i].records_in for i in range(4)) < 10_000 * (seconds + 2)
     assert peak < 250 << 20, peak >> 20
     traffic = {
@@ -401,7 +401,7 @@ def test_exchange_rejects_invalid_settings(config: Configuration, settings: dict
 def test_job_falls_back_to_spark_shuffle_without_slots(
     config: Configuration, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As with hosts that cannot reach each other: here they are not given the time."""
+    """As with hosts that cannot reach each other: the start timeout is too short here."""
     monkeypatch.setattr(driver, "START_SECONDS", 0.0)
     env = Env.get_execution_environment(config.set_string("millstream.exchange", "auto"))
     held = CollectSink()
@@ -422,13 +422,13 @@ from millstream.datastream.connectors.number_seq import NumberSequenceSource
 settings = {"millstream.epoch.max-records": "50", "millstream.exchange": "resident"}
 env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings)).set_parallelism(3)
 pairs = env.from_source(NumberSequenceSource(0, 999)).map(lambda x: (x % 7, 1))
-found = list(pairs.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).execute_and_collect())
-print(len(found), sorted(dict(sorted(found)).items()))
+counts = list(pairs.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).execute_and_collect())
+print(len(counts), sorted(dict(sorted(counts)).items()))
 """
 
 
 def test_exchange_runs_on_existing_spark_session(tmp_path: Path) -> None:
-    """The stock daemon will do."""
+    """Spark's stock daemon is sufficient."""
     program = tmp_path / "foreign.py"
     program.write_text(FOREIGN)
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=300)
@@ -445,11 +445,11 @@ from millstream.spark import resident_epochs
 from millstream.spark.executors import executors, read_log, threads_of
 from tests.faults import job
 
-made, real = [], resident_epochs.HostFunction
-def note(*args):
-    made.append(real(*args))
-    return made[-1]
-resident_epochs.HostFunction = note
+hosts, real = [], resident_epochs.HostFunction
+def record(*args):
+    hosts.append(real(*args))
+    return hosts[-1]
+resident_epochs.HostFunction = record
 directory = Path(sys.argv[1])
 settings = {
     "spark.master": "local-cluster[2,2,1024]",
@@ -460,16 +460,16 @@ settings = {
 }
 client = job.build(directory, Configuration.from_dict(settings)).execute_async()
 client.get_job_execution_result().result(250)
-places = {p.executor for p in client.job.view.progress.locations.values()}
-found = executors()
-logs = {name: bool(read_log(url)) for name, url in found[0].logs.items()}
-print([{e.id for e in found} >= places, len(places), logs, bool(threads_of(found[0].id))])
-print([(h.tasks, h.credentials.identity is not None, isinstance(h.driver, tuple)) for h in made])
+ids = {p.executor for p in client.job.view.progress.locations.values()}
+listed = executors()
+logs = {name: bool(read_log(url)) for name, url in listed[0].logs.items()}
+print([{e.id for e in listed} >= ids, len(ids), logs, bool(threads_of(listed[0].id))])
+print([(h.tasks, h.credentials.identity is not None, isinstance(h.driver, tuple)) for h in hosts])
 """
 
 
 def test_exchange_recovers_from_killed_executor(tmp_path: Path) -> None:
-    """Driver and executors are processes of their own: five slots in three tasks over TLS; a core stays free."""
+    """Driver and executors are separate processes: five slots in three tasks over TLS; one core is unused."""
     program = tmp_path / "cluster.py"
     program.write_text(CLUSTER)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}

@@ -1,4 +1,4 @@
-"""Files in and out of real jobs: sets and watched directories, with failures in the middle."""
+"""File sources and sinks in real jobs: fixed sets and monitored directories, with failures."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def measured(n: int) -> dict[str, Any]:
 
 
 class FailingMap(FailingOnce):
-    """Hands every record on; fails the first time it sees a certain one."""
+    """Forwards every record; fails at a certain record once."""
 
     def process_element(self, value: str, ctx: Any) -> Any:  # type: ignore[override]
         for _ in super().process_element(int(value), ctx):
@@ -69,7 +69,7 @@ class FailingMap(FailingOnce):
 
 
 class FailingRecord(FailingOnce):
-    """The same for records of Avro."""
+    """The same for Avro records."""
 
     def process_element(self, value: dict[str, Any], ctx: Any) -> Any:  # type: ignore[override]
         for _ in super().process_element(value["number"], ctx):

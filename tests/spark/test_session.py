@@ -260,7 +260,7 @@ def test_job_waits_for_slots_and_is_rejected_above_total(session: Session) -> No
     session.until(f"/jobs/{second}", lambda j: j["state"] == "FINISHED")
 
 
-def test_upload_needs_token(session: Session) -> None:
+def test_upload_requires_token(session: Session) -> None:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as file:
         file.writestr("__main__.py", PROGRAM.replace('open("data.txt").read()', '"zipped"'))

@@ -334,7 +334,7 @@ def test_state_ttl_expires_by_wall_clock(env1: Env) -> None:
 
 
 class Profile(KeyedProcessFunction):
-    """Stores a kilobyte per key in a process that may use less than half of that."""
+    """Stores a kilobyte per key in a process whose memory limit is less than half of that."""
 
     # In addition to the memory of the forked daemon: 45 MB of data, or 149 MB if the daemon had loaded SQL for a
     # batch job before the fork. Spark usually reuses older processes, but not always.
@@ -480,7 +480,7 @@ class Gated(AsyncFunction):
         self.gate = str(gate)
 
     async def async_invoke(self, value: int) -> list[Any]:
-        print(f"asked for {value}")
+        print(f"requested {value}")
         while value == 0 and not os.path.exists(self.gate):
             await asyncio.sleep(0.01)
         return [value]
@@ -517,7 +517,7 @@ def test_slow_async_request_blocks_neither_records_nor_checkpoints(
     (tmp_path / "gate").touch()
     wait_until(lambda: sorted(sink.results()) == list(range(20)), 5)
     job.cancel().result(10)
-    assert "asked for 0" in capfd.readouterr().out
+    assert "requested 0" in capfd.readouterr().out
 
 
 class Takes(AsyncFunction):
@@ -597,13 +597,13 @@ def test_cached_stream_is_computed_once_and_keeps_timestamps(env1: Env, tmp_path
     assert (tmp_path / "computed").read_text() == "xxx"
 
 
-def test_cache_needs_bounded_stream(env1: Env) -> None:
+def test_cache_requires_bounded_stream(env1: Env) -> None:
     endless = env1.from_source(DataGeneratorSource(lambda i: i)).cache()
     with pytest.raises(InvalidProgramError, match="needs a bounded stream"):
         endless.execute_and_collect()
 
 
-# --- bad input
+# --- invalid input
 
 
 class RaisingTrigger(EventTimeTrigger):  # type: ignore[type-arg]

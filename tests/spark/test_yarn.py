@@ -1,4 +1,4 @@
-"""Jobs on a real YARN: the program here with its slots there, and the whole application there."""
+"""Jobs on a real YARN: a local program with slots on YARN, and a whole application on YARN."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_application_continues_on_yarn_after_leader_is_killed(cluster: YarnClust
         # YARN does not restart the killed attempt: there is a standby.
         "spark.yarn.maxAppAttempts": "1",
     }
-    # More records than it processes before it is allowed to hurry.
+    # More records than it processes before the throttle is released.
     records, out = 60_000, tmp_path / "out"
     (tmp_path / "job.py").write_text(HA_PROGRAM)
     command = [sys.executable, "-m", "millstream", "run", "-t", "application", "-m", "yarn"]

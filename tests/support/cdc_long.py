@@ -1,10 +1,10 @@
-"""The long form of the tests of change data capture: a replica under random trouble, until the time is up.
+"""The long form of the CDC tests: a replica under random faults, until the time is up.
 
     python -m tests.support.cdc_long postgres|mariadb [seconds] [seed]
 
-Again and again: a new database; transactions on several connections at once; a job that builds a replica of it, in a
-process that is killed at random, mostly while tables are still read; columns that come, go, get other names and types;
-the server killed and started again. Then the replica must be the original, every change of every row there once.
+Repeatedly: a new database; concurrent transactions on several connections; a job that builds a replica, in a process
+that is killed at random, mostly during the snapshot; columns that are added, dropped, renamed and retyped; restarts of
+the server. In the end the replica must equal the original, with every change of every row exactly once.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Round:
                 try:
                     workload.transaction()
                 except Exception as e:
-                    # A deadlock, or two transactions that write the same key.
+                    # A deadlock, or concurrent transactions that write the same key.
                     if not any(w in str(e).lower() for w in ("deadlock", "duplicate", "timeout")):
                         raise
                     connection.rollback()

@@ -1,7 +1,7 @@
-"""A replica that a job builds from a database's changes, and the checks on it.
+"""A replica that a job builds from a database's changes, and its checks.
 
-Every change to a row is checked against the row in the job's state, and emitted with a number that counts the row's
-changes, so that lost and duplicate changes show at once. As a program, the module runs such a job until it is killed.
+Every change of a row is checked against the row in the job's state, and emitted with the number of the row's changes,
+so that lost and duplicate changes show at once. As a program, the module runs such a job until it is killed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def parsed_change(text: str) -> tuple[str, str, str, Any]:
 
 
 class Kills:
-    """Kills its own process: once per entry of `after`, each time after that many records."""
+    """Kills its own process once per entry of `after`, each time after that many records."""
 
     def __init__(self, flags: Path, after: list[int]) -> None:
         self._flags, self._after = flags, after
@@ -198,7 +198,7 @@ def original(connection: Any) -> dict[tuple[str, str], str]:
 
 
 def replica(connection: Any) -> dict[tuple[str, str], str]:
-    """Return the rows of the replica; check that every change of a row is there exactly once."""
+    """Return the rows of the replica; check that every change of a row is included exactly once."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT tbl, key, version, body FROM facts ORDER BY tbl, key, version")
         rows = cursor.fetchall()

@@ -1,7 +1,7 @@
-"""A driver and worker processes that fail in every way the contract of sinks allows, in one process, by the dice.
+"""A driver and workers that fail randomly in every way that the sink contract allows, in one process.
 
-Tasks are generators, so that a task that is believed dead can go on much later. What travels is pickled, as it is on
-the way between a worker and the driver.
+Tasks are generators, so that a task that is presumed dead can continue much later. Messages are pickled, as between a
+worker and the driver.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ class ChaoticJob:
         return process
 
     def _fail(self, process: Process, subtask: int, task: Iterator[Any], steps: int) -> None:
-        """Stop a task halfway: its process has died, or only seems to have died, or runs the next task."""
+        """Stop a task halfway: its process has died, or is only presumed dead, or runs the next task."""
         for _ in range(self._dice.randrange(steps)):
             next(task)
         fate = self._dice.choice(["dies", "seems dead", "lives"])

@@ -32,7 +32,7 @@ class PushedReader:
         self.committed: list[int] = []
         self.stopped = False
         # The number of micro-batches that got offsets.
-        self.cuts = 0
+        self.n_batches = 0
 
     def __getstate__(self) -> dict[str, Any]:
         return {}
@@ -47,7 +47,7 @@ class PushedReader:
         return {"at": self.available}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[tuple[int, int]]:
-        self.cuts += 1
+        self.n_batches += 1
         middle = (start["at"] + end["at"]) // 2
         return [p for p in ((start["at"], middle), (middle, end["at"])) if p[0] < p[1]]
 

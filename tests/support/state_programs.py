@@ -23,8 +23,7 @@ RULES = MapStateDescriptor("rules", Types.STRING(), Types.INT())
 COUNT = 60
 
 
-# Keys of all sorts: numbers, texts, a tuple, and what can only be looked up in a frozen form. Each of two subtasks has
-# some, and each of three.
+# Keys of several types: numbers, texts, a tuple, and unhashable ones. Each of two subtasks has some, and each of three.
 KEYS: list[Any] = [0, "1", (5, "x"), [3, 1], {"k": 4}, 3, "3"]
 
 

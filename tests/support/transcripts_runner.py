@@ -1,7 +1,7 @@
 """Reads transcripts (tests/transcripts/*.yaml) and builds the programs they describe.
 
 A case's steps become the records of a scripted source. Elements and watermarks pass through in order; a step that sets
-the clock begins a new epoch, because that is when timers of the wall clock fire.
+the clock begins a new epoch, because processing-time timers fire then.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ ELEMENT = re.compile(r"(?:(?P<side>[LR]) )?(?P<key>\S+) (?P<value>\S+)(?: @ (?P<
 
 @dataclass
 class Item:
-    """One step of a script: an element, a watermark, or (in between epochs) a time of the clock."""
+    """One step of a script: an element, a watermark, or (between epochs) a time of the clock."""
 
     kind: str
     key: str = ""
@@ -339,7 +339,7 @@ def evictor(spec: dict[str, Any]) -> w.Evictor:
 def build(env: StreamExecutionEnvironment, case: Case, clock: Any = None, epoch: int = 1 << 30) -> CollectSink:
     """Add a case's program to an environment; return the sink of its output lines."""
     items = [i for s in case.steps if isinstance(s, str) and (i := parse(s)) is not None]
-    # The end comes in an epoch of its own, so that its effects are separate.
+    # The end of the input has its own epoch, so that its effects are separate.
     items.append(Item("end"))
     strategy = WatermarkStrategy.for_generator(ScriptedWatermarks).with_timestamp_assigner(lambda item, _: item.time)
     script = env.from_source(ScriptSource(items, clock, epoch)).set_parallelism(1)

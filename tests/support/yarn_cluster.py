@@ -22,7 +22,7 @@ from millstream.spark.jars import fetch_jars
 from millstream.spark.java import find_java
 
 _HADOOP = ("org.apache.hadoop", "hadoop-client-minicluster", "3.5.0")
-# Hadoop's uber jar lacks this one, and the resource manager does not start without it.
+# Hadoop's uber jar lacks this jar, without which the resource manager does not start.
 _SIGNATURES = ("org.bouncycastle", "bcpkix-jdk18on", "1.78.1")
 _SERVER = "org.apache.hadoop.yarn.server."
 _START_SECONDS = 120.0

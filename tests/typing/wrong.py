@@ -1,4 +1,4 @@
-"""Programs with mistakes: mypy must find one in each marked line, and nowhere else. Never run."""
+"""Programs with type errors: mypy must report one in each marked line, and no other. Never run."""
 
 from __future__ import annotations
 

@@ -645,7 +645,7 @@ def test_savepoint_load_reads_manifest_without_state_descriptions(tmp_path: Path
     assert json.dumps(sorted(r.value for r in savepoint.keyed_state("keep", "total")))
 
 
-def test_keys_of_these_tests_cover_every_subtask() -> None:
+def test_state_program_keys_cover_every_subtask() -> None:
     for parallelism in (2, 3):
         owners = {owner(key_group(freeze(key_of(i)), 128), parallelism, 128) for i in range(7)}
         assert owners == set(range(parallelism))

@@ -130,7 +130,7 @@ def test_function_error_includes_suggestion_of_python(tmp_path: Path, function: 
     assert f"{reported}in operator 'Map'" in errors
 
 
-def test_excepthook_of_program_is_kept(tmp_path: Path) -> None:
+def test_run_preserves_excepthook_of_program(tmp_path: Path) -> None:
     program = "import sys\nsys.excepthook = lambda *error: print('mine', file=sys.stderr)\n" + LOCAL
     assert plainly(tmp_path, program + "env.execute()\n") == "mine\n"
     assert "ZeroDivisionError" in plainly(tmp_path, LOCAL + "1 / 0\n")

@@ -343,7 +343,7 @@ def test_replay_reads_failures_of_archived_job(tmp_path: Path) -> None:
     assert "is on the network, and a replay runs the code in the file" in refused.stderr
 
 
-def test_failure_report_says_what_is_too_large_or_cannot_be_pickled(tmp_path: Path) -> None:
+def test_failure_report_names_oversized_or_unpicklable_parts(tmp_path: Path) -> None:
     env = environment(tmp_path, **{"millstream.failures.keep-bytes": "300", "millstream.epoch.max-records": "1"})
     env.from_collection([1, 1, 0]).key_by(lambda x: 5).process(Hoards()).print()
     fail(env)

@@ -275,7 +275,7 @@ def test_jdbc_sink_rejects_invalid_arguments(build: Callable[[], Any], message: 
         build()
 
 
-def test_jdbc_sink_without_psycopg_says_what_to_install() -> None:
+def test_jdbc_sink_names_package_when_psycopg_is_missing() -> None:
     with (
         patch.object(jdbc_url, "find_spec", return_value=None),
         pytest.raises(InvalidProgramError, match=r"pip install 'psycopg\[binary\]'"),

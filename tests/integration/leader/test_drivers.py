@@ -342,7 +342,7 @@ def test_second_successor_is_rejected_before_first_checkpoint(tmp_path: Path) ->
         check(cluster, winner)
 
 
-def test_driver_of_lost_host_is_replaced_and_fenced_when_it_wakes(tmp_path: Path) -> None:
+def test_driver_of_lost_host_is_replaced_and_fenced_when_resumed(tmp_path: Path) -> None:
     with managers(tmp_path, settings(tmp_path)) as cluster:
         frozen = tmp_path / "frozen"
         first = run(cluster, millstream__testing__fault=f"driver.before-publish|freeze|3|{frozen}")

@@ -54,7 +54,7 @@ def test_standby_restores_job_when_leader_is_killed(tmp_path: Path) -> None:
         check(cluster, late)
 
 
-def test_leader_frozen_during_commit_does_no_harm_when_it_wakes(tmp_path: Path) -> None:
+def test_leader_frozen_during_commit_becomes_standby_when_resumed(tmp_path: Path) -> None:
     with managers(tmp_path, quick(tmp_path)) as cluster:
         frozen = tmp_path / "frozen"
         leader = run(cluster, millstream__testing__fault=f"driver.in-commit|freeze|3|{frozen}")

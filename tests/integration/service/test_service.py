@@ -618,7 +618,7 @@ def test_front_repeats_answer_when_first_client_disconnects() -> None:
     asyncio.run(run())
 
 
-def test_job_output_is_kept_by_job_and_executor() -> None:
+def test_job_output_is_stored_by_job_and_executor() -> None:
     job_output = JobOutput()
     for slot, executor in enumerate(("0", "1")):
         location = SlotLocation(executor, "host", 1)

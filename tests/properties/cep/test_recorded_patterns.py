@@ -54,7 +54,7 @@ def test_cep_operator_within_clears_state_of_recorded_patterns() -> None:
     assert looked_at > 20
 
 
-def test_patterns_reject_recorded_cases_in_the_words_of_flink() -> None:
+def test_patterns_reject_recorded_cases_with_messages_of_flink() -> None:
     rejected = 0
     for case, theirs in ALL:
         error = theirs.get("error", "")

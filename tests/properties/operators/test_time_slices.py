@@ -88,7 +88,7 @@ def test_time_slice_option_rejects_zero() -> None:
         LocalJob(env)
 
 
-def test_time_slice_rest_is_not_read_again_in_same_process() -> None:
+def test_time_slice_remainder_is_not_read_again_in_same_process() -> None:
     env, sink = program(), CollectSink()
     read(env, _Batches([[1, 2, 3], [4, 5, 6, 7], [8, 9]])).map(slowly).sink_to(sink)
     LocalJob(env, CLOCK).run()
@@ -352,7 +352,7 @@ def test_time_slices_are_exactly_once_across_process_restarts(
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (2, 3), (3, 1), (3, 3)])
-def test_unread_input_is_restored_at_another_parallelism(
+def test_pending_split_ranges_are_restored_at_another_parallelism(
     source: Callable[..., Any], before: int, after: int, tmp_path: Path
 ) -> None:
     make, sink = source(tmp_path), CollectSink()

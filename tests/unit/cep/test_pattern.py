@@ -236,7 +236,7 @@ def test_automaton_rejects_a_run_in_a_removed_state() -> None:
         other.event(runs, "b", 2)
 
 
-def test_matcher_key_is_at_rest_after_its_runs_end() -> None:
+def test_matcher_key_is_idle_after_its_runs_end() -> None:
     matcher = Matcher(Automaton(compile_pattern(begin("a").followed_by("b").where(is_("b")).within(10))))
     runs = Runs()
     assert matcher.fire(runs, [(5, "a")], 5) == []

@@ -92,7 +92,7 @@ def test_checkpoint_directory_can_be_taken_after_release(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("damage", [b"soon", b"", b"1.5", b"\xff\xfe", None])
-def test_damaged_superseded_note_is_reported_and_other_drivers_are_used(tmp_path: Path, damage: bytes | None) -> None:
+def test_damaged_superseded_entry_is_reported_and_other_drivers_are_used(tmp_path: Path, damage: bytes | None) -> None:
     write(driver(tmp_path, "a"), 1, 10)
     note = tmp_path / "a" / "_superseded"
     if damage is None:

@@ -161,7 +161,7 @@ def test_row_type_text_shows_explicit_names_and_stream_type_shows_all() -> None:
     assert MapStateDescriptor("s", Types.INT(), row).type_text() == f"Integer -> {text}"
 
 
-def test_type_arguments_reject_what_is_not_a_type() -> None:
+def test_type_arguments_reject_other_objects() -> None:
     numbers = LocalEnvironment().from_collection([1])
     calls: list[Callable[[Any], object]] = [
         lambda t: LocalEnvironment().from_collection([1], t),

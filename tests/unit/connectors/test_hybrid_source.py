@@ -260,7 +260,7 @@ def test_hybrid_source_rejects_an_unbounded_source_before_the_last(tmp_path: Pat
         chain(for_ever, NumberSequenceSource(1, 2))
 
 
-def test_hybrid_source_rejects_what_is_not_a_source() -> None:
+def test_hybrid_source_rejects_other_objects() -> None:
     with pytest.raises(InvalidProgramError, match="HybridSource takes a Source or an object with the methods"):
         HybridSource.builder([1, 2])
 

@@ -56,7 +56,7 @@ def test_epoch_sizer_ignores_epochs_without_records() -> None:
     assert 1 <= sizer.budget <= 100 * 16**2
 
 
-def test_epoch_sizer_tells_slow_records_from_fixed_cost() -> None:
+def test_epoch_sizer_distinguishes_slow_records_from_fixed_cost() -> None:
     sizer = EpochSizer()
     sizer.aim_at(1.0)
     for cost in (1e-5, 1e-3, 1e-5, 1e-2):

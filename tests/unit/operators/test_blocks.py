@@ -45,7 +45,7 @@ def test_block_round_trips_records_of_its_layout(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_block_generated_loop_reads_what_it_wrote(layout: Layout) -> None:
+def test_block_generated_loop_round_trips_records(layout: Layout) -> None:
     bucket, w = layout.new_block(), CodeWriter("copy")
     with layout.loop(w) as (key, value):
         layout.append_code(w, w.bind(bucket.append, "append"), key.name if key else None, value)

@@ -732,7 +732,7 @@ def test_chained_functions_pass_values_without_coercion(value: Any, type_info: T
 
 
 @pytest.mark.parametrize("where", ["exchange", "sink", "two", "side output", "watermarks"])
-def test_values_are_coerced_where_they_are_encoded(where: str) -> None:
+def test_values_are_coerced_when_they_are_encoded(where: str) -> None:
     env, sink = new_env(), CollectSink()
     stream = env.from_collection([1]).map(lambda _: 1.5, Types.INT())
     if where == "exchange":

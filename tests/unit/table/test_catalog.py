@@ -52,7 +52,7 @@ def test_catalog_drop_database_rejects_a_database_in_use(catalog: Catalog) -> No
     assert not catalog.database_exists("db")
 
 
-def test_catalog_rename_table_rejects_a_taken_name(catalog: Catalog) -> None:
+def test_catalog_rename_table_rejects_an_existing_name(catalog: Catalog) -> None:
     catalog.create_table(PATH, table(), False)
     catalog.create_table(OTHER, table("a"), False)
     with pytest.raises(e.TableAlreadyExistException, match=r"Table \(or view\) db.u already exists in Catalog mine."):

@@ -273,7 +273,7 @@ NAMES = ["value", "list", "map", "sum", "mean"]
 
 @pytest.mark.parametrize("backend", ["hashmap", "lmdb"])
 @pytest.mark.parametrize("ttl", [None, StateTtlConfig.new_builder(Time.milliseconds(100)).build()])
-def test_harness_state_shows_what_functions_see(ttl: StateTtlConfig | None, backend: str) -> None:
+def test_harness_state_equals_the_state_of_functions(ttl: StateTtlConfig | None, backend: str) -> None:
     config = Configuration.from_dict({"state.backend.type": backend})
     with KeyedOneInputHarness(Everything(ttl), first, config=config) as harness:
         for value in [("a", 1), ("b", 5), ("a", 2)]:

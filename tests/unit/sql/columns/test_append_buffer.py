@@ -32,7 +32,7 @@ _VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
 
 @given(data=st.data())
 @pytest.mark.parametrize("kind", _VALUES, ids=str)
-def test_growing_column_contains_what_was_added(kind: pa.DataType, data: st.DataObject) -> None:
+def test_growing_column_contains_the_added_values(kind: pa.DataType, data: st.DataObject) -> None:
     column, added, shown = GrowingColumn(kind), [], []
     for _ in range(data.draw(st.integers(0, 6), label="batches")):
         values = data.draw(st.lists(st.none() | _VALUES[kind], max_size=20), label="values")

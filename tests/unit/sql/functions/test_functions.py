@@ -350,7 +350,7 @@ def test_java_regex_matches(pattern: str, text: str, expected: str | None) -> No
     assert (None if match is None else match.group()) == expected
 
 
-def test_java_regex_rejects_what_java_rejects() -> None:
+def test_java_regex_rejects_patterns_invalid_in_java() -> None:
     for pattern in ("(", "a)", "[a", "\\p{Nope}", "x{2,1}", "*a"):
         with pytest.raises(BadPattern):
             java_pattern(pattern)

@@ -220,7 +220,7 @@ def test_interval_join_watermark_waits_for_older_pairs() -> None:
     assert [bare.operator.on_watermark(w) for w in (100, END)] == [95, END]
 
 
-def test_window_rank_discards_rows_that_cannot_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_window_rank_discards_rows_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("millstream.sql.operators.window.buffered_window._MANY", 4)
     kinds = [_TEXT, _INT, _TIME]
     operator = WindowRankOperator(_ENDS, 2, [0, 2], [(1, True, False)], kinds, 1, 2, True)
