@@ -39,7 +39,7 @@ def cpu_seconds(root: int) -> float:
     return sum(t for p, t in ticks.items() if belongs(p)) / os.sysconf("SC_CLK_TCK")
 
 
-class Same(MapFunction):
+class Identity(MapFunction):
     """The identity; records the CPU time when it begins and ends, which excludes the start of Flink."""
 
     def __init__(self, out: str, root: int) -> None:
@@ -86,7 +86,7 @@ def main() -> None:
     stream = env.from_source(reading.build(), WatermarkStrategy.no_watermarks(), "in")
     with tempfile.TemporaryDirectory() as out:
         before = cpu_seconds(os.getpid())
-        same = stream if mode == "java" else stream.map(Same(out, os.getpid()), Types.STRING())
+        same = stream if mode == "java" else stream.map(Identity(out, os.getpid()), Types.STRING())
         same.sink_to(writing.build())
         env.execute("bench")
         # Without Python the start is not recorded: the CPU time then includes it.

@@ -36,7 +36,7 @@ def _last_json(command: list[str], environment: dict[str, str] | None = None) ->
     return result
 
 
-def here(query: Query, records: int, engine: str) -> float:
+def run_here(query: Query, records: int, engine: str) -> float:
     paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": ":".join(paths)}
     result = _last_json([sys.executable, "-m", "bench.sql.here", query.name, str(records), engine], environment)
@@ -104,7 +104,7 @@ def main() -> None:
         theirs: list[float] = []
         spark: list[float] = []
         for _ in range(options.rounds):
-            ours.append(here(query, records, options.engine))
+            ours.append(run_here(query, records, options.engine))
             other = None if options.without_flink else flink(query, int(records * _SHARE.get(query.name, 0.3)))
             if other is not None:
                 theirs.append(other)

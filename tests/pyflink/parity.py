@@ -51,11 +51,11 @@ def read() -> dict[str, Any]:
 def entries(parity: dict[str, Any]) -> Iterator[Entry]:
     """Yield every name of the list, modules excepted."""
     for module, things in parity["modules"].items():
-        for thing, marks in (things or {}).items():
+        for item, marks in (things or {}).items():
             marks = marks or {}
-            prefix = module if thing == "names" else f"{module}.{thing}"
+            prefix = module if item == "names" else f"{module}.{item}"
             status, reason = marks.get("is", "done"), marks.get("why")
-            if thing != "names":
+            if item != "names":
                 yield Entry(prefix, module, status, reason)
             for member in marks.get("members", ()):
                 yield Entry(f"{prefix}.{member}", module, status, reason)
@@ -101,8 +101,8 @@ def recorded_signatures() -> dict[str, list[str]]:
     return signatures
 
 
-def _parameters(thing: Any) -> list[inspect.Parameter]:
-    parameters = list(inspect.signature(thing.__init__ if inspect.isclass(thing) else thing).parameters.values())
+def _parameters(item: Any) -> list[inspect.Parameter]:
+    parameters = list(inspect.signature(item.__init__ if inspect.isclass(item) else item).parameters.values())
     return parameters[1:] if parameters and parameters[0].name in ("self", "cls") else parameters
 
 
@@ -177,9 +177,9 @@ def _counts(title: str, entries_: list[Entry]) -> str:
 
 def _module(module: str, things: dict[str, Any]) -> list[str]:
     lines = ["", f"## {module}", ""]
-    for thing, marks in things.items():
+    for item, marks in things.items():
         marks = marks or {}
-        title = "Functions and constants" if thing == "names" else f"`{thing}`"
+        title = "Functions and constants" if item == "names" else f"`{item}`"
         status, reason = marks.get("is", "done"), marks.get("why")
         note = f" **{status}**: {reason}." if status != "done" else ""
         members = [*marks.get("members", ()), *marks.get("done", ())]
@@ -196,21 +196,21 @@ def promote(parity: dict[str, Any]) -> list[str]:
 
     changed = []
 
-    def works(name: str) -> bool:
+    def is_implemented(name: str) -> bool:
         try:
             return not is_missing(resolve(name))
         except (AttributeError, ImportError):
             return False
 
     for module, things in parity["modules"].items():
-        for thing, marks in (things or {}).items():
-            prefix = module if thing == "names" else f"{module}.{thing}"
-            if marks and marks.get("is") == "not yet" and works(prefix):
+        for item, marks in (things or {}).items():
+            prefix = module if item == "names" else f"{module}.{item}"
+            if marks and marks.get("is") == "not yet" and is_implemented(prefix):
                 changed.append(prefix)
                 reason = marks.pop("why")
                 del marks["is"]
                 marks["not yet"] = dict.fromkeys(marks.pop("members", ()), reason)
-            for member in [m for m in (marks or {}).get("not yet", {}) if works(f"{prefix}.{m}")]:
+            for member in [m for m in (marks or {}).get("not yet", {}) if is_implemented(f"{prefix}.{m}")]:
                 changed.append(f"{prefix}.{member}")
                 del marks["not yet"][member]
                 marks.setdefault("done", []).append(member)

@@ -205,7 +205,7 @@ def test_kafka_sink_fails_job_without_restart_when_kafka_rejects_record(
     assert job_of(client).view.restarts == 0
 
 
-def here(source: KafkaSourceBuilder) -> list[Any]:
+def read_locally(source: KafkaSourceBuilder) -> list[Any]:
     """Read in this process."""
     return list(LocalEnvironment().from_source(source.build(), NONE, "kafka").execute_and_collect())
 
@@ -216,22 +216,22 @@ def test_kafka_source_reads_selected_partitions(kafka: KafkaBroker, topic: str) 
     source = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap)
     source.set_partitions({KafkaTopicPartition(topic, 0), KafkaTopicPartition(topic, 2)})
     source.set_value_only_deserializer(SimpleStringSchema()).set_bounded(KafkaOffsetsInitializer.latest())
-    assert sorted(here(source)) == ["0", "2"]
+    assert sorted(read_locally(source)) == ["0", "2"]
     missing = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap)
     missing.set_partitions({KafkaTopicPartition(topic, 3)}).set_value_only_deserializer(SimpleStringSchema())
     with pytest.raises(KafkaFailure, match=f"has no partition 3 of topic '{topic}'"):
-        here(missing)
+        read_locally(missing)
 
 
 def test_kafka_source_stops_at_bounded_offsets(kafka: KafkaBroker, topic: str) -> None:
     kafka.send(topic, ["a", "b", "c"], partition=0)
     kafka.send(topic, ["d"], partition=1)
     ends = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(topic, 0): 2}, KafkaOffsetResetStrategy.EARLIEST)
-    assert here(reading(kafka, topic).set_bounded(ends)) == ["a", "b"]
-    assert here(reading(kafka, topic).set_unbounded(ends)) == ["a", "b"]
+    assert read_locally(reading(kafka, topic).set_bounded(ends)) == ["a", "b"]
+    assert read_locally(reading(kafka, topic).set_unbounded(ends)) == ["a", "b"]
     assert not reading(kafka, topic).set_unbounded(ends).build().is_bounded
     later = KafkaOffsetsInitializer.timestamp(int(time.time() * 1000) + 3_600_000)
-    assert sorted(here(reading(kafka, topic).set_bounded(later))) == ["a", "b", "c", "d"]
+    assert sorted(read_locally(reading(kafka, topic).set_bounded(later))) == ["a", "b", "c", "d"]
 
 
 def test_kafka_source_restore_resolves_missing_end_offsets(kafka: KafkaBroker, topic: str) -> None:
@@ -283,7 +283,7 @@ def test_kafka_source_reads_uncommitted_only_if_configured(kafka: KafkaBroker, t
 
     def read(level: str) -> list[str]:
         source = reading(kafka, topic).set_property("isolation.level", level)
-        return here(source.set_bounded(KafkaOffsetsInitializer.latest()))
+        return read_locally(source.set_bounded(KafkaOffsetsInitializer.latest()))
 
     assert read("read_uncommitted") == ["committed", "aborted", "open"]
     assert read("read_committed") == ["committed"]
@@ -305,10 +305,12 @@ def test_kafka_sink_partitions_keys_like_java_client(kafka: KafkaBroker, topic: 
         values.sink_to(sink.set_transactional_id_prefix(topic).build())
         env.execute()
     records = committed_records(kafka.bootstrap, topic)
-    places = dict(zip((b"a", b"b", b"c", b"d", b"e", b"f"), (1, 2, 1, 2, 2, 0), strict=True))
+    partitions = dict(zip((b"a", b"b", b"c", b"d", b"e", b"f"), (1, 2, 1, 2, 2, 0), strict=True))
     # By murmur2, which kafka-python implements, too.
-    assert {DefaultPartitioner()(key, range(3), range(3)) == partition for key, partition in places.items()} == {True}
-    expected = [(places[key], key, key + f" {g.name}".encode()) for key in places for g in DeliveryGuarantee]
+    assert {DefaultPartitioner()(key, range(3), range(3)) == partition for key, partition in partitions.items()} == {
+        True
+    }
+    expected = [(partitions[key], key, key + f" {g.name}".encode()) for key in partitions for g in DeliveryGuarantee]
     assert Counter((r.partition, r.key, r.value) for r in records) == Counter(expected)
 
 

@@ -135,9 +135,9 @@ def test_run_forwards_signal_to_all_processes(tmp_path: Path, exchange: str) -> 
         assert job.stdout is not None and job.stderr is not None
         assert job.stdout.readline()
         try:
-            everybody = psutil.Process(job.pid).children(recursive=True)
+            processes = psutil.Process(job.pid).children(recursive=True)
             os.killpg(job.pid, signal.SIGTERM)
-            for process in everybody if exchange == "spark" else []:
+            for process in processes if exchange == "spark" else []:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.terminate()
             assert job.wait(30) == 143

@@ -37,7 +37,7 @@ def small_epochs(env: Env, records: int = 50) -> Env:
     return env
 
 
-class Remembering(MapFunction[int, Any]):
+class CallCounter(MapFunction[int, Any]):
     """Counts its calls in an attribute."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
@@ -51,7 +51,7 @@ class Remembering(MapFunction[int, Any]):
 
 def test_function_stays_in_one_process_across_epochs(env: Env, collect: Collect) -> None:
     small_epochs(env)
-    results = collect(env.from_source(NumberSequenceSource(0, 999)).map(Remembering()))
+    results = collect(env.from_source(NumberSequenceSource(0, 999)).map(CallCounter()))
     by_subtask: dict[int, list[Any]] = defaultdict(list)
     for subtask, calls, pid in results:
         by_subtask[subtask].append((calls, pid))
@@ -69,7 +69,7 @@ def test_levels_of_slot_share_process(env: Env, collect: Collect) -> None:
 def test_parallelism_may_exceed_cores(env: Env, collect: Collect) -> None:
     env.set_parallelism(5)
     small_epochs(env, 10)
-    pids = Counter(pid for _, _, pid in collect(env.from_source(NumberSequenceSource(0, 249)).map(Remembering())))
+    pids = Counter(pid for _, _, pid in collect(env.from_source(NumberSequenceSource(0, 249)).map(CallCounter())))
     assert sorted(pids.values()) == [50] * 5
 
 
@@ -177,7 +177,7 @@ def check_counts(results: list[Any], each: int) -> None:
     assert by_key == {key: list(range(1, each + 1)) for key in range(10)}
 
 
-def lives(process: psutil.Process) -> bool:
+def is_alive(process: psutil.Process) -> bool:
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -188,7 +188,7 @@ def kill(victims: list[psutil.Process]) -> None:
     assert victims
     for process in victims:
         process.send_signal(signal.SIGKILL)
-    wait_until(lambda: not any(map(lives, victims)))
+    wait_until(lambda: not any(map(is_alive, victims)))
 
 
 @pytest.mark.parametrize("how_many", [1, 2])
@@ -282,7 +282,7 @@ def test_concurrent_jobs_do_not_mix_records(env: Env, config: Any) -> None:
     for n, e in enumerate((env, other)):
         sink = CollectSink()
         small_epochs(e, 20)
-        source = e.from_source(NumberSequenceSource(0, 999)).map(Remembering()).map(lambda t, n=n: (n, *t))  # type: ignore[misc]
+        source = e.from_source(NumberSequenceSource(0, 999)).map(CallCounter()).map(lambda t, n=n: (n, *t))  # type: ignore[misc]
         source.key_by(lambda t: t[1]).map(lambda t: t).sink_to(sink)
         sinks.append(sink)
         clients.append(e.execute_async(f"job {n}"))
@@ -399,11 +399,11 @@ def test_short_job_runs_without_sleeps(env: Env, monkeypatch: pytest.MonkeyPatch
     asleep: list[str] = []
     sleep = time.sleep
 
-    def noted(seconds: float) -> None:
+    def record_sleep(seconds: float) -> None:
         asleep.append(threading.current_thread().name)
         sleep(seconds)
 
-    monkeypatch.setattr(time, "sleep", noted)
+    monkeypatch.setattr(time, "sleep", record_sleep)
     env.from_collection([1, 2]).key_by(lambda x: x).map(lambda x: x).print()
     env.execute()
     assert [name for name in asleep if name.startswith(("MainThread", "job-", "slots-"))] == []

@@ -51,8 +51,8 @@ def spins(started: Path) -> Callable[[int], int]:
     return spin
 
 
-def resists(started: Path) -> Callable[[int], int]:
-    def resist(value: int) -> int:
+def ignore_termination(started: Path) -> Callable[[int], int]:
+    def ignore(value: int) -> int:
         started.touch()
         while True:
             try:
@@ -61,7 +61,7 @@ def resists(started: Path) -> Callable[[int], int]:
             except BaseException:
                 continue
 
-    return resist
+    return ignore
 
 
 def start_spinning(env: Env, started: Path, how: Callable[[Path], Callable[[int], int]] = spins) -> Any:
@@ -139,9 +139,9 @@ def test_epochs_find_state_locally_unless_process_died(config: Configuration, ex
         wait_until(lambda: len(sink.results()) == reader.available)
     # From here on no epoch is due.
     wait_until(lambda: reader.available in reader.committed)
-    here, read = job_of(client).view.progress.state_epochs()
+    local, read = job_of(client).view.progress.state_epochs()
     # Each slot has read its state in memory at least three times.
-    assert (here >= 6, read) == (True, 0)
+    assert (local >= 6, read) == (True, 0)
     slot_processes()[0].kill()
     reader.push(2)
     wait_until(lambda: len(sink.results()) == reader.available)
@@ -182,7 +182,7 @@ def test_state_is_written_on_checkpoint_only(config: Configuration, backend: str
 
 
 @pytest.mark.parametrize(
-    ("exchange", "how", "seconds"), [("resident", spins, 1), ("resident", resists, 2), ("spark", spins, 2)]
+    ("exchange", "how", "seconds"), [("resident", spins, 1), ("resident", ignore_termination, 2), ("spark", spins, 2)]
 )
 def test_busy_job_is_cancelled(config: Configuration, tmp_path: Path, exchange: str, how: Any, seconds: float) -> None:
     env = Env.get_execution_environment(config.set_string("millstream.exchange", exchange))

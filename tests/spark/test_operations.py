@@ -163,9 +163,9 @@ LATE, TIMED_OUT = OutputTag("late"), OutputTag("timed out")
 
 
 def test_patterns_match_equally_at_any_epoch_boundary(env: Env) -> None:
-    here, there = _matches_of(LocalEnvironment(), 1_000), _matches_of(env, 23)
-    assert here == there
-    assert min(len(matches) for matches in here) > 20
+    local, on_spark = _matches_of(LocalEnvironment(), 1_000), _matches_of(env, 23)
+    assert local == on_spark
+    assert min(len(matches) for matches in local) > 20
 
 
 def test_recorded_patterns_equal_flinks_at_any_epoch_boundary(env: Env) -> None:
@@ -532,7 +532,7 @@ def test_cached_stream_is_recomputed_after_invalidation(env: Env, tmp_path: Path
 # --- inlining
 
 
-class Asked:
+class CallSite:
     """Reports which code calls it."""
 
     @property
@@ -543,7 +543,9 @@ class Asked:
 @pytest.mark.parametrize("inlining", [True, False])
 def test_inlining_applies_only_when_enabled(env: Env, collect: Collect, inlining: bool) -> None:
     env.get_configuration().set_boolean("millstream.inlining", inlining)
-    stream = env.from_collection([Asked(), Asked(), Asked()]).map(lambda a: (a.by_a_loop, 1)).key_by(lambda t: t[0])
+    stream = (
+        env.from_collection([CallSite(), CallSite(), CallSite()]).map(lambda a: (a.by_a_loop, 1)).key_by(lambda t: t[0])
+    )
     assert collect(stream.reduce(lambda a, b: (a[0], a[1] + b[1])))[-1] == (inlining, 3)
 
 

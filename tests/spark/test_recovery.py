@@ -479,7 +479,7 @@ def test_job_falls_back_when_state_is_damaged(config: Configuration, tmp_path: P
     sink, marker = CollectSink(), tmp_path / "failed"
     home = tmp_path / "cp"
 
-    def spoil(value: int) -> int:
+    def damage_checkpoint(value: int) -> int:
         if value == 1500 and not marker.exists():
             marker.touch()
             (job,) = os.listdir(home)
@@ -490,7 +490,7 @@ def test_job_falls_back_when_state_is_damaged(config: Configuration, tmp_path: P
             raise RuntimeError("no luck")
         return value
 
-    source = env.from_source(DataGeneratorSource(lambda i: i, 2000, 1500)).map(spoil)
+    source = env.from_source(DataGeneratorSource(lambda i: i, 2000, 1500)).map(damage_checkpoint)
     source.key_by(lambda v: v % KEYS).process(FailingOnce()).uid("count").sink_to(sink)
     env.execute()
     assert marker.exists()

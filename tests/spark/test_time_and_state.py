@@ -92,7 +92,7 @@ def kill_slots() -> None:
 # --- timers
 
 
-class Reminder(KeyedProcessFunction):
+class TimerFunction(KeyedProcessFunction):
     """Sets a timer far ahead and stores what it was set for."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
@@ -111,7 +111,7 @@ def test_timers_and_state_survive_process_death(env: Env) -> None:
     reader, sink = Numbers(), CollectSink()
     events = env.from_source(reader).set_parallelism(1).map(lambda i: (f"k{i % 3}", i)).set_parallelism(1)
     marked = events.assign_timestamps_and_watermarks(BY_TIME).set_parallelism(1)
-    marked.key_by(lambda e: e[0]).process(Reminder()).sink_to(sink)
+    marked.key_by(lambda e: e[0]).process(TimerFunction()).sink_to(sink)
     client = env.execute_async()
     for pushed in (6, 12):
         reader.push(6)
@@ -531,10 +531,10 @@ def test_async_requests_in_flight_survive_kill_and_rescaling(
     config: Configuration, tmp_path: Path, exchange: str
 ) -> None:
     def start(parallelism: int, rate: int, count: int | None, saved: str | None) -> tuple[Any, CollectSink]:
-        here = Configuration(config).set_string("millstream.exchange", exchange)
+        job_config = Configuration(config).set_string("millstream.exchange", exchange)
         if saved is not None:
-            here.set_string("execution.state-recovery.path", saved)
-        env, sink = Env.get_execution_environment(here).set_parallelism(parallelism), CollectSink()
+            job_config.set_string("execution.state-recovery.path", saved)
+        env, sink = Env.get_execution_environment(job_config).set_parallelism(parallelism), CollectSink()
         restart_at_once(env)
         numbers = env.from_source(DataGeneratorSource(lambda i: i, count, rate)).uid("numbers")
         keyed = numbers.key_by(lambda v: v % 5)
@@ -584,13 +584,13 @@ def test_batch_sorts_each_key_and_fires_timers_at_its_end(env1: Env, collect: Co
 
 
 def test_cached_stream_is_computed_once_and_keeps_timestamps(env1: Env, tmp_path: Path, collect: Collect) -> None:
-    def noted(event: Any) -> Any:
+    def record_event(event: Any) -> Any:
         with open(tmp_path / "computed", "a") as f:
             f.write("x")
         return event
 
     events = env1.from_collection([("a", 1), ("a", 12), ("a", 3)]).assign_timestamps_and_watermarks(BY_TIME)
-    cached = events.map(noted).cache()
+    cached = events.map(record_event).cache()
     assert collect(cached.map(lambda e: e[1])) == [1, 12, 3]
     sums = cached.key_by(lambda e: e[0]).window(TumblingEventTimeWindows.of(10))
     assert collect(sums.reduce(lambda a, b: (a[0], a[1] + b[1]))) == [("a", 4), ("a", 12)]

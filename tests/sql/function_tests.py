@@ -76,8 +76,8 @@ def record(tests: Path) -> None:
 
 
 def _point(text: str) -> dt.datetime:
-    whole, _, digits = text.partition(".")
-    point = dt.datetime.fromisoformat(whole)
+    seconds_text, _, digits = text.partition(".")
+    point = dt.datetime.fromisoformat(seconds_text)
     return point.replace(microsecond=int(digits[:6].ljust(6, "0"))) if digits else point
 
 

@@ -70,7 +70,7 @@ class Round:
             try:
                 while time.monotonic() < end:
                     self.start()
-                    self.trouble()
+                    self.inject_fault()
                 self.start()
                 with closing(self.connect()) as database:
                     cdc_replica.await_equal(database, replica, 180)
@@ -115,19 +115,19 @@ class Round:
                         raise
                     connection.rollback()
 
-    def trouble(self) -> None:
-        trouble = self.rng.choice(["nothing", "kill", "kill", "kill", "alter", "type", "server"])
+    def inject_fault(self) -> None:
+        fault = self.rng.choice(["nothing", "kill", "kill", "kill", "alter", "type", "server"])
         time.sleep(self.rng.choice([0, 0.5, 1.5, 3]))
-        self.done[trouble] += 1
-        if trouble == "kill":
+        self.done[fault] += 1
+        if fault == "kill":
             self.kill()
-        elif trouble == "server":
+        elif fault == "server":
             self.server.kill()
             time.sleep(self.rng.random())
             self.server.start()
-        elif trouble == "alter":
+        elif fault == "alter":
             self.alter()
-        elif trouble == "type":
+        elif fault == "type":
             self.execute(TYPES[self.kind].format(type=self.rng.choice(["int", "bigint"])), *TOUCH)
         self.work(self.rng.choice([0, 30, 90]))
 

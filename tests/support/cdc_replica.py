@@ -157,14 +157,15 @@ class Workload:
         )
 
     def upsert(self, table: str, keys: str, columns: tuple[str, ...]) -> str:
-        places = ", ".join(["%s"] * len(columns))
+        placeholders = ", ".join(["%s"] * len(columns))
         if self.is_mysql:
             changes = ", ".join(f"{c} = VALUES({c})" for c in columns)
-            return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places}) ON DUPLICATE KEY UPDATE {changes}"
+            return (
+                f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({placeholders}) ON DUPLICATE KEY UPDATE {changes}"
+            )
         changes = ", ".join(f"{c} = EXCLUDED.{c}" for c in columns)
-        return (
-            f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places}) ON CONFLICT ({keys}) DO UPDATE SET {changes}"
-        )
+        insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({placeholders})"
+        return f"{insert} ON CONFLICT ({keys}) DO UPDATE SET {changes}"
 
     def transaction(self) -> None:
         with self.connection.cursor() as cursor:
@@ -245,11 +246,11 @@ def settings(checkpoints: str) -> dict[str, str]:
     return options
 
 
-def main(kind: str, where: str, which: str, facts: str, checkpoints: str) -> None:
+def main(kind: str, where: str, mode: str, facts: str, checkpoints: str) -> None:
     from millstream.testing import LocalEnvironment
 
     env = LocalEnvironment(Configuration.from_dict(settings(checkpoints)))
-    source = {"postgres": postgres_source, "mariadb": mariadb_source}[kind](where, which)
+    source = {"postgres": postgres_source, "mariadb": mariadb_source}[kind](where, mode)
     build(env, source, Connect(facts))
     env.execute()
 

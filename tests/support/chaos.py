@@ -155,7 +155,7 @@ class ChaoticJob:
     def _recover(self, every_job: bool = False) -> None:
         """Restore the last checkpoint, as this job or as another."""
         for processes in self._processes:
-            self._leave_zombies(processes)
+            self._keep_zombies(processes)
         if self._one_in(3):
             self._job_ids.append(f"job{len(self._job_ids)}")
         self._start_over()
@@ -207,7 +207,7 @@ class ChaoticJob:
         while True:
             if self._zombies and self._one_in(3):
                 self._wake_a_zombie()
-            process = self._some_process(subtask)
+            process = self._choose_process(subtask)
             task = self._task(process, subtask, records, flush)
             if self._one_in(6):
                 self._fail(process, subtask, task, len(records) + 2)
@@ -216,7 +216,7 @@ class ChaoticJob:
                 continue
             *_, report = task
             if self._one_in(6):
-                twin = self._some_process(subtask, but=process)
+                twin = self._choose_process(subtask, other_than=process)
                 *_, other = self._task(twin, subtask, records, flush)
                 report = self._dice.choice([report, other])
             assert report is not None
@@ -227,8 +227,8 @@ class ChaoticJob:
         self._attempt += 1
         return process.run(f"{self._job_ids[-1]}-{OPERATOR}-{subtask}-{self._epoch}-{self._attempt}", records, flush)
 
-    def _some_process(self, subtask: int, but: Process | None = None) -> Process:
-        known = [p for p in self._processes[subtask] if p is not but]
+    def _choose_process(self, subtask: int, other_than: Process | None = None) -> Process:
+        known = [p for p in self._processes[subtask] if p is not other_than]
         if known and not self._one_in(5):
             return self._dice.choice(known)
         process = Process(self._pickled, subtask, self._parallelism)
@@ -248,7 +248,7 @@ class ChaoticJob:
         if fate == "seems dead":
             self._zombies.append(task)
 
-    def _leave_zombies(self, processes: list[Process]) -> None:
+    def _keep_zombies(self, processes: list[Process]) -> None:
         for process in processes:
             if self._one_in(3):
                 self._attempt += 1

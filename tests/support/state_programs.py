@@ -40,9 +40,9 @@ class Keep(KeyedProcessFunction):
         self.seen = c.get_list_state(ListStateDescriptor("seen", Types.STRING()))
         self.by_rest = c.get_map_state(MapStateDescriptor("by rest", Types.INT(), Types.INT()))
         self.sum = c.get_reducing_state(ReducingStateDescriptor("sum", lambda a, b: a + b))
-        lives = ValueStateDescriptor("recent", Types.INT())
-        lives.enable_time_to_live(StateTtlConfig.new_builder(Time.hours(1)).build())
-        self.recent = c.get_state(lives)
+        descriptor = ValueStateDescriptor("recent", Types.INT())
+        descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.hours(1)).build())
+        self.recent = c.get_state(descriptor)
 
     def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
         self.total.update((self.total.value() or 0) + value)

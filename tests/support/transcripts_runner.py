@@ -394,8 +394,10 @@ def interval_join(left: DataStream, right: DataStream, spec: dict[str, Any]) -> 
 
 
 def windows(elements: DataStream, keyed: Any, spec: dict[str, Any]) -> Iterator[DataStream]:
-    whole = bool(spec.get("all"))
-    windowed: Any = elements.window_all(assigner(spec["window"])) if whole else keyed.window(assigner(spec["window"]))
+    over_all = bool(spec.get("all"))
+    windowed: Any = (
+        elements.window_all(assigner(spec["window"])) if over_all else keyed.window(assigner(spec["window"]))
+    )
     if "trigger" in spec:
         windowed.trigger(trigger(spec["trigger"]))
     if "evictor" in spec:
@@ -404,7 +406,7 @@ def windows(elements: DataStream, keyed: Any, spec: dict[str, Any]) -> Iterator[
         windowed.allowed_lateness(spec["lateness"])
     if spec.get("late_output"):
         windowed.side_output_late_data(LATE)
-    about = (lambda f: Whole(f)) if whole else (lambda f: f)
+    about = (lambda f: Whole(f)) if over_all else (lambda f: f)
     function = spec["function"]
     if function == "sum":
         result = windowed.reduce(add)
@@ -414,10 +416,10 @@ def windows(elements: DataStream, keyed: Any, spec: dict[str, Any]) -> Iterator[
         result = windowed.aggregate(Average())
     else:
         result = windowed.process(about(ShowList() if function == "list" else CountFires()))
-    mark = "*" if whole else None
+    mark = "*" if over_all else None
     if function == "sum":
         yield result.map(lambda item: f"{mark or item.key} {item.value}")
-    elif function == "avg" and whole:
+    elif function == "avg" and over_all:
         yield result.map(lambda line: f"* {line.split(' ', 1)[1]}")
     else:
         yield result

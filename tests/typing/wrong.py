@@ -48,7 +48,7 @@ class ByNumber(KeyedProcessFunction[int, Event, str]):
         yield value.user
 
 
-class Liar(ProcessFunction[str, str]):
+class WrongOutput(ProcessFunction[str, str]):
     def process_element(self, value: str, ctx: ProcessFunction.Context) -> Iterator[int]:  # error: incompatible with
         yield len(value)
 

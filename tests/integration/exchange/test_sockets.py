@@ -50,18 +50,18 @@ ENCRYPTED = Credentials(b"s" * 32, make_identity())
 
 
 @dataclass(frozen=True)
-class Way:
+class Endpoint:
     """The transport between driver and slots."""
 
     host: str | None
     credentials: Credentials = SECRET
 
 
-UNIX = Way(None)
-WAYS = [
+UNIX = Endpoint(None)
+ENDPOINTS = [
     pytest.param(UNIX, id="unix"),
-    pytest.param(Way(LOOPBACK), id="tcp"),
-    pytest.param(Way(LOOPBACK, ENCRYPTED), id="tls"),
+    pytest.param(Endpoint(LOOPBACK), id="tcp"),
+    pytest.param(Endpoint(LOOPBACK, ENCRYPTED), id="tls"),
 ]
 RunLevel = Callable[[int, LevelTask, list[bytes]], Iterator[tuple[int, bytes]]]
 
@@ -228,7 +228,7 @@ def test_connection_rejects_caller_without_certificate() -> None:
 
 def test_exchange_failure_explains_rejected_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_module, "START_SECONDS", 0.5)
-    with ThreadedExecution([1], ring, Way(LOOPBACK, ENCRYPTED)) as execution:
+    with ThreadedExecution([1], ring, Endpoint(LOOPBACK, ENCRYPTED)) as execution:
         execution.credentials = SECRET
         execution.start()
         assert "a connection was refused: the other side does not speak TLS" in execution.run_failing().cause.text
@@ -250,7 +250,7 @@ def test_credentials_repr_hides_secrets() -> None:
 
 def test_certificates_are_loaded_from_files(tmp_path: Path) -> None:
     own, other = pem_files(tmp_path, "own"), pem_files(tmp_path, "other")
-    with ThreadedExecution([2, 2], ring, Way(LOOPBACK, Credentials(b"s" * 32, own))) as execution:
+    with ThreadedExecution([2, 2], ring, Endpoint(LOOPBACK, Credentials(b"s" * 32, own))) as execution:
         execution.start()
         assert execution.run(1) == [b"0<1", b"1<0"]
     links = authenticated_pair(Credentials(b"s" * 32, other), Credentials(b"s" * 32, own))
@@ -299,7 +299,7 @@ def test_handshake_rejects_reflected_proof() -> None:
         caller.feed(proof)
 
 
-class Bomb:
+class Attack:
     """Creates a file when it is unpickled."""
 
     def __init__(self, path: str) -> None:
@@ -310,13 +310,13 @@ class Bomb:
 
 
 def test_connection_neither_unpickles_nor_sends_before_authentication(tmp_path: Path) -> None:
-    bomb = pickle.dumps(Bomb(str(tmp_path / "exploded")))
+    attack_pickle = pickle.dumps(Attack(str(tmp_path / "exploded")))
     honest, stranger = linked_pair(second=OTHER)
     honest.push(Frame(Kind.EPOCH, 1, 0, b"of this job only"))
     # The stranger sends its frames without waiting.
     honest_saw: list[Frame] = []
     stranger._handshake = None
-    stranger.push(Frame(Kind.EPOCH, 1, 0, bomb))
+    stranger.push(Frame(Kind.EPOCH, 1, 0, attack_pickle))
     for _ in range(20):
         honest.flush()
         stranger.flush()
@@ -383,14 +383,14 @@ def is_hung_up_on(stranger: socket.socket) -> bool:
     return True
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("whose", ["driver", "slot"])
-def test_exchange_survives_any_bytes_from_stranger(way: Way, whose: str) -> None:
-    with ThreadedExecution([2, 2], ring, way) as execution:
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+@pytest.mark.parametrize("target", ["driver", "slot"])
+def test_exchange_survives_any_bytes_from_stranger(endpoint: Endpoint, target: str) -> None:
+    with ThreadedExecution([2, 2], ring, endpoint) as execution:
         execution.start_one(0)
         # Other slots connect to a slot after all have connected to the driver.
         wait_until(lambda: 0 in execution.slots)
-        attacked = execution.exchange.address if whose == "driver" else execution.slots[0]._channels.address
+        attacked = execution.exchange.address if target == "driver" else execution.slots[0]._channels.address
         strangers = [attack(attacked, data) for data in ATTACKS.values()]
         tracemalloc.start()
         execution.start_one(1)
@@ -428,9 +428,9 @@ def test_exchange_accepts_all_slots_calling_at_once() -> None:
     exchange.close()
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_exchange_limits_silent_strangers(way: Way) -> None:
-    with ThreadedExecution([2, 2], ring, way) as execution:
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_exchange_limits_silent_strangers(endpoint: Endpoint) -> None:
+    with ThreadedExecution([2, 2], ring, endpoint) as execution:
         exchange_thread = threading.Thread(target=lambda: execution.run(1))
         exchange_thread.start()
         strangers: list[socket.socket] = []
@@ -451,7 +451,7 @@ def test_exchange_limits_silent_strangers(way: Way) -> None:
 
 def test_acceptor_drops_stranger_after_proof_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acceptor, "AUTHENTICATION_SECONDS", 0.1)
-    with ThreadedExecution([1], lambda slot, task, messages: iter([(slot, b"done")]), Way(LOOPBACK)) as execution:
+    with ThreadedExecution([1], lambda slot, task, messages: iter([(slot, b"done")]), Endpoint(LOOPBACK)) as execution:
         exchange_thread = threading.Thread(target=lambda: execution.run(1))
         exchange_thread.start()
         silent = attack(execution.exchange.address, GREETING)
@@ -505,11 +505,11 @@ class ScriptedWork:
 class ThreadedExecution:
     """A driver in this thread and slots on threads."""
 
-    def __init__(self, widths: list[int], run_level: RunLevel, way: Way = UNIX) -> None:
+    def __init__(self, widths: list[int], run_level: RunLevel, endpoint: Endpoint = UNIX) -> None:
         self.widths = widths
         self.run_level = run_level
-        self.credentials = way.credentials
-        self.exchange = Exchange(max(widths), widths[-1], way.credentials, way.host)
+        self.credentials = endpoint.credentials
+        self.exchange = Exchange(max(widths), widths[-1], endpoint.credentials, endpoint.host)
         self.slots: dict[int, SlotLoop] = {}
         self.threads: list[threading.Thread] = []
         self.is_open = True
@@ -564,9 +564,9 @@ def ring(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[in
         yield slot, b"%d<" % slot + b"".join(messages)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_exchange_runs_many_epochs(way: Way) -> None:
-    with ThreadedExecution([2, 2], ring, way) as execution:
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_exchange_runs_many_epochs(endpoint: Endpoint) -> None:
+    with ThreadedExecution([2, 2], ring, endpoint) as execution:
         execution.start()
         for epoch in range(1, 200):
             assert execution.run(epoch) == [b"0<1", b"1<0"]
@@ -579,8 +579,8 @@ def test_exchange_reports_slot_that_fails_to_open_state(monkeypatch: pytest.Monk
         assert execution.run_failing().cause == Cause(FailureKind.RAISED, "FileNotFoundError: a state file")
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_exchange_starts_level_after_barriers_of_all_slots(way: Way) -> None:
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_exchange_starts_level_after_barriers_of_all_slots(endpoint: Endpoint) -> None:
     both, first_is_done = threading.Barrier(2), threading.Event()
 
     def meet(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -596,7 +596,7 @@ def test_exchange_starts_level_after_barriers_of_all_slots(way: Way) -> None:
             # Enough data that the slot polls its connections: the other's barrier has arrived, its own is not sent yet.
             yield 0, bytes(1 << 17)
 
-    with ThreadedExecution([2, 2], meet, way) as execution:
+    with ThreadedExecution([2, 2], meet, endpoint) as execution:
         execution.start()
         assert execution.run(1) == [b"%d" % (1 << 17), b"1"]
 
@@ -616,8 +616,8 @@ def test_exchange_reports_deleted_sockets(monkeypatch: pytest.MonkeyPatch) -> No
         assert re.search(r"The socket .*/d-. of slot . was deleted while the job was running", cause.text)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_exchange_runs_levels_of_different_parallelism(way: Way) -> None:
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_exchange_runs_levels_of_different_parallelism(endpoint: Endpoint) -> None:
     def count(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
         total = sum(map(int, messages)) if task.level else 1
         if task.level == 3:
@@ -627,14 +627,14 @@ def test_exchange_runs_levels_of_different_parallelism(way: Way) -> None:
                 yield target, b"%d" % total
 
     widths = [1, 4, 2, 3]
-    with ThreadedExecution(widths, count, way) as execution:
+    with ThreadedExecution(widths, count, endpoint) as execution:
         execution.start()
         assert execution.run(1) == [b"8"] * 3
         assert execution.run(2) == [b"8"] * 3
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_exchange_transfers_large_skewed_blocks_both_ways(way: Way) -> None:
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_exchange_transfers_large_skewed_blocks_both_ways(endpoint: Endpoint) -> None:
     """Every slot sends 64 MB to every other at the same time, and three times as much to slot 0."""
     size = 64 << 20
     block = bytes(size)
@@ -646,14 +646,14 @@ def test_exchange_transfers_large_skewed_blocks_both_ways(way: Way) -> None:
         else:
             yield slot, b"%d" % sum(map(len, messages))
 
-    with ThreadedExecution([3, 3], flood, way) as execution:
+    with ThreadedExecution([3, 3], flood, endpoint) as execution:
         execution.start()
         assert execution.run(1) == [b"%d" % (9 * size), b"%d" % (3 * size), b"%d" % (3 * size)]
 
 
 @pytest.mark.parametrize("size", [1, 4 << 20])
-@pytest.mark.parametrize("way", WAYS)
-def test_slots_start_level_without_waiting_for_work_of_others(way: Way, size: int) -> None:
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_slots_start_level_without_waiting_for_work_of_others(endpoint: Endpoint, size: int) -> None:
     """Before slot 0 works, the others have received all they need to work at the same time."""
 
     def send_before_work(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -664,15 +664,15 @@ def test_slots_start_level_without_waiting_for_work_of_others(way: Way, size: in
             time.sleep(0.3)
             yield slot, pickle.dumps((began, time.monotonic()))
 
-    with ThreadedExecution([1, 3], send_before_work, way) as execution:
+    with ThreadedExecution([1, 3], send_before_work, endpoint) as execution:
         execution.start()
         execution.run(1)
         began, ended = zip(*map(pickle.loads, execution.run(2)), strict=True)
         assert max(began) < min(ended)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_slow_consumer_backpressures_sender(way: Way) -> None:
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_slow_consumer_backpressures_sender(endpoint: Endpoint) -> None:
     """While slot 1 is busy with level 0, slot 0 sends to it: at most 8 MiB wait at the sender."""
     message, produced, is_slow = bytes(1 << 20), [0], threading.Event()
 
@@ -686,7 +686,7 @@ def test_slow_consumer_backpressures_sender(way: Way) -> None:
         else:
             is_slow.wait(10)
 
-    with ThreadedExecution([2, 2], uneven, way) as execution:
+    with ThreadedExecution([2, 2], uneven, endpoint) as execution:
         execution.start()
         reports: list[bytes] = []
         epoch = threading.Thread(target=lambda: reports.extend(execution.run(1)))

@@ -13,7 +13,7 @@ import pytest
 
 from millstream.gateway.server import Gateway
 from millstream.spark.java import find_java
-from tests.support.apache_flink import WHY_NOT, flink_folder, flink_jar
+from tests.support.apache_flink import SKIP_REASON, flink_folder, flink_jar
 from tests.support.paths import ROOT
 
 SETTINGS = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "1"}
@@ -28,7 +28,7 @@ pytestmark = [
         flink_folder() is None
         or flink_jar("flink-sql-gateway") is None
         or flink_jar("flink-sql-jdbc-driver-bundle") is None,
-        reason=WHY_NOT,
+        reason=SKIP_REASON,
     ),
     pytest.mark.timeout(300),
 ]

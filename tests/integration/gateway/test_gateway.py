@@ -40,9 +40,9 @@ SETTINGS = {"millstream.engine": "local", "millstream.quiet": "true", "paralleli
 ENDLESS = "CREATE TABLE endless (n BIGINT) WITH ('connector'='datagen','rows-per-second'='1000')"
 
 
-def eventually(is_so: Callable[[], bool]) -> None:
+def eventually(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + 60
-    while not is_so():
+    while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)
 
@@ -403,7 +403,7 @@ def started(batches: Iterator[Batch], timeout: float = 0.0) -> Operation:
     return operation
 
 
-def taken(operation: Operation, token: int) -> tuple[list[int], int | None]:
+def fetched(operation: Operation, token: int) -> tuple[list[int], int | None]:
     piece = operation.fetch(token)
     return [v for b in piece.batches for v in b.columns[0].to_pylist()], piece.next_token
 
@@ -411,8 +411,8 @@ def taken(operation: Operation, token: int) -> tuple[list[int], int | None]:
 def test_operation_fetch_repeats_rows_of_last_token() -> None:
     operation = started(iter([numbers(1, 2)]))
     eventually(lambda: operation.status == "FINISHED")
-    assert taken(operation, 0) == ([1, 2], 1)
-    assert taken(operation, 0) == ([1, 2], 1)
+    assert fetched(operation, 0) == ([1, 2], 1)
+    assert fetched(operation, 0) == ([1, 2], 1)
     assert operation.fetch(1).kind == "EOS"
     assert operation.fetch(1).kind == "EOS"
     with pytest.raises(OperationError, match="Expecting token to be 1 or 0, but found 7"):
@@ -428,7 +428,7 @@ def test_operation_fetch_returns_rows_before_failure() -> None:
 
     operation = started(failing())
     eventually(lambda: operation.status == "ERROR")
-    assert taken(operation, 0) == ([1], 1)
+    assert fetched(operation, 0) == ([1], 1)
     with pytest.raises(ValidationException, match="too much"):
         operation.fetch(1)
 
@@ -445,17 +445,17 @@ def test_operation_backpressures_query_when_rows_are_not_fetched() -> None:
     eventually(lambda: len(produced) >= 6)
     time.sleep(0.2)
     assert len(produced) == 6
-    rows, token = taken(operation, 0)
+    rows, token = fetched(operation, 0)
     assert len(rows) == 5000 and token == 1
     eventually(lambda: len(produced) > 6)
     operation.close()
 
 
 def test_operation_times_out() -> None:
-    go_on = threading.Event()
+    resume = threading.Event()
 
     def slow() -> Outcome:
-        go_on.wait(60)
+        resume.wait(60)
         return outcome(iter([]))
 
     operation = Operation(slow, 0.01)
@@ -463,7 +463,7 @@ def test_operation_times_out() -> None:
     eventually(lambda: operation.status == "TIMEOUT")
     with pytest.raises(OperationError, match="in TIMEOUT status"):
         operation.fetch(0)
-    go_on.set()
+    resume.set()
 
 
 # --- sessions, without a gateway

@@ -120,12 +120,12 @@ def test_service_accepts_configured_host_name() -> None:
 
 def test_service_rejects_requests_of_other_origins(target: Target) -> None:
     job = target.start()
-    evil = {"Origin": "https://evil.example", "Sec_Fetch_Site": "cross-site"}
+    cross_site = {"Origin": "https://evil.example", "Sec_Fetch_Site": "cross-site"}
     simple = {"Content_Type": "text/plain"}
     stop = json.dumps({"targetDirectory": "/tmp", "drain": False}).encode()
     # Requests that a page may send without a preflight: forms, images, links.
-    assert target.send(f"POST /jobs/{job}/stop", stop, **evil, **simple)[0] == 403
-    assert target.send(f"POST /v1/jobs/{job}/savepoints", b"{}", **evil, **simple)[0] == 403
+    assert target.send(f"POST /jobs/{job}/stop", stop, **cross_site, **simple)[0] == 403
+    assert target.send(f"POST /v1/jobs/{job}/savepoints", b"{}", **cross_site, **simple)[0] == 403
     assert target.send(f"GET /jobs/{job}/yarn-cancel", Sec_Fetch_Site="cross-site")[0] == 403
     assert target.send(f"GET /jobs/{job}/yarn-cancel", Origin="null")[0] == 403
     # A page served by another program of this machine has another origin, too.
@@ -133,7 +133,7 @@ def test_service_rejects_requests_of_other_origins(target: Target) -> None:
         target.send(f"GET /jobs/{job}/yarn-cancel", Origin="http://localhost:3000", Sec_Fetch_Site="same-site")[0]
         == 403
     )
-    assert target.send("OPTIONS /jobs/overview", **evil, Access_Control_Request_Method="PATCH")[0] == 403  # type: ignore[arg-type]
+    assert target.send("OPTIONS /jobs/overview", **cross_site, Access_Control_Request_Method="PATCH")[0] == 403  # type: ignore[arg-type]
     assert target.state() == "RUNNING"
     # A link from any site may lead to the page, which then sends its own requests.
     assert target.send("GET /ui/index.html", Sec_Fetch_Site="cross-site")[0] == 200
@@ -342,8 +342,8 @@ def test_service_encodes_nan_metrics_as_json_strings(target: Target) -> None:
 
 def test_mask_secrets_is_fast_on_long_words() -> None:
     began = time.process_time()
-    for hostile in ("x" * 200_000, "password" * 20_000, "a://" * 40_000, "a://b:" * 20_000, "token'" * 20_000):
-        assert masked_text(hostile + " password=abc").endswith("password=******")
+    for text in ("x" * 200_000, "password" * 20_000, "a://" * 40_000, "a://b:" * 20_000, "token'" * 20_000):
+        assert masked_text(text + " password=abc").endswith("password=******")
     # CPU time: quadratic matching would take minutes.
     assert time.process_time() - began < 3
 

@@ -95,9 +95,9 @@ def test_metrics_have_flink_names_and_correct_values() -> None:
     assert totals[1]["metrics"]["read-bytes"] == windowed["numBytesIn"]
 
 
-def _metrics(client: TestClient, path: str, how: str = "sum") -> dict[str, float]:
+def _metrics(client: TestClient, path: str, aggregation: str = "sum") -> dict[str, float]:
     names = [m["id"] for m in client.get(path).json()]
-    return {m["id"]: m[how] for m in client.get(f"{path}?get={','.join(names)}").json()}
+    return {m["id"]: m[aggregation] for m in client.get(f"{path}?get={','.join(names)}").json()}
 
 
 def test_running_source_reports_lag_and_meter_rate() -> None:

@@ -115,16 +115,16 @@ def test_runtime_directory_ignores_xdg_of_another_user(shared: Path, monkeypatch
     assert runtime_directory() == str(shared / f"millstream-run-{os.geteuid()}")
 
 
-@pytest.mark.parametrize("how", ["link", "mode"])
-def test_private_directory_rejects_link_or_open_mode(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("problem", ["link", "mode"])
+def test_private_directory_rejects_link_or_open_mode(tmp_path: Path, problem: str) -> None:
     path = tmp_path / "run"
-    if how == "link":
+    if problem == "link":
         (tmp_path / "target").mkdir(0o700)
         path.symlink_to(tmp_path / "target")
     else:
         path.mkdir()
         path.chmod(0o750)
-    with pytest.raises(NotPrivateError, match="is not a directory" if how == "link" else r"mode 750"):
+    with pytest.raises(NotPrivateError, match="is not a directory" if problem == "link" else r"mode 750"):
         make_private_directory(str(path))
 
 

@@ -82,8 +82,8 @@ def collector() -> Iterator[tuple[Collector, str]]:
         server.server_close()
 
 
-def attributes(thing: Any) -> dict[str, Any]:
-    return {a.key: getattr(a.value, a.value.WhichOneof("value")) for a in thing.attributes}
+def attributes(record: Any) -> dict[str, Any]:
+    return {a.key: getattr(a.value, a.value.WhichOneof("value")) for a in record.attributes}
 
 
 def test_otel_reporter_sends_metrics_checkpoints_and_restarts(tmp_path: Path) -> None:

@@ -341,8 +341,8 @@ def test_cli_finds_jobs_of_other_processes(world: World, tmp_path: Any, monkeypa
         assert json.loads(run(cli, ["explain", "found", "--json"]).output) == []
         logging.getLogger("millstream").warning("something to be seen")
         assert "something to be seen" in run(cli, ["logs", "-n", "5"]).output
-        taken = run(cli, ["savepoint", job[:6], str(tmp_path / "saved")])
-        assert "Savepoint of job" in taken.output, taken.output
+        result = run(cli, ["savepoint", job[:6], str(tmp_path / "saved")])
+        assert "Savepoint of job" in result.output, result.output
         assert "is complete" in run(cli, ["checkpoint", job]).output
         result = json.loads(run(cli, ["checkpoint", job, "--json"]).output)
         assert result["job"] == job and result["checkpoint"] > 0
@@ -572,8 +572,8 @@ class SlowAnswers:
         await send({"type": "http.response.body", "body": b"%d" % number})
 
 
-def asks(front: Front) -> asyncio.Task[bytes]:
-    async def ask() -> bytes:
+def request_task(front: Front) -> asyncio.Task[bytes]:
+    async def request() -> bytes:
         body: list[bytes] = []
 
         async def send(message: Any) -> None:
@@ -583,7 +583,7 @@ def asks(front: Front) -> asyncio.Task[bytes]:
         await front(scope, None, send)  # type: ignore[arg-type]
         return b"".join(body)
 
-    return asyncio.create_task(ask())
+    return asyncio.create_task(request())
 
 
 def test_front_shares_answer_of_concurrent_requests() -> None:
@@ -591,15 +591,15 @@ def test_front_shares_answer_of_concurrent_requests() -> None:
         now = [0.0]
         app = SlowAnswers()
         front = Front(app, None, 1.0, lambda: now[0])
-        clients = [asks(front) for _ in range(200)]
+        clients = [request_task(front) for _ in range(200)]
         await asyncio.sleep(0)
         # Computing the response takes longer than the cache retains it.
         now[0] = 5.0
         app.may_answer.set()
         assert await asyncio.gather(*clients) == [b"1"] * 200
-        assert await asks(front) == b"1"
+        assert await request_task(front) == b"1"
         now[0] = 6.5
-        assert await asks(front) == b"2"
+        assert await request_task(front) == b"2"
 
     asyncio.run(run())
 
@@ -608,12 +608,12 @@ def test_front_repeats_answer_when_first_client_disconnects() -> None:
     async def run() -> None:
         app = SlowAnswers()
         front = Front(app, None, 1.0, lambda: 0.0)
-        first, second = asks(front), asks(front)
+        first, second = request_task(front), request_task(front)
         await asyncio.sleep(0)
         first.cancel()
         app.may_answer.set()
         assert await second == b"2"
-        assert await asks(front) == b"2"
+        assert await request_task(front) == b"2"
 
     asyncio.run(run())
 

@@ -87,7 +87,7 @@ class OfPair(TimestampAssigner):
         return int(value[1])
 
 
-class Reminds(KeyedProcessFunction[Any, Any, Any]):
+class TimerFunction(KeyedProcessFunction[Any, Any, Any]):
     """Waits for an event-time timer."""
 
     def process_element(self, value: Any, ctx: Any) -> Any:
@@ -158,7 +158,7 @@ REASONS: dict[str, tuple[int, Program, str, list[str]]] = {
         lambda env: (
             env.from_source(Splits(a=[1, 2]), WatermarkStrategy.no_watermarks(), "orders")
             .key_by(lambda v: v[1])
-            .process(Reminds())
+            .process(TimerFunction())
         ),
         "event time",
         ["Source: orders", "WatermarkStrategy", "2 timers wait, the first for 1970-01-01 00:00:07.000."],
@@ -168,7 +168,7 @@ REASONS: dict[str, tuple[int, Program, str, list[str]]] = {
         lambda env: (
             env.from_source(NumberSequenceSource(1, 10**9).at_most(50), source_name="numbers")
             .key_by(lambda x: 0)
-            .process(Reminds())
+            .process(TimerFunction())
         ),
         "event time",
         [

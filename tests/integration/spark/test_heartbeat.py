@@ -83,9 +83,9 @@ def test_heartbeat_is_silent_only_after_timeout() -> None:
         # Its CPU time no longer changes.
         os.kill(idle.pid, signal.SIGSTOP)
         os.waitpid(idle.pid, os.WUNTRACED)
-        looks = [heartbeat.is_silent(idle.pid) for _ in range(7)]
+        results = [heartbeat.is_silent(idle.pid) for _ in range(7)]
         idle.kill()
-    assert looks == [False] * 6 + [True]
+    assert results == [False] * 6 + [True]
 
 
 def test_heartbeat_of_dead_process_is_silent() -> None:

@@ -86,13 +86,13 @@ def _left(backend: str, directory: Path) -> Counter[tuple[object, ...]]:
 def test_disk_state_returns_same_results_as_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
 
-    class Noted(array_storage.InFiles):
+    class RecordedInFiles(array_storage.InFiles):
         def make(self, count: int, dtype: object) -> object:  # type: ignore[override]
             sizes.append(count)
             return super().make(count, dtype)  # type: ignore[arg-type]
 
     monkeypatch.setattr(array_storage, "_LARGE", 1)
-    monkeypatch.setattr(array_storage, "InFiles", Noted)
+    monkeypatch.setattr(array_storage, "InFiles", RecordedInFiles)
     in_memory = _left("hashmap", tmp_path / "memory")
     assert not sizes
     assert _left("rocksdb", tmp_path / "files") == in_memory

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.apache_flink import WHY_NOT, flink_folder
+from tests.support.apache_flink import SKIP_REASON, flink_folder
 from tests.support.paths import TESTS
 
 PYFLINK = TESTS / "pyflink"
@@ -33,7 +33,7 @@ _PLANS = re.compile(r"== Abstract Syntax Tree ==\n.*?(?=^\+---)|^Traceback .*", 
 def printed() -> Iterator[dict[str, str]]:
     folder = flink_folder()
     if folder is None:
-        pytest.skip(WHY_NOT)
+        pytest.skip(SKIP_REASON)
     examples = folder / "examples" / "table"
     names = {p.stem: str(p.relative_to(examples).with_suffix("")) for p in examples.rglob("*.py")}
     command = [sys.executable, str(PYFLINK / "run_table_examples.py"), str(examples), *(names[n] for n in RECORDED)]

@@ -206,7 +206,7 @@ def test_job_result_cannot_be_taken_by_another_job() -> None:
 def test_finished_source_is_not_aligned_after_restart() -> None:
     """A finished source reports no watermark to its group; otherwise the other source would never advance."""
     local = LocalEnvironment(restarts=1)
-    aligned = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(_Same())
+    aligned = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(_Identity())
     aligned = aligned.with_watermark_alignment("group", Duration.of_millis(10), Duration.of_millis(1))
     few = local.from_source(TestingSource([1]), aligned, "few")
     many = [*range(1_000, 1_010), ABORT, *range(1_010, 1_020)]
@@ -217,7 +217,7 @@ def test_finished_source_is_not_aligned_after_restart() -> None:
     assert {1, *range(1_000, 1_020)} == set(sink.results())
 
 
-class _Same(TimestampAssigner):
+class _Identity(TimestampAssigner):
     def extract_timestamp(self, value: int, record_timestamp: int) -> int:
         return value
 

@@ -262,9 +262,9 @@ def test_restore_of_changed_program_keeps_matching_state() -> None:
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(60))
     marked = changed.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(lambda e, _: e[2])).uid("marks")
     marked.key_by(key).process(_Everything()).uid("all").filter(lambda r: True).sink_to(sink)
-    goes_on = LocalJob(env, epoch_sizes=lambda: 50, snapshot=job.snapshot(), storage=job.storage)
-    assert not is_same_graph(job.snapshot(), goes_on.plan)
-    goes_on.run()
+    restored = LocalJob(env, epoch_sizes=lambda: 50, snapshot=job.snapshot(), storage=job.storage)
+    assert not is_same_graph(job.snapshot(), restored.plan)
+    restored.run()
     assert seen(sink.results(), "process") == uninterrupted("process")
 
 
@@ -311,8 +311,8 @@ def test_restore_redistributes_operator_state_at_new_parallelism(parallelism: in
     assert not any(restored for restored, _, _ in sink.results())
     env, sink = environment(parallelism), CollectSink()
     program(env, sink)
-    goes_on = LocalJob(env, epoch_sizes=lambda: 1, snapshot=job.snapshot(), storage=job.storage)
-    goes_on.run_epoch()
+    restored = LocalJob(env, epoch_sizes=lambda: 1, snapshot=job.snapshot(), storage=job.storage)
+    restored.run_epoch()
     first = sink.results()
     # Every subtask received the whole union list; each element of the split list went to one subtask.
     assert all(restored and union == [0, 1, 2, 10, 11, 12] for restored, union, _ in first)
@@ -326,7 +326,7 @@ def test_restore_redistributes_operator_state_at_new_parallelism(parallelism: in
         )
 
 
-class _Remembering(KeyedProcessFunction):
+class _StatefulFunction(KeyedProcessFunction):
     def __init__(self, expires: bool) -> None:
         self.expires = expires
 
@@ -346,14 +346,14 @@ def test_restore_rejects_added_or_removed_ttl(before: bool, after: bool, tmp_pat
     def program(expires: bool) -> Env:
         env = environment(1)
         numbers = env.from_collection([1, 2, 3, 4]).uid("numbers").key_by(lambda v: 0)
-        numbers.process(_Remembering(expires)).uid("remembering").sink_to(CollectSink())
+        numbers.process(_StatefulFunction(expires)).uid("remembering").sink_to(CollectSink())
         return env
 
     job = LocalJob(program(before), epoch_sizes=lambda: 2)
     job.run_epoch()
-    goes_on = start_from(program(after), save_savepoint(job, tmp_path))
+    restored = start_from(program(after), save_savepoint(job, tmp_path))
     if before == after:
-        goes_on.run()
+        restored.run()
         return
     with pytest.raises(Exception, match="State 'last' has (a|no) time to live now"):
-        goes_on.run()
+        restored.run()

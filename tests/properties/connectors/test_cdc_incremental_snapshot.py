@@ -157,9 +157,9 @@ def work(store: Store, rng: random.Random) -> None:
         store.begin()
     elif choice < 0.6 and store.open:
         xid = rng.choice(list(store.open))
-        taken = {(t, k) for x, changes in store.open.items() if x != xid for t, k, _ in changes}
+        locked = {(t, k) for x, changes in store.open.items() if x != xid for t, k, _ in changes}
         table, key = rng.choice("ab"), rng.randrange(30)
-        if (table, key) not in taken:
+        if (table, key) not in locked:
             store.open[xid].append((table, key, None if rng.random() < 0.3 else rng.randrange(1000)))
     elif choice < 0.9 and store.open:
         store.commit(rng.choice(list(store.open)))

@@ -376,13 +376,13 @@ def test_file_compaction_recovers_after_published_file_is_removed(tmp_path: Path
         sink, run, manifest = prepared(base)
         with dying_at(number), pytest.raises(Crash):
             run.committer.commit(travelled(manifest))
-        taken = lines(base)
+        lines_before = lines(base)
         for path in finished(base):
             os.unlink(base / path)
         committer = committer_of(sink)
         committer.recover(travelled(manifest), "job")
         committer.finish()
-        assert taken + lines(base) == ["a", "b", "c"], number
+        assert lines_before + lines(base) == ["a", "b", "c"], number
 
 
 def test_file_compaction_recovers_from_failure_during_recovery(tmp_path: Path) -> None:
@@ -444,7 +444,7 @@ def test_file_compaction_tolerates_group_published_during_recovery(tmp_path: Pat
                 raise Crash
             rename(source, target)
 
-        def go_on(missed: Any = missed, rename: Any = rename) -> None:
+        def continue_job(missed: Any = missed, rename: Any = rename) -> None:
             with suppress(FileNotFoundError):
                 rename(*missed[0])
 
@@ -452,7 +452,7 @@ def test_file_compaction_tolerates_group_published_during_recovery(tmp_path: Pat
             committer_of(sink, "between").recover(travelled(manifest), "job")
         assert len(missed) == 1
         other = committer_of(sink, "job2")
-        with at_step(number, go_on):
+        with at_step(number, continue_job):
             other.recover(travelled(manifest), "job")
         other.finish()
         assert lines(base) == ["a", "b", "c"], number

@@ -58,9 +58,9 @@ def _changes(name: str, restarts: bool = False, parallelism: int = 1) -> dict[st
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@pytest.mark.parametrize("way", ["at one go", "in two subtasks, with restarts"])
-def test_emit_strategy_changelog_matches_recorded_flink(name: str, way: str) -> None:
-    results = _changes(name, restarts="restarts" in way, parallelism=2 if "two" in way else 1)
+@pytest.mark.parametrize("mode", ["without restarts", "two subtasks, with restarts"])
+def test_emit_strategy_changelog_matches_recorded_flink(name: str, mode: str) -> None:
+    results = _changes(name, restarts="with restarts" in mode, parallelism=2 if "two" in mode else 1)
     assert results == _FLINKS[name]
 
 

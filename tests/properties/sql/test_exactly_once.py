@@ -162,7 +162,7 @@ def _names() -> tempfile.TemporaryDirectory[str]:
     return directory
 
 
-def _looked_up(hint: str = "", options: str = "") -> Any:
+def _lookup_join(hint: str = "", options: str = "") -> Any:
     def build(t_env: StreamTableEnvironment) -> Table:
         url = f"jdbc:sqlite:{_names().name}/names.db"
         t_env.execute_sql(
@@ -251,11 +251,11 @@ FUNCTIONS = {
     ),
     "count windows": Case(_counted(Tumble.over(row_interval(3)))),
     "count windows that overlap": Case(_counted(Slide.over(row_interval(4)).every(row_interval(2)))),
-    "lookup join": Case(_looked_up()),
+    "lookup join": Case(_lookup_join()),
     "lookup join, from a cache": Case(
-        _looked_up(options=", 'lookup.cache' = 'PARTIAL', 'lookup.partial-cache.max-rows' = '3'")
+        _lookup_join(options=", 'lookup.cache' = 'PARTIAL', 'lookup.partial-cache.max-rows' = '3'")
     ),
-    "lookup join, async": Case(_looked_up(_ASYNC)),
+    "lookup join, async": Case(_lookup_join(_ASYNC)),
     "normalize": Case("SELECT * FROM latest", upserts=True),
     "materialize": Case(
         "SELECT MAX(id), k FROM t GROUP BY k, v",

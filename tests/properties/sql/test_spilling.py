@@ -59,9 +59,9 @@ _batches = st.lists(_rows, max_size=6)
 
 def test_spill_file_is_unnamed_and_readable_in_parts(tmp_path: Path) -> None:
     file = SpillFile(str(tmp_path))
-    places = [file.write(body) for body in (b"one", b"", b"three" * 1000)]
+    locations = [file.write(body) for body in (b"one", b"", b"three" * 1000)]
     assert not list(tmp_path.iterdir()), "the file must not outlive its process"
-    assert [file.read(location) for location in reversed(places)] == [b"three" * 1000, b"", b"one"]
+    assert [file.read(location) for location in reversed(locations)] == [b"three" * 1000, b"", b"one"]
     assert (file.written, file.files) == (5003, 1)
     file.clear()
     assert file.read(file.write(b"more")) == b"more"
@@ -385,8 +385,8 @@ def test_spilled_two_phase_aggregate_equals_aggregate_in_memory(
 def test_join_matches_are_returned_in_parts_of_any_size(mine: list[Any], theirs: list[Any], max_pairs: int) -> None:
     matches = Matches([_batch(mine).columns[0]], [_batch(theirs).columns[0]], [False], (len(mine), len(theirs)))
     parts = list(matches.pairs(max_pairs))
-    assert all(len(places) == len(rows) <= max_pairs for places, rows in parts)
-    pairs = [pair for places, rows in parts for pair in zip(places.tolist(), rows.tolist(), strict=True)]
+    assert all(len(locations) == len(rows) <= max_pairs for locations, rows in parts)
+    pairs = [pair for locations, rows in parts for pair in zip(locations.tolist(), rows.tolist(), strict=True)]
     expected = [(i, j) for i, a in enumerate(mine) for j, b in enumerate(theirs) if a[0] is not None and a[0] == b[0]]
     assert pairs == expected and len(matches) == len(expected)
 

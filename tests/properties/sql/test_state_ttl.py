@@ -115,9 +115,9 @@ class _Counted(np.ndarray):
 
     n_reads = 0
 
-    def __getitem__(self, places: Any) -> Any:
-        _Counted.n_reads += np.size(places) if isinstance(places, np.ndarray) else 1
-        return super().__getitem__(places)
+    def __getitem__(self, indices: Any) -> Any:
+        _Counted.n_reads += np.size(indices) if isinstance(indices, np.ndarray) else 1
+        return super().__getitem__(indices)
 
 
 def test_ttl_index_does_not_scan_rows_before_expiry() -> None:

@@ -403,10 +403,10 @@ def test_event_buffer_orders_by_time_and_arrival() -> None:
     chance = random.Random(3)
     buffer, model, number = WaitingEvents(), [], 0
     for _ in range(300):
-        came = [(chance.randrange(60), "key", number + n) for n in range(chance.choice([0, 1, 1, 5, 40]))]
-        number += len(came)
-        model += came
-        buffer.add(sorted(came, key=lambda e: e[0]))
+        arrivals = [(chance.randrange(60), "key", number + n) for n in range(chance.choice([0, 1, 1, 5, 40]))]
+        number += len(arrivals)
+        model += arrivals
+        buffer.add(sorted(arrivals, key=lambda e: e[0]))
         until = chance.randrange(-1, 70)
         due = sorted((e for e in model if e[0] <= until), key=lambda e: e[0])
         model = [e for e in model if e[0] > until]

@@ -305,10 +305,10 @@ def test_savepoint_check_matches_restore_for_other_window_types(before: str, now
     fits = before == now or any({before, now} <= group for group in FITS)
     assert report.fits() == fits, report.changed
     if fits:
-        whole, rest = CollectSink(), CollectSink()
-        LocalJob(windows(WINDOWS[now], whole)).run()
+        uninterrupted, rest = CollectSink(), CollectSink()
+        LocalJob(windows(WINDOWS[now], uninterrupted)).run()
         start_from(windows(WINDOWS[now], rest), location).run()
-        assert sorted(rest.results())[-5:] == sorted(whole.results())[-5:]
+        assert sorted(rest.results())[-5:] == sorted(uninterrupted.results())[-5:]
 
 
 # --- restores that fail

@@ -167,10 +167,10 @@ def test_print_sink_prefixes_lines_with_the_subtask(capsys: pytest.CaptureFixtur
     assert {line.partition("> ")[0] for line in lines} <= {"1", "2"}
 
 
-def _sums_above_zero(mode: str, key: str, taken: ChangelogMode) -> list[tuple[str, int, int]]:
+def _sums_above_zero(mode: str, key: str, sink_mode: ChangelogMode) -> list[tuple[str, int, int]]:
     t_env = StreamTableEnvironment.create(LocalEnvironment())
     t_env.get_config().set("table.exec.sink.upsert-materialize", mode)
-    source, sink = ValuesTable([(1, 1), (1, 1), (2, 5), (1, -2), (2, -4)]), ValuesTable((), taken)
+    source, sink = ValuesTable([(1, 1), (1, 1), (2, 5), (1, -2), (2, -4)]), ValuesTable((), sink_mode)
     t_env.execute_sql(f"CREATE TABLE src (a INT, b INT) WITH {source.options}")
     t_env.execute_sql(f"CREATE TABLE snk (a INT, n INT, PRIMARY KEY ({key}) NOT ENFORCED) WITH {sink.options}")
     t_env.execute_sql("INSERT INTO snk SELECT a, SUM(b) FROM src GROUP BY a HAVING SUM(b) > 0").wait()

@@ -31,7 +31,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Noted:
+class WithNote:
     value: float
     note: float = field(default=0.0, compare=False)
 
@@ -160,7 +160,7 @@ def test_key_by_nan_finds_its_state_after_restart(selector: Callable[[Any], Any]
     assert [n for _, n in sink.results()] == [0, 1, 3, 6]
 
 
-@pytest.mark.parametrize("kind", [Reading, Noted, Recorded, ByText])
+@pytest.mark.parametrize("kind", [Reading, WithNote, Recorded, ByText])
 def test_key_by_rejects_a_nan_in_a_dataclass(kind: type) -> None:
     with pytest.raises(EpochFailed, match="has a NaN in a field"):
         list(keyed_by(lambda v: kind(math.nan)))
@@ -178,7 +178,7 @@ def test_key_by_rejects_keys_without_value_equality(selector: Callable[[Any], An
 
 
 @pytest.mark.parametrize(
-    "selector", [lambda v: Valued(1), lambda v: Reading(1.0), lambda v: Noted(1.0, math.nan), lambda v: Valued]
+    "selector", [lambda v: Valued(1), lambda v: Reading(1.0), lambda v: WithNote(1.0, math.nan), lambda v: Valued]
 )
 def test_key_by_accepts_keys_with_value_equality(selector: Callable[[Any], Any]) -> None:
     assert [n for _, n in keyed_by(selector)] == [0, 1, 3, 6]

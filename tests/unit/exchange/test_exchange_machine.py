@@ -221,11 +221,11 @@ def test_receive_buffer_detects_a_lost_last_end_in_the_next_epoch() -> None:
 
 
 def test_receive_buffer_detects_lost_and_duplicate_blocks() -> None:
-    for sent, came in ((2, 1), (1, 2)):
+    for sent, n_arrived in ((2, 1), (1, 2)):
         arrivals = ReceiveBuffer(0, [2, 2])
-        for _ in range(came):
+        for _ in range(n_arrived):
             arrivals.take(1, data(1, 1))
-        with pytest.raises(ProtocolError, match=f"sent {sent} blocks .* of which {came} arrived"):
+        with pytest.raises(ProtocolError, match=f"sent {sent} blocks .* of which {n_arrived} arrived"):
             arrivals.take(1, end_of(1, 1, sent))
 
 

@@ -87,7 +87,7 @@ class MachineHarness:
                 return e.CheckpointsDiscarded(checkpoints=instruction.checkpoints)
         return None
 
-    def go_on(self) -> list[i.Instruction]:
+    def proceed(self) -> list[i.Instruction]:
         """Advance the clock until an action is requested, or no deadline is left."""
         for _ in range(20):
             if self.machine.deadline == math.inf or self.machine.has_ended:
@@ -100,7 +100,7 @@ class MachineHarness:
     def until(self, kind: type) -> Any:
         """Advance the clock until an action of a type is requested."""
         for _ in range(30):
-            for instruction in self.go_on():
+            for instruction in self.proceed():
                 if isinstance(instruction, kind):
                     return instruction
         raise AssertionError(f"{kind.__name__} was not requested: {self.instructions}")
@@ -203,9 +203,9 @@ def test_job_machine_opens_in_order() -> None:
     harness = MachineHarness()
     assert kinds(harness.send(e.JobStarted())) == ["ClaimDirectory", "OpenOutput"]
     assert harness.machine.view.status is JobStatus.CREATED
-    assert kinds(harness.go_on()) == ["OpenSlots"]
+    assert kinds(harness.proceed()) == ["OpenSlots"]
     assert {t.state for t in harness.machine.view.tasks.values()} == {ExecutionState.DEPLOYING}
-    harness.go_on()
+    harness.proceed()
     assert harness.machine.view.status is JobStatus.RUNNING  # type: ignore[comparison-overlap]
     assert {t.state for t in harness.machine.view.tasks.values()} == {ExecutionState.INITIALIZING}
 
@@ -242,7 +242,7 @@ def test_job_machine_slot_loss_waits_for_the_pending_manifest() -> None:
     assert harness.machine.deadline > harness.now
     instructions = harness.send(e.ManifestWritten(checkpoint=1, location="there"))
     assert instructions[0] == i.CommitOutput(staged=staged_of(harness), checkpoint=1)
-    instructions = harness.go_on()
+    instructions = harness.proceed()
     assert kinds(instructions) == ["DiscardOthers", "RecoverOutput", "OpenSlots", "SweepState"]
     discard, recover, opened = instructions[:3]
     assert isinstance(discard, i.DiscardOthers) and discard.retained == {1}
@@ -304,16 +304,16 @@ def test_job_machine_cancel_aborts_after_the_pending_manifest() -> None:
     harness.until(i.WriteManifest)
     harness.send(e.CancelRequested())
     assert harness.machine.view.status is JobStatus.CANCELLING
-    assert kinds(harness.go_on()) == ["ReleaseSlots"]
+    assert kinds(harness.proceed()) == ["ReleaseSlots"]
     # Other failures do not end the wait.
     assert kinds(harness.send(e.InstructionFailed(error=JobExecutionError("no")))) == ["Warn"]
-    assert kinds(harness.go_on()) == ["FinishOutput"]
+    assert kinds(harness.proceed()) == ["FinishOutput"]
     assert harness.send(e.TimePassed()) == []
     assert kinds(harness.send(e.InstructionFailed(error=JobExecutionError("no")))) == ["Warn"]
     assert harness.machine.deadline > harness.now
     commit, *_ = harness.send(e.ManifestWritten(checkpoint=1, location="there"))
     assert isinstance(commit, i.CommitOutput)
-    assert kinds(harness.go_on()) == ["DiscardOthers", "RecoverOutput"]
+    assert kinds(harness.proceed()) == ["DiscardOthers", "RecoverOutput"]
     finish = harness.until(i.Finish)
     assert isinstance(finish.error, JobCancelledError)
     assert {t.state for t in harness.machine.view.tasks.values()} == {ExecutionState.CANCELED}
@@ -388,7 +388,7 @@ def test_job_machine_answers_every_request_once(request_: Request) -> None:
         e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=harness.now + 1)
     )
     while not (answers := [x for x in harness.instructions if isinstance(x, (i.Answer, i.Refuse))]):
-        for instruction in todo or harness.go_on():
+        for instruction in todo or harness.proceed():
             match instruction:
                 case i.Replan():
                     harness.send(e.Replanned(plan=plan_of(2)))
@@ -746,7 +746,7 @@ def test_job_machine_rescale_without_slots_keeps_the_old_plan() -> None:
     assert kinds(instructions) == ["Refuse", "ReleaseSlots", "OpenSlots"]
     again = instructions[-1]
     assert isinstance(again, i.OpenSlots) and again.plan is harness.plan and again.attempt == opened.attempt + 1
-    harness.go_on()
+    harness.proceed()
     assert harness.machine.view.status is JobStatus.RUNNING and harness.machine.view.restarts == 0
 
 

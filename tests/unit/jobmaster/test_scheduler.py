@@ -274,9 +274,9 @@ class World:
     now: float = 0.0
     slots: int = 0
     started_at: float = 0.0
-    wanted_at: float | None = 0.0
+    requested_at: float | None = 0.0
     # When the slots and bounds last changed.
-    same_since: float = 0.0
+    unchanged_since: float = 0.0
     parallelisms: dict[int, int] | None = None
     done: list[tuple[float, object]] = field(default_factory=list)
     has_ended: bool = False
@@ -294,22 +294,22 @@ class World:
         best = best_fit(self.one.requirements, self.slots)
         options = self.options
         if isinstance(decision, s.GiveUp):
-            assert best is None and self.wanted_at is not None and self.now >= self.wanted_at + options.wait
+            assert best is None and self.requested_at is not None and self.now >= self.requested_at + options.wait
             self.has_ended = True
             return
         assert best is not None and sum(sorted(decision.parallelisms.values())[1:]) <= self.slots
         assert decision.parallelisms == best
-        all_there = self.slots >= self.one.requirements.desired
+        has_desired_slots = self.slots >= self.one.requirements.desired
         if isinstance(decision, s.Start):
-            assert self.wanted_at is not None
-            waited = self.now >= self.wanted_at + min(options.settle_at_start, options.wait)
-            assert all_there or waited
+            assert self.requested_at is not None
+            waited = self.now >= self.requested_at + min(options.settle_at_start, options.wait)
+            assert has_desired_slots or waited
         else:
             assert decision.parallelisms != self.parallelisms
             assert self.now >= self.started_at + options.cooldown
-            assert all_there or self.now >= self.started_at + options.settle
+            assert has_desired_slots or self.now >= self.started_at + options.settle
             assert triggers or self.now >= self.started_at + options.max_delay
-        self.parallelisms, self.started_at, self.wanted_at = dict(best), self.now, None
+        self.parallelisms, self.started_at, self.requested_at = dict(best), self.now, None
         self.send(s.Deployed(parallelisms=best))
 
     def run(self, steps: int) -> None:
@@ -337,31 +337,31 @@ class World:
         options, best = self.options, best_fit(self.one.requirements, self.slots)
         if self.has_ended or best is None:
             return
-        if self.wanted_at is None:
+        if self.requested_at is None:
             patience = options.cooldown + options.settle + options.max_delay
-            since = max(self.same_since, self.started_at)
+            since = max(self.unchanged_since, self.started_at)
             assert self.now < since + patience or self.parallelisms == best
         else:
-            assert self.now < max(self.same_since, self.wanted_at) + options.settle_at_start
+            assert self.now < max(self.unchanged_since, self.requested_at) + options.settle_at_start
 
     def happen(self) -> None:
         kind = self.random.choice(("slots", "slots", "slots", "bounds", "checkpoint", "checkpoint", "lost", "fail"))
         if kind == "slots":
-            self.slots, self.same_since = self.random.choice((0, 1, 2, 3, 5, 8, 9)), self.now
+            self.slots, self.unchanged_since = self.random.choice((0, 1, 2, 3, 5, 8, 9)), self.now
             self.send(s.SlotsChanged(slots=self.slots))
         elif kind == "bounds":
             names = [v.head.id for v in self.plan.vertices]
             pairs = [sorted((self.random.randint(1, 4), self.random.randint(1, 4))) for _ in names[1:]]
             bounds = dict(zip(names, [Bounds(1, 1), *(Bounds(*p) for p in pairs)], strict=True))
-            self.same_since = self.now
+            self.unchanged_since = self.now
             self.send(s.RequirementsChanged(requirements=self.one.requirements.changed(self.plan, bounds)))
         elif kind == "checkpoint":
             self.send(s.CheckpointCompleted(), triggers=True)
         elif kind == "lost":
             self.send(s.CheckpointFailed(), triggers=True)
-        elif self.wanted_at is None:
+        elif self.requested_at is None:
             self.send(s.ExecutionFailed())
-            self.wanted_at = self.now
+            self.requested_at = self.now
             self.send(s.ResourcesWanted())
 
 

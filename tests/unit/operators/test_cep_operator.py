@@ -280,12 +280,12 @@ def test_cep_operator_opens_and_closes_functions_and_conditions(tmp_path: Path) 
 
 
 def test_cep_operator_match_can_be_mutated_by_the_function() -> None:
-    def spoil(match: Any, ctx: Any) -> Any:
+    def mutate(match: Any, ctx: Any) -> Any:
         yield [list(e) for events in match.values() for e in events]
         match["a"][0].clear()
 
     pattern = Pattern.begin("a").where(lambda e: e[0] == "a").followed_by_any("b").where(lambda e: e[0] == "b")
-    with CepHarness(pattern, spoil) as harness:
+    with CepHarness(pattern, mutate) as harness:
         for time, event in enumerate([["a"], ["b", 1], ["b", 2]]):
             harness.process_element(event, timestamp=time)
         harness.process_watermark(10)

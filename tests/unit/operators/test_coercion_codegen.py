@@ -580,7 +580,7 @@ def test_typed_reduce_does_not_convert_values_that_fit(others: int, monkeypatch:
     real = type(PAIR).converter
     calls: list[Any] = []
 
-    def noting(self: Any) -> Callable[[Any], Any]:
+    def counting_converter(self: Any) -> Callable[[Any], Any]:
         convert = real(self)
 
         def run(value: Any) -> Any:
@@ -590,7 +590,7 @@ def test_typed_reduce_does_not_convert_values_that_fit(others: int, monkeypatch:
         return run
 
     before, _, _ = count_by(1, 600, [300 * (others + 1)], others, typed=False)
-    monkeypatch.setattr(type(PAIR), "converter", noting)
+    monkeypatch.setattr(type(PAIR), "converter", counting_converter)
     _, results, error = count_by(1, 600, [100] * 9, others, before)
     assert (results, error, calls) == (list(range(301, 601)), None, [])
 
@@ -698,14 +698,14 @@ def test_coercion_codegen_skips_collections_and_read_only_filters() -> None:
     assert "fit" not in loops_of(env)
 
 
-def spoil(row: Row) -> bool:
+def mutating_filter(row: Row) -> bool:
     row[0] = True
     return True
 
 
 def test_filter_that_mutates_a_row_cannot_break_its_type() -> None:
     env, sink = new_env(), CollectSink()
-    env.from_collection([(1,)], Types.ROW([Types.INT()])).filter(spoil).sink_to(sink)
+    env.from_collection([(1,)], Types.ROW([Types.INT()])).filter(mutating_filter).sink_to(sink)
     LocalJob(env).run()
     assert sink.results()[0][0].__class__ is int
 

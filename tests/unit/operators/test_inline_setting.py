@@ -105,12 +105,12 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     sources: list[str] = []
     build = CodeWriter.build
 
-    def noting(self: CodeWriter, parameters: str) -> Callable[..., None]:
+    def recording_build(self: CodeWriter, parameters: str) -> Callable[..., None]:
         function = build(self, parameters)
         sources.append("".join(linecache.getlines(function.__code__.co_filename)))
         return function
 
-    monkeypatch.setattr(CodeWriter, "build", noting)
+    monkeypatch.setattr(CodeWriter, "build", recording_build)
     yield sources
 
 

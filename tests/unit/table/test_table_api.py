@@ -367,7 +367,7 @@ def test_scalar_udfs_of_all_forms(t_env: StreamTableEnvironment, people: Table) 
 def test_udf_is_opened_and_closed_once_per_subtask(people: Table, tmp_path: Path) -> None:
     log = tmp_path / "log"
 
-    class Noted(ScalarFunction):
+    class CountedCalls(ScalarFunction):
         def open(self, function_context: Any) -> None:
             log.write_text("opened ")
 
@@ -377,7 +377,7 @@ def test_udf_is_opened_and_closed_once_per_subtask(people: Table, tmp_path: Path
         def close(self) -> None:
             log.write_text(log.read_text() + "closed")
 
-    assert rows(people.select(udf(Noted(), result_type=DataTypes.BIGINT())(col("id")))) == [(1,), (2,)]
+    assert rows(people.select(udf(CountedCalls(), result_type=DataTypes.BIGINT())(col("id")))) == [(1,), (2,)]
     assert log.read_text() == "opened closed"
 
 

@@ -171,7 +171,7 @@ class Count(KeyedProcessFunction):
         yield ctx.get_current_key(), n
 
 
-class Remind(KeyedProcessFunction):
+class TimerFunction(KeyedProcessFunction):
     """Registers timers of both kinds 10 ms ahead."""
 
     def process_element(self, value: Any, ctx: Any) -> None:
@@ -193,7 +193,7 @@ def first(value: Any) -> Any:
 
 
 def test_harness_event_time_timers() -> None:
-    with KeyedOneInputHarness(Remind(), first) as harness:
+    with KeyedOneInputHarness(TimerFunction(), first) as harness:
         harness.process_element("b", 7)
         harness.process_element("a", 5)
         harness.process_element("a", 5)
@@ -214,7 +214,7 @@ def test_harness_event_time_timers() -> None:
 
 def test_harness_processing_time_timers() -> None:
     clock = ManualClock(100)
-    with KeyedOneInputHarness(Remind(), first, clock=clock) as harness:
+    with KeyedOneInputHarness(TimerFunction(), first, clock=clock) as harness:
         harness.process_element("a", 0)
         harness.advance_processing_time(9)
         assert (harness.output(), harness.processing_timers()) == ([], [(110, "a")])
@@ -537,12 +537,12 @@ def test_harness_snapshot_restores_at_any_parallelism(before: int, after: int) -
 
 @pytest.mark.parametrize("after", [1, 3])
 def test_harness_snapshot_includes_timers_watermark_and_clock(after: int) -> None:
-    with KeyedOneInputHarness(Remind(), first) as harness:
+    with KeyedOneInputHarness(TimerFunction(), first) as harness:
         harness.set_processing_time(1000)
         harness.process_element("a", 5)
         harness.process_watermark(12)
         snapshot = harness.snapshot()
-    with KeyedOneInputHarness(Remind(), first, snapshot=snapshot, parallelism=after) as again:
+    with KeyedOneInputHarness(TimerFunction(), first, snapshot=snapshot, parallelism=after) as again:
         assert (again.watermark, again.clock()) == (12, 1000)
         assert (again.event_timers(), again.processing_timers()) == ([(15, "a")], [(1010, "a")])
         again.process_watermark(15)
@@ -706,7 +706,7 @@ def test_harness_error_names_operator_and_record_then_restarts() -> None:
         assert harness.output() == [("b", 1), ("b", 2)]
 
 
-class Remember(MapFunction):
+class AttributeMap(MapFunction):
     """Keeps a value in an attribute instead of state."""
 
     def __init__(self) -> None:
@@ -718,7 +718,7 @@ class Remember(MapFunction):
 
 
 def test_harness_failure_discards_attributes() -> None:
-    with OneInputHarness(Remember()) as harness:
+    with OneInputHarness(AttributeMap()) as harness:
         harness.process_elements([1, 1])
         with pytest.raises(JobExecutionError, match="ZeroDivisionError"):
             harness.process_element(0)

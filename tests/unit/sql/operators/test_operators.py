@@ -169,16 +169,16 @@ def test_group_aggregate_mini_batch_emits_one_change_per_key(seed: int) -> None:
     specs = _PLAIN + _OF_ALL
     bare = Bare(GroupAggregateOperator([0], _calls(*specs), _ROW_KINDS, retracts=True, mini_batch=True))
     model = GroupAggregateModel(lambda row: row[:1], specs)
-    everything: list[Change] = []
+    all_emitted: list[Change] = []
     expected: list[Change] = []
     for part in _cut(r, changes):
         bare.take(batch_of(part, _ROW_KINDS))
         emitted = bare.changes()
         per_key = [c[1] for c in emitted if c[0] != "-U"]
         assert len(per_key) == len(set(per_key))
-        everything += emitted
+        all_emitted += emitted
         expected += [c for change in part for c in model.take(change)]
-        assert final(everything) == final(expected)
+        assert final(all_emitted) == final(expected)
 
 
 @pytest.mark.parametrize("seed", _SEEDS)

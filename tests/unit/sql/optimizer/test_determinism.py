@@ -122,10 +122,10 @@ def _changes(
 ) -> list[str]:
     """Return the changes of a lookup join, from the rows, the lookup rows and the clock of each epoch."""
     clock = ManualClock(1_700_000_000_000)
-    looked_up = ValuesTable(dim[0])
+    lookup_table = ValuesTable(dim[0])
 
     def on_epoch(epoch: int) -> None:
-        looked_up.rows = list(dim[min(epoch, len(dim) - 1)])
+        lookup_table.rows = list(dim[min(epoch, len(dim) - 1)])
         if times:
             clock.set(1_700_000_000_000 + times[epoch])
 
@@ -136,7 +136,7 @@ def _changes(
     t_env = _environment(clock)
     t_env.get_config().set("table.exec.state.ttl", ttl)
     t_env.execute_sql(f"CREATE TABLE t (id INT, k INT, p AS PROCTIME(){primary_key}) WITH {source.options}")
-    t_env.execute_sql(f"CREATE TABLE l (k INT, name STRING{dim_key}) WITH {looked_up.options}")
+    t_env.execute_sql(f"CREATE TABLE l (k INT, name STRING{dim_key}) WITH {lookup_table.options}")
     t_env.execute_sql(f"CREATE TABLE s (id INT, k INT, name STRING) WITH {sink.options}")
     t_env.execute_sql(
         f"INSERT INTO s SELECT t.id, t.k, l.name FROM t {kind} l FOR SYSTEM_TIME AS OF t.p ON t.k = l.k"
