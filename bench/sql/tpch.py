@@ -135,9 +135,9 @@ def main() -> None:
 
 
 def compare(folder: Path, numbers: list[int], rounds: int, memory: int | None) -> None:
-    from tests.sql.tpch.record import ask
+    from tests.sql.tpch.record import results_of_duckdb
 
-    expected = {int(n): rows for n, rows in json.loads(ask(folder)).items()}
+    expected = {int(n): rows for n, rows in json.loads(results_of_duckdb(folder)).items()}
     best: dict[str, dict[int, float]] = {side: {} for side in SIDES}
     sizes: dict[int, int] = {}
     failed: list[int] = []

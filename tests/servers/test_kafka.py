@@ -559,16 +559,16 @@ def test_kafka_sink_discards_records_of_failed_epoch(kafka: KafkaBroker, topic: 
         assert read_committed(kafka.bootstrap, topic) == [b"kept"]
 
 
-@pytest.mark.parametrize("how", ["raise", "kill"])
+@pytest.mark.parametrize("failure", ["raise", "kill"])
 def test_kafka_sink_writes_each_record_once_after_failure(
-    env: Env, kafka: KafkaBroker, topic: str, tmp_path: Path, how: str
+    env: Env, kafka: KafkaBroker, topic: str, tmp_path: Path, failure: str
 ) -> None:
     kafka.send(topic, [str(i) for i in range(6000)])
     out = f"{topic}-out"
     kafka.create_topic(out, 2)
     env.enable_checkpointing(200)
     _restarts(env)
-    breaks = BreaksOnce(tmp_path / "flag", "3000", how)
+    breaks = BreaksOnce(tmp_path / "flag", "3000", failure)
     stream = env.from_source(bounded(kafka, topic), NONE, "kafka").map(breaks)
     stream.sink_to(writing(kafka, out, DeliveryGuarantee.EXACTLY_ONCE))
     env.execute()

@@ -265,7 +265,7 @@ def test_kafka_table_ignore_parse_errors_is_set_per_key_and_value(kafka: KafkaBr
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "error_text"),
     [
         ({}, "Property group.id is required when using committed offset"),
         ({"topic-pattern": "x"}, "Option 'topic' and 'topic-pattern' shouldn't be set together."),
@@ -298,14 +298,14 @@ def test_kafka_table_ignore_parse_errors_is_set_per_key_and_value(kafka: KafkaBr
         ({"value.json.ignore-parse-errors": "true"}, "Unsupported options:\\n\\nvalue.json.ignore-parse-errors\\n"),
     ],
 )
-def test_kafka_table_rejects_options_with_flink_messages(options: dict[str, str], words: str) -> None:
+def test_kafka_table_rejects_options_with_flink_messages(options: dict[str, str], error_text: str) -> None:
     t_env = local()
     valid = {"connector": "kafka", "topic": "t", "properties.bootstrap.servers": "nowhere:1", "format": "json"}
     listed = ", ".join(f"'{k}' = '{v}'" for k, v in {**valid, **options}.items())
     t_env.execute_sql(f"CREATE TABLE t (id INT) WITH ({listed})")
     # Some are options of the sink, others of the source.
     is_sinks = any(k.startswith("sink.") for k in options) or options.get("topic") == "a;b"
-    with pytest.raises(ValidationException, match=words):
+    with pytest.raises(ValidationException, match=error_text):
         t_env.execute_sql("INSERT INTO t VALUES (1)" if is_sinks else "SELECT * FROM t")
 
 

@@ -220,17 +220,17 @@ def test_dynamic_allocation_adds_and_removes_executors(
 
 @long_form
 @pytest.mark.parametrize(
-    ("settings", "sentence"),
+    ("settings", "error_text"),
     [
         ({"scheduler-mode": "reactive"}, "scheduler-mode: reactive uses all available slots"),
         ({**ADAPTIVE, "millstream.exchange": "spark"}, "Spark removes them whenever no epoch runs"),
     ],
 )
 def test_adaptive_scheduler_rejects_dynamic_allocation(
-    cluster: SparkCluster, tmp_path: Path, settings: dict[str, str], sentence: str
+    cluster: SparkCluster, tmp_path: Path, settings: dict[str, str], error_text: str
 ) -> None:
     done = run(cluster, tmp_path, **settings, **{"spark.dynamicAllocation.enabled": "true"})
-    assert done.returncode and sentence in done.stderr
+    assert done.returncode and error_text in done.stderr
 
 
 def wait_until_executors(cluster: SparkCluster, count: int) -> None:

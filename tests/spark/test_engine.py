@@ -191,14 +191,14 @@ def kill(victims: list[psutil.Process]) -> None:
     wait_until(lambda: not any(map(is_alive, victims)))
 
 
-@pytest.mark.parametrize("how_many", [1, 2])
-def test_idle_slot_death_restores_state_or_fails_execution(env: Env, how_many: int, resident_slots: bool) -> None:
+@pytest.mark.parametrize("n_killed", [1, 2])
+def test_idle_slot_death_restores_state_or_fails_execution(env: Env, n_killed: int, resident_slots: bool) -> None:
     """With one Spark job per epoch, new slots restore the state; resident slots fail the execution."""
     reader, sink, client = running_counts(env)
     reader.push(100)
     wait_until(lambda: len(sink.results()) == 100)
     before = {pid for _, _, pid in sink.results()}
-    kill(slot_processes()[:how_many])
+    kill(slot_processes()[:n_killed])
     reader.push(100)
     if resident_slots:
         with pytest.raises(JobExecutionError, match="worker process died"):
@@ -208,7 +208,7 @@ def test_idle_slot_death_restores_state_or_fails_execution(env: Env, how_many: i
     wait_until(lambda: len(sink.results()) == 200)
     client.cancel().result(10)
     check_counts(sink.results(), 20)
-    assert len({pid for _, _, pid in sink.results()} - before) == how_many
+    assert len({pid for _, _, pid in sink.results()} - before) == n_killed
 
 
 def test_daemon_death_replaces_slots_or_fails_job(env: Env) -> None:

@@ -64,8 +64,8 @@ def ignore_termination(started: Path) -> Callable[[int], int]:
     return ignore
 
 
-def start_spinning(env: Env, started: Path, how: Callable[[Path], Callable[[int], int]] = spins) -> Any:
-    env.from_source(NumberSequenceSource(0, 9)).map(how(started)).add_sink(lambda v: None)
+def start_spinning(env: Env, started: Path, function: Callable[[Path], Callable[[int], int]] = spins) -> Any:
+    env.from_source(NumberSequenceSource(0, 9)).map(function(started)).add_sink(lambda v: None)
     client = env.execute_async()
     wait_until(started.exists)
     wait_until(lambda: len(slot_processes()) == 2)
@@ -182,11 +182,14 @@ def test_state_is_written_on_checkpoint_only(config: Configuration, backend: str
 
 
 @pytest.mark.parametrize(
-    ("exchange", "how", "seconds"), [("resident", spins, 1), ("resident", ignore_termination, 2), ("spark", spins, 2)]
+    ("exchange", "function", "seconds"),
+    [("resident", spins, 1), ("resident", ignore_termination, 2), ("spark", spins, 2)],
 )
-def test_busy_job_is_cancelled(config: Configuration, tmp_path: Path, exchange: str, how: Any, seconds: float) -> None:
+def test_busy_job_is_cancelled(
+    config: Configuration, tmp_path: Path, exchange: str, function: Any, seconds: float
+) -> None:
     env = Env.get_execution_environment(config.set_string("millstream.exchange", exchange))
-    client = start_spinning(env, tmp_path / "started", how)
+    client = start_spinning(env, tmp_path / "started", function)
     begun = time.monotonic()
     client.cancel().result(20)
     assert time.monotonic() - begun < seconds
@@ -373,7 +376,7 @@ def test_exchange_runs_epochs_over_tcp(config: Configuration, is_encrypted: str,
 
 
 @pytest.mark.parametrize(
-    ("settings", "sentence"),
+    ("settings", "error_text"),
     [
         ({"millstream.exchange.transport": "udp"}, "transport is 'udp': it must be one of unix, tcp, auto"),
         (
@@ -390,11 +393,11 @@ def test_exchange_runs_epochs_over_tcp(config: Configuration, is_encrypted: str,
         ),
     ],
 )
-def test_exchange_rejects_invalid_settings(config: Configuration, settings: dict[str, str], sentence: str) -> None:
+def test_exchange_rejects_invalid_settings(config: Configuration, settings: dict[str, str], error_text: str) -> None:
     config.add_all(Configuration.from_dict({"security.ssl.internal.enabled": "true", **settings}))
     env = Env.get_execution_environment(config)
     env.from_collection([1]).add_sink(lambda v: None)
-    with pytest.raises(InvalidProgramError, match=sentence):
+    with pytest.raises(InvalidProgramError, match=error_text):
         env.execute()
 
 

@@ -45,8 +45,8 @@ KEYS = 7
 class FailingOnce(KeyedProcessFunction):
     """Counts by key; fails once at a certain record, in one of several ways."""
 
-    def __init__(self, marker: Path | None = None, trigger: int = -1, how: str = "raise") -> None:
-        self.marker, self.trigger, self.how = str(marker), trigger, how
+    def __init__(self, marker: Path | None = None, trigger: int = -1, failure: str = "raise") -> None:
+        self.marker, self.trigger, self.failure = str(marker), trigger, failure
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
@@ -56,7 +56,7 @@ class FailingOnce(KeyedProcessFunction):
         self.count.update(n)
         if value == self.trigger and not os.path.exists(self.marker):
             Path(self.marker).touch()
-            if self.how == "kill":
+            if self.failure == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             raise RuntimeError("no luck")
         yield value % KEYS, n
@@ -83,10 +83,10 @@ def counting(env: Env, sink: CollectSink, count: int, function: FailingOnce | No
     source.key_by(lambda v: v % KEYS).process(function or FailingOnce()).uid("count").sink_to(sink).uid("sink")
 
 
-@pytest.mark.parametrize("how", ["raise", "kill"])
-def test_job_restores_last_checkpoint_after_failure(config: Configuration, tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("failure", ["raise", "kill"])
+def test_job_restores_last_checkpoint_after_failure(config: Configuration, tmp_path: Path, failure: str) -> None:
     env, sink = checkpointed(config, tmp_path / "checkpoints"), CollectSink()
-    counting(env, sink, 4000, FailingOnce(tmp_path / "failed", 2500, how))
+    counting(env, sink, 4000, FailingOnce(tmp_path / "failed", 2500, failure))
     env.execute()
     assert (tmp_path / "failed").exists()
     assert sorted(sink.results()) == counted(4000)
@@ -459,21 +459,21 @@ def test_checkpoint_directory_of_running_job_is_rejected(config: Configuration, 
     job.cancel().result()
 
 
-def damage(path: Path, how: str) -> None:
+def damage(path: Path, kind: str) -> None:
     data = bytearray(path.read_bytes())
-    if how == "missing":
+    if kind == "missing":
         path.unlink()
-    elif how == "empty":
+    elif kind == "empty":
         path.write_bytes(b"")
-    elif how == "truncated":
+    elif kind == "truncated":
         path.write_bytes(data[: len(data) // 2])
     else:
         data[len(data) // 3] ^= 0xFF
         path.write_bytes(data)
 
 
-@pytest.mark.parametrize("how", ["missing", "truncated", "flipped"])
-def test_job_falls_back_when_state_is_damaged(config: Configuration, tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("kind", ["missing", "truncated", "flipped"])
+def test_job_falls_back_when_state_is_damaged(config: Configuration, tmp_path: Path, kind: str) -> None:
     """The last checkpoint of a running job cannot be read, so the job falls back to the one before."""
     env = checkpointed(config, tmp_path / "cp", 150, execution_checkpointing_num__retained="10")
     sink, marker = CollectSink(), tmp_path / "failed"
@@ -486,7 +486,7 @@ def test_job_falls_back_when_state_is_damaged(config: Configuration, tmp_path: P
             latest = open_checkpoint(list_checkpoints(str(home / job))[0][0]).manifest.snapshot
             before = open_checkpoint(list_checkpoints(str(home / job))[1][0]).manifest.snapshot
             new = sorted(latest.files() - before.files())
-            damage(home / job / "shared" / new[0], how)
+            damage(home / job / "shared" / new[0], kind)
             raise RuntimeError("no luck")
         return value
 

@@ -77,13 +77,13 @@ class CountWithPid(KeyedProcessFunction[int, Any, Any]):
 class BreaksOnce:
     """Raises, or kills its own process, at one value, the first time only."""
 
-    def __init__(self, flag: Path, trigger: str, how: str) -> None:
-        self._flag, self._trigger, self._how = flag, trigger, how
+    def __init__(self, flag: Path, trigger: str, failure: str) -> None:
+        self._flag, self._trigger, self._failure = flag, trigger, failure
 
     def __call__(self, value: str) -> str:
         if value == self._trigger and not self._flag.exists():
             self._flag.touch()
-            if self._how == "kill":
+            if self._failure == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             raise ValueError("once")
         return value

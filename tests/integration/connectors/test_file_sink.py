@@ -494,7 +494,7 @@ def test_file_sink_accepts_file_url(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "says"),
+    ("base", "error_text"),
     [
         ("s3://bucket/x", "s3:// is not supported yet"),
         ("hdfs://n/x", "hdfs://"),
@@ -502,8 +502,8 @@ def test_file_sink_accepts_file_url(tmp_path: Path) -> None:
         ("", "empty"),
     ],
 )
-def test_file_sink_rejects_unsupported_base_path(base: str, says: str) -> None:
-    with pytest.raises(InvalidProgramError, match=says):
+def test_file_sink_rejects_unsupported_base_path(base: str, error_text: str) -> None:
+    with pytest.raises(InvalidProgramError, match=error_text):
         FileSink.for_row_format(base, UTF8)
 
 

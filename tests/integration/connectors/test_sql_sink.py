@@ -341,7 +341,7 @@ def test_sql_sink_rejects_connect_function_without_dbapi_connection() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "error_text"),
     [
         (("not callable", "t", ["a"], None), "without arguments"),
         ((dict, "", ["a"], None), "name of the table"),
@@ -352,9 +352,9 @@ def test_sql_sink_rejects_connect_function_without_dbapi_connection() -> None:
         ((dict, "t", ["a"], []), "some of the columns"),
     ],
 )
-def test_sql_sink_rejects_invalid_arguments(arguments: Any, says: str) -> None:
+def test_sql_sink_rejects_invalid_arguments(arguments: Any, error_text: str) -> None:
     *rest, keys = arguments
-    with pytest.raises(InvalidProgramError, match=says):
+    with pytest.raises(InvalidProgramError, match=error_text):
         SqlSink(*rest, key_columns=keys)
 
 

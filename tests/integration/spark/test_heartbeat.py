@@ -28,11 +28,11 @@ def keeps_the_interpreter() -> None:
     re.match(r"(a+)+$", "a" * 64 + "b")
 
 
-def forked(heartbeat: Heartbeat, does: Callable[[], None]) -> int:
+def forked(heartbeat: Heartbeat, action: Callable[[], None]) -> int:
     pid = os.fork()
     if pid == 0:
         heartbeat.start()
-        does()
+        action()
         os._exit(0)
     return pid
 
@@ -54,9 +54,9 @@ def is_silent_within(heartbeat: Heartbeat, pid: int, seconds: float) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-@pytest.mark.parametrize("does", [sleeps, keeps_the_interpreter])
-def test_heartbeat_is_silent_only_while_process_is_stopped(heartbeat: Heartbeat, does: Callable[[], None]) -> None:
-    pid = forked(heartbeat, does)
+@pytest.mark.parametrize("action", [sleeps, keeps_the_interpreter])
+def test_heartbeat_is_silent_only_while_process_is_stopped(heartbeat: Heartbeat, action: Callable[[], None]) -> None:
+    pid = forked(heartbeat, action)
     try:
         assert not is_silent_within(heartbeat, pid, 2 * SETTINGS.timeout)
         os.kill(pid, signal.SIGSTOP)

@@ -303,7 +303,7 @@ def test_priority_queue_shrinks_to_the_same_order_as_a_rebuild() -> None:
 
 
 @pytest.mark.parametrize(
-    ("build", "words"),
+    ("build", "error_text"),
     [
         (lambda: begin("a").next("a"), "Duplicate pattern name: a. Names must be unique"),
         (lambda: Pattern.begin(begin("a")).next("a"), "Duplicate pattern name: a"),
@@ -360,10 +360,10 @@ def test_priority_queue_shrinks_to_the_same_order_as_a_rebuild() -> None:
         (lambda: begin("a").within("1 minute"), "for example Duration.of_minutes(10)"),  # type: ignore[arg-type]
     ],
 )
-def test_compile_pattern_rejects_malformed_patterns(build: Callable[[], Pattern], words: str) -> None:
+def test_compile_pattern_rejects_malformed_patterns(build: Callable[[], Pattern], error_text: str) -> None:
     with pytest.raises(MalformedPatternError) as refused:
         compile_pattern(build())
-    assert words in str(refused.value)
+    assert error_text in str(refused.value)
 
 
 def test_compile_pattern_accepts_combinations_after_greedy() -> None:

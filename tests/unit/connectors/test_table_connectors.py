@@ -45,7 +45,7 @@ def collected(t_env: StreamTableEnvironment, query: str) -> list[tuple[Any, ...]
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "error_text"),
     [
         ("", "Table options do not contain an option key 'connector' for discovering a connector"),
         ("WITH ('connector' = 'nope')", "There is no connector 'nope'.*(?s:.*)blackhole\ndatagen"),
@@ -62,7 +62,7 @@ def collected(t_env: StreamTableEnvironment, query: str) -> list[tuple[Any, ...]
         ),
     ],
 )
-def test_table_options_errors_match_flink(t_env: StreamTableEnvironment, options: str, words: str) -> None:
+def test_table_options_errors_match_flink(t_env: StreamTableEnvironment, options: str, error_text: str) -> None:
     t_env.execute_sql(f"CREATE TABLE bad (a INT) {options}")
     with pytest.raises(ValidationException) as error:
         t_env.execute_sql("SELECT * FROM bad")
@@ -70,7 +70,7 @@ def test_table_options_errors_match_flink(t_env: StreamTableEnvironment, options
         "Unable to create a source for reading table 'default_catalog.default_database.bad'.\n\nTable options are:"
     )
     assert message in str(error.value)
-    with pytest.raises(ValidationException, match=words):
+    with pytest.raises(ValidationException, match=error_text):
         t_env.execute_sql("SELECT * FROM bad")
 
 
@@ -86,10 +86,10 @@ def test_table_options_errors_hide_secrets(t_env: StreamTableEnvironment) -> Non
 def test_append_only_sink_rejects_an_updating_query(t_env: StreamTableEnvironment) -> None:
     sink = ValuesTable(changelog_mode=ChangelogMode.insert_only())
     t_env.execute_sql(f"CREATE TABLE snk (a INT, c BIGINT) WITH {sink.options}")
-    words = (
+    error_text = (
         "Table sink 'default_catalog.default_database.snk' doesn't support consuming update changes which is produced"
     )
-    with pytest.raises(TableException, match=f"{words} by node GroupAggregate"):
+    with pytest.raises(TableException, match=f"{error_text} by node GroupAggregate"):
         t_env.execute_sql("INSERT INTO snk SELECT x, COUNT(*) FROM (VALUES (1), (1)) AS t(x) GROUP BY x")
 
 

@@ -67,7 +67,7 @@ TABLES = [("shop", "orders"), ("shop", "items"), ("shop2", "orders"), ("other", 
 
 
 @pytest.mark.parametrize(
-    ("name", "message", "words"),
+    ("name", "message", "error_text"),
     [
         ("debezium-json", {"op": "x"}, "its 'op' is 'x', which is none of c, r, u, d"),
         ("debezium-json", {"op": "u", "after": {"id": 1}}, "the 'before' of 'u' is missing; .*REPLICA IDENTITY FULL"),
@@ -78,14 +78,14 @@ TABLES = [("shop", "orders"), ("shop", "items"), ("shop2", "orders"), ("other", 
         ("canal-json", {"data": [{"id": "x"}], "type": "INSERT"}, "field 'id' of .* is not of type INT"),
     ],
 )
-def test_changelog_table_formats_reject_or_ignore_malformed_messages(name: str, message: Any, words: str) -> None:
+def test_changelog_table_formats_reject_or_ignore_malformed_messages(name: str, message: Any, error_text: str) -> None:
     good = b""
-    with pytest.raises(Malformed, match=words) as error:
+    with pytest.raises(Malformed, match=error_text) as error:
         read(name, good, message)
     assert error.value.index == 1
     rows = read(name, good, message, ignore_parse_errors="true")
     # An invalid field alone becomes null.
-    assert rows == ([("+I", None, None)] if "INT" in words else [])
+    assert rows == ([("+I", None, None)] if "INT" in error_text else [])
 
 
 def test_changelog_table_formats_metadata_columns() -> None:

@@ -378,7 +378,7 @@ def test_cep_operator_skip_to_missing_element_raises() -> None:
 
 
 @pytest.mark.parametrize(
-    ("build", "words"),
+    ("build", "error_text"),
     [
         (lambda s: CEP.pattern(s, "a"), "created with Pattern.begin"),  # type: ignore[arg-type]
         (lambda s: CEP.pattern("a", a_then_b()), "takes a stream first"),  # type: ignore[arg-type]
@@ -390,8 +390,8 @@ def test_cep_operator_skip_to_missing_element_raises() -> None:
         (lambda s: CEP.pattern(s, a_then_b()).side_output_late_data("late"), "takes an OutputTag"),  # type: ignore[arg-type]
     ],
 )
-def test_cep_api_rejects_invalid_programs_before_the_job_starts(build: Any, words: str) -> None:
-    with pytest.raises(InvalidProgramError, match=words):
+def test_cep_api_rejects_invalid_programs_before_the_job_starts(build: Any, error_text: str) -> None:
+    with pytest.raises(InvalidProgramError, match=error_text):
         build(LocalEnvironment().from_collection(["a"]))
 
 

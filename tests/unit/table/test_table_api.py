@@ -646,15 +646,15 @@ def test_explain_has_three_sections(people: Table) -> None:
 
 
 @pytest.mark.parametrize(
-    ("use", "words"),
+    ("use", "error_text"),
     [
         (lambda t: t.connect(None), "Flink 2 has removed"),
         (lambda t: t.sql_update("INSERT"), "use execute_sql"),
         (lambda t: t.register_function("f", None), "create_temporary_system_function"),
     ],
 )
-def test_removed_flink_1_apis_name_their_replacement(t_env: StreamTableEnvironment, use: Any, words: str) -> None:
-    with pytest.raises(NotSupportedError, match=words):
+def test_removed_flink_1_apis_name_their_replacement(t_env: StreamTableEnvironment, use: Any, error_text: str) -> None:
+    with pytest.raises(NotSupportedError, match=error_text):
         use(t_env)
 
 
@@ -699,7 +699,7 @@ def test_catalog_partitions_and_statistics(t_env: StreamTableEnvironment) -> Non
     assert catalog.get_table_column_statistics(parted).get_column_statistics_data() == {}
     catalog.drop_partition(parted, two, False)
     assert not catalog.partition_exists(parted, two)
-    for act, words in (
+    for act, error_text in (
         (lambda: catalog.list_partitions(whole), "is not partitioned"),
         (lambda: catalog.get_partition(parted, two), "does not exist"),
         (lambda: catalog.create_partition(parted, one, partition, False), "already exists"),
@@ -710,7 +710,7 @@ def test_catalog_partitions_and_statistics(t_env: StreamTableEnvironment) -> Non
         (lambda: catalog.get_table_statistics(ObjectPath("default_database", "no")), "does not exist"),
         (lambda: t_env.execute_sql("SHOW PARTITIONS whole"), "is not partitioned"),
     ):
-        with pytest.raises(MillstreamError, match=words):
+        with pytest.raises(MillstreamError, match=error_text):
             act()
     # Dropped objects no longer exist.
     t_env.execute_sql("DROP TABLE parted")
@@ -733,8 +733,8 @@ def test_from_path_rejects_invalid_identifiers(t_env: StreamTableEnvironment, na
 def test_to_changelog_and_from_changelog_functions(t_env: StreamTableEnvironment) -> None:
     events = t_env.from_elements([(1, "a"), (1, "b"), (2, "c")], ["k", "v"])
     counts = events.group_by(col("k")).select(col("k"), lit(1).count.alias("n"))
-    words = map_("INSERT", "c", "UPDATE_BEFORE", "b", "UPDATE_AFTER", "a").as_argument("op_mapping")
-    reported = counts.to_changelog(descriptor("word").as_argument("op"), words)
+    kinds = map_("INSERT", "c", "UPDATE_BEFORE", "b", "UPDATE_AFTER", "a").as_argument("op_mapping")
+    reported = counts.to_changelog(descriptor("word").as_argument("op"), kinds)
     assert rows(reported) == [("c", 1, 1), ("b", 1, 1), ("a", 1, 2), ("c", 2, 1)]
     back = map_("c", "INSERT", "b", "UPDATE_BEFORE", "a", "UPDATE_AFTER").as_argument("op_mapping")
     again = reported.from_changelog(descriptor("word").as_argument("op"), back)
@@ -751,8 +751,8 @@ def test_to_changelog_and_from_changelog_functions(t_env: StreamTableEnvironment
 
 
 def _rows_as_changelog(table: Table) -> Table:
-    words = table.select(col("n").cast(DataTypes.STRING()).alias("op"), col("k"))
-    return words.from_changelog(map_("1", "INSERT").as_argument("op_mapping"))
+    changes = table.select(col("n").cast(DataTypes.STRING()).alias("op"), col("k"))
+    return changes.from_changelog(map_("1", "INSERT").as_argument("op_mapping"))
 
 
 @pytest.mark.parametrize(

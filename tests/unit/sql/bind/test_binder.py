@@ -326,7 +326,7 @@ def test_binder_insert_mismatch_shows_both_schemas(session: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "words", "column"),
+    ("query", "error_text", "column"),
     [
         ("SELECT nox FROM t", "Column 'nox' not found in any table", 8),
         ("SELECT t.nox FROM t", "Column 'nox' not found in table 't'", 8),
@@ -382,12 +382,12 @@ def test_binder_insert_mismatch_shows_both_schemas(session: Session) -> None:
          "Pattern variable 'B' has no occurrence in the pattern", 17),
     ],
 )  # fmt: skip
-def test_binder_errors_show_cause_and_position(session: Session, query: str, words: str, column: int) -> None:
+def test_binder_errors_show_cause_and_position(session: Session, query: str, error_text: str, column: int) -> None:
     with pytest.raises(ValidationException) as e:
         session.bound(query)
     message = str(e.value)
     assert message.startswith(f"SQL validation failed. At line 1, column {column}: "), message
-    assert words in message
+    assert error_text in message
     # The caret is below the position.
     assert message.splitlines()[-1] == "    " + " " * (column - 1) + "^"
 
