@@ -104,7 +104,7 @@ KEYED = {
             "average": "AVG(v)",
             "sum of zeros": "SUM(v - v)",
             "count": "COUNT(*)",
-            "least and greatest": f"MAX(v) {_over(frame)}, MIN(v)",
+            "minimum and maximum": f"MAX(v) {_over(frame)}, MIN(v)",
             "variance": "VAR_POP(v)",
         }.items()
     },
