@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "setting up $(VENV) ..."
+	@echo "installing into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	@$(BIN)/python -m pip install --quiet --editable . --group dev
 	@$(BIN)/millstream doctor > /dev/null || $(BIN)/python -m pip install --quiet --editable ".[java]"
@@ -27,7 +27,7 @@ lint: $(STAMP)
 	$(BIN)/mypy examples/*.py
 	$(BIN)/lint-imports
 
-# Everything a change must pass. Most tests wait for processes, so two targets run at a time, and Spark's tests in two
+# All checks that a change must pass. Most tests wait for processes, so two targets run at a time, and Spark's tests in two
 # processes; each line is prefixed with its target.
 test: $(STAMP)
 	@$(MAKE) --no-print-directory --keep-going --jobs 2 test-spark test-integration test-properties test-servers test-unit lint
@@ -162,7 +162,7 @@ chaos: $(STAMP)
 chaos-cookbook: $(STAMP)
 	$(BIN)/python -m tests.support.cookbook_runs 600
 
-# A mixed job with kills for MINUTES: memory, files, descriptors, threads and latency must stay flat.
+# A mixed job with kills for MINUTES: memory, files, descriptors, threads and latency must not grow.
 MINUTES ?= 60
 soak: $(STAMP)
 	$(BIN)/python -m tests.soak --minutes $(MINUTES)

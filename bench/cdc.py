@@ -1,10 +1,11 @@
-"""Change data capture against pg_recvlogical: how fast a job catches up with a log of changes.
+"""Change data capture compared with pg_recvlogical: how fast a job catches up with a log of changes.
 
     python -m bench.cdc [rows] [rounds]
 
-Both read the same changes of one table (an int, a text, a numeric, a timestamp with zone) from slots of their own on
-one server: pg_recvlogical writes what the server sends to /dev/null; the job on Spark makes Rows of it, looks at each,
-and keeps checkpoints. They take turns, and the best round of each counts. The ratio is of changes a second.
+Both read the same changes of one table (an int, a text, a numeric, a timestamp with zone), each from its own
+replication slot of one server. pg_recvlogical writes the server's output to /dev/null. The job on Spark converts the
+changes to Rows, reads each, and takes checkpoints. The two alternate, and the best round of each counts. The ratio is
+that of changes per second.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def fill(connection: psycopg.Connection[Any], rows: int) -> str:
     return str(row[0])
 
 
-def received(server: PostgresServer, database: str, slot: str, end: str) -> float:
+def recvlogical_seconds(server: PostgresServer, database: str, slot: str, end: str) -> float:
     """Let pg_recvlogical read the log up to a position; return the seconds it takes."""
     program = sorted(glob.glob("/usr/lib/postgresql/*/bin/pg_recvlogical"))[-1]
     where = ["-h", server.directory, "-p", str(server.port), "-U", "postgres", "-d", database, "-S", slot]
@@ -47,8 +48,8 @@ def received(server: PostgresServer, database: str, slot: str, end: str) -> floa
     return time.perf_counter() - began
 
 
-def caught_up(server: PostgresServer, database: str, slot: str, rows: int) -> float:
-    """Let a job read them; return the seconds from its first record to its last."""
+def job_seconds(server: PostgresServer, database: str, slot: str, rows: int) -> float:
+    """Let a job read the changes; return the seconds from its first record to its last."""
     config = {
         "spark.master": "local[2]",
         "millstream.quiet": "true",
@@ -84,7 +85,7 @@ def rates(rows: int, rounds: int) -> tuple[float, float]:
             end = fill(connection, rows)
             database = connection.info.dbname
         times = [
-            (received(server, database, f"bare{i}", end), caught_up(server, database, f"job{i}", rows))
+            (recvlogical_seconds(server, database, f"bare{i}", end), job_seconds(server, database, f"job{i}", rows))
             for i in range(rounds)
         ]
     return rows / min(bare for bare, _ in times), rows / min(job for _, job in times)

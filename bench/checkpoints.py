@@ -1,8 +1,8 @@
-"""What exactly-once costs: checkpoints against the size of the state, recovery, throughput with and without.
+"""The cost of exactly-once: checkpoints by size of the state, recovery, throughput with and without checkpoints.
 
 python -m bench.checkpoints sizes --keys 100000     duration and bytes of checkpoints, 1% of the keys changed
 python -m bench.checkpoints recovery --keys 100000  from a worker's death to the next output
-python -m bench.checkpoints cost --records N [--interval 1000]   records a second
+python -m bench.checkpoints cost --records N [--interval 1000]   records per second
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from millstream.testing import CollectSink
 Env = StreamExecutionEnvironment
 
 
-class Fed(Source, SplitEnumerator, SourceReader):
-    """Reads the ranges it is given, when it is given them."""
+class RangesSource(Source, SplitEnumerator, SourceReader):
+    """Reads ranges of numbers that the benchmark adds while the job runs."""
 
-    name = "Fed Source"
+    name = "Ranges Source"
     ranges: ClassVar[list[tuple[int, int]]] = []
 
     @property
@@ -72,7 +72,7 @@ def environment(directory: str, interval: int, **settings: Any) -> Env:
 
 
 def count(env: Env, keys: int, sink: Any) -> None:
-    pairs = env.from_source(Fed()).map(lambda i: (i % keys, 1))
+    pairs = env.from_source(RangesSource()).map(lambda i: (i % keys, 1))
     pairs.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).filter(lambda t: t[0] == 0).sink_to(sink)
 
 
@@ -87,53 +87,53 @@ def sizes(options: argparse.Namespace, directory: str) -> dict[str, Any]:
     env, sink, keys = environment(directory, 3_600_000), CollectSink(), options.keys
     count(env, keys, sink)
     job = env.execute_async()
-    Fed.ranges.append((0, keys))
-    wait_for(lambda: not Fed.ranges)
+    RangesSource.ranges.append((0, keys))
+    wait_for(lambda: not RangesSource.ranges)
     job.trigger_checkpoint().result()
-    taken = []
+    checkpoint_stats = []
     for _ in range(9):
-        Fed.ranges.append((0, keys // 100))
-        wait_for(lambda: not Fed.ranges)
+        RangesSource.ranges.append((0, keys // 100))
+        wait_for(lambda: not RangesSource.ranges)
         job.trigger_checkpoint().result()
-        taken.append(job.get_checkpoint_statistics()["history"][-1])
+        checkpoint_stats.append(job.get_checkpoint_statistics()["history"][-1])
     first = job.get_checkpoint_statistics()["history"][0]
     job.cancel().result()
     return {
         "keys": keys,
         "first_bytes": first["state_bytes"],
         "first_ms": first["end_to_end_duration_ms"],
-        "bytes": statistics.median(t["state_bytes"] for t in taken),
-        "ms": statistics.median(t["end_to_end_duration_ms"] for t in taken),
+        "bytes": statistics.median(t["state_bytes"] for t in checkpoint_stats),
+        "ms": statistics.median(t["end_to_end_duration_ms"] for t in checkpoint_stats),
     }
 
 
 def recovery(options: argparse.Namespace, directory: str) -> dict[str, Any]:
-    """All keys in state; a worker process is killed; the time until the next output counts."""
+    """Kill a worker process with all keys in state; measure the time until the next output."""
     restart = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "0 ms"}
     env, sink, keys = environment(directory, 3_600_000, **restart), CollectSink(), options.keys
     marker = os.path.join(directory, "..", f"{os.path.basename(directory)}-dead")
 
-    def dies(value: Any) -> Any:
+    def kill_once(value: Any) -> Any:
         if value[1] == -1 and not os.path.exists(marker):
             open(marker, "w").close()
             os.kill(os.getpid(), signal.SIGKILL)
         return value
 
-    pairs = env.from_source(Fed()).map(lambda i: (abs(i) % keys, -1 if i < 0 else 1)).map(dies)
+    pairs = env.from_source(RangesSource()).map(lambda i: (abs(i) % keys, -1 if i < 0 else 1)).map(kill_once)
     counted = pairs.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + abs(b[1])))
     counted.filter(lambda t: t[0] == 1).sink_to(sink)
     job = env.execute_async()
-    Fed.ranges.append((0, keys))
-    wait_for(lambda: not Fed.ranges)
+    RangesSource.ranges.append((0, keys))
+    wait_for(lambda: not RangesSource.ranges)
     job.trigger_checkpoint().result()
     before = len(sink.results())
     killed = time.perf_counter()
-    Fed.ranges.append((-1, 1))
+    RangesSource.ranges.append((-1, 1))
     wait_for(lambda: os.path.exists(marker))
     dead = time.perf_counter()
-    # The epoch that failed is gone with its input, which this source does not read again: give it some more.
-    Fed.ranges.append((1, 3))
-    wait_for(lambda: not Fed.ranges)
+    # This source does not replay the input of the failed epoch: add more.
+    RangesSource.ranges.append((1, 3))
+    wait_for(lambda: not RangesSource.ranges)
     job.trigger_checkpoint().result()
     wait_for(lambda: len(sink.results()) > before)
     took = time.perf_counter() - dead
@@ -143,7 +143,7 @@ def recovery(options: argparse.Namespace, directory: str) -> dict[str, Any]:
 
 
 def discard(value: Any) -> None:
-    """Throw a record away."""
+    """Discard a record."""
 
 
 def cost(options: argparse.Namespace, directory: str) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument("--interval", type=int, default=0, help="milliseconds between checkpoints; 0 for none")
     options = parser.parse_args()
     directory = tempfile.mkdtemp(prefix="millstream-bench-")
-    # Spark's start is not what is measured.
+    # The start of Spark is not measured.
     warm = environment(directory, 0)
     warm.from_collection([1]).add_sink(discard)
     warm.execute()

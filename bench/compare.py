@@ -1,10 +1,10 @@
-"""Compare two trees of Millstream, which take turns at the same programs.
+"""Compare two source trees of Millstream, which alternate between the same programs.
 
     git worktree add ../before <commit>
     python -m bench.compare ../before . [--only a,b,c,d,f,g,h,e,q3,q4] [--rounds 3] [--scale 0.25] [--seconds 10]
 
-Both run with this Python. `q3` is query 3 of Nexmark; it runs for about `--seconds`. The best of the rounds counts,
-because neighbours on the machine only ever make a run slower.
+Both run with this Python. `q3` is query 3 of Nexmark; it runs for about `--seconds`. The best round counts, because
+other load on the machine only slows a run down.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bench.sql.nexmark import Bench, in_turns, query_text
 
 
 def _run(tree: Path, script: str, arguments: list[str]) -> Any:
-    """Run a script of a tree's benchmark; return the JSON that it prints last."""
+    """Run a script of a tree's benchmark; return the JSON of its last output line."""
     environment = {**os.environ, "PYTHONPATH": f"{tree / 'src'}:{tree}"}
     command = [sys.executable, str(tree / "bench" / script), *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -1,15 +1,15 @@
-"""Connectors beside what they stand on, in one run.
+"""Connectors compared with the libraries below them, in one run.
 
-Kafka beside the bare client and PyFlink, files beside pyarrow's own readers, change data capture beside pg_recvlogical.
+Kafka with the bare client and PyFlink, files with pyarrow's own readers, change data capture with pg_recvlogical.
 
     python -m bench.connectors [--records 1000000] [--only pass,pass2,count,csv,parquet,cdc] [--without process,java]
 
-Each has one worker, but for pass2, where all have two, and the topics two partitions. The bare client reads, writes and
-commits a transaction every second in one process (in two), with the settings that millstream has. PyFlink does the same
-with an identity in Python, in threads of Java's process and in a process of its own, and without any Python: then all
-is Java's. From Kafka to Kafka the broker's timestamps of the last two
-thirds of the records give the rates: start-up does not count, and Java is warm. Prints records per second, ratios and
-CPU time by process: the broker shares the cores.
+Each part has one worker and one partition per topic, except pass2, which has two. The bare client reads, writes and
+commits a transaction every second in one process (two in pass2), with Millstream's settings. PyFlink does the same with
+an identity function in Python, in threads of the JVM (thread) and in a separate process (process), and without Python
+(java). From Kafka to Kafka, the rate is computed from the broker's timestamps of the last two thirds of the records,
+which excludes start-up and the warm-up of the JVM. Prints records per second, ratios and CPU time by process, because
+the broker shares the cores.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ from millstream.datastream.formats.csv import CsvReaderFormat, CsvSchema
 from millstream.datastream.formats.parquet import ParquetColumnarRowInputFormat
 from millstream.testing.servers.kafka import KafkaBroker
 
-# What is to be reached: of what, and at least.
+# The minimum ratio to each peer.
 GOALS = {
     "pass": [("bare", 0.7), ("pyflink thread", 20.0), ("pyflink process", 20.0)],
     "pass2": [("bare", 0.7), ("pyflink thread", 20.0), ("pyflink process", 20.0)],
     "cdc": [("pg_recvlogical", 0.3)],
 }
-# For how many workers each of the parts from Kafka to Kafka is.
+# The number of workers of each part from Kafka to Kafka.
 PASSES = {"pass": 1, "pass2": 2}
-# How PyFlink may run: with an identity in Python, or without.
+# The modes of PyFlink: with an identity function in Python (thread, process), or without Python (java).
 MODES = ("thread", "process", "java")
-# Enough that Java is warm after a third of them.
+# Enough that the JVM is warm after a third of them.
 PYFLINK_RECORDS = 300_000
 KEYS = 1000
-# What millstream's readers and transactions have.
+# The settings of Millstream's readers and transactions.
 READING = {"fetch.queue.backoff.ms": 10, "max.partition.fetch.bytes": 8 << 20}
 LINGER = 5
 PAYLOAD = "x" * 88
@@ -96,15 +96,15 @@ def run(env: StreamExecutionEnvironment, records: int) -> float:
     return records / (env.execute("bench").get_net_runtime() / 1000)
 
 
-def passed(bootstrap: str, source: str, sink: str, records: int, parallelism: int) -> float:
+def kafka_rate(bootstrap: str, source: str, sink: str, records: int, parallelism: int) -> float:
     env = environment(parallelism)
     stream = env.from_source(kafka_source(bootstrap, source), WatermarkStrategy.no_watermarks(), "in")
     stream.map(lambda v: v).sink_to(kafka_sink(bootstrap, sink))
     env.execute("bench")
-    return rate_into(bootstrap, sink)
+    return append_rate(bootstrap, sink)
 
 
-def counted(bootstrap: str, source: str, records: int) -> float:
+def count_rate(bootstrap: str, source: str, records: int) -> float:
     env = environment()
     stream = env.from_source(kafka_source(bootstrap, source), WatermarkStrategy.no_watermarks(), "in")
     counts = stream.map(lambda v: (v[:4], 1)).key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))
@@ -112,7 +112,7 @@ def counted(bootstrap: str, source: str, records: int) -> float:
     return run(env, records)
 
 
-def read(source: Source[Any], records: int) -> float:
+def file_rate(source: Source[Any], records: int) -> float:
     env = environment()
     env.from_source(source).filter(lambda row: row["n"] < 0).print()
     return run(env, records)
@@ -126,17 +126,17 @@ def bare_pass(bootstrap: str, source: str, sink: str, records: int, parallelism:
         bare_partition(bootstrap, source, sink, 0, records)
     else:
         with ProcessPoolExecutor(parallelism, get_context("spawn")) as pool:
-            # So that all of them are there.
+            # Wait until all processes have started.
             list(pool.map(time.sleep, [1] * parallelism))
             share = records // parallelism
             running = [pool.submit(bare_partition, bootstrap, source, sink, p, share) for p in range(parallelism)]
             for one in running:
                 one.result()
-    return rate_into(bootstrap, sink)
+    return append_rate(bootstrap, sink)
 
 
 def bare_partition(bootstrap: str, source: str, sink: str, partition: int, records: int) -> None:
-    """Pass one partition on."""
+    """Copy one partition."""
     from confluent_kafka import Producer
 
     common = {"bootstrap.servers": bootstrap, "log_level": 0}
@@ -150,7 +150,7 @@ def bare_partition(bootstrap: str, source: str, sink: str, partition: int, recor
         for message in messages:
             while True:
                 try:
-                    # With its timestamp, as all others do.
+                    # With its timestamp, as all other systems do.
                     produce(sink, message.value().decode().encode(), None, -1, None, None, message.timestamp()[1])
                     break
                 except BufferError:
@@ -186,11 +186,11 @@ def _bare_batches(common: dict[str, Any], topic: str, records: int, partition: i
     consumer.close()
 
 
-# --- how fast
+# --- rates
 
 
-def rate_into(bootstrap: str, topic: str) -> float:
-    """Return how many records a second the broker was given, behind the first third of each partition."""
+def append_rate(bootstrap: str, topic: str) -> float:
+    """Return the records per second that the broker appended after the first third of each partition."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "looking", "log_level": 0})
@@ -198,15 +198,15 @@ def rate_into(bootstrap: str, topic: str) -> float:
     for partition in consumer.list_topics(topic, timeout=30).topics[topic].partitions:
         _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), 30)
         records += end - end // 3
-        began.append(_given_at(consumer, topic, partition, end // 3))
-        # The last of all are where transactions end.
-        ended.append(_given_at(consumer, topic, partition, end - 100))
+        began.append(_appended_at(consumer, topic, partition, end // 3))
+        # The last offsets are those of transaction markers.
+        ended.append(_appended_at(consumer, topic, partition, end - 100))
     consumer.close()
     return records / (max(ended) - min(began)) * 1000
 
 
-def _given_at(consumer: Any, topic: str, partition: int, offset: int) -> int:
-    """Return when the broker was given a record, in milliseconds."""
+def _appended_at(consumer: Any, topic: str, partition: int, offset: int) -> int:
+    """Return the broker's timestamp of a record, in milliseconds."""
     from confluent_kafka import TopicPartition
 
     consumer.assign([TopicPartition(topic, partition, offset)])
@@ -230,7 +230,7 @@ def write_files(directory: Path, records: int) -> None:
 
 
 def pyarrow_rows(directory: Path, kind: str, records: int) -> float:
-    """Read with pyarrow alone, to rows that Python can use: dicts."""
+    """Read with pyarrow alone, into rows that Python can use: dicts."""
     import pyarrow.csv
     import pyarrow.parquet
 
@@ -267,16 +267,16 @@ def pyflink_pass(
     python = venv("pyflink")
     if python is None:
         return None
-    reported = [mode, broker.bootstrap, source, sink, str(records), str(parallelism)]
+    arguments = [mode, broker.bootstrap, source, sink, str(records), str(parallelism)]
     before = cpu_seconds({broker.pid})
-    result = run_script(python, "pyflink_kafka.py", [*reported, *kafka_jars()])
-    rate = rate_into(broker.bootstrap, sink)
-    tell_cpu(f"pyflink {mode}", records, rate, result["cpu_seconds"], cpu_seconds({broker.pid}) - before)
+    result = run_script(python, "pyflink_kafka.py", [*arguments, *kafka_jars()])
+    rate = append_rate(broker.bootstrap, sink)
+    print_cpu(f"pyflink {mode}", records, rate, result["cpu_seconds"], cpu_seconds({broker.pid}) - before)
     return rate
 
 
 def kafka_jars() -> list[str]:
-    """Return Flink's Kafka connector and what it needs."""
+    """Return the jars of Flink's Kafka connector and its dependencies."""
     from millstream.spark.jars import fetch_jars
 
     directory = str(Path.home() / ".cache" / "millstream-bench" / "jars")
@@ -292,26 +292,27 @@ def best(measure: Callable[..., float], *arguments: Any) -> float:
 
 
 def with_cpu(name: str, broker: KafkaBroker, records: int, measure: Callable[[], float]) -> float:
-    """Measure twice, the second time with the CPU time that the client and the broker take; return the better rate."""
+    """Measure twice, the second time with the CPU time of client and broker; return the better rate."""
     first = measure()
     roots = {os.getpid(), worker_root()} if name == "millstream" else {os.getpid()}
     before = cpu_seconds(roots, broker.pid), cpu_seconds({broker.pid})
     second = measure()
-    here, there = cpu_seconds(roots, broker.pid) - before[0], cpu_seconds({broker.pid}) - before[1]
-    tell_cpu(name, records, second, here, there)
+    client_cpu = cpu_seconds(roots, broker.pid) - before[0]
+    print_cpu(name, records, second, client_cpu, cpu_seconds({broker.pid}) - before[1])
     return max(first, second)
 
 
-def tell_cpu(name: str, records: int, rate: float, here: float, there: float) -> None:
+def print_cpu(name: str, records: int, rate: float, client: float, broker: float) -> None:
     print(
-        f"pass     {name}: of {records / rate:.1f} s, {here:.1f} s of CPU here ({here / records * 1e6:.1f} us "
-        f"a record) and {there:.1f} s in the broker ({there / records * 1e6:.1f} us)",
+        f"pass     {name}: of {records / rate:.1f} s, {client:.1f} s of CPU in the client "
+        f"({client / records * 1e6:.1f} us per record) and {broker:.1f} s in the broker "
+        f"({broker / records * 1e6:.1f} us)",
         flush=True,
     )
 
 
 def worker_root() -> int:
-    """Return the process that workers, and all that they need, come from."""
+    """Return the process that is the ancestor of all workers."""
     driver = os.getpid()
 
     def root(_: int) -> int:
@@ -327,7 +328,7 @@ def worker_root() -> int:
 
 
 def _processes() -> dict[int, tuple[int, int]]:
-    """Return the parent of every process, and the CPU time it and its children that are gone have taken."""
+    """Return the parent of every process, and the CPU time of it and its ended children."""
     times: dict[int, tuple[int, int]] = {}
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -339,7 +340,7 @@ def _processes() -> dict[int, tuple[int, int]]:
 
 
 def cpu_seconds(roots: set[int], without: int = -1) -> float:
-    """Return the CPU time of processes and of those they have started, but for one of them."""
+    """Return the CPU time of processes and their descendants, except for one process."""
     processes, seen, ahead = _processes(), set[int](), list(roots)
     while ahead:
         process = ahead.pop()
@@ -366,7 +367,7 @@ def main() -> int:
         write_files(directory, records)
         for kind, source in (("csv", csv_source(directory)), ("parquet", parquet_source(directory))):
             if kind in only:
-                ours = best(read, source, records)
+                ours = best(file_rate, source, records)
                 results[kind] = {"millstream": ours, "pyarrow to rows": best(pyarrow_rows, directory, kind, records)}
     if "cdc" in only:
         bare, ours = cdc.rates(min(records, 300_000), rounds=3)
@@ -377,13 +378,13 @@ def main() -> int:
 def with_kafka(broker: KafkaBroker, only: list[str], records: int, modes: list[str]) -> dict[str, Rates]:
     results: dict[str, Rates] = {}
     if "count" in only or "pass" in only:
-        filled(broker, "in-1", records, 1)
+        create_filled_topic(broker, "in-1", records, 1)
     for part, parallelism in PASSES.items():
         if part in only:
             results[part] = pass_rates(broker, records, parallelism, modes)
     if "count" in only:
         bootstrap = broker.bootstrap
-        ours = best(counted, bootstrap, "in-1", records)
+        ours = best(count_rate, bootstrap, "in-1", records)
         results["count"] = {"bare": best(bare_count, bootstrap, "in-1", records), "millstream": ours}
     return results
 
@@ -397,16 +398,16 @@ def pass_rates(broker: KafkaBroker, records: int, parallelism: int, modes: list[
 
     bootstrap, source = broker.bootstrap, f"in-{parallelism}"
     if parallelism > 1:
-        filled(broker, source, records, parallelism)
+        create_filled_topic(broker, source, records, parallelism)
     rates = {
         "bare": with_cpu("bare", broker, records, lambda: bare_pass(bootstrap, source, fresh(), records, parallelism)),
         "millstream": with_cpu(
-            "millstream", broker, records, lambda: passed(bootstrap, source, fresh(), records, parallelism)
+            "millstream", broker, records, lambda: kafka_rate(bootstrap, source, fresh(), records, parallelism)
         ),
     }
     few = min(records, PYFLINK_RECORDS)
     if modes:
-        filled(broker, f"few-{parallelism}", few, parallelism)
+        create_filled_topic(broker, f"few-{parallelism}", few, parallelism)
     for mode in modes:
         topic, count = (source, records) if mode == "java" else (f"few-{parallelism}", few)
         result = pyflink_pass(mode, broker, topic, fresh(), count, parallelism)
@@ -414,7 +415,7 @@ def pass_rates(broker: KafkaBroker, records: int, parallelism: int, modes: list[
     return rates
 
 
-def filled(broker: KafkaBroker, topic: str, records: int, partitions: int) -> None:
+def create_filled_topic(broker: KafkaBroker, topic: str, records: int, partitions: int) -> None:
     """Create a topic with a number of records, spread evenly over its partitions."""
     broker.create_topic(topic, partitions)
     for partition in range(partitions):
@@ -429,8 +430,8 @@ def show(results: dict[str, Rates]) -> int:
             ratio = ours / rate
             goal = next((g for p, g in GOALS.get(name, []) if p == peer), None)
             missed += goal is not None and ratio < goal
-            reported = "" if goal is None else f"  (goal {goal:g}{'' if ratio >= goal else ', missed'})"
-            print(f"{name:8} {peer:18} {rate:12,.0f}/s   millstream is {ratio:.2f} x{reported}")
+            goal_text = "" if goal is None else f"  (goal {goal:g}{'' if ratio >= goal else ', missed'})"
+            print(f"{name:8} {peer:18} {rate:12,.0f}/s   millstream is {ratio:.2f} x{goal_text}")
     return 1 if missed else 0
 
 

@@ -1,4 +1,4 @@
-"""The cost of an empty epoch with 1, 2 and 3 levels, against the same Spark job without millstream.
+"""The cost of an empty epoch with 1, 2 and 3 levels, compared with the same Spark job without millstream.
 
 Prints one JSON object: levels -> milliseconds of each: bare Spark, an epoch as a Spark job (millstream), and an epoch
 in resident slots (resident). Medians of many runs; the sides alternate in separate processes, so that noise on the
@@ -37,7 +37,7 @@ def median_ms(run: Any, rounds: int) -> float:
 
 
 def bare_spark(levels: int, cores: int, rounds: int) -> float:
-    """The job a user of bare PySpark would run on the stock daemon, with the same socket setting."""
+    """The equivalent job of bare PySpark on the stock daemon, with the same socket setting."""
     from pyspark import RDD, SparkConf, SparkContext
 
     conf = SparkConf().setMaster(f"local[{cores}]").setAppName("bare").set("spark.ui.enabled", "false")
@@ -98,7 +98,7 @@ class _EmptyReader(SourceReader):
 
 
 def millstream(levels: int, cores: int, rounds: int, exchange: str = "spark") -> float:
-    """The whole loop of a real job, from one question to the source to the next."""
+    """The whole loop of a real job, from one poll of the source to the next."""
     settings = {"spark.master": f"local[{cores}]", "millstream.quiet": "true", "millstream.exchange": exchange}
     config = Configuration.from_dict(settings)
     env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(cores).set_buffer_timeout(0)

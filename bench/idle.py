@@ -1,4 +1,4 @@
-"""What a job costs that waits for input: processor time of all its processes, in % of one core.
+"""The cost of a job that waits for input: CPU time of all its processes, in % of one core.
 
 Prints one JSON object: by process (driver, java, slots and their host processes) and in total.
 """
@@ -16,12 +16,12 @@ from bench.millstream_job import ClockedReader
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
 
-# The first seconds are those in which sources are still polled often, and Java still compiles.
+# During the first seconds, sources are still polled often and the JVM still compiles.
 SETTLING = 5.0
 
 
 class SilentReader(ClockedReader):
-    """A stream reader that returns a thousand records, and then stays silent."""
+    """A stream reader that returns a thousand records, and then none."""
 
     def __init__(self) -> None:
         super().__init__(1000)
@@ -41,8 +41,8 @@ def kind_of(process: psutil.Process) -> str:
     return "java" if "java" in process.name() else "slots"
 
 
-def used() -> dict[str, float]:
-    """Return the processor seconds that each kind of process has used so far."""
+def cpu_seconds() -> dict[str, float]:
+    """Return the CPU seconds of each kind of process so far."""
     cpu = {"driver": 0.0, "java": 0.0, "slots": 0.0}
     for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
         times = process.cpu_times()
@@ -51,7 +51,7 @@ def used() -> dict[str, float]:
 
 
 def measure(seconds: float, timeout: int | None) -> dict[str, Any]:
-    """Start a job, and measure for a number of seconds after its input has ended."""
+    """Start a job, and measure for a number of seconds after its input has become idle."""
     settings = Configuration.from_dict({"millstream.quiet": "true", "millstream.exchange": "resident"})
     env = StreamExecutionEnvironment.get_execution_environment(settings).set_parallelism(2)
     if timeout is not None:
@@ -60,13 +60,13 @@ def measure(seconds: float, timeout: int | None) -> dict[str, Any]:
     counts = env.from_source(reader).key_by(lambda t: t[0]).reduce(lambda a, b: b)
     counts.add_sink(lambda value: None)
     client = env.execute_async()
-    # It is polled this often only after the first epoch has ended.
+    # The job is polled at this interval only after the first epoch.
     while reader.polls < 20:
         time.sleep(0.1)
     time.sleep(SETTLING)
-    before, began = used(), time.monotonic()
+    before, began = cpu_seconds(), time.monotonic()
     time.sleep(seconds)
-    after, took = used(), time.monotonic() - began
+    after, took = cpu_seconds(), time.monotonic() - began
     client.cancel().result(20)
     percent = {kind: 100 * (after[kind] - before[kind]) / took for kind in before}
     return {**percent, "all": sum(percent.values()), "seconds": took}

@@ -1,7 +1,7 @@
-"""From nothing to a first result: the package's wheel, what comes with it, and the wait, beside PyFlink's.
+"""Installation and first result: the package's wheel, its dependencies and the duration, compared with PyFlink.
 
-An empty venv, `pip install`, and a word count until its first line; twice each, and the second counts, since pip's
-cache is warm by then. Prints a table, then JSON.
+Creates an empty venv, runs `pip install` and a word count until its first line. Does so twice; the second run counts,
+since pip's cache is warm by then. Prints a table, then JSON.
 
     python -m bench.install [--without pyflink]
 """
@@ -22,8 +22,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PYFLINK = "apache-flink==2.3.0"
-# What a venv has before anything is installed.
-NOT_COUNTED = ("pip", "setuptools", "_distutils_hack", "pkg_resources", "distutils-precedence")
+# The contents of an empty venv.
+EMPTY_VENV = ("pip", "setuptools", "_distutils_hack", "pkg_resources", "distutils-precedence")
 
 PROGRAM = """
 from {package}.datastream import StreamExecutionEnvironment
@@ -43,7 +43,7 @@ def clean_environment(binaries: Path) -> dict[str, str]:
 
 
 def own_wheel(requirement: str, directory: Path) -> Path:
-    """Fetch or build the wheel of the package itself."""
+    """Download or build the wheel of the package itself."""
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(directory), requirement]
     subprocess.run(command, check=True)
     (wheel,) = directory.glob("*.whl")
@@ -51,7 +51,7 @@ def own_wheel(requirement: str, directory: Path) -> Path:
 
 
 def first_result(python: Path, package: str, directory: Path) -> tuple[str, float]:
-    """Run the word count; return its first line of output and when that came."""
+    """Run the word count; return its first line of output and the time of that line."""
     program = directory / "words.py"
     program.write_text(PROGRAM.format(package=package))
     process = subprocess.Popen(
@@ -71,7 +71,7 @@ def first_result(python: Path, package: str, directory: Path) -> tuple[str, floa
 
 
 def measure(package: str, wheel: Path) -> dict[str, Any]:
-    """Install into an empty venv, run, and look at what is there."""
+    """Install into an empty venv, run the word count, and measure the venv."""
     directory = Path(tempfile.mkdtemp(prefix=f"bench-install-{package}-"))
     try:
         venv.create(directory / "venv", with_pip=True)
@@ -82,7 +82,7 @@ def measure(package: str, wheel: Path) -> dict[str, Any]:
         installed = time.monotonic()
         line, answered = first_result(python, package, directory)
         (packages,) = (directory / "venv" / "lib").glob("python*/site-packages")
-        mine = [p for p in packages.iterdir() if not p.name.startswith(NOT_COUNTED)]
+        mine = [p for p in packages.iterdir() if not p.name.startswith(EMPTY_VENV)]
         files = [f for p in mine for f in ([p] if p.is_file() else p.rglob("*")) if f.is_file() and not f.is_symlink()]
         return {
             "wheel_bytes": wheel.stat().st_size,

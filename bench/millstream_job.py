@@ -1,4 +1,4 @@
-"""The benchmark's programs on millstream; the same functions and arguments as the peers'."""
+"""The benchmark's programs on millstream, with the same functions and arguments as on the peers."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Env = StreamExecutionEnvironment
 
 
 def discard(value: Any) -> None:
-    """Throw a record away."""
+    """Discard a record."""
 
 
 def declared(options: argparse.Namespace, type_info: TypeInformation) -> TypeInformation | None:
-    """Return the type as a PyFlink program would declare it; None in the untyped form of the program."""
+    """Return the type as a PyFlink program would declare it; None in the untyped variant."""
     return type_info if options.typed else None
 
 
 def sequence(env: Env, options: argparse.Namespace) -> DataStream:
-    """Return the numbers from 0 to as many as there are records."""
+    """Return the numbers from 0, one per record."""
     return env.from_source(NumberSequenceSource(0, options.records - 1), type_info=declared(options, Types.LONG()))
 
 
@@ -60,7 +60,7 @@ OUT_OF_ORDER_MS, WINDOW_MS, GAP_MS = 1000, 10_000, 2_000
 
 
 def events(env: Env, options: argparse.Namespace) -> DataStream:
-    """Events (key, time, 1), five a millisecond, up to a second out of order; both subtasks cover the same time."""
+    """Events (key, time, 1), five per millisecond, up to a second out of order; both subtasks cover the same time."""
     half, keys = options.records // 2, options.keys
     event = declared(options, Types.TUPLE([Types.LONG(), Types.LONG(), Types.INT()]))
     stream = sequence(env, options).map(lambda i: (i * 7919 % keys, i % half // 5 - i * 31 % 1000, 1), event)
@@ -81,7 +81,7 @@ def session(env: Env, options: argparse.Namespace) -> None:
 
 
 class ClockedReader:
-    """A stream reader to which records come at a steady rate, whether or not it is asked."""
+    """A stream reader that receives records at a steady rate, regardless of polls."""
 
     def __init__(self, rate: int) -> None:
         self.rate = rate
@@ -101,7 +101,7 @@ class ClockedReader:
 
 
 def latency(env: Env, options: argparse.Namespace) -> None:
-    """Print the time from a record's arrival to its result, the first two seconds left out."""
+    """Print the latency from a record's arrival to its result, without the first two seconds."""
     rate = 1000
     counts = env.from_source(ClockedReader(rate)).key_by(lambda t: t[0]).reduce(lambda a, b: b)
     results = counts.map(lambda t: (t[1], time.time())).execute_and_collect(limit=options.seconds * rate)
@@ -136,7 +136,7 @@ def main() -> None:
         env.set_buffer_timeout(options.timeout)
     if options.parallelism:
         env.set_parallelism(options.parallelism)
-    # A first small job starts Spark and its workers, which the peers' figures leave out as well.
+    # A first small job starts Spark and its workers, which the peers' figures exclude as well.
     warm = argparse.Namespace(**{**vars(options), "records": 20_000})
     PROGRAMS[options.program if options.program in PROGRAMS else "keyed_reduce"](env, warm)
     env.execute()

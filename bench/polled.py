@@ -1,10 +1,10 @@
-"""The cost of monitoring for a job: by 50 clients that each request every path of the service every three seconds, or
-(`--flames`) by the sampler of the flame graph.
+"""The cost of monitoring for a job: 50 clients that poll all REST paths every 3 s, or the flame graph's sampler.
 
-Prints one JSON object: records per second without and with monitoring (medians of alternating turns), the cost in
-percent, and the same from the job's processor time per million records (driver and slots, without Java), which other
-load on the machine does not distort. With clients also the answered requests per second, and the processor time of the
-clients, which would run on other machines. A client keeps its connection, and sends the web page's requests.
+With `--flames` it measures the sampler, else the clients. Prints one JSON object: records per second without and with
+monitoring (medians of alternating turns), the cost in percent, and the same from the job's CPU time per million records
+(driver and slots, without Java), which other load on the machine does not distort. With clients, also the answered
+requests per second, and the CPU time of the clients, which would run on other machines. A client keeps its connection,
+and sends the web page's requests.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _METRICS = "get=busyTimeMsPerSecond,backPressuredTimeMsPerSecond,idleTimeMsPerSe
 
 
 def paths(url: str, job: str) -> list[str]:
-    """Return what a client asks for."""
+    """Return the paths that a client requests."""
     with urllib.request.urlopen(f"{url}/jobs/{job}") as answer:
         vertices = [v["id"] for v in json.load(answer)["vertices"]]
     of_job = ["", "/status", "/plan", "/config", "/exceptions", "/accumulators", "/metrics?get=uptime,numRestarts"]
@@ -47,7 +47,7 @@ def paths(url: str, job: str) -> list[str]:
 
 
 async def poll(host: str, port: int, request_paths: list[str], seconds: float) -> int:
-    """Be 50 clients for some seconds; return how many answers came."""
+    """Run 50 clients for some seconds; return the number of responses."""
     end = time.monotonic() + seconds
 
     async def client(number: int) -> int:
@@ -72,8 +72,8 @@ async def poll(host: str, port: int, request_paths: list[str], seconds: float) -
     return sum(await asyncio.gather(*(client(i) for i in range(CLIENTS))))
 
 
-def be_clients(url: str, job: str, seconds: float) -> None:
-    """The other process: print how many answers there were, and the processor time they took here."""
+def run_clients(url: str, job: str, seconds: float) -> None:
+    """The client process: print the number of responses and the CPU time used here."""
     host, port = url.removeprefix("http://").split(":")
     request_paths = paths(url, job)
     began = time.process_time()
@@ -82,7 +82,7 @@ def be_clients(url: str, job: str, seconds: float) -> None:
 
 
 def work() -> float:
-    """Return the processor time that the job has taken: this process, and slots; not Java, which waits."""
+    """Return the CPU time used by the job: this process and the slots, without Java, which is idle."""
     me = psutil.Process()
     total = 0.0
     for process in [me, *me.children(recursive=True)]:
@@ -111,13 +111,13 @@ def measure(seconds: float, turns: int, flames: bool) -> dict[str, Any]:
     efforts: dict[bool, list[float]] = {False: [], True: []}
     answers, cpu, path_count = 0, 0.0, 0
     for turn in range(2 * turns):
-        # Each goes first as often as the other.
+        # Each goes first equally often.
         is_watched = (turn + turn // 2) % 2 == 1
         command = [sys.executable, __file__, "--clients", url, job, "--seconds", str(seconds)]
         others = subprocess.Popen(command, stdout=subprocess.PIPE) if is_watched and not flames else None
         if is_watched and flames:
             client.job.sample(seconds - 0.5)
-        # Until they have been started.
+        # Wait until the clients have started.
         time.sleep(1.0)
         used, before, began = work(), read(url, job), time.monotonic()
         time.sleep(seconds - 2.0)
@@ -130,16 +130,16 @@ def measure(seconds: float, turns: int, flames: bool) -> dict[str, Any]:
         else:
             time.sleep(1.0)
     client.cancel().result(20)
-    alone, looked_at = statistics.median(rates[False]), statistics.median(rates[True])
+    alone, monitored = statistics.median(rates[False]), statistics.median(rates[True])
     effort, more = statistics.median(efforts[False]), statistics.median(efforts[True])
     results = {
         "alone": alone,
-        "polled": looked_at,
-        "cost_percent": 100 * (1 - looked_at / alone),
+        "polled": monitored,
+        "cost_percent": 100 * (1 - monitored / alone),
         "seconds_per_million": effort,
         "seconds_per_million_polled": more,
         "cpu_cost_percent": 100 * (more / effort - 1),
-        "of_a_core_percent": 100 * (more - effort) * looked_at / 1e6,
+        "of_a_core_percent": 100 * (more - effort) * monitored / 1e6,
     }
     if flames:
         return results
@@ -167,7 +167,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.clients:
         url, job = options.clients
-        be_clients(url, job, options.seconds)
+        run_clients(url, job, options.seconds)
     else:
         print(json.dumps(measure(options.seconds, options.turns, options.flames)))
 

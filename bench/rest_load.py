@@ -1,10 +1,10 @@
-"""How long clients of a session cluster wait: 20 idle jobs, 200 clients at once, by view.
+"""The latency of a session cluster for its clients: 20 idle jobs, 200 concurrent clients, by view.
 
     python -m bench.rest_load [--jobs 20] [--clients 200]
 
-Starts a cluster of its own, and a program for each job. For every view it asks first as one client, then as all at
-once, each over a connection of its own and about the jobs in turn. Prints one JSON object: milliseconds by view, and
-how much processor time the cluster's process took for all clients together, which does not hang on what else runs.
+Starts its own cluster, and a program for each job. For every view it first sends one request, then one from every
+client at once, each over its own connection and about the jobs in turn. Prints one JSON object: milliseconds by view,
+and the CPU time of the cluster's process for all clients together, which does not depend on other load.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
 env.from_source(DataGeneratorSource(lambda i: i, None, 1)).key_by(lambda i: i % 3).reduce(lambda a, b: b).print()
 env.execute("idle")
 """
-# What a page asks for, and Prometheus. {job} and {vertex} are those of the client's job.
+# The requests of a page and of Prometheus. {job} and {vertex} are those of the client's job.
 VIEWS = (
     "/overview",
     "/jobs/overview",
@@ -48,8 +48,8 @@ VIEWS = (
     "/jobs/metrics",
     "/taskmanagers",
 )
-# Answers are kept for a second.
-KEPT = 1.5
+# Responses are cached for a second.
+CACHE_SECONDS = 1.5
 
 
 @contextmanager
@@ -83,8 +83,8 @@ def running(client: ServiceClient, jobs: int) -> list[tuple[str, str]]:
     return [(job, client.ask(f"/jobs/{job}")["vertices"][-1]["id"]) for job in ids]
 
 
-async def waited(address: str, path: str, token: str) -> float:
-    """Ask once, over a connection of its own; return the milliseconds until the whole answer was there."""
+async def request_ms(address: str, path: str, token: str) -> float:
+    """Send one request over a new connection; return the milliseconds until the whole response has arrived."""
     host, _, port = address.partition("://")[2].partition(":")
     began = time.perf_counter()
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -96,8 +96,8 @@ async def waited(address: str, path: str, token: str) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-def used(process: psutil.Process) -> float:
-    """Return the milliseconds of processor time that a process has had."""
+def cpu_ms(process: psutil.Process) -> float:
+    """Return the CPU time of a process in milliseconds."""
     times = process.cpu_times()
     return float(times.user + times.system) * 1000
 
@@ -106,12 +106,12 @@ async def view_times(service: RunningService, view: str, jobs: list[tuple[str, s
     """Return the latency of a view for one client, and for a number of clients at once."""
     url, token, process = service.url, service.token or "", psutil.Process(service.pid)
     paths = [view.format(job=job, vertex=vertex) for job, vertex in jobs]
-    await asyncio.sleep(KEPT)
-    alone = await waited(url, paths[0], token)
-    await asyncio.sleep(KEPT)
-    before = used(process)
-    times = await asyncio.gather(*(waited(url, paths[n % len(paths)], token) for n in range(clients)))
-    processor = round(used(process) - before)
+    await asyncio.sleep(CACHE_SECONDS)
+    alone = await request_ms(url, paths[0], token)
+    await asyncio.sleep(CACHE_SECONDS)
+    before = cpu_ms(process)
+    times = await asyncio.gather(*(request_ms(url, paths[n % len(paths)], token) for n in range(clients)))
+    processor = round(cpu_ms(process) - before)
     return {"one": round(alone), "median": round(statistics.median(times)), "max": round(max(times)), "cpu": processor}
 
 

@@ -1,8 +1,8 @@
 """The benchmark: the same programs on millstream, a bare loop, Flink in Java, PyFlink, Bytewax and Spark's own state.
 
-One run on one machine; what counts are the ratios. The bare loop, millstream and Flink in Java take turns, three times,
-and the best of each counts, because neighbours on the machine only ever make a run slower; a peer that is tens of times
-slower runs once. Peers live in venvs of their own under a cache folder, made on first use. Prints tables and writes
+One run on one machine; the ratios matter. The bare loop, millstream and Flink in Java alternate three times, and the
+best run of each counts, because other load on the machine only slows a run down; a peer that is tens of times slower
+runs once. Each peer has its own venv under a cache folder, created on first use. Prints tables and writes
 bench/results.json.
 
     python -m bench.run [--quick] [--only a,b,c,d,e,f,g,h,i,k,l,m,n,o,scaling] [--without flink,pyflink,bytewax,spark]
@@ -26,7 +26,7 @@ from bench.venvs import venv
 HERE = Path(__file__).parent
 CORES = len(os.sched_getaffinity(0))
 
-# What each program is to reach, as (of what, at least) or (of what, at most).
+# The goals of each program: (peer, minimum ratio).
 GOALS: dict[str, list[tuple[str, float]]] = {
     "a": [("bare", 0.75), ("flink java", 1)],
     "b": [("bare", 0.65), ("flink java", 1), ("pyflink thread", 100), ("bytewax", 4), ("transformWithState", 20)],
@@ -45,7 +45,7 @@ TITLES = {
     "h": "session windows, 10,000 keys",
 }
 
-# Program: arguments, and how many records each system gets; the slow ones get fewer.
+# Program: arguments, and the number of records of each system; slow systems get fewer.
 PROGRAMS: dict[str, tuple[list[str], dict[str, int]]] = {
     "a": (
         ["--program", "map_filter"],
@@ -90,12 +90,12 @@ PROGRAMS: dict[str, tuple[list[str], dict[str, int]]] = {
 
 ROUNDS = 3
 
-# The second form of (f).
+# The second variant of (f).
 AT_ONCE = "millstream, buffer timeout 0"
 
 
 def run_script(python: Path | str, script: str, arguments: list[str]) -> dict[str, Any]:
-    """Run a peer's script and return the JSON it prints last."""
+    """Run a peer's script and return the JSON of its last output line."""
     environment = {**os.environ, "PATH": f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}"}
     if str(python) == sys.executable:
         environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -108,7 +108,7 @@ def run_script(python: Path | str, script: str, arguments: list[str]) -> dict[st
 
 
 def flink_java() -> Path | None:
-    """Return the interpreter of the venv that has Flink's jars; None where they or javac cannot be had."""
+    """Return the interpreter of the venv with Flink's jars; None if they or javac are unavailable."""
     if shutil.which("javac") is None:
         print("  no javac: without Flink in Java", flush=True)
         return None
@@ -116,7 +116,7 @@ def flink_java() -> Path | None:
 
 
 def throughput(only: list[str], without: list[str], scale: float) -> dict[str, dict[str, float]]:
-    """Run programs a to d everywhere and return records a second."""
+    """Run programs a to d on all systems and return records per second."""
     table: dict[str, dict[str, float]] = {}
     systems: list[tuple[str, str, str, list[str]]] = [
         ("pyflink thread", "pyflink", "pyflink_job.py", ["--mode", "thread"]),
@@ -158,15 +158,15 @@ def show_throughput(table: dict[str, dict[str, float]]) -> list[str]:
         for name, value in row.items():
             goal = dict(GOALS.get(program, [])).get(name)
             ratio = row["millstream"] / value
-            judged = "" if goal is None else f" (goal {goal:g}: {'reached' if ratio >= goal else 'MISSED'})"
+            verdict = "" if goal is None else f" (goal {goal:g}: {'reached' if ratio >= goal else 'MISSED'})"
             shown = f"{name} x {CORES} cores" if name == "bare" else name
-            times = "" if name == "millstream" else f"{ratio:,.2f} x{judged}"
+            times = "" if name == "millstream" else f"{ratio:,.2f} x{verdict}"
             lines.append(f"| ({program}) {TITLES[program]} | {shown} | {value:,.0f} | {times} |")
     return lines
 
 
 def typed(only: list[str], scale: float) -> dict[str, dict[str, float]]:
-    """Run the programs without types and with every type declared, in turn; return records a second."""
+    """Run the programs without types and with every type declared, in turn; return records per second."""
     table: dict[str, dict[str, float]] = {}
     for program, (arguments, counts) in PROGRAMS.items():
         if program not in only:
@@ -185,8 +185,8 @@ def show_typed(table: dict[str, dict[str, float]]) -> list[str]:
     lines = ["| (l) every type declared | untyped records/s | typed records/s | typed is |", "|---|---:|---:|---:|"]
     for program, row in table.items():
         ratio = row["typed"] / row["untyped"]
-        judged = f"{ratio:.2f} x (goal 0.95: {'reached' if ratio >= 0.95 else 'MISSED'})"
-        lines.append(f"| ({program}) {TITLES[program]} | {row['untyped']:,.0f} | {row['typed']:,.0f} | {judged} |")
+        verdict = f"{ratio:.2f} x (goal 0.95: {'reached' if ratio >= 0.95 else 'MISSED'})"
+        lines.append(f"| ({program}) {TITLES[program]} | {row['untyped']:,.0f} | {row['typed']:,.0f} | {verdict} |")
     return lines
 
 
@@ -194,8 +194,8 @@ def show_epochs(answer: dict[str, Any]) -> list[str]:
     lines = ["| empty epoch | millstream ms | bare Spark job ms | ratio |", "|---|---:|---:|---:|"]
     for levels, pair in answer["levels"].items():
         ratio = pair["millstream_ms"] / pair["spark_ms"]
-        judged = f"{ratio:.2f} (goal 1: {'reached' if ratio <= 1 else 'MISSED'})"
-        lines.append(f"| (e) {levels} level(s) | {pair['millstream_ms']:.0f} | {pair['spark_ms']:.0f} | {judged} |")
+        verdict = f"{ratio:.2f} (goal 1: {'reached' if ratio <= 1 else 'MISSED'})"
+        lines.append(f"| (e) {levels} level(s) | {pair['millstream_ms']:.0f} | {pair['spark_ms']:.0f} | {verdict} |")
     return lines
 
 
@@ -204,40 +204,42 @@ def show_latency(answers: dict[str, dict[str, Any]], two_levels_ms: float | None
     for name, a in answers.items():
         lines.append(f"| (f) {name} | {a['p50_ms']:.1f} | {a['p99_ms']:.1f} |")
     at_once = answers[AT_ONCE]
-    judged = "reached" if at_once["p50_ms"] <= 5 and at_once["p99_ms"] <= 20 else "MISSED"
-    lines.append(f"\nWith buffer timeout 0: goal p50 5 ms, p99 20 ms: {judged}.")
+    verdict = "reached" if at_once["p50_ms"] <= 5 and at_once["p99_ms"] <= 20 else "MISSED"
+    lines.append(f"\nWith buffer timeout 0: goal p50 5 ms, p99 20 ms: {verdict}.")
     if "flink java" in answers:
-        judged = "reached" if answers["millstream"]["p99_ms"] < answers["flink java"]["p99_ms"] else "MISSED"
-        lines.append(f"\nBoth at their defaults: goal p99 below that of Flink in Java: {judged}.")
+        verdict = "reached" if answers["millstream"]["p99_ms"] < answers["flink java"]["p99_ms"] else "MISSED"
+        lines.append(f"\nBoth at their defaults: goal p99 below that of Flink in Java: {verdict}.")
     if two_levels_ms:
         p99 = answers["millstream"]["p99_ms"]
-        judged = "reached" if p99 <= 4 * two_levels_ms else "MISSED"
-        lines.append(f"\np99 is {p99 / two_levels_ms:.1f} x the empty two-level epoch (goal 4: {judged}).")
+        verdict = "reached" if p99 <= 4 * two_levels_ms else "MISSED"
+        lines.append(f"\np99 is {p99 / two_levels_ms:.1f} x the empty two-level epoch (goal 4: {verdict}).")
     return lines
 
 
 def show_idle(answers: dict[str, dict[str, float]]) -> list[str]:
-    lines = ["| (n) a job that waits: % of a core | driver | java | slots | all |", "|---|---:|---:|---:|---:|"]
+    lines = ["| (n) an idle job: % of a core | driver | java | slots | all |", "|---|---:|---:|---:|---:|"]
     for name, a in answers.items():
-        judged = f"{a['all']:.2f} (goal 1: {'reached' if a['all'] < 1 else 'MISSED'})"
-        lines.append(f"| {name} | {a['driver']:.2f} | {a['java']:.2f} | {a['slots']:.2f} | {judged} |")
+        verdict = f"{a['all']:.2f} (goal 1: {'reached' if a['all'] < 1 else 'MISSED'})"
+        lines.append(f"| {name} | {a['driver']:.2f} | {a['java']:.2f} | {a['slots']:.2f} | {verdict} |")
     return lines
 
 
 def show_polled(a: dict[str, float], flames: dict[str, float]) -> list[str]:
     about = f"{a['clients']:.0f} clients, {a['paths']:.0f} paths every 3 s, {a['answers_per_second']:.0f} answers/s"
     rows = [(about, a, 5), ("flame graph", flames, 2)]
-    lines = ["| (o) a job that is looked at | alone, records/s | looked at | cost | of its processor time |"]
+    lines = ["| (o) a monitored job | alone, records/s | monitored | cost | of its CPU time |"]
     lines.append("|---|---:|---:|---:|---:|")
     for name, one, goal in rows:
-        judged = f"{one['cost_percent']:.1f} % (goal {goal} %: {'reached' if one['cost_percent'] < goal else 'MISSED'})"
+        verdict = (
+            f"{one['cost_percent']:.1f} % (goal {goal} %: {'reached' if one['cost_percent'] < goal else 'MISSED'})"
+        )
         work = f"{one['cpu_cost_percent']:.1f} %"
-        lines.append(f"| {name} | {one['alone']:,.0f} | {one['polled']:,.0f} | {judged} | {work} |")
+        lines.append(f"| {name} | {one['alone']:,.0f} | {one['polled']:,.0f} | {verdict} | {work} |")
     return lines
 
 
 def checkpoints(scale: float) -> dict[str, Any]:
-    """Checkpoints against the size of the state, recovery, and throughput with checkpoints every second and without."""
+    """Checkpoints by size of the state, recovery, and throughput with checkpoints every second and without."""
     script, keys = "../checkpoints.py", [10_000, 100_000, 1_000_000]
     results: dict[str, Any] = {
         "sizes": [run_script(sys.executable, script, ["sizes", "--keys", str(k)]) for k in keys],
@@ -267,17 +269,17 @@ def show_checkpoints(results: dict[str, Any]) -> list[str]:
     lines.append("")
     for k, pair in results["cost"].items():
         ratio = pair["with"] / pair["without"]
-        judged = "reached" if ratio >= 0.9 else "MISSED"
+        verdict = "reached" if ratio >= 0.9 else "MISSED"
         lines.append(
             f"Keyed reduce, {int(k):,} keys, with checkpoints every second: {pair['with']:,.0f} records/s, "
-            f"{ratio:.2f} of without (goal 0.9: {judged})."
+            f"{ratio:.2f} of without (goal 0.9: {verdict})."
         )
     return lines
 
 
 def show_install(results: dict[str, dict[str, Any]]) -> list[str]:
     lines = [
-        "| (k) from nothing to a result | own wheel MB | packages | on disk MB | pip install s | first result s |",
+        "| (k) installation and first result | own wheel MB | packages | on disk MB | pip install s | first result s |",
         "|---|---:|---:|---:|---:|---:|",
     ]
     for name, a in results.items():
@@ -292,16 +294,16 @@ def show_short_jobs(results: dict[str, Any]) -> list[str]:
     goals = {"empty": 0.15, "1,000,000 records": 0.8}
     lines = ["| (m) short jobs | seconds |", "|---|---:|"]
     for name, seconds in results["warm"].items():
-        lines.append(f"| second job of a process, {name} | {_judged(seconds, goals.get(name))} |")
+        lines.append(f"| second job of a process, {name} | {_verdict(seconds, goals.get(name))} |")
     cold = results["cold"]
-    lines.append(f"| cold start of the README's program | {_judged(cold['seconds'], 4.0)} |")
+    lines.append(f"| cold start of the README's program | {_verdict(cold['seconds'], 4.0)} |")
     reached = ", ".join(f"{step} {seconds:.2f}" for step, seconds in cold["steps"].items())
     return [*lines, "", f"A cold start, seconds from its beginning: {reached}."]
 
 
 def show_scaling(results: dict[str, list[dict[str, float]]]) -> list[str]:
     lines = [
-        f"| (scaling) executors of one core, on {CORES} cores | records/s | bytes of a record on its way |",
+        f"| (scaling) executors of one core, on {CORES} cores | records/s | bytes per record in the exchange |",
         "|---:|---:|---:|",
     ]
     for a in results["executors"]:
@@ -319,7 +321,7 @@ def show_scaling(results: dict[str, list[dict[str, float]]]) -> list[str]:
     return lines
 
 
-def _judged(seconds: float, goal: float | None) -> str:
+def _verdict(seconds: float, goal: float | None) -> str:
     if goal is None:
         return f"{seconds:.2f}"
     return f"{seconds:.2f} (goal {goal:g}: {'reached' if seconds <= goal else 'MISSED'})"
@@ -343,7 +345,7 @@ def main() -> None:
     lines = show_throughput(results["throughput"])
     two_levels = None
     if "l" in only:
-        # With no other program named, all of them.
+        # Without another program in `only`, all of them.
         results["typed"] = typed([p for p in only if p in PROGRAMS] or list(PROGRAMS), scale)
         lines += ["", *show_typed(results["typed"])]
     if "e" in only:
@@ -393,7 +395,7 @@ def main() -> None:
 
 
 def save(results: dict[str, Any]) -> None:
-    """Write the results; what this run left out stays from an earlier one, with its date."""
+    """Write the results; parts that this run skipped retain their earlier result, with its date."""
     path = HERE / "results.json"
     before: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     for row in results["throughput"].values():

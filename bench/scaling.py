@@ -1,12 +1,12 @@
-"""How a job grows: with executors of one core, and with the number of its subtasks.
+"""How a job scales: with executors of one core, and with the number of its subtasks.
 
     python -m bench.scaling [--subtasks 2,8,32,128] [--executors 1,2,4] [--records 4000000]
 
-Prints one JSON object. `executors`: records a second of a keyed reduce on Spark's standalone cluster, as many subtasks
-as executors, and how many bytes each record had on its way to the subtask of its key. `subtasks`: of a job with one
-shuffle whose slots stay, on this machine: milliseconds of an empty epoch; processor milliseconds in it of the driver's
-Python, and of all slots; seconds from the start to the first epoch's end; and memory of the driver's Python, of Java
-and of all slots in MB (what processes share is divided among them).
+Prints one JSON object. `executors`: records per second of a keyed reduce on Spark's standalone cluster, with as many
+subtasks as executors, and the bytes per record that the exchange transfers. `subtasks`: a job with one shuffle in
+resident slots on this machine: milliseconds of an empty epoch, its CPU milliseconds of the driver's Python and of all
+slots, seconds from the start to the first epoch's end, and memory of the driver's Python, of Java and of all slots in
+MB (memory shared by processes is divided among them).
 """
 
 from __future__ import annotations
@@ -71,18 +71,18 @@ class _Watch:
 
     def __init__(self) -> None:
         self.memory_mb: dict[str, float] = {}
-        self._used: list[tuple[int, dict[str, float]]] = []
+        self._samples: list[tuple[int, dict[str, float]]] = []
 
     def measure(self) -> None:
         for moment in (SETTLING, SETTLING + EPOCHS):
             while len(EmptyEpochs.poll_times) <= moment:
                 time.sleep(0.001)
-            self._used.append((len(EmptyEpochs.poll_times), _used()))
+            self._samples.append((len(EmptyEpochs.poll_times), _cpu_seconds()))
         self.memory_mb = _memory_mb()
 
     def cpu_ms(self) -> dict[str, float]:
-        """Return what an epoch takes of the processors, by process."""
-        (first, before), (last, after) = self._used
+        """Return the CPU time of an epoch, by process."""
+        (first, before), (last, after) = self._samples
         return {f"{kind}_cpu_ms": 1000 * (after[kind] - before[kind]) / (last - first) for kind in before}
 
 
@@ -97,7 +97,7 @@ def _processes() -> list[tuple[str, psutil.Process]]:
     return processes
 
 
-def _used() -> dict[str, float]:
+def _cpu_seconds() -> dict[str, float]:
     seconds = {"driver": 0.0, "java": 0.0, "slots": 0.0}
     for kind, process in _processes():
         times = process.cpu_times()
@@ -142,7 +142,7 @@ def _add_reduce(env: StreamExecutionEnvironment, records: int) -> None:
 
 
 def _own_process(*arguments: str) -> dict[str, float]:
-    """Run one of them in a process of its own: Spark is started once in each."""
+    """Run one of them in a separate process, because each starts its own Spark."""
     command = [sys.executable, str(Path(__file__)), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     if done.returncode:

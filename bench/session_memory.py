@@ -1,9 +1,9 @@
-"""What the jobs of a session cluster take of memory: PSS, USS and RSS by kind of process, in MiB.
+"""The memory of jobs of a session cluster: PSS, USS and RSS by kind of process, in MiB.
 
     python -m bench.session_memory [--jobs 50] [--sql]
 
 Starts a cluster on this machine and small jobs of one slot that wait for input, and prints one JSON object. The
-proportional set size counts a page that n processes share 1/n to each, so the sum is what all take together.
+proportional set size counts 1/n of a page that n processes share, so the sum is the memory used by all together.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ env.execute_sql("CREATE TABLE nowhere (k INT, v BIGINT) WITH ('connector' = 'bla
 env.execute_sql("INSERT INTO nowhere SELECT k, SUM(v) FROM numbers GROUP BY k")
 """
 _FIELDS = {"Pss": "pss", "Private_Clean": "uss", "Private_Dirty": "uss", "Rss": "rss"}
-# Jobs have read their input, and Java has compiled what it runs all the time.
+# By then the jobs have read their input, and the JVM has compiled its hot code.
 _SETTLING = 20.0
 
 
@@ -64,7 +64,7 @@ def kind_of(process: psutil.Process, cluster: int) -> str:
 
 
 def memory_of(pid: int) -> dict[str, float]:
-    """Return what one process has, in MiB."""
+    """Return the memory of one process, in MiB."""
     memory: dict[str, float] = defaultdict(float)
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
         field, _, rest = line.partition(":")
@@ -74,7 +74,7 @@ def memory_of(pid: int) -> dict[str, float]:
 
 
 def measure(cluster: int) -> dict[str, dict[str, float]]:
-    """Return by kind: how many processes there are, and what all of them have."""
+    """Return the number of processes and their total memory, by kind."""
     results: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for process in (psutil.Process(cluster), *psutil.Process(cluster).children(recursive=True)):
         kind = kind_of(process, cluster)
@@ -86,7 +86,7 @@ def measure(cluster: int) -> dict[str, dict[str, float]]:
 
 
 class Session:
-    """A cluster of its own directory, and its command line."""
+    """A cluster with its own directory, and its command line."""
 
     def __init__(self, folder: Path, jobs: int, program: str) -> None:
         self.folder = folder

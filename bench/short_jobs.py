@@ -1,8 +1,8 @@
 """Short jobs: a cold start of the README's first program, and small jobs in a process that is warm.
 
-Prints one JSON object. Times are the best of several, because neighbours on the machine only ever make a run slower.
-A cold start is a process from its beginning to its end, with Spark's classes from an archive, as in every start but the
-first. A second kind of run logs the time of each step.
+Prints one JSON object. Times are the best of several, because other load on the machine only slows a run down. A cold
+start is the life of a process, with Spark's classes from an archive, as in every start but the first. Another run logs
+the time of each step.
 
     python -m bench.short_jobs [--rounds 5] [--cold-rounds 5]
 """
@@ -23,7 +23,7 @@ from typing import Any
 README = Path(__file__).parent.parent / "README.md"
 RECORDS = {"empty": 0, "1,000 records": 1_000, "1,000,000 records": 1_000_000}
 
-# Runs a program and says, on the last line of its errors, when it reached what.
+# Runs a program and prints the time of each step as the last line of stderr.
 STEPS = """
 import atexit, functools, json, runpy, sys, time
 began = float(sys.argv[1])
@@ -32,11 +32,11 @@ reached = {"python": time.time() - began}
 def note(owner, name, step):
     inner = getattr(owner, name)
     @functools.wraps(inner)
-    def noted(*args, **kwargs):
+    def timed(*args, **kwargs):
         result = inner(*args, **kwargs)
         reached.setdefault(step, time.time() - began)
         return result
-    setattr(owner, name, noted)
+    setattr(owner, name, timed)
 
 from millstream.datastream import StreamExecutionEnvironment
 reached["millstream imported"] = time.time() - began
@@ -69,7 +69,7 @@ def cold_start(rounds: int) -> dict[str, Any]:
         program, steps = os.path.join(directory, "words.py"), os.path.join(directory, "steps.py")
         Path(program).write_text(words())
         Path(steps).write_text(STEPS)
-        # The first one may have to write the archive.
+        # The first run may have to write the archive.
         first, *seconds = [_seconds([program]) for _ in range(rounds + 1)]
         return {"first_seconds": first, "seconds": min(seconds), "steps": _steps(steps, program)}
 
@@ -88,7 +88,7 @@ def _steps(steps: str, program: str) -> dict[str, float]:
 
 
 def warm_jobs(rounds: int) -> dict[str, float]:
-    """Run each job several times in this process, one after the other; return the best of each."""
+    """Run each job several times in this process, in sequence; return the best time of each."""
     best: dict[str, float] = {}
     _job(1_000)
     for _ in range(rounds):

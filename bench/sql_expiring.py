@@ -1,8 +1,8 @@
-"""What a time to live costs: batches of 1,000 rows for operators that keep a million rows.
+"""The cost of a state TTL: batches of 1,000 rows for operators that retain a million rows.
 
     python -m bench.sql_expiring
 
-CPU time of one core for each batch, with the clock going on so that as many rows expire as come.
+CPU time of one core for each batch, with a clock that advances so that as many rows expire as arrive.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.operators.aggregate.group_aggregate import GroupAggregateOperator
 from millstream.sql.operators.rank.deduplicate import LastRowOperator
 
-KEPT, ROWS, BATCHES = 1_000_000, 1_000, 200
+STATE_ROWS, ROWS, BATCHES = 1_000_000, 1_000, 200
 _KINDS = [pa.int64(), pa.int64()]
-# A batch every 10 ms: as many batches as hold what is kept are its time.
+# A batch every 10 ms: the TTL is the time in which the retained rows arrive.
 _EVERY = 10
-_TTL = KEPT // ROWS * _EVERY
+_TTL = STATE_ROWS // ROWS * _EVERY
 
 
 def _batch(first: int, rows: int) -> Batch:
@@ -33,7 +33,7 @@ def _batch(first: int, rows: int) -> Batch:
 def _milliseconds(operator: Operator) -> float:
     now = [0]
     bare, first = Bare(operator, lambda: now[0]), 0
-    for _ in range(KEPT // ROWS):
+    for _ in range(STATE_ROWS // ROWS):
         bare.take(_batch(first, ROWS))
         now[0] += _EVERY
         first += ROWS
@@ -52,4 +52,6 @@ if __name__ == "__main__":
         ("last row", LastRowOperator([0], _KINDS, ttl=_TTL)),
         ("distinct", GroupAggregateOperator([0], [], _KINDS, ttl=_TTL)),
     ):
-        print(f"{name}: {_milliseconds(operator):.2f} ms a batch of {ROWS:,} rows, {KEPT:,} kept", flush=True)
+        print(
+            f"{name}: {_milliseconds(operator):.2f} ms per batch of {ROWS:,} rows, {STATE_ROWS:,} in state", flush=True
+        )

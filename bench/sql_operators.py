@@ -1,7 +1,7 @@
-"""Measures operators of SQL alone, and what could find the slot of a key: one core, CPU time, batches in memory.
+"""Measures single SQL operators, and candidate lookups from key to slot: one core, CPU time, batches in memory.
 
-python -m bench.sql_operators             all of it
-python -m bench.sql_operators join ...    what begins so
+python -m bench.sql_operators             all of them
+python -m bench.sql_operators join ...    those with these prefixes
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _window(kind: WindowKind, size: int, step: int) -> Callable[[], None]:
 
 
 def _two_phases(keys: int, phases: int) -> Callable[[], None]:
-    """A tumbling window with the way to its subtask: rows are split for two, and half of them are read again."""
+    """A tumbling window with its exchange: rows are split for two subtasks, and half of them are decoded."""
     times = [pa.array(np.arange(i * ROWS, (i + 1) * ROWS) // 10).view(_TIME) for i in range(BATCHES)]
     batches = [Batch([*b.columns, t]) for b, t in zip(_ints(keys), times, strict=True)]
     kinds, properties = [pa.int64(), pa.int64(), _TIME], [("start", _TIME), ("end", _TIME)]
@@ -181,7 +181,7 @@ def _shuffle() -> Callable[[], None]:
     return run
 
 
-# --- what could find the slot of a key
+# --- candidates for the lookup from key to slot
 
 
 def _index(batches: list[Batch], index: Any) -> Callable[[], None]:
@@ -205,20 +205,20 @@ def _group_by(batches: list[Batch]) -> Callable[[], None]:
 
 
 def _sorted(batches: list[Batch]) -> Callable[[], None]:
-    """A sorted array of all keys, into which those of each batch are merged."""
+    """A sorted array of all keys; the keys of each batch are merged into it."""
     keys_so_far = [np.zeros(0, np.int64)]
 
     def run() -> None:
         for b in batches:
             keys, _ = np.unique(b.columns[0].to_numpy(), return_inverse=True)
             position = np.searchsorted(keys_so_far[0], keys)
-            there = (
+            exists = (
                 keys_so_far[0][np.minimum(position, len(keys_so_far[0]) - 1)] == keys
                 if len(keys_so_far[0])
                 else np.zeros(len(keys), bool)
             )
-            if not there.all():
-                keys_so_far[0] = np.union1d(keys_so_far[0], keys[~there])
+            if not exists.all():
+                keys_so_far[0] = np.union1d(keys_so_far[0], keys[~exists])
 
     return run
 
@@ -257,7 +257,7 @@ MEASURED: dict[str, Callable[[], Callable[[], None]]] = {
 
 
 def main() -> None:
-    """Print million rows a second, the best of three."""
+    """Print million rows per second, the best of three."""
     for name, make in MEASURED.items():
         if sys.argv[1:] and not name.startswith(tuple(sys.argv[1:])):
             continue

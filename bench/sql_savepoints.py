@@ -1,8 +1,8 @@
-"""Measures forms that a savepoint of SQL's state could have: size, writing, reading. One core, CPU time, best of three.
+"""Measures candidate formats of SQL state in a savepoint: size, write, read. One core, CPU time, best of three.
 
-python -m bench.sql_savepoints [ROWS]     a million unless said otherwise
+    python -m bench.sql_savepoints [ROWS]     default: one million
 
-What is read are Arrow batches, from which an operator builds its index; that takes the same whatever they come from.
+Reading yields Arrow batches, from which an operator builds its index; that takes the same time for all formats.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _batches(rows: int, text: bool) -> Iterator[Batch]:
 
 
 def _sections_of(operator: Any, feed: Callable[[Any], None]) -> list[Section]:
-    """Return an operator's state after its input, in the form of a savepoint."""
+    """Return an operator's state after its input, in the format of a savepoint."""
     storage = MemoryStorage()
     state = KeyedState("bench", 0, storage, lambda: 0)
     context = RuntimeContext("bench", 0, 1, _GROUPS, 0, {}, MetricGroup(("bench",)), state)
@@ -86,11 +86,11 @@ def _join(rows: int, text: bool) -> list[Section]:
     return _sections_of(operator, feed)
 
 
-# --- forms: bytes of sections, and batches of bytes
+# --- formats: bytes of sections, and batches of bytes
 
 
 def _tables(sections: list[Section]) -> list[pa.Table]:
-    """Return each table of state as one, in order of key groups."""
+    """Return each state table as one batch, in order of key groups."""
     by_name: dict[str, list[pa.RecordBatch]] = {}
     for section in sections:
         for content in section.rows.values():
@@ -116,7 +116,7 @@ def _ipc(codec: str | None) -> tuple[Callable[[list[Section]], list[bytes]], Cal
 
 
 def _parquet(codec: str) -> tuple[Callable[[list[Section]], list[bytes]], Callable[[list[bytes]], None]]:
-    """Columns of the state as columns of the file, a row group for each key group."""
+    """State columns as columns of the file, a row group per key group."""
 
     def write(sections: list[Section]) -> list[bytes]:
         parts = []
@@ -135,18 +135,18 @@ def _parquet(codec: str) -> tuple[Callable[[list[Section]], list[bytes]], Callab
     return write, read
 
 
-def _as_it_is(sections: list[Section]) -> list[bytes]:
+def _current(sections: list[Section]) -> list[bytes]:
     return [b"".join(encode_part(sections, _GROUPS))]
 
 
-def _as_it_is_read(data: list[bytes]) -> None:
+def _read_current(data: list[bytes]) -> None:
     for one in data:
         for _ in decode_part("part", one, None):
             pass
 
 
 FORMS = {
-    "now: Arrow in a Parquet file, zstd": (_as_it_is, _as_it_is_read),
+    "now: Arrow in a Parquet file, zstd": (_current, _read_current),
     "Arrow": _ipc(None),
     "Arrow, lz4": _ipc("lz4"),
     "Arrow, zstd": _ipc("zstd"),

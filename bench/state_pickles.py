@@ -1,4 +1,4 @@
-"""What a window and a row take in a pickle of state: bytes, and microseconds to write and read.
+"""The size of a window and a row in a pickle of state, and the microseconds to write and read them.
 
 python -m bench.state_pickles
 """

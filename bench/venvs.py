@@ -1,4 +1,4 @@
-"""Venvs of other systems, under a cache folder; made on first use, by the benchmark and the tests against PyFlink."""
+"""Venvs of other systems in a cache folder, created on first use by the benchmark and the tests against PyFlink."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def existing_venv(peer: str) -> Path | None:
 
 
 def venv(peer: str) -> Path | None:
-    """Return the peer's interpreter, making its venv when there is none; None when it cannot be had."""
+    """Return the peer's interpreter; create its venv if needed. None if that is impossible."""
     folder = CACHE / peer
     python = folder / "bin" / "python"
     ready = folder / ".ready"

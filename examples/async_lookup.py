@@ -52,9 +52,9 @@ class Lookup(AsyncFunction[int, str]):
 
     async def async_invoke(self, value: int) -> list[str]:
         city = await self.lookup(value)
-        tries = self.attempts[value]
+        attempt = self.attempts[value]
         # A list, because a request may have any number of results.
-        return [f"user {value} is from {city}" + (f" (attempt {tries})" if tries > 1 else "")]
+        return [f"user {value} is from {city}" + (f" (attempt {attempt})" if attempt > 1 else "")]
 
     def timeout(self, value: int) -> list[str]:
         # Without this method a request that takes too long fails the job.

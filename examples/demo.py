@@ -27,7 +27,7 @@ class Order(NamedTuple):
 
     city: str
     amount: int
-    made_at: int
+    created_at: int
 
 
 def make_order(i: int) -> Order:
@@ -49,10 +49,10 @@ def main() -> None:
     # A page shows the running job; the program prints its address.
     settings = {"rest.port": "auto", "execution.checkpointing.interval": "3 s"}
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
-    by_their_time = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1)).with_timestamp_assigner(
-        lambda order, _: order.made_at
+    by_time = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1)).with_timestamp_assigner(
+        lambda order, _: order.created_at
     )
-    orders = env.from_source(DataGeneratorSource(make_order, ORDERS, PER_SECOND), by_their_time, "orders")
+    orders = env.from_source(DataGeneratorSource(make_order, ORDERS, PER_SECOND), by_time, "orders")
     print(f"{ORDERS} orders will arrive at {PER_SECOND} a second, some late; totals by city as windows close.")
     print("Open the address below in a browser to see the job at work:", flush=True)
     windows = orders.key_by(lambda order: order.city).window(TumblingEventTimeWindows.of(Time.seconds(2)))

@@ -1,7 +1,7 @@
-"""One Spark for the whole run; every test gets a fresh environment on it.
+"""One Spark for the whole test run; every test gets a new environment on it.
 
-MILLSTREAM_TEST_EXCHANGE=spark (or resident) runs all tests on Spark with that exchange; without it, as jobs choose.
-MILLSTREAM_TEST_TRANSPORT=tcp (or unix, or tls, which is tcp encrypted) has slots that stay talk over that.
+MILLSTREAM_TEST_EXCHANGE=spark (or resident) runs all tests on Spark with that exchange; without it, jobs choose.
+MILLSTREAM_TEST_TRANSPORT=tcp (or unix, or tls, which is encrypted tcp) selects the transport of resident slots.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from millstream.testing.servers.kafka import KafkaBroker
 from millstream.testing.servers.rabbitmq import RabbitMqServer
 from millstream.testing.servers.search import ElasticsearchServer, OpenSearchServer
 
-# PyFlink's tests have a runner of their own.
+# PyFlink's tests have their own runner.
 collect_ignore = ["pyflink/suite"]
 
 Env = StreamExecutionEnvironment
 
-# How long an example takes says how busy the machine is.
+# No deadline: the duration of an example depends on the load of the machine.
 settings.register_profile("millstream", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("millstream")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _run_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Isolates the job registry: commands of other runs do not see jobs of this one, and the reverse."""
+    """Isolates the job registry: commands of other runs do not see the jobs of this one, and vice versa."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
         yield
@@ -83,7 +83,7 @@ def rabbitmq() -> Iterator[RabbitMqServer]:
 
 @pytest.fixture(scope="session")
 def search_server() -> Iterator[ElasticsearchServer | OpenSearchServer]:
-    """A server of Elasticsearch, or of OpenSearch if one asks for it; where it cannot be had the test is skipped."""
+    """A server of Elasticsearch, or of OpenSearch if requested; without one on the machine the test is skipped."""
     kinds = {"elasticsearch": ElasticsearchServer, "opensearch": OpenSearchServer}
     yield from _running(kinds[os.environ.get("MILLSTREAM_TEST_SEARCH", "elasticsearch")])
 
@@ -104,7 +104,7 @@ def _running(kind: Callable[[], Any]) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaBroker]:
-    """A Kafka broker; where its jars cannot be had the test is skipped."""
+    """A Kafka broker; without its jars the test is skipped."""
     broker = KafkaBroker()
     try:
         broker.start()
@@ -137,7 +137,7 @@ def config(spark_files: Path) -> Configuration:
 
 @pytest.fixture
 def resident_slots(config: Configuration) -> bool:
-    """Whether streaming jobs run in slots that stay."""
+    """Whether streaming jobs run in resident slots."""
     return config.get_string("millstream.exchange", "auto") != "spark"
 
 

@@ -88,7 +88,7 @@ public class CepBench {
     }
 
     public static void main(String[] args) throws Exception {
-        // The first job also starts what later ones find started, and compiles what they run.
+        // The first job also starts the cluster and compiles the code that later jobs use.
         run("strict", 100_000, 1000);
         for (String arg : args) {
             String[] parts = arg.split(":");

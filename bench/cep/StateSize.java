@@ -15,7 +15,7 @@ import org.apache.flink.streaming.runtime.streamrecord.StreamRecord;
 import org.apache.flink.streaming.util.KeyedOneInputStreamOperatorTestHarness;
 import org.apache.flink.util.Collector;
 
-/** How large Flink's snapshot is with so many keys that have one open run each: StateSize keys. */
+/** Measures Flink's snapshot of a number of keys with one open run each: StateSize keys. */
 public class StateSize {
     static class None extends PatternProcessFunction<Tuple3<Integer, String, Long>, Integer> {
         @Override
@@ -42,7 +42,7 @@ public class StateSize {
                         null);
         try (KeyedOneInputStreamOperatorTestHarness<Integer, Tuple3<Integer, String, Long>, Integer> harness =
                 new KeyedOneInputStreamOperatorTestHarness<>(operator, e -> e.f0, Types.INT)) {
-            // Without this, no more than 5 MB.
+            // The default limit is 5 MB.
             harness.setCheckpointStorage(new JobManagerCheckpointStorage(Integer.MAX_VALUE));
             harness.open();
             for (int k = 0; k < keys; k++) {

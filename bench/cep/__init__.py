@@ -1,1 +1,1 @@
-"""Benchmarks of patterns beside Flink CEP."""
+"""Benchmarks of patterns, compared with Flink CEP."""

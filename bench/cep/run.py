@@ -1,10 +1,10 @@
-"""Patterns side by side with Flink Java: the same generated events, the same patterns, two slots each.
+"""Patterns compared with Flink Java: the same generated events, the same patterns, two slots each.
 
     python -m bench.cep.run CASE:EVENTS:KEYS ...          millstream on Spark
     python -m bench.cep.run --flink CASE:EVENTS:KEYS ...  Flink, from the jars of PyPI's apache-flink; needs a JDK
 
-CASE is strict, relaxed, greedy, any, not or keys. Prints one line of JSON for each. A small job runs first, so that
-neither the start of Spark or Flink nor Java's compiler is in the figures.
+CASE is strict, relaxed, greedy, any, not or keys. Prints one line of JSON for each. A small job runs first, so that the
+figures include neither the start of Spark or Flink nor Java's compiler.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ def checkpoint_bytes(keys: int) -> int:
         return lambda e: e[1] == letter
 
     def event(k: int) -> tuple[int, str, int]:
-        # Behind them two that only let time pass; the last is not read before the checkpoint, or time would end.
+        # Two more events advance the watermark. The last is not read before the checkpoint, because the input would
+        # end.
         return (k, "a", 1_000) if k < keys else (k, "d", 1_001)
 
     pattern = Pattern.begin("a").where(is_("a")).followed_by("b").where(is_("b")).within(1_000)

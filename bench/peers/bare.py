@@ -65,13 +65,13 @@ def _event_functions(n: int, keys: int) -> tuple[Any, Any, Any, Any]:
 
 
 def tumbling(n: int, keys: int) -> None:
-    """A dict of keys for each window; windows leave when the watermark, looked at now and then, passes them."""
+    """A dict of keys per window; windows are removed when the watermark, checked now and then, passes them."""
     make, time_of, key_of, add_up = _event_functions(n, keys)
     windows: dict[int, dict[int, Any]] = {}
     highest = -1 << 63
     half = n // 2
     for part in range(2):
-        # One core's share after the other: each covers all of the time, as a subtask's does.
+        # The share of one core after the other: each covers the whole time range, as a subtask does.
         for i in range(part * half, (part + 1) * half):
             e = make(i)
             t = time_of(e)
@@ -93,7 +93,7 @@ def tumbling(n: int, keys: int) -> None:
 
 
 def session(n: int, keys: int) -> None:
-    """The last session of each key, in a dict; out of order by less than the gap, so one is enough."""
+    """The last session of each key, in a dict: events are out of order by less than the gap, so one is enough."""
     make, time_of, key_of, add_up = _event_functions(n, keys)
     half = n // 2
     for part in range(2):
@@ -127,7 +127,7 @@ def main() -> None:
     parser.add_argument("--program", choices=sorted(PROGRAMS), required=True)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--keys", type=int, default=1_000)
-    # Accepted so that every peer takes the same command line; a bare loop has one core.
+    # Accepted because all peers have the same command line; a bare loop uses one core.
     parser.add_argument("--parallelism", type=int, default=1)
     args = parser.parse_args()
 

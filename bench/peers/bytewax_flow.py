@@ -1,11 +1,10 @@
 """The programs on Bytewax: one worker in each of P processes, no recovery store.
 
-S runs from the first batch any worker's source is asked for to the moment the last
-worker's sink is closed, both on the machine-wide monotonic clock; starting Python and
-connecting the processes is outside it. Generating the input is inside it.
+S runs from the first request for input of any worker to the close of the last worker's sink, both on the machine-wide
+monotonic clock. It excludes starting Python and connecting the processes, and includes generating the input.
 
-The processes are started the way `python -m bytewax.testing -p P` starts them (one
-`python -m bytewax.run -i ... -a ...` each), but on free ports.
+The processes are started the way `python -m bytewax.testing -p P` starts them (one `python -m bytewax.run -i ... -a
+...` each), but on free ports.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def add(a: tuple[Any, int], b: tuple[Any, int]) -> tuple[Any, int]:
 
 
 class RunningAdd(op.StatefulBatchLogic[Any, Any, Any]):
-    """A running reduce; stateful_map says the same in less but measured slower."""
+    """A running reduce; stateful_map would be shorter but measured slower."""
 
     def __init__(self, state: Any):
         self._state = state
@@ -109,7 +108,7 @@ class DiscardSink(DynamicSink[Any]):
 
 
 class PacedPartition(StatelessSourcePartition[tuple[int, float]]):
-    """This worker's share of RATE records a second, each stamped when it is handed over."""
+    """This worker's share of RATE records per second, each stamped when it is emitted."""
 
     def __init__(self, numbers: range):
         self._numbers = numbers
@@ -191,7 +190,7 @@ EPOCH = datetime(2020, 1, 1, tzinfo=timezone.utc)
 
 
 def windows(flow: Dataflow, records: int, keys: int, batch: int, out: Path, windower: Any) -> None:
-    """Workers take turns with the numbers, so that all of them cover the same time, ten events a millisecond."""
+    """Numbers are assigned to workers in turn, so that all cover the same time range; ten events per millisecond."""
     s = op.input("in", flow, RangeSource(records, None, batch, out))
     s = op.map("make", s, lambda i: (i * 7919 % keys, i // 10 - i * 31 % 1000, 1))
     keyed = op.key_on("key", s, lambda e: str(e[0]))

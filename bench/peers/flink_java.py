@@ -1,7 +1,7 @@
 """The programs on Flink's own Java API: compiles flink/FlinkJob.java against the jars of apache-flink's wheel, runs it.
 
-Runs in the venv `pyflink`, for its jars. One JVM, Flink's local environment and defaults, after a job that warms up;
-S is the net runtime that Flink itself reports. Needs javac; says so and exits with 3 where there is none.
+Runs in the venv `pyflink`, for its jars. One JVM, Flink's local environment and defaults, after a warm-up job. S is the
+net runtime that Flink itself reports. Needs javac; without it, prints a message and exits with 3.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyflink
 
 HERE = Path(__file__).parent
 LIB = Path(pyflink.__file__).parent / "lib"
-# Beside the venv that the jars are of.
+# Next to the venv that contains the jars.
 BUILT = Path(sys.prefix).parent / "flink-java"
 OPENS = ["java.lang", "java.util", "java.util.concurrent", "java.net", "java.io", "java.nio", "java.time", "sun.nio.ch"]
 QUIET = """\

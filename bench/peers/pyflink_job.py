@@ -1,12 +1,11 @@
 """The programs on PyFlink's DataStream API, thread or process mode, default settings.
 
-S runs from the first open() of the first Python function to the last close() of the
-last one, over all subtasks, on the machine's clock. That leaves out the JVM, the
-cluster and the start of the Python workers, and adds nothing to the work per record.
+S runs from the first open() of the first Python function to the last close() of the last one, over all subtasks, on the
+machine's clock. That excludes the JVM, the cluster and the start of the Python workers, and adds no work per record.
 
-The job runs on a local standalone cluster of P one-slot TaskManagers, because PyFlink's
-in-JVM mini cluster (--task-managers 0) gives all subtasks one Python interpreter, hence
-one lock: embedded in the JVM in thread mode, the script's own in process mode.
+The job runs on a local standalone cluster of P one-slot TaskManagers, because PyFlink's in-JVM mini cluster
+(--task-managers 0) gives all subtasks one Python interpreter, hence one lock: embedded in the JVM in thread mode, the
+script's own in process mode.
 
 The venv's bin has to come first on PATH: Flink starts `python` from there.
 """
@@ -56,7 +55,7 @@ HOME = Path(pyflink.__file__).parent
 
 
 def stamp(out: str, name: str) -> None:
-    # Thread mode cannot ask for the subtask's index, so the file name is random.
+    # Thread mode does not provide the subtask's index, so the file name is random.
     Path(out, f"{name}-{uuid.uuid4().hex}").write_text(repr(time.time()))
 
 
@@ -216,10 +215,10 @@ def latency(env: StreamExecutionEnvironment, args: argparse.Namespace, out: str)
 
 
 def feed(server: socket.socket, seconds: int, out: Path) -> None:
-    """Write RATE records a second, each stamped as it is written; then end the stream.
+    """Write RATE records per second, each stamped as it is written; then end the stream.
 
-    PyFlink has no source in Python. One unstamped record per key goes first and the
-    clock starts when all of them have come through, so that workers are up by then.
+    PyFlink has no source in Python. One unstamped record per key is sent first, and the clock starts when all of them
+    have arrived, so that workers are up by then.
     """
     connection, _ = server.accept()
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -322,7 +321,7 @@ def environment(mode: str, rest_port: int | None) -> StreamExecutionEnvironment:
     if rest_port is None:
         return StreamExecutionEnvironment.get_execution_environment(config)
     config.set_string("python.executable", sys.executable)
-    # PyFlink's own API has no call for a remote environment; Java's has.
+    # PyFlink's own API cannot create a remote environment; Java's can.
     gateway = get_gateway()
     java = gateway.jvm.org.apache.flink.streaming.api.environment.StreamExecutionEnvironment
     no_jars = gateway.new_array(gateway.jvm.java.lang.String, 0)

@@ -1,6 +1,6 @@
-"""From Kafka to Kafka on PyFlink, exactly once, with an identity in Python between, or without.
+"""From Kafka to Kafka on PyFlink, exactly once, with or without an identity function in Python in between.
 
-    python pyflink_kafka.py <thread, process or java> <bootstrap> <topic in> <topic out> <records> <parallelism> <jars...>
+    python pyflink_kafka.py <thread, process or java> <bootstrap> <topic in> <topic out> <records> <parallelism> <jars>
 """
 
 import json
@@ -22,7 +22,7 @@ from pyflink.datastream.connectors.kafka import (
 
 
 def cpu_seconds(root: int) -> float:
-    """Return the CPU time of a process and of all that have come from it."""
+    """Return the CPU time of a process and its descendants."""
     parents, ticks = {}, {}
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -39,27 +39,27 @@ def cpu_seconds(root: int) -> float:
     return sum(t for p, t in ticks.items() if belongs(p)) / os.sysconf("SC_CLK_TCK")
 
 
-class Same(MapFunction):
-    """The identity, which notes the CPU time when it begins and ends: what Flink takes to start does not count."""
+class Identity(MapFunction):
+    """The identity; records the CPU time when it begins and ends, which excludes the start of Flink."""
 
     def __init__(self, out: str, root: int) -> None:
         self._out, self._root, self._name = out, root, ""
 
-    def _note(self, name: str) -> None:
+    def _record_cpu(self, name: str) -> None:
         Path(self._out, f"{name}-{self._name}").write_text(str(cpu_seconds(self._root)))
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._name = os.urandom(4).hex()
-        self._note("start")
+        self._record_cpu("start")
 
     def map(self, value: str) -> str:
         return value
 
     def close(self) -> None:
-        self._note("end")
+        self._record_cpu("end")
 
 
-def noted(out: str, name: str) -> list[float]:
+def recorded_cpu(out: str, name: str) -> list[float]:
     return [float(path.read_text()) for path in Path(out).glob(f"{name}-*")]
 
 
@@ -86,11 +86,11 @@ def main() -> None:
     stream = env.from_source(reading.build(), WatermarkStrategy.no_watermarks(), "in")
     with tempfile.TemporaryDirectory() as out:
         before = cpu_seconds(os.getpid())
-        same = stream if mode == "java" else stream.map(Same(out, os.getpid()), Types.STRING())
+        same = stream if mode == "java" else stream.map(Identity(out, os.getpid()), Types.STRING())
         same.sink_to(writing.build())
         env.execute("bench")
         # Without Python the start is not recorded: the CPU time then includes it.
-        cpu = cpu_seconds(os.getpid()) - before if mode == "java" else max(noted(out, "end")) - min(noted(out, "start"))
+        cpu = cpu_seconds(os.getpid()) - before if mode == "java" else max(recorded_cpu(out, "end")) - min(recorded_cpu(out, "start"))
     print(json.dumps({"cpu_seconds": cpu}))
 
 

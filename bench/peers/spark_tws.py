@@ -39,7 +39,7 @@ class RunningAdd(StatefulProcessor):
     def handleInputRows(
         self, key: Any, rows: Iterator[Row], timerValues: Any
     ) -> Iterator[Row]:
-        # Spark hands over all of a key's rows of a batch at once: one read, one write.
+        # Spark passes all rows of a key in a batch at once: one read, one write.
         state = self._state.get()
         for row in rows:
             state = (row[0], row[1]) if state is None else add(state, row)
@@ -69,7 +69,7 @@ def session(parallelism: int) -> SparkSession:
         .config("spark.sql.streaming.stateStore.providerClass", PROVIDER)
         .getOrCreate()
     )
-    # Spark logs a warning for every key it sees first, which would be measured too.
+    # Spark logs a warning for every new key, which would be measured too.
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 
@@ -112,7 +112,7 @@ def main() -> None:
     parser.add_argument("--parallelism", type=int, default=2)
     parser.add_argument("--batches", type=int, default=1)
     args = parser.parse_args()
-    # The workers have to be this venv's Python, whatever PATH says.
+    # The workers must use this venv's Python, regardless of PATH.
     os.environ["PYSPARK_PYTHON"] = sys.executable
 
     with tempfile.TemporaryDirectory() as name:

@@ -42,8 +42,8 @@ import org.apache.flink.util.CloseableIterator;
 /**
  * Nexmark on Flink's own Java SQL, with the events of nexmark_events.py.
  *
- * <p>Nexmark ddl.sql query.sql [key=value ...] reads lines from its input: "run EVENTS" runs the query into blackhole
- * and prints how many seconds that took, and how many of the processor; "rows EVENTS" prints its rows, of one column.
+ * <p>Nexmark ddl.sql query.sql [key=value ...] reads commands from stdin. "run EVENTS" runs the query into blackhole
+ * and prints its seconds and CPU seconds. "rows EVENTS" prints its rows, which have one column.
  */
 public class Nexmark {
     static final long START = 1_704_067_200_000L;
@@ -52,23 +52,23 @@ public class Nexmark {
 
     /** Letters in a fixed order, the same in Python. */
     static final class Texts {
-        private long at;
+        private long state;
 
         Texts(long seed) {
-            at = seed;
+            state = seed;
         }
 
         int number(int below) {
-            at = at * 6364136223846793005L + 1442695040888963407L;
-            return (int) ((at >>> 33) % below);
+            state = state * 6364136223846793005L + 1442695040888963407L;
+            return (int) ((state >>> 33) % below);
         }
 
         String some(int first, int below, int count) {
-            StringBuilder made = new StringBuilder();
+            StringBuilder builder = new StringBuilder();
             for (int i = 0; i < count; i++) {
-                made.append((char) (first + number(below)));
+                builder.append((char) (first + number(below)));
             }
-            return made.toString();
+            return builder.toString();
         }
 
         String letters(int count) {
@@ -87,35 +87,35 @@ public class Nexmark {
 
     static StringData[] pool(long seed, Function<Texts, String> make) {
         Texts texts = new Texts(seed);
-        StringData[] made = new StringData[POOL];
+        StringData[] strings = new StringData[POOL];
         for (int i = 0; i < POOL; i++) {
-            made[i] = text(make.apply(texts));
+            strings[i] = text(make.apply(texts));
         }
-        return made;
+        return strings;
     }
 
     static StringData text(String text) {
-        BinaryStringData made = BinaryStringData.fromString(text);
-        made.ensureMaterialized();
-        return made;
+        BinaryStringData string = BinaryStringData.fromString(text);
+        string.ensureMaterialized();
+        return string;
     }
 
     static StringData[] texts(String... all) {
-        StringData[] made = new StringData[all.length];
+        StringData[] strings = new StringData[all.length];
         for (int i = 0; i < all.length; i++) {
-            made[i] = text(all[i]);
+            strings[i] = text(all[i]);
         }
-        return made;
+        return strings;
     }
 
-    /** Makes an event of a number. */
+    /** Generates the event of a number. */
     public static final class Events extends RichMapFunction<Long, RowData> {
         private final long each;
         private final int parallelism;
         private transient StringData[] channels, urls, bids, items, descriptions, auctions;
         private transient StringData[] names, emails, cards, cities, states, persons;
 
-        /** Subtasks read ranges of numbers one after another: their events are made such that times go on together. */
+        /** Each subtask reads one range of numbers; events are numbered such that time advances equally in all. */
         Events(long count, int parallelism) {
             this.each = count / parallelism;
             this.parallelism = parallelism;
@@ -189,15 +189,15 @@ public class Nexmark {
 
         @Override
         public RowData map(Long value) {
-            long at = value % each;
-            long number = (at / 50 * parallelism + value / each) * 50 + at % 50;
+            long offset = value % each;
+            long number = (offset / 50 * parallelism + value / each) * 50 + offset % 50;
             long z = mixed(number, 1);
             long w = mixed(number, 2);
-            long place = number % 50;
-            if (place == 0) {
+            long position = number % 50;
+            if (position == 0) {
                 return GenericRowData.of(0, newPerson(number, z), null, null);
             }
-            if (place < 4) {
+            if (position < 4) {
                 return GenericRowData.of(1, null, newAuction(number, z, w), null);
             }
             return GenericRowData.of(2, null, null, newBid(number, z, w));
@@ -383,9 +383,9 @@ public class Nexmark {
     public static final class CountChar extends ScalarFunction {
         public long eval(String text, String letter) {
             long count = 0;
-            char wanted = letter.charAt(0);
+            char expected = letter.charAt(0);
             for (int i = 0; i < text.length(); i++) {
-                if (text.charAt(i) == wanted) {
+                if (text.charAt(i) == expected) {
                     count++;
                 }
             }
@@ -436,9 +436,9 @@ public class Nexmark {
     }
 
     public static void main(String[] args) throws Exception {
-        BufferedReader asked = new BufferedReader(new InputStreamReader(System.in));
+        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
         System.out.println("@0");
-        for (String line = asked.readLine(); line != null; line = asked.readLine()) {
+        for (String line = commands.readLine(); line != null; line = commands.readLine()) {
             String[] words = line.trim().split(" ");
             if (words[0].equals("run")) {
                 run(args, Long.parseLong(words[1]));

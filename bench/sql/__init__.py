@@ -1,1 +1,1 @@
-"""Benchmarks of SQL: queries beside Flink's Java SQL, Nexmark, TPC-H and TPC-DS."""
+"""Benchmarks of SQL: queries compared with Flink's Java SQL, Nexmark, TPC-H and TPC-DS."""

@@ -1,8 +1,8 @@
-"""How long the first row of a query takes: a new process, its imports, the query, its first row; on the local engine.
+"""The time to the first row of a query on the local engine: a new process, its imports, the query, its first row.
 
     python -m bench.sql.first_row [--rounds 5]
 
-Modules are compiled once before, as an installed package's are.
+Modules are compiled before the first round, as in an installed package.
 """
 
 from __future__ import annotations

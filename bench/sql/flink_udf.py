@@ -1,4 +1,4 @@
-"""A scalar function in Python on PyFlink: prints JSON with records and seconds. Run by the venv `pyflink`."""
+"""A scalar function in Python on PyFlink: prints JSON with records and seconds. Runs in the venv `pyflink`."""
 
 import json
 import sys

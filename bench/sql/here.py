@@ -1,4 +1,4 @@
-"""One query of the benchmark on millstream: prints JSON with records and seconds, after a run that warms up."""
+"""Runs one query of the benchmark on millstream after a warm-up run; prints JSON with records and seconds."""
 
 from __future__ import annotations
 

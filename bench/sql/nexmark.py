@@ -1,15 +1,16 @@
-"""Nexmark q0 to q22 beside Flink's own Java SQL: the same events, the same SQL, parallelism 2, into blackhole.
+"""Nexmark q0 to q22 compared with Flink's Java SQL: the same events, the same SQL, parallelism 2, into blackhole.
 
     python -m bench.sql.nexmark [--only q4,q7] [--seconds 30] [--rounds 1] [--set key=value] [--engine local]
     python -m bench.sql.nexmark --checkpoints --only q4,q20 [--seconds 30] [--rounds 3]
 
-Every query has a process on each side. Both are warm: they run the query on a few events, then on more until it takes
-three seconds at least. After that both run it on the same number of events, one after the other: as many as take the
-slower side `--seconds`. Of several rounds the best counts. First of all, what both sides make up as events is compared.
-Flink refuses q6, an OVER by a column that is no time attribute: it has no ratio. `--set` is for both sides.
+Every query has one process per system. Both warm up: they run the query on few events, then on more until it takes at
+least three seconds. Then both run it on the same number of events, one after the other; the number is chosen such that
+the slower system takes `--seconds`. Of several rounds the best counts. Before the queries, the generated events of both
+systems are compared. Flink rejects q6, an OVER by a column that is no time attribute, so it has no ratio. `--set`
+applies to both systems.
 
-`--checkpoints` leaves Flink out: it measures what a checkpoint every second costs Millstream. A process with and one
-without take turns; of each the best round counts.
+`--checkpoints` omits Flink and measures the cost of a checkpoint every second in Millstream. A process with and one
+without checkpoints alternate; the best round of each counts.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ ROOT = HERE.parents[1]
 
 TEXTS = ROOT / "tests" / "sql" / "nexmark"
 NAMES = [f"q{i}" for i in range(23)]
-# Flink refuses it, and here it goes row by row.
-OURS_ALONE = frozenset(["q6"])
+# Flink rejects it, and Millstream processes it row by row.
+NOT_IN_FLINK = frozenset(["q6"])
 FEW, VERY_FEW = 100_000, 5000
-# Subtasks have the same number of events, and whole fifties.
+# Subtasks have the same number of events, a multiple of fifty.
 _ROUND = 1000
 OPENS = ["java.lang", "java.util", "java.util.concurrent", "java.net", "java.io", "java.nio", "java.time", "sun.nio.ch"]
-_EVERYTHING = """
+_ALL_COLUMNS = """
 SELECT CONCAT_WS('|', CAST(event_type AS STRING), CAST(`dateTime` AS STRING),
     CAST(person.id AS STRING), person.name, person.emailAddress, person.creditCard, person.city, person.state,
     CAST(person.`dateTime` AS STRING), person.extra,
@@ -58,7 +59,7 @@ def ddl() -> str:
 
 
 class Side:
-    """A process that runs one query as often as it is asked."""
+    """A process that runs one query on request."""
 
     def __init__(self, command: Sequence[str], environment: dict[str, str], log: Path, folder: Path = ROOT) -> None:
         self._log = log
@@ -77,15 +78,15 @@ class Side:
 
     def run(self, events: int) -> float:
         """Return the seconds that the query takes on a number of events."""
-        self._ask(f"run {events}")
+        self._send(f"run {events}")
         return float(self._answer()[0].split()[0])
 
     def rows(self, events: int) -> list[str]:
         """Return the query's rows, sorted."""
-        self._ask(f"rows {events}")
+        self._send(f"rows {events}")
         return sorted(self._answer()[1])
 
-    def _ask(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
@@ -112,7 +113,7 @@ class Side:
 
 
 class Bench:
-    """Starts both sides.
+    """Starts the processes of both systems.
 
     Args:
         folder: for files.
@@ -153,7 +154,7 @@ class Bench:
 
 
 def _built(jars: str) -> Path:
-    """Return where the classes of the Java side are, compiled if they are older than their source."""
+    """Return the directory of the compiled Java classes; compile them if they are older than their source."""
     built, source = CACHE / "flink-nexmark", HERE / "Nexmark.java"
     class_file = built / "Nexmark.class"
     if not class_file.exists() or class_file.stat().st_mtime < source.stat().st_mtime:
@@ -167,9 +168,9 @@ def _built(jars: str) -> Path:
 
 
 def check_events(bench: Bench) -> None:
-    """Compare what both sides make up, text by text."""
+    """Compare the generated events of both systems."""
     events = 20_000
-    ours, theirs = bench.ours("events", _EVERYTHING), bench.flink("events", _EVERYTHING)
+    ours, theirs = bench.ours("events", _ALL_COLUMNS), bench.flink("events", _ALL_COLUMNS)
     assert theirs is not None
     try:
         mine, others = ours.rows(events), theirs.rows(events)
@@ -188,17 +189,17 @@ def query_text(name: str) -> str:
 
 
 def in_turns(sides: Sequence[Side], name: str, seconds: float, rounds: int) -> tuple[int, list[float]]:
-    """Return how many events the sides read, and the shortest time of each side in seconds."""
-    few_events = VERY_FEW if name in OURS_ALONE else FEW
+    """Return the number of events per run, and the shortest time of each side in seconds."""
+    few_events = VERY_FEW if name in NOT_IN_FLINK else FEW
     events = _rounded(seconds * min(_warm(side, min(3.0, seconds), few_events) for side in sides))
     times = [[side.run(events) for side in sides] for _ in range(rounds)]
     return events, [min(times_of_side) for times_of_side in zip(*times, strict=True)]
 
 
 def measured(bench: Bench, name: str, seconds: float, rounds: int, with_flink: bool) -> tuple[int, float, float | None]:
-    """Return how many events both sides read, and how many of them in a second each."""
+    """Return the number of events per run, and the events per second of both systems."""
     query = query_text(name)
-    theirs = bench.flink(name, query) if with_flink and name not in OURS_ALONE else None
+    theirs = bench.flink(name, query) if with_flink and name not in NOT_IN_FLINK else None
     sides = [bench.ours(name, query), *([theirs] if theirs is not None else [])]
     try:
         events, times = in_turns(sides, name, seconds, rounds)
@@ -209,8 +210,8 @@ def measured(bench: Bench, name: str, seconds: float, rounds: int, with_flink: b
     return events, rates[0], rates[1] if len(rates) > 1 else None
 
 
-def checkpointed(bench: Bench, name: str, seconds: float, rounds: int) -> tuple[int, float, float]:
-    """Return how many events were read, and how many in a second, without checkpoints and with one every second."""
+def compare_checkpoints(bench: Bench, name: str, seconds: float, rounds: int) -> tuple[int, float, float]:
+    """Return the number of events per run, and the events per second without and with a checkpoint every second."""
     query = query_text(name)
     sides = [bench.ours(name, query), bench.ours(f"{name}-checkpointed", query, "execution.checkpointing.interval=1s")]
     try:
@@ -223,17 +224,17 @@ def checkpointed(bench: Bench, name: str, seconds: float, rounds: int) -> tuple[
 
 
 def show_checkpoints(bench: Bench, names: Sequence[str], seconds: float, rounds: int) -> None:
-    """Print what a checkpoint every second costs."""
+    """Print the cost of a checkpoint every second."""
     print("| query | million events | without, million a second | a checkpoint every second | cost |")
     print("|---|---:|---:|---:|---:|", flush=True)
     for name in names:
-        events, without, with_them = checkpointed(bench, name, seconds, rounds)
+        events, without, with_them = compare_checkpoints(bench, name, seconds, rounds)
         cost = f"{without / with_them - 1:.1%}"
         print(f"| {name} | {events / 1e6:.2f} | {without / 1e6:.3f} | {with_them / 1e6:.3f} | {cost} |", flush=True)
 
 
 def _warm(side: Side, min_seconds: float, few: int) -> float:
-    """Run a query on more and more events until that takes a while; return how many a second that was."""
+    """Run a query on an increasing number of events until that takes a while; return its events per second."""
     # The first run is cold and is ignored. The second is mostly the start of the job, which is subtracted.
     side.run(few)
     count, start = few, side.run(few)

@@ -1,10 +1,10 @@
-"""Nexmark's events: 1 person, 3 auctions and 46 bids in 50, as the connector `nexmark`; and what q13 looks up in.
+"""Nexmark's events as the connector `nexmark`: 1 person, 3 auctions and 46 bids in 50; and the side table of q13.
 
-Every value depends on the number of its event alone. `Nexmark.java` makes the same events for Flink: the same draws,
-the same texts out of the same pools. There are 10,000 events in a second of event time. As in Nexmark's own generator
-half of the bids are for a hot auction and three quarters by a hot bidder, the others for and by some of the latest;
-prices are spread over six orders of magnitude; half of the channels are one of four, the others one of 10,000; an
-event has about 100 (bid), 200 (person) or 500 (auction) bytes.
+Every value depends only on the number of its event. `Nexmark.java` generates the same events for Flink: the same random
+draws, the same texts from the same pools. A second of event time has 10,000 events. As in Nexmark's own generator half
+of the bids are for a hot auction and three quarters by a hot bidder, the others for and by some of the latest; prices
+are spread over six orders of magnitude; half of the channels are one of four, the others one of 10,000; an event has
+about 100 (bid), 200 (person) or 500 (auction) bytes.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _price(z: NDArray[np.uint64]) -> Longs:
 
 
 def _person(z: NDArray[np.uint64], newest: Longs) -> Longs:
-    """Return one of the latest people, or of those who are about to come."""
+    """Return one of the latest people, or of the next ones."""
     active = np.minimum(newest + 1, _ACTIVE_PEOPLE)
     people: Longs = newest + 1 - active + _bits(z, 24, 24) % (active + _LEAD)
     return people
@@ -125,7 +125,7 @@ def _time(numbers: Longs) -> Longs:
 
 
 class _Layout:
-    """Where the rows of one kind are among some that begin at a place of the 50, and how to spread values over them.
+    """The positions of one kind of event in a block that begins at some position of the 50, and how to spread values.
 
     Attributes:
         positions: the rows of this kind.
@@ -147,9 +147,9 @@ class _Layout:
         return self.longs(values).view(pa.timestamp("ms"))
 
     def texts(self, pool: pa.Array, which: Longs) -> pa.Array:
-        taken = pool.take(pa.array(which))
-        _, offsets, letters = taken.buffers()
-        spread = np.frombuffer(offsets, np.int32)[taken.offset :][self._before]
+        selected = pool.take(pa.array(which))
+        _, offsets, letters = selected.buffers()
+        spread = np.frombuffer(offsets, np.int32)[selected.offset :][self._before]
         return pa.StringArray.from_buffers(self._rows, pa.py_buffer(spread), letters)
 
     def struct(self, columns: dict[str, pa.Array]) -> pa.Array:
@@ -173,7 +173,7 @@ class _Kinds(Generator):
 
 
 class _Rows(Generator):
-    """The column of one kind of event: null where the event is another."""
+    """The column of one kind of event: null where the event is of another kind."""
 
     kind: int
 
@@ -242,12 +242,12 @@ class _Bids(_Rows):
         person = numbers // 50
         auction = person * 3 + 2
         oldest = np.maximum(auction - _AUCTIONS_IN_FLIGHT, 0)
-        of_late = oldest + _bits(z, 1, 16) % (auction - oldest + 1 + _LEAD)
+        recent = oldest + _bits(z, 1, 16) % (auction - oldest + 1 + _LEAD)
         bidder = np.where(_bits(z, 20, 2) > 0, person // 100 * 100 + 1, _person(z, person))
         more = _bits(w, 49, 15)
         channel = np.where(_bits(w, 48, 1) > 0, 4 + more % 10_000, more & 3)
         return {
-            "auction": layout.longs(_FIRST + np.where(_bits(z, 0, 1) > 0, auction // 100 * 100, of_late)),
+            "auction": layout.longs(_FIRST + np.where(_bits(z, 0, 1) > 0, auction // 100 * 100, recent)),
             "bidder": layout.longs(_FIRST + bidder),
             "price": layout.longs(_price(w)),
             "channel": layout.texts(channels, channel),
@@ -312,7 +312,7 @@ class _SideTable(TableSource):
 
 @register_connector
 class SideConnector(Connector):
-    """Can be looked up in."""
+    """A side table for lookups."""
 
     identifier = "nexmark-side"
 

@@ -1,8 +1,7 @@
-"""Nexmark on millstream, as `Nexmark.java` has it on Flink.
+"""Nexmark on millstream, like `Nexmark.java` on Flink.
 
-nexmark_here.py ddl.sql query.sql [key=value ...] reads lines from its input: "run EVENTS" runs the query into blackhole
-and prints how many seconds that took, and how many of the processor in this process; "rows EVENTS" prints its rows, of
-one column.
+nexmark_here.py ddl.sql query.sql [key=value ...] reads commands from stdin. "run EVENTS" runs the query into blackhole
+and prints its seconds and the CPU seconds of this process. "rows EVENTS" prints its rows, which have one column.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def environment(ddl: str, settings: dict[str, str], events: int) -> StreamTableE
 
 
 def run(t_env: StreamTableEnvironment, query: str) -> float:
-    """Run a query into nothing, and return how many seconds it takes."""
+    """Run a query into a blackhole table; return the seconds it takes."""
     started = time.perf_counter()
     t_env.sql_query(query).execute_insert(TableDescriptor.for_connector("blackhole").build()).wait()
     return time.perf_counter() - started

@@ -12,11 +12,11 @@ class Query:
     """One query.
 
     Attributes:
-        name: what it is.
+        name: its title.
         insert: reads `seq(n)`, or `seq(n, ts)` for windows, and writes to a table of its own.
         columns: of that table.
         records: how many numbers millstream reads; others read a share of them.
-        settings: what it sets.
+        settings: its settings.
         spark: the same in Spark SQL, over all numbers at once; None where Spark has no equivalent: it emits final
             results, not every change.
     """
@@ -83,7 +83,7 @@ QUERIES = [
     Query("scalar UDF", "SELECT plus_one(n) FROM seq", "n BIGINT", 10_000_000),
     Query("pandas UDF", "SELECT plus_one_pandas(n) FROM seq", "n BIGINT", 40_000_000),
 ]
-# What goes row by row here: asked for by name, see docs/adr/0021-sql-performance.md.
+# Queries that run row by row; they run only if selected by name, see docs/adr/0021-sql-performance.md.
 _KEY, _TEN = "n % 100000 AS k", "FROM seq GROUP BY n % 100000"
 ROW_BY_ROW = [
     Query(

@@ -2,9 +2,9 @@
 
     python -m bench.sql.restore [--rows 10000000] [--rounds 3] [--engine spark]
 
-A job reads `--rows` rows of one table, which the join keeps; rows of another one ask for them, from the last one on.
-When the last one has been found the job is stopped with a savepoint. Started from it, its first row is one that was
-found among the rows that were restored; a few thousand are checked.
+A job reads `--rows` rows of the build table, which the join stores. Rows of the probe table join them in reverse order,
+so the last match proves that all rows are stored; then the job is stopped with a savepoint. The first row of the
+restored job is a match with restored rows; a few thousand rows are checked.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.table import StreamTableEnvironment
 
-_KEPT = """
-CREATE TABLE kept (id BIGINT, name AS CONCAT('name-', CAST(id AS STRING)), price AS MOD(id * 7919, 1000003))
+_BUILD = """
+CREATE TABLE build (id BIGINT, name AS CONCAT('name-', CAST(id AS STRING)), price AS MOD(id * 7919, 1000003))
 WITH ('connector' = 'datagen', 'rows-per-second' = '2000000000', 'fields.id.kind' = 'sequence',
   'fields.id.start' = '0', 'fields.id.end' = '{last}')
 """
-_ASKED = """
-CREATE TABLE asked (n BIGINT, id AS {last} - n)
+_PROBE = """
+CREATE TABLE probe (n BIGINT, id AS {last} - n)
 WITH ('connector' = 'datagen', 'rows-per-second' = '1000', 'fields.n.kind' = 'sequence', 'fields.n.start' = '0',
   'fields.n.end' = '{last}')
 """
-_JOIN = "SELECT asked.n, kept.name, kept.price FROM asked JOIN kept ON asked.id = kept.id"
-_CHECKED = 2000
+_JOIN = "SELECT probe.n, build.name, build.price FROM probe JOIN build ON probe.id = build.id"
+_CHECKED_ROWS = 2000
 
 
 def _started(rows: int, engine: str, folder: Path, savepoint: str | None) -> Any:
@@ -46,7 +46,7 @@ def _started(rows: int, engine: str, folder: Path, savepoint: str | None) -> Any
         settings["execution.state-recovery.path"] = savepoint
     config = Configuration.from_dict(settings)
     t_env = StreamTableEnvironment.create(StreamExecutionEnvironment.get_execution_environment(config))
-    for table in (_KEPT, _ASKED):
+    for table in (_BUILD, _PROBE):
         t_env.execute_sql(table.format(last=rows - 1))
     return t_env.execute_sql(_JOIN)
 
@@ -65,12 +65,12 @@ def _until_last(results: Iterator[Any], rows: int) -> None:
 
 
 def measured(rows: int, rounds: int, engine: str, folder: Path) -> list[float]:
-    """Return how many seconds passed to the first row, of each round."""
+    """Return the seconds to the first row, by round."""
     started = time.perf_counter()
     result = _started(rows, engine, folder, None)
     with result.collect() as results:
         _until_last(results, rows)
-        print(f"{rows} rows are kept after {time.perf_counter() - started:.1f} s", flush=True)
+        print(f"{rows} rows are stored after {time.perf_counter() - started:.1f} s", flush=True)
         started = time.perf_counter()
         saved = result.get_job_client().stop_with_savepoint(False, str(folder / "savepoints")).result()
     print(f"saved in {time.perf_counter() - started:.1f} s, {_megabytes(folder / 'savepoints')} MB", flush=True)
@@ -81,10 +81,10 @@ def measured(rows: int, rounds: int, engine: str, folder: Path) -> list[float]:
         with result.collect() as results:
             _check(next(results), rows)
             seconds.append(time.perf_counter() - started)
-            for _ in range(_CHECKED):
+            for _ in range(_CHECKED_ROWS):
                 _check(next(results), rows)
             result.get_job_client().cancel().result()
-        print(f"the first row after {seconds[-1]:.2f} s, {_CHECKED} more are right", flush=True)
+        print(f"the first row after {seconds[-1]:.2f} s, {_CHECKED_ROWS} more are right", flush=True)
     return seconds
 
 

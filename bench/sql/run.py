@@ -1,10 +1,10 @@
-"""SQL beside Flink's own Java SQL: the same queries over a number sequence to blackhole, in turns, parallelism 2.
+"""SQL compared with Flink's Java SQL: the same queries over a number sequence to blackhole, in turns, parallelism 2.
 
     python -m bench.sql.run [--only "projection;LISTAGG"] [--rounds 2] [--scale 1.0] [--engine spark]
 
-Both sides are warm: a process runs the query on fewer records first. The best of the rounds counts, because neighbours
-on the machine only ever make a run slower. Functions in Python are compared with PyFlink. Spark SQL runs
-over all numbers at once, where it supports the query: it has final results only, and no state to restore.
+Both systems are warm: a process runs the query on fewer records first. The best round counts, because other load on the
+machine only slows a run down. Functions in Python are compared with PyFlink. Spark SQL runs over all numbers at once,
+where it supports the query: it has final results only, and no state to restore.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 
 OPENS = ["java.lang", "java.util", "java.util.concurrent", "java.net", "java.io", "java.nio", "java.time", "sun.nio.ch"]
-# Flink reads fewer, to take about as long.
+# Flink reads fewer, so that it takes about as long.
 _SHARE = {"projection": 0.2, "scalar UDF": 0.05, "pandas UDF": 0.05} | {q.name: 1.0 for q in ROW_BY_ROW}
 
 
@@ -36,7 +36,7 @@ def _last_json(command: list[str], environment: dict[str, str] | None = None) ->
     return result
 
 
-def here(query: Query, records: int, engine: str) -> float:
+def run_here(query: Query, records: int, engine: str) -> float:
     paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": ":".join(paths)}
     result = _last_json([sys.executable, "-m", "bench.sql.here", query.name, str(records), engine], environment)
@@ -104,17 +104,17 @@ def main() -> None:
         theirs: list[float] = []
         spark: list[float] = []
         for _ in range(options.rounds):
-            ours.append(here(query, records, options.engine))
+            ours.append(run_here(query, records, options.engine))
             other = None if options.without_flink else flink(query, int(records * _SHARE.get(query.name, 0.3)))
             if other is not None:
                 theirs.append(other)
             at_once = None if options.without_spark else spark_sql(query, records)
             if at_once is not None:
                 spark.append(at_once)
-        best, beside = max(ours), max(theirs, default=0.0)
-        text = f"{beside / 1e6:.2f} | {best / beside:.1f}" if beside else "- | -"
-        at_once_told = f"{max(spark) / 1e6:.2f}" if spark else "-"
-        print(f"| {query.name} | {best / 1e6:.2f} | {text} | {at_once_told} |", flush=True)
+        best, flink_rate = max(ours), max(theirs, default=0.0)
+        text = f"{flink_rate / 1e6:.2f} | {best / flink_rate:.1f}" if flink_rate else "- | -"
+        spark_rate = f"{max(spark) / 1e6:.2f}" if spark else "-"
+        print(f"| {query.name} | {best / 1e6:.2f} | {text} | {spark_rate} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One query of the benchmark on Spark SQL, over all numbers at once: prints JSON with records and seconds."""
+"""Runs one query of the benchmark on Spark SQL, over all numbers at once; prints JSON with records and seconds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def main() -> None:
         "spark.ui.showConsoleProgress": "false",
     }
     builder = SparkSession.builder.master("local[2]").config(map=settings)
-    # A join of two halves as large as each other, as streams are joined: neither is sent to all.
+    # Both sides of the join have the same size, so neither is broadcast, as in a stream join.
     spark = builder.config("spark.sql.autoBroadcastJoinThreshold", "-1").getOrCreate()
     run(spark, query, records // 4)
     print(json.dumps({"records": records, "seconds": run(spark, query, records)}))

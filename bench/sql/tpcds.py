@@ -1,9 +1,9 @@
-"""TPC-DS in batch: its 99 queries over the same Parquet files in Millstream and in DuckDB, whose answers are compared.
+"""TPC-DS in batch: 99 queries over the same Parquet files in Millstream and in DuckDB, whose results are compared.
 
     python -m bench.sql.tpcds [--scale 1] [--only 54,72,83] [--timeout 300]     (`make bench-tpcds`)
 
-DuckDB's extension makes the tables and has the queries; it is installed into a venv of its own first. Queries run in
-this process, one after the other, at parallelism 1. Both systems get the same text, but for names in quotes.
+DuckDB's extension generates the tables and contains the queries; it is installed into its own venv first. Queries run
+in this process, one after the other, at parallelism 1. Both systems get the same text, except for quoted names.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _LOAD = """
 import decimal, glob, json, os, sys, duckdb, duckdb_extension_tpcds
 settings = {"allow_unsigned_extensions": "true", "default_null_order": "nulls_first_on_asc_last_on_desc"}
 database = duckdb.connect(config=settings)
-# It would be drawn between the answers.
+# The bar would be written between the results.
 database.execute("SET enable_progress_bar = false")
-found = glob.glob(os.path.dirname(duckdb_extension_tpcds.__file__) + "/extensions/*/tpcds.duckdb_extension")
-database.execute(f"LOAD '{found[0]}'")
-asked = json.load(sys.stdin)
-folder = asked["folder"]
+extensions = glob.glob(os.path.dirname(duckdb_extension_tpcds.__file__) + "/extensions/*/tpcds.duckdb_extension")
+database.execute(f"LOAD '{extensions[0]}'")
+request = json.load(sys.stdin)
+folder = request["folder"]
 """
 _GENERATE = """
-database.execute(f"CALL dsdgen(sf = {asked['scale']})")
+database.execute(f"CALL dsdgen(sf = {request['scale']})")
 os.makedirs(folder)
 for (table,) in database.execute("SHOW TABLES").fetchall():
     database.execute(f"COPY {table} TO '{folder}/{table}.parquet'")
@@ -51,27 +51,27 @@ def plain(value):
     if isinstance(value, decimal.Decimal):
         return float(value)
     return value if value is None or isinstance(value, (int, float, str)) else str(value)
-rows = {n: [[plain(v) for v in row] for row in database.execute(q).fetchall()] for n, q in asked["queries"].items()}
+rows = {n: [[plain(v) for v in row] for row in database.execute(q).fetchall()] for n, q in request["queries"].items()}
 json.dump(rows, sys.stdout)
 """
-# Averages and deviations of whole numbers are whole numbers in Flink.
-_OF_WHOLE = re.compile(r"\b(avg|stddev_samp)\((\w*quantity\w*|agg1|cd_dep_\w+)\)", re.I)
+# Averages and deviations of integers are integers in Flink.
+_INTEGER_STATISTICS = re.compile(r"\b(avg|stddev_samp)\((\w*quantity\w*|agg1|cd_dep_\w+)\)", re.I)
 
 
-def in_flinks_sql(query: str) -> str:
-    """Return a query of DuckDB's as Flink takes it."""
+def to_flink_sql(query: str) -> str:
+    """Return a query of DuckDB's in Flink's dialect."""
     query = re.sub(r"--.*", "", query).strip().rstrip(";").replace('"', "`")
     query = re.sub(r"\binterval (\d+) days?", r"INTERVAL '\1' DAY", query, flags=re.I)
     query = query.replace("d1.d_date + 5", "d1.d_date + INTERVAL '5' DAY")
-    # Flink's names know upper and lower case.
+    # Flink's names are case-sensitive.
     query = re.sub(r"\) (CATALOG|STORE)\b", lambda match: match[0].lower(), query)
-    return _OF_WHOLE.sub(r"\1(CAST(\2 AS DOUBLE))", query)
+    return _INTEGER_STATISTICS.sub(r"\1(CAST(\2 AS DOUBLE))", query)
 
 
 def _ask_duckdb(script: str, **request: Any) -> Any:
     python = venv("tpcds")
     if python is None:
-        raise SystemExit("DuckDB's extension for TPC-DS cannot be had")
+        raise SystemExit("DuckDB's extension for TPC-DS is not available")
     done = subprocess.run([python, "-c", _LOAD + script], input=json.dumps(request), capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(done.stderr)
@@ -89,7 +89,7 @@ def _stop(*_: Any) -> None:
 
 
 def compare(folder: Path, queries: dict[int, str], timeout: int) -> int:
-    """Run queries, print a line for each, and return how many have another answer than DuckDB's, or none."""
+    """Run queries, print a line for each, and return the number of failed or different results."""
     texts = {n: query.replace("`", '"') for n, query in queries.items()}
     expected = _ask_duckdb(_ANSWER, folder=str(folder), queries=texts)
     env, failed, total = _environment(folder), 0, 0.0
@@ -99,7 +99,7 @@ def compare(folder: Path, queries: dict[int, str], timeout: int) -> int:
         signal.alarm(timeout)
         try:
             actual = tpch.plain(list(env.execute_sql(query).collect()))
-            verdict = "" if tpch.are_equal(actual, expected[str(number)]) else "  other answer than DuckDB's"
+            verdict = "" if tpch.are_equal(actual, expected[str(number)]) else "  differs from DuckDB"
         except Exception as e:
             verdict = f"  {type(e).__name__}: {e}"
         finally:
@@ -108,7 +108,7 @@ def compare(folder: Path, queries: dict[int, str], timeout: int) -> int:
         total += seconds
         failed += bool(verdict)
         print(f"{number:>6} {seconds:>8.2f} s {len(expected[str(number)]):>6} rows{verdict}", flush=True)
-    print(f"{len(queries) - failed} of {len(queries)} queries have DuckDB's answers, {total:.0f} s")
+    print(f"{len(queries) - failed} of {len(queries)} queries equal DuckDB, {total:.0f} s")
     return failed
 
 
@@ -121,7 +121,7 @@ def main() -> None:
     folder = CACHE / f"tpcds-{options.scale:g}"
     if not folder.exists():
         _ask_duckdb(_GENERATE, folder=str(folder), scale=options.scale)
-    queries = {int(n): in_flinks_sql(q) for n, q in _ask_duckdb(_QUERIES, folder=str(folder)).items()}
+    queries = {int(n): to_flink_sql(q) for n, q in _ask_duckdb(_QUERIES, folder=str(folder)).items()}
     if options.only:
         queries = {int(n): queries[int(n)] for n in options.only.split(",")}
     sys.exit(compare(folder, queries, options.timeout) > 0)

@@ -1,10 +1,10 @@
-"""TPC-H beside Spark SQL: the same Parquet files and queries in turns, two cores; answers are compared with DuckDB's.
+"""TPC-H compared with Spark SQL: the same Parquet files and queries in turns, two cores; DuckDB checks the results.
 
     python -m bench.sql.tpch [--scale 1] [--only 1,3,18] [--rounds 2] [--memory [1024]]
 
-Both sides are warm: a process runs q6 first. The best of the rounds counts, because neighbours on the machine only ever
-make a run slower. With `--memory`, a worker of Millstream that has more MiB than that is killed, so that its query
-fails, and each query's peak memory per worker is printed, from the kernel's high-water mark (VmHWM).
+Both systems are warm: a process runs q6 first. The best round counts, because other load on the machine only slows a
+run down. With `--memory`, a worker of Millstream that exceeds that many MiB is killed, so that its query fails, and
+each query's peak memory per worker is printed, from the kernel's high-water mark (VmHWM).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ SIDES = {"millstream": millstream, "spark": spark}
 
 
 class Sizes:
-    """The largest resident size of a worker below this process, in bytes; one that has more than a limit is killed."""
+    """The maximum resident size of a worker below this process, in bytes; a worker above the limit is killed."""
 
     def __init__(self, limit: int | None) -> None:
         self.largest = 0
@@ -76,7 +76,7 @@ class Sizes:
                 try:
                     if child.name() == "java":
                         continue
-                    size = _most_resident(child.pid)
+                    size = _peak_resident(child.pid)
                     self.largest = max(self.largest, size)
                     if self._limit is not None and size > self._limit:
                         print(f"killed: {child.name()} had {size >> 20} MiB", file=sys.stderr, flush=True)
@@ -86,14 +86,14 @@ class Sizes:
             time.sleep(0.02)
 
 
-def _most_resident(process: int) -> int:
-    """Return the most bytes that a process has ever had in memory."""
+def _peak_resident(process: int) -> int:
+    """Return the peak resident size of a process, in bytes."""
     with open(f"/proc/{process}/status") as lines:
         return next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM")), 0)
 
 
 def run_side(side: str, folder: Path, numbers: list[int], limit: int | None) -> None:
-    """Run queries, a JSON line each."""
+    """Run queries; print a JSON line for each."""
     run, queries, sizes = SIDES[side](folder), tpch.queries(), Sizes(limit)
     run(queries[6])
     for number in numbers:
@@ -135,12 +135,12 @@ def main() -> None:
 
 
 def compare(folder: Path, numbers: list[int], rounds: int, memory: int | None) -> None:
-    from tests.sql.tpch.record import ask
+    from tests.sql.tpch.record import results_of_duckdb
 
-    expected = {int(n): rows for n, rows in json.loads(ask(folder)).items()}
+    expected = {int(n): rows for n, rows in json.loads(results_of_duckdb(folder)).items()}
     best: dict[str, dict[int, float]] = {side: {} for side in SIDES}
     sizes: dict[int, int] = {}
-    wrong: list[int] = []
+    failed: list[int] = []
     for _ in range(rounds):
         for side in SIDES:
             for number, reported in measured(side, folder, numbers, memory).items():
@@ -148,11 +148,11 @@ def compare(folder: Path, numbers: list[int], rounds: int, memory: int | None) -
                 if side == "millstream":
                     sizes[number] = max(reported["size"], sizes.get(number, 0))
                     if not tpch.are_equal(reported["rows"], expected[number]):
-                        wrong.append(number)
+                        failed.append(number)
     print(f"{'query':>6} {'millstream':>11} {'Spark SQL':>10} {'ratio':>6}")
     for number in numbers:
         ours, theirs = best["millstream"][number], best["spark"][number]
-        answer = "  other answer than DuckDB's" if number in wrong else ""
+        answer = "  differs from DuckDB" if number in failed else ""
         size = "" if memory is None else f" {sizes[number] >> 20:>6} MiB"
         print(f"{number:>6} {ours:>9.2f} s {theirs:>8.2f} s {ours / theirs:>6.2f}{size}{answer}")
     ours, theirs = (sum(best[side].values()) for side in ("millstream", "spark"))

@@ -1,1 +1,1 @@
-"""Cases recorded on Flink CEP."""
+"""Pattern matching cases recorded from Flink CEP."""

@@ -1,8 +1,8 @@
-"""Fault injection: at every step of the protocol, an exception or a kill -9; the sink must hold exactly the answer.
+"""Fault injection: an exception or a kill -9 at all_cases step of the protocol; the sink must hold each result once.
 
     python -m tests.faults [--seeds 3] [--only STEP] [--action raise] [--job sql] [--local] [--set KEY=VALUE]
 
-The job kafka goes from Kafka to Kafka, on a broker that is started for it and killed too.
+The job `kafka` goes from Kafka to Kafka; its broker is started for the test and killed, too.
 
 Prints every case, and at the end points x seeds and the number of differences.
 """
@@ -40,7 +40,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", help="one step")
     parser.add_argument("--action", choices=[*ACTIONS, *RESCALED, KILL_BROKER])
-    parser.add_argument("--first", type=int, default=1, help="go on with this case")
+    parser.add_argument("--first", type=int, default=1, help="the number of the first case to run")
     parser.add_argument("--job", choices=[*JOBS, KAFKA], default="stream")
     parser.add_argument("--local", action="store_true", help="without Spark: exceptions, and the driver's death")
     parser.add_argument(
@@ -50,10 +50,10 @@ def main() -> int:
     # Every case fails on purpose: its log would hide the results.
     logging.getLogger("millstream").setLevel(logging.CRITICAL)
     if options.job == KAFKA:
-        every = kafka_cases(options.seeds)
+        all_cases = kafka_cases(options.seeds)
     else:
-        every = (local_cases if options.local else cases)(options.seeds, options.job)
-    chosen = [c for c in every if options.only in (None, c.step) and options.action in (None, c.action)]
+        all_cases = (local_cases if options.local else cases)(options.seeds, options.job)
+    chosen = [c for c in all_cases if options.only in (None, c.step) and options.action in (None, c.action)]
     chosen = [replace(case, settings=tuple(options.set)) for case in chosen]
     if options.job != KAFKA:
         return _run_all(chosen, options.first, options.seeds, run)

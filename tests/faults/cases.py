@@ -24,7 +24,7 @@ from millstream.testing.servers.kafka import KafkaBroker
 ROOT = Path(__file__).resolve().parents[2]
 KILL_BROKER = "kill-broker"
 KAFKA = "kafka"
-# The jobs, each a module; the one with Kafka needs a broker beside it.
+# The modules of the jobs, except the Kafka job, which needs a broker.
 JOBS = {
     "stream": job,
     "sql": sql_job,
@@ -33,18 +33,18 @@ JOBS = {
     "sql-changes": sql_changes_job,
     "sql-keys": sql_keys_job,
 }
-# A job restarts elsewhere at this parallelism: from the last checkpoint after the driver's death, or from a savepoint.
+# The job restarts with another parallelism: from the last checkpoint after the driver's death, or from a savepoint.
 RESTART_POINTS = ("restart.from-checkpoint", "restart.from-savepoint")
 RESCALED = {"to-1": 1, "to-3": 3}
 ACTIONS = ("raise", "kill-worker", "kill-executor", "kill-driver")
 
-# A lower bound on how often a run without faults reaches each step; the exact number is unknown in advance.
-_OFTEN = {"task": 20, "driver": 6, "restart": 5}
-_FEW = {
+# Lower bounds for the number of times that a run without faults reaches a step; the exact number varies.
+_REACHED_BY_KIND = {"task": 20, "driver": 6, "restart": 5}
+_REACHED_BY_STEP = {
     "driver.before-recover": 1,
     "driver.in-recover": 1,
     "driver.after-recover": 1,
-    # With checkpoints, not with every epoch.
+    # Reached with checkpoints, not with every epoch.
     "task.before-delta": 6,
     "task.after-delta": 6,
     "driver.between-transactions": 4,
@@ -58,11 +58,11 @@ class Case:
     step: str
     action: str
     seed: int
-    # Whether executors are processes of their own, as on a cluster, or are part of the driver's Spark.
+    # Whether executors are separate processes, as on a cluster, or part of the driver's Spark.
     cluster: bool = False
-    # Which of the jobs.
+    # The name of the job.
     job: str = "stream"
-    # Whether it runs in one process, without Spark: cheap, and all that dies is the driver.
+    # Whether the job runs in one process, without Spark: fast, and only the driver can be killed.
     local: bool = False
     # Settings of the job, such as its state backend: KEY=VALUE.
     settings: tuple[str, ...] = ()
@@ -70,8 +70,8 @@ class Case:
     @property
     def time(self) -> int:
         """The number of times the step is reached before the fault happens."""
-        max_time = _FEW.get(self.step, _OFTEN[self.step.partition(".")[0]])
-        # The first file that is written so is not a manifest: it names the directory's owner.
+        max_time = _REACHED_BY_STEP.get(self.step, _REACHED_BY_KIND[self.step.partition(".")[0]])
+        # The first file written this way is not a manifest but the owner file of the directory.
         min_time = 2 if self.step == "driver.in-manifest" else 1
         return random.Random(f"{self.step} {self.action} {self.seed}").randint(min_time, max_time)
 
@@ -81,13 +81,13 @@ class Case:
 
     def __str__(self) -> str:
         where = " on a cluster" if self.cluster else " without Spark" if self.local else ""
-        which = "" if self.job == "stream" else f"{self.job}: "
-        return f"{which}{self.step} {self.action}{where} (time {self.time}, seed {self.seed})"
+        job = "" if self.job == "stream" else f"{self.job}: "
+        return f"{job}{self.step} {self.action}{where} (time {self.time}, seed {self.seed})"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a case went: facts lost or doubled, whether the fault happened at all."""
+    """The result of a case: lost or duplicate facts, and whether the fault happened."""
 
     wrong: Counter[Any]
     injected: bool
@@ -95,11 +95,11 @@ class Outcome:
 
     @property
     def differences(self) -> int:
-        """How many facts are lost or doubled."""
+        """The number of lost or duplicate facts."""
         return self.wrong.total()
 
     def verdict(self) -> str:
-        """Say so; and of which kinds they are."""
+        """Describe the differences, with their number by kind."""
         if not self.wrong:
             return "exactly once"
         kinds = Counter(fact[0] for fact in self.wrong.elements())
@@ -107,7 +107,7 @@ class Outcome:
 
 
 def cases(seeds: int, job: str = "stream") -> Iterator[Case]:
-    """Yield every step with everything that can happen there."""
+    """Yield every step with every action that is possible there."""
     for seed in range(seeds):
         for step in TASK_POINTS:
             for action in ACTIONS:
@@ -116,7 +116,7 @@ def cases(seeds: int, job: str = "stream") -> Iterator[Case]:
         for step in DRIVER_POINTS:
             for action in ACTIONS:
                 yield Case(step, action, seed, job=job)
-        # These are reached only in a restart: the driver is killed in one, and the one after it must be right.
+        # These steps are reached only in a restart: the driver is killed during it, and the next driver must recover.
         for step in RECOVERY_POINTS:
             yield Case(step, "raise", seed, job=job)
             yield Case(step, "kill-driver", seed, job=job)
@@ -133,7 +133,7 @@ def local_cases(seeds: int, job: str) -> Iterator[Case]:
 
 
 def kafka_cases(seeds: int) -> Iterator[Case]:
-    """Yield every step with everything that can happen there, the broker's death too."""
+    """Yield every step with every action that is possible there, including the broker's death."""
     for case in cases(seeds, KAFKA):
         if not case.cluster and case.step not in RESTART_POINTS:
             yield case
@@ -151,13 +151,13 @@ def run_with_kafka(case: Case, broker: KafkaBroker) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="millstream-faults-") as name:
         directory = Path(name)
         kafka_job.prepare(directory, broker)
-        with kafka_job.revived(broker):
+        with kafka_job.broker_restarts(broker):
             if _needs_drivers(case):
                 _run_as_drivers(case, directory, broker)
             else:
                 config = _config(case).set_string(SETTING, case.setting(directory, broker))
                 kafka_job.build(directory, config).execute(kafka_job.NAME)
-            # The broker may have been killed last of all.
+            # The broker may have been killed by the last action.
             differences = _differences(kafka_job.expected(), kafka_job.results(directory, broker))
         return Outcome(differences, (directory / "fault").exists(), time.monotonic() - started)
 
@@ -190,7 +190,7 @@ def _run_as_drivers(case: Case, directory: Path, broker: KafkaBroker | None = No
     """Run each driver in its own process; when one is killed, the next restores the latest checkpoint."""
     fault = case.setting(directory, broker)
     if case.step in RECOVERY_POINTS:
-        # Something else has to go wrong first.
+        # Recovery requires another failure first.
         first = f"driver.after-ack|kill-driver|{random.Random(case.seed).randint(4, 10)}|{directory / 'first'}"
         _drive(case, directory, first, latest=False)
         assert (directory / "first").exists()
@@ -198,7 +198,7 @@ def _run_as_drivers(case: Case, directory: Path, broker: KafkaBroker | None = No
         code = _drive(case, directory, fault, attempt > 0 or case.step in RECOVERY_POINTS)
         if code == 0:
             return
-    raise AssertionError(f"{case} did not get to its end")
+    raise AssertionError(f"{case} did not finish")
 
 
 def _config(case: Case) -> Configuration:
@@ -207,28 +207,28 @@ def _config(case: Case) -> Configuration:
 
 
 def _run_rescaled(case: Case, directory: Path) -> None:
-    """Run a job to somewhere in its middle, and then to its end with another number of subtasks."""
+    """Run a job to its middle, and then to its end with another parallelism."""
     parallelism, module = RESCALED[case.action], JOBS[case.job]
     if case.step == "restart.from-checkpoint":
         fault = f"driver.after-ack|kill-driver|{case.time + 3}|{directory / 'fault'}"
         assert _drive(case, directory, fault, latest=False) == -signal.SIGKILL
         assert _drive(case, directory, fault, True, f"parallelism.default={parallelism}") == 0
         return
-    saved = _saved(case, directory)
-    config = _config(case).set_string("execution.state-recovery.path", saved)
+    savepoint = _take_savepoint(case, directory)
+    config = _config(case).set_string("execution.state-recovery.path", savepoint)
     config.set_integer("parallelism.default", parallelism)
     module.build(directory, config).execute(module.NAME)
 
 
-def _saved(case: Case, directory: Path) -> str:
-    """Stop a job in its middle; return where the savepoint is."""
+def _take_savepoint(case: Case, directory: Path) -> str:
+    """Stop a job in its middle; return the location of the savepoint."""
     module = JOBS[case.job]
     client = module.build(directory, _config(case)).execute_async(module.NAME)
     part = len(module.expected()) * case.time // 8
     wait_until(lambda: len(module.results(directory)) > part)
-    saved = client.stop_with_savepoint(False, str(directory / "savepoints")).result()
+    savepoint = client.stop_with_savepoint(False, str(directory / "savepoints")).result()
     (directory / "fault").touch()
-    return str(saved)
+    return str(savepoint)
 
 
 def _drive(case: Case, directory: Path, fault: str, latest: bool, *settings: str) -> int:
@@ -242,7 +242,7 @@ def _drive(case: Case, directory: Path, fault: str, latest: bool, *settings: str
         command + (["--latest"] if latest else []), cwd=ROOT, capture_output=True, text=True, timeout=600
     )
     # Killed, or failed before it could restart: both are expected. Any other failure is reported.
-    tried = "injected" in done.stderr or (case.action == KILL_BROKER and "does not answer" in done.stderr)
-    if done.returncode not in (0, -signal.SIGKILL) and not tried:
+    was_injected = "injected" in done.stderr or (case.action == KILL_BROKER and "does not answer" in done.stderr)
+    if done.returncode not in (0, -signal.SIGKILL) and not was_injected:
         raise AssertionError(f"the job ended with code {done.returncode}:\n{done.stderr[-3000:]}")
     return done.returncode

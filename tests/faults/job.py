@@ -1,8 +1,8 @@
-"""The job that must survive everything: offsets -> keyed state, timers, windows and patterns -> a transactional sink.
+"""The DataStream job of fault injection: offsets -> keyed state, timers, windows, patterns -> a transactional sink.
 
     python -m tests.faults.job <directory> [--fault SETTING] [--latest] [--set KEY=VALUE]
 
-runs it once, as a driver of its own; `directory` holds its database and its checkpoints.
+This command runs the job once, as a separate driver; `directory` holds its database and its checkpoints.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from millstream.datastream.functions import KeyedProcessFunction
 from millstream.datastream.state import ValueStateDescriptor
 from millstream.datastream.window import TumblingEventTimeWindows
 
-RECORDS, KEYS, WINDOW, LATER = 2400, 11, 400, 250
-# How many records a second are read.
-RATE = "survivor.rate"
-# How long an opening value waits for a closing one.
-PATIENCE = 100
+RECORDS, KEYS, WINDOW, TIMER_DELAY = 2400, 11, 400, 250
+# The records per second of the source.
+RATE = "faults.rate"
+# The maximum time between an opening and its closing value.
+WITHIN = 100
 # Records per subtask and epoch: about twenty epochs.
 EPOCH = 60
-NAME = "survivor"
+NAME = "faults"
 
 Fact = tuple[str, int, int]
 
 
 class CountAndRemind(KeyedProcessFunction):
-    """Counts the records of a key, and comes back to each some time later."""
+    """Counts the records of a key, and sets a timer for each."""
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count"))
@@ -46,7 +46,7 @@ class CountAndRemind(KeyedProcessFunction):
     def process_element(self, value: int, ctx: Any) -> Iterator[Fact]:
         n = (self.count.value() or 0) + 1
         self.count.update(n)
-        ctx.timer_service().register_event_time_timer(value + LATER)
+        ctx.timer_service().register_event_time_timer(value + TIMER_DELAY)
         yield "count", value % KEYS, n
 
     def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Fact]:
@@ -64,34 +64,34 @@ def closes(value: int) -> bool:
 OVERDUE = OutputTag("overdue")
 
 
-def answered(values: DataStream) -> tuple[DataStream, DataStream]:
-    """Return values that were closed in time, and those that were not."""
-    pattern = Pattern.begin("open").where(opens).followed_by("close").where(closes).within(PATIENCE)
+def match_openings(values: DataStream) -> tuple[DataStream, DataStream]:
+    """Return the values that were closed in time, and those that were not."""
+    pattern = Pattern.begin("open").where(opens).followed_by("close").where(closes).within(WITHIN)
     matches = CEP.pattern(values.key_by(lambda v: v % KEYS), pattern).select(
         OVERDUE,
         lambda match, timestamp: ("overdue", match["open"][0], timestamp),
         lambda match: ("closed", match["open"][0], match["close"][0]),
     )
-    return matches.uid("answered"), matches.get_side_output(OVERDUE)
+    return matches.uid("openings"), matches.get_side_output(OVERDUE)
 
 
-def answer_of(value: int) -> Fact:
+def expected_match(value: int) -> Fact:
     """Return the expected result of an opening value, computed without an automaton."""
-    later = range(value + KEYS, min(value + PATIENCE, RECORDS), KEYS)
+    later = range(value + KEYS, min(value + WITHIN, RECORDS), KEYS)
     closing = next(filter(closes, later), None)
-    return ("overdue", value, value + PATIENCE) if closing is None else ("closed", value, closing)
+    return ("overdue", value, value + WITHIN) if closing is None else ("closed", value, closing)
 
 
 def expected() -> Counter[Fact]:
-    """The brute-force answer."""
+    """The results, computed by brute force."""
     values = range(RECORDS)
     facts = [("count", k, n) for k in range(KEYS) for n in range(1, len(range(k, RECORDS, KEYS)) + 1)]
-    facts += [("timer", v % KEYS, v + LATER) for v in values]
+    facts += [("timer", v % KEYS, v + TIMER_DELAY) for v in values]
     sums: Counter[tuple[int, int]] = Counter()
     for v in values:
         sums[v % KEYS, v // WINDOW] += v
     facts += [("window", k, total) for (k, _), total in sums.items()]
-    facts += [answer_of(v) for v in values if opens(v)]
+    facts += [expected_match(v) for v in values if opens(v)]
     return Counter(facts)
 
 
@@ -102,8 +102,8 @@ def results(directory: Path) -> Counter[Fact]:
     return Counter(rows)
 
 
-def left_over(directory: Path) -> int:
-    """Return how many rows are still staged."""
+def staged_rows(directory: Path) -> int:
+    """Return the number of rows that are still staged."""
     with sqlite3.connect(directory / "sink.db") as database:
         (count,) = database.execute("SELECT count(*) FROM facts__staged").fetchone()
     database.close()
@@ -131,13 +131,13 @@ def environment(directory: Path, config: Configuration) -> StreamExecutionEnviro
         "millstream.exchange": os.environ.get("MILLSTREAM_TEST_EXCHANGE", "auto"),
         "parallelism.default": "2",
     }
-    settled = Configuration.from_dict(settings)
-    settled.add_all(config)
-    return StreamExecutionEnvironment.get_execution_environment(settled)
+    merged = Configuration.from_dict(settings)
+    merged.add_all(config)
+    return StreamExecutionEnvironment.get_execution_environment(merged)
 
 
 def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
-    """Return an environment with the job in it."""
+    """Return an environment with the job."""
     env = environment(directory, config)
     make_database(directory)
     path = str(directory / "sink.db")
@@ -148,12 +148,12 @@ def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
     facts = values.key_by(lambda v: v % KEYS).process(CountAndRemind()).uid("count")
     pairs = values.map(lambda v: ("window", v % KEYS, v)).key_by(lambda t: t[1])
     sums = pairs.window(TumblingEventTimeWindows.of(WINDOW)).reduce(lambda a, b: (*a[:2], a[2] + b[2])).uid("sums")
-    facts.union(sums, *answered(values)).sink_to(sink).uid("sink")
+    facts.union(sums, *match_openings(values)).sink_to(sink).uid("sink")
     return env
 
 
 def main(build: Callable[[Path, Configuration], StreamExecutionEnvironment], about: str | None) -> None:
-    """Run a job once, as the command line says."""
+    """Run a job once, with the settings of the command line."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--fault")

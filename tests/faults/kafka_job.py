@@ -1,8 +1,8 @@
-"""From Kafka to Kafka, exactly once, whatever dies: a read_committed consumer must see every record once.
+"""The Kafka job of fault injection, exactly once: a read_committed consumer must see every record once.
 
     python -m tests.faults.kafka_job <directory> [--fault SETTING] [--latest]
 
-runs it once, as a driver of its own; `directory` holds its checkpoints and says where the broker is.
+This command runs the job once, as a separate driver; `directory` holds its checkpoints and the broker's address.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from millstream.datastream.connectors.kafka import (
 )
 from millstream.testing.servers.kafka import KafkaBroker
 
-NAME = "kafka survivor"
+NAME = "kafka faults"
 RECORDS, RATE, EPOCH = 2400, 800, 100
 
 
@@ -42,7 +42,7 @@ def prepare(directory: Path, broker: KafkaBroker) -> None:
 
 
 def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
-    """Return an environment with the job in it."""
+    """Return an environment with the job."""
     settings = {
         "execution.checkpointing.dir": str(directory / "checkpoints"),
         "execution.checkpointing.interval": "400 ms",
@@ -56,17 +56,17 @@ def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
         "millstream.exchange": os.environ.get("MILLSTREAM_TEST_EXCHANGE", "auto"),
         "parallelism.default": "2",
     }
-    settled = Configuration.from_dict(settings)
-    settled.add_all(config)
-    env = StreamExecutionEnvironment.get_execution_environment(settled)
+    merged = Configuration.from_dict(settings)
+    merged.add_all(config)
+    env = StreamExecutionEnvironment.get_execution_environment(merged)
     bootstrap = (directory / "bootstrap").read_text()
-    reading = KafkaSource.builder().set_bootstrap_servers(bootstrap).set_topics(f"{directory.name}-in")
-    reading.set_value_only_deserializer(SimpleStringSchema()).set_group_id(directory.name)
-    source = reading.set_bounded(KafkaOffsetsInitializer.latest()).build().at_most(RATE)
+    source_builder = KafkaSource.builder().set_bootstrap_servers(bootstrap).set_topics(f"{directory.name}-in")
+    source_builder.set_value_only_deserializer(SimpleStringSchema()).set_group_id(directory.name)
+    source = source_builder.set_bounded(KafkaOffsetsInitializer.latest()).build().at_most(RATE)
     schema = KafkaRecordSerializationSchema.builder().set_topic(f"{directory.name}-out")
-    writing = KafkaSink.builder().set_bootstrap_servers(bootstrap).set_transactional_id_prefix(directory.name)
-    writing.set_record_serializer(schema.set_value_serialization_schema(SimpleStringSchema()).build())
-    sink = writing.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE).build()
+    sink_builder = KafkaSink.builder().set_bootstrap_servers(bootstrap).set_transactional_id_prefix(directory.name)
+    sink_builder.set_record_serializer(schema.set_value_serialization_schema(SimpleStringSchema()).build())
+    sink = sink_builder.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE).build()
     values = env.from_source(source, WatermarkStrategy.no_watermarks(), "values").uid("values")
     values.key_by(lambda v: int(v) % 7).map(lambda v: f"{int(v)}").uid("same").sink_to(sink).uid("sink")
     return env
@@ -77,13 +77,13 @@ def expected() -> Counter[str]:
 
 
 def results(directory: Path, broker: KafkaBroker) -> Counter[str]:
-    """Return the records of a read_committed consumer of another library; fails on an open transaction."""
+    """Return the records of a read_committed consumer of another library; fail on an open transaction."""
     return Counter(value.decode() for value in read_committed(broker.bootstrap, f"{directory.name}-out"))
 
 
 @contextmanager
-def revived(broker: KafkaBroker) -> Iterator[None]:
-    """Start the broker again whenever it is killed."""
+def broker_restarts(broker: KafkaBroker) -> Iterator[None]:
+    """Restart the broker whenever it is killed."""
     has_ended = threading.Event()
 
     def watch() -> None:
@@ -92,13 +92,13 @@ def revived(broker: KafkaBroker) -> Iterator[None]:
                 broker.start()
             time.sleep(0.05)
 
-    watching = threading.Thread(target=watch)
-    watching.start()
+    watcher = threading.Thread(target=watch)
+    watcher.start()
     try:
         yield
     finally:
         has_ended.set()
-        watching.join()
+        watcher.join()
 
 
 if __name__ == "__main__":

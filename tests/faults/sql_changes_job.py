@@ -1,8 +1,8 @@
-"""Aggregates and changes, whatever dies: functions of users, both phases, mini-batches and upserts.
+"""Fault injection for SQL aggregates and changes: user functions, both phases, mini-batches and upserts.
 
     python -m tests.faults.sql_changes_job <directory> [--fault SETTING] [--latest]
 
-runs it once, as a driver of its own; `directory` holds its files and its checkpoints.
+This command runs the job once, as a separate driver; `directory` holds its files and its checkpoints.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.faults.job import NAME as NAME
 from tests.faults.job import main
-from tests.faults.sql_statements import UPSERTED, SqlJob, Statement
+from tests.faults.sql_statements import LATEST_UPSERTS, SqlJob, Statement
 
 from millstream.common import Row
 from millstream.table import DataTypes, ListView, MapView, StreamTableEnvironment, Table
@@ -22,8 +22,8 @@ from millstream.table.udf import AggregateFunction, TableAggregateFunction, udaf
 _BIGINT = DataTypes.BIGINT()
 
 
-class Kept(AggregateFunction[int, Row]):
-    """How many values have come, and their sum with the place of each: all are kept."""
+class ListSum(AggregateFunction[int, Row]):
+    """Sum and count of values, all of which stay in a list: 1000 * sum + count."""
 
     def create_accumulator(self) -> Row:
         return Row(ListView(), 0)
@@ -45,7 +45,7 @@ class Kept(AggregateFunction[int, Row]):
         return _BIGINT
 
 
-class Different(AggregateFunction[int, Row]):
+class DistinctCount(AggregateFunction[int, Row]):
     """Counts the distinct values, some of which are retracted."""
 
     def create_accumulator(self) -> Row:
@@ -72,7 +72,7 @@ class Different(AggregateFunction[int, Row]):
         return _BIGINT
 
 
-class Greatest(TableAggregateFunction[Row, list[int]]):
+class TopTwo(TableAggregateFunction[Row, list[int]]):
     """The two greatest values."""
 
     def create_accumulator(self) -> list[int]:
@@ -89,25 +89,25 @@ class Greatest(TableAggregateFunction[Row, list[int]]):
         return DataTypes.ARRAY(_BIGINT)
 
     def get_result_type(self) -> Any:
-        return DataTypes.ROW([DataTypes.FIELD("best", _BIGINT), DataTypes.FIELD("place", _BIGINT)])
+        return DataTypes.ROW([DataTypes.FIELD("best", _BIGINT), DataTypes.FIELD("rn", _BIGINT)])
 
 
-def _aggregated(t_env: StreamTableEnvironment) -> Table:
-    return t_env.from_path("ns").group_by(col("k")).select(col("k"), call(udaf(Kept()), col("v")))
+def _list_sums(t_env: StreamTableEnvironment) -> Table:
+    return t_env.from_path("ns").group_by(col("k")).select(col("k"), call(udaf(ListSum()), col("v")))
 
 
 # Every new row retracts the previous count of its group.
 _COUNTS = "(SELECT n % 60 AS m, COUNT(*) AS c FROM ns GROUP BY n % 60)"
 
 
-def _different(t_env: StreamTableEnvironment) -> Table:
+def _distinct_counts(t_env: StreamTableEnvironment) -> Table:
     counts = t_env.sql_query(f"SELECT m % 7 AS m, c FROM {_COUNTS}")
-    return counts.group_by(col("m")).select(col("m"), call(udaf(Different()), col("c")))
+    return counts.group_by(col("m")).select(col("m"), call(udaf(DistinctCount()), col("c")))
 
 
-def _greatest(t_env: StreamTableEnvironment) -> Table:
-    best = t_env.from_path("ns").group_by(col("k")).flat_aggregate(udtaf(Greatest())(col("v")).alias("best", "place"))
-    return best.select(col("k"), col("best"), col("place"))
+def _top_two(t_env: StreamTableEnvironment) -> Table:
+    best = t_env.from_path("ns").group_by(col("k")).flat_aggregate(udtaf(TopTwo())(col("v")).alias("best", "rn"))
+    return best.select(col("k"), col("best"), col("rn"))
 
 
 _WINDOW = "SELECT k, {}, COUNT(*), SUM(v), MAX(n) FROM {} GROUP BY k, window_start, window_end"
@@ -122,7 +122,7 @@ def _windowed(window: str, parts: str, operator: str, settings: dict[str, str] |
 
 
 def _steps(minimum: str, maximum: str, start: str) -> str:
-    """Return windows that numbers are in several of: their ends, as multiples of 100."""
+    """Return windows that overlap; their ends are multiples of 100."""
     return (
         f"{start} AS window_start, e AS window_end FROM ns JOIN (SELECT n / 100 * 100 + 100 AS e FROM numbers UNION "
         f"SELECT n / 100 * 100 + 300 FROM numbers) ON e > {minimum} AND e <= {maximum}"
@@ -156,46 +156,46 @@ JOB = SqlJob(
             f"SELECT m % 7, COUNT(*), SUM(c), MIN(c), MAX(c) FROM {_COUNTS} AS t GROUP BY m % 7", "GroupAggregate"
         ),
         "of_all": Statement("SELECT COUNT(*), SUM(v), MIN(n) FROM ns", "GroupAggregate"),
-        "different_rows": Statement("SELECT DISTINCT g FROM ns", "GroupAggregate"),
-        "kept": Statement(_aggregated, "*Kept*(v)", "SELECT k, SUM(v) * 1000 + COUNT(*) FROM ns GROUP BY k"),
-        "different": Statement(
-            _different, "*Different", f"SELECT m % 7, COUNT(DISTINCT c) FROM {_COUNTS} GROUP BY m % 7"
+        "distinct_rows": Statement("SELECT DISTINCT g FROM ns", "GroupAggregate"),
+        "list_sums": Statement(_list_sums, "*ListSum*(v)", "SELECT k, SUM(v) * 1000 + COUNT(*) FROM ns GROUP BY k"),
+        "function_distinct_counts": Statement(
+            _distinct_counts, "*DistinctCount", f"SELECT m % 7, COUNT(DISTINCT c) FROM {_COUNTS} GROUP BY m % 7"
         ),
-        "greatest": Statement(
-            _greatest,
+        "top_two": Statement(
+            _top_two,
             "GroupTableAggregate",
             """SELECT k, v, rn FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS rn FROM ns)
                 WHERE rn <= 2""",
         ),
-        "in_batches": Statement(
+        "mini_batches": Statement(
             "SELECT k, COUNT(*), SUM(v) FROM ns GROUP BY k", "GlobalGroupAggregate", None, _BATCHES
         ),
-        "of_counts_in_batches": Statement(
+        "of_counts_in_mini_batches": Statement(
             f"SELECT m % 7, COUNT(*), SUM(c), MAX(c) FROM {_COUNTS} AS t GROUP BY m % 7",
             "GlobalGroupAggregate",
             None,
             _BATCHES,
         ),
-        "distinct_in_batches": Statement(
+        "distinct_in_mini_batches": Statement(
             "SELECT k, COUNT(DISTINCT g), SUM(v) FROM ns GROUP BY k", "DISTINCT(g) AS distinct$0", None, _BATCHES
         ),
-        "tumbled": _windowed(_TUMBLE, _TUMBLED, "GlobalWindowAggregate"),
-        "tumbled_at_once": _windowed(_TUMBLE, _TUMBLED, "WindowAggregate", _ONE_PHASE),
-        "hopped": _windowed(_HOP, _steps("n", "n + 200", "e - 200"), "WindowAggregate"),
-        "cumulated": _windowed(_CUMULATE, _steps("n", "n / 300 * 300 + 300", "n / 300 * 300"), "WindowAggregate"),
+        "tumble_window": _windowed(_TUMBLE, _TUMBLED, "GlobalWindowAggregate"),
+        "tumble_window_in_one_phase": _windowed(_TUMBLE, _TUMBLED, "WindowAggregate", _ONE_PHASE),
+        "hop_window": _windowed(_HOP, _steps("n", "n + 200", "e - 200"), "WindowAggregate"),
+        "cumulate_window": _windowed(_CUMULATE, _steps("n", "n / 300 * 300 + 300", "n / 300 * 300"), "WindowAggregate"),
         "early": Statement(
             _EARLY_SUMS.format("TUMBLE(at_time, INTERVAL '0.200' SECOND)"),
             "WindowAggregate",
             _EARLY_SUMS.format("n / 200"),
             _EARLY,
         ),
-        "in_both": Statement(_ALL.format("INTERSECT"), "Intersect(all=[true]", _PAIRED.format("INTERSECT")),
-        "in_one": Statement(_ALL.format("EXCEPT"), "Minus(all=[true]", _PAIRED.format("EXCEPT")),
-        "normalized": Statement("SELECT k, w FROM upserts", "ChangelogNormalize", UPSERTED),
+        "intersect_all": Statement(_ALL.format("INTERSECT"), "Intersect(all=[true]", _PAIRED.format("INTERSECT")),
+        "except_all": Statement(_ALL.format("EXCEPT"), "Minus(all=[true]", _PAIRED.format("EXCEPT")),
+        "normalized": Statement("SELECT k, w FROM upserts", "ChangelogNormalize", LATEST_UPSERTS),
         "normalized_sums": Statement(
             "SELECT k % 9, COUNT(*), SUM(w) FROM upserts GROUP BY k % 9",
             "ChangelogNormalize",
-            f"SELECT k % 9, COUNT(*), SUM(w) FROM ({UPSERTED}) GROUP BY k % 9",
+            f"SELECT k % 9, COUNT(*), SUM(w) FROM ({LATEST_UPSERTS}) GROUP BY k % 9",
         ),
     }
 )

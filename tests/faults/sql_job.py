@@ -1,8 +1,8 @@
-"""The job of SQL that must survive everything: an aggregate, a join and a window, each into files.
+"""Fault injection for SQL: an aggregate, a join and a window, each into files.
 
     python -m tests.faults.sql_job <directory> [--fault SETTING] [--latest]
 
-runs it once, as a driver of its own; `directory` holds its files and its checkpoints.
+This command runs the job once, as a separate driver; `directory` holds its files and its checkpoints.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from millstream.table import StreamTableEnvironment
 
 RECORDS, KEYS, WINDOW = 2400, 11, 400
 RATE = 1200
-# The number of rows of the join's right side with the same key.
-FELLOWS = 3
+# The rows per key on the right side of the join.
+PARTNERS = 3
 
 Fact = tuple[Any, ...]
 
@@ -38,7 +38,7 @@ _SINKS = {
 }
 _INSERTS = (
     f"INSERT INTO counts SELECT n % {KEYS}, COUNT(*), SUM(1) FROM ns GROUP BY n % {KEYS}",
-    f"INSERT INTO pairs SELECT ns.n, ms.n, ns.n % {KEYS} FROM ns JOIN ms ON ns.n = ms.n / {FELLOWS}",
+    f"INSERT INTO pairs SELECT ns.n, ms.n, ns.n % {KEYS} FROM ns JOIN ms ON ns.n = ms.n / {PARTNERS}",
     f"INSERT INTO windows SELECT n % {KEYS}, EXTRACT(EPOCH FROM window_start) * 1000 + "
     "EXTRACT(MILLISECOND FROM window_start) % 1000, COUNT(*), SUM(n) "
     f"FROM TUMBLE(TABLE ns, DESCRIPTOR(at_time), INTERVAL '0.{WINDOW}' SECOND) "
@@ -47,14 +47,14 @@ _INSERTS = (
 
 
 def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
-    """Return an environment with the job in it."""
+    """Return an environment with the job."""
     env = environment(directory, config)
     t_env = StreamTableEnvironment.create(env)
     t_env.get_config().set("table.local-time-zone", "UTC")
     for name in ("ns", "ms"):
         t_env.execute_sql(_SOURCE.format(name, RECORDS - 1, RATE))
-    for name, declared in _SINKS.items():
-        columns, _, options = declared.partition("|")
+    for name, declaration in _SINKS.items():
+        columns, _, options = declaration.partition("|")
         path = directory / name
         t_env.execute_sql(
             f"CREATE TABLE {name} {columns} WITH ('connector' = 'filesystem', 'path' = '{path}', {options})"
@@ -67,13 +67,13 @@ def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
 
 
 def expected() -> Counter[Fact]:
-    """The brute-force answer: every change of the counts, every pair, every window."""
+    """The results, computed by brute force: every change of the counts, every pair, every window."""
     facts: Counter[Fact] = Counter()
     for k in range(KEYS):
         n = len(range(k, RECORDS, KEYS))
         facts.update(("counts", "c", k, i, i) for i in range(1, n + 1))
         facts.update(("counts", "d", k, i, i) for i in range(1, n))
-    facts.update(("pairs", m // FELLOWS, m, m // FELLOWS % KEYS) for m in range(RECORDS))
+    facts.update(("pairs", m // PARTNERS, m, m // PARTNERS % KEYS) for m in range(RECORDS))
     facts.update(("complete", k) for k in range(KEYS))
     for start in range(0, RECORDS, WINDOW):
         for k in range(KEYS):
@@ -93,7 +93,7 @@ def _facts(directory: Path) -> Iterator[Fact]:
     for change in _lines(directory / "counts"):
         row = change["after"] or change["before"]
         yield "counts", change["op"], row["k"], row["c"], row["s"]
-    # When the input has ended, whatever the delay.
+    # The end of the input commits partitions, regardless of the delay.
     for path in (directory / "pairs").glob("k=*/_SUCCESS"):
         yield "complete", int(path.parent.name.removeprefix("k="))
     for path in (directory / "pairs").glob("k=*/part-*"):

@@ -1,8 +1,8 @@
-"""Joins of every kind, whatever dies: outer, semi and anti, in windows and intervals, with versions and a database.
+"""Fault injection for SQL joins: outer, semi, anti, window, interval, temporal and lookup joins.
 
     python -m tests.faults.sql_joins_job <directory> [--fault SETTING] [--latest]
 
-runs it once, as a driver of its own; `directory` holds its files, its tables and its checkpoints.
+This command runs the job once, as a separate driver; `directory` holds its files, its tables and its checkpoints.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from tests.faults.sql_statements import SqlJob, Statement
 _TUMBLE = "TABLE(TUMBLE(TABLE {}, DESCRIPTOR(at_time), INTERVAL '0.200' SECOND))"
 _TUMBLED = "(SELECT *, n / 200 AS window_start, n / 200 AS window_end FROM {})"
 _SAME = "a.g = b.g AND a.window_start = b.window_start AND a.window_end = b.window_end"
-# What of the other source has come by 200 numbers: each changes six times.
+# Counts of the other source by the number modulo 200: each changes six times.
 _COUNTS = "(SELECT n % 200 AS m, COUNT(*) AS c FROM ms GROUP BY n % 200)"
 _VIEW = """SELECT a.n, b.n FROM ns AS a {} JOIN last_thirds FOR SYSTEM_TIME AS OF a.at_time AS b ON a.k = b.k"""
 _VERSION = "SELECT a.n, b.w FROM ns AS a {} JOIN versions FOR SYSTEM_TIME AS OF a.at_time AS b ON a.k = b.k"
 _BEFORE = "SELECT n, (SELECT MAX(n) FROM thirds AS b WHERE b.k = a.k AND b.n <= a.n) AS o FROM ns AS a"
-_HELD = "SELECT n, (SELECT MAX(w) FROM versions AS b WHERE b.k = a.k AND b.n <= a.n) AS o FROM ns AS a"
-_LOOKED = "SELECT {}a.n, b.w FROM ns AS a {} JOIN looked_up {}AS b ON a.k = b.k"
+_VERSION_BEFORE = "SELECT n, (SELECT MAX(w) FROM versions AS b WHERE b.k = a.k AND b.n <= a.n) AS o FROM ns AS a"
+_LOOKUP = "SELECT {}a.n, b.w FROM ns AS a {} JOIN lookup_table {}AS b ON a.k = b.k"
 _AS_OF = "FOR SYSTEM_TIME AS OF a.p "
 
 
@@ -49,7 +49,7 @@ def _plain(query: str) -> Statement:
 
 
 def _lookup(hint: str, kind: str) -> Statement:
-    return Statement(_LOOKED.format(hint, kind, _AS_OF), "LookupJoin", _LOOKED.format("", kind, ""))
+    return Statement(_LOOKUP.format(hint, kind, _AS_OF), "LookupJoin", _LOOKUP.format("", kind, ""))
 
 
 JOB = SqlJob(
@@ -75,11 +75,11 @@ JOB = SqlJob(
         ),
         "as_of_view_left": Statement(_VIEW.format("LEFT"), "TemporalJoin", _BEFORE),
         "as_of_version": Statement(
-            _VERSION.format("INNER"), "TemporalJoin", f"SELECT * FROM ({_HELD}) WHERE o IS NOT NULL"
+            _VERSION.format("INNER"), "TemporalJoin", f"SELECT * FROM ({_VERSION_BEFORE}) WHERE o IS NOT NULL"
         ),
-        "as_of_version_left": Statement(_VERSION.format("LEFT"), "TemporalJoin", _HELD),
-        "looked_up_inner": _lookup("", "INNER"),
-        "looked_up_left": _lookup("/*+ LOOKUP('table' = 'b', 'async' = 'true') */ ", "LEFT"),
+        "as_of_version_left": Statement(_VERSION.format("LEFT"), "TemporalJoin", _VERSION_BEFORE),
+        "lookup_inner": _lookup("", "INNER"),
+        "lookup_left": _lookup("/*+ LOOKUP('table' = 'b', 'async' = 'true') */ ", "LEFT"),
     }
 )
 build, expected, results = JOB.build, JOB.expected, JOB.results

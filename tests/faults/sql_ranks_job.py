@@ -1,8 +1,8 @@
-"""Rows beside other rows, whatever dies: OVER, Top-N, deduplication, windows of rows, sessions and patterns.
+"""Fault injection for SQL operators that order rows: OVER, Top-N, deduplication, window ranks, sessions and patterns.
 
     python -m tests.faults.sql_ranks_job <directory> [--fault SETTING] [--latest]
 
-runs it once, as a driver of its own; `directory` holds its files and its checkpoints.
+This command runs the job once, as a separate driver; `directory` holds its files and its checkpoints.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ JOB = SqlJob(
         "over_all_before": Statement(_over("MAX(v)", "at_time ROWS UNBOUNDED PRECEDING"), "OverAggregate"),
         "over_lag": Statement(_over("LAG(v, 2)", "at_time"), "OverAggregate"),
         "over_clock": Statement(_over("SUM(v)", "p ROWS BETWEEN 3 PRECEDING AND CURRENT ROW", "ones"), "OverAggregate"),
-        # A row that comes in between changes those behind it.
+        # A new row in the middle changes the results of the following rows.
         "over_columns": Statement(
             _over("SUM(n)", "v ROWS UNBOUNDED PRECEDING", "(SELECT * FROM ns WHERE n % 8 = 0) AS t"), "OverAggregate"
         ),
@@ -63,7 +63,7 @@ JOB = SqlJob(
         "last_by_clock": Statement(_first("ones", "p DESC", "k, n", "rn = 1"), "Deduplicate(keep=[LastRow]"),
         "first_by_time": Statement(_first("ns", "at_time", "g, n", "rn = 1", "g"), "Deduplicate(keep=[FirstRow]"),
         "last_by_time": Statement(_first("ns", "at_time DESC", "k, n", "rn = 1"), "Deduplicate(keep=[LastRow]"),
-        "least": Statement("SELECT n, v FROM ns ORDER BY v, n LIMIT 10", "SortLimit"),
+        "smallest": Statement("SELECT n, v FROM ns ORDER BY v, n LIMIT 10", "SortLimit"),
         "in_order": Statement("SELECT n FROM ns WHERE n % 3 = 0 ORDER BY at_time", "TemporalSort"),
         "window_top": Statement(
             _in_windows(_TUMBLE, "v DESC, n", "k, n, v, rn"),
@@ -91,7 +91,7 @@ JOB = SqlJob(
             "Match",
             f"SELECT k, n, b, c FROM ({_LEADS}) WHERE av % 2 = 0 AND bv > av AND cv < bv",
         ),
-        # One that is low, some between, and one that is high: at most 100 ms later.
+        # A low value, some in between, and a high one at most 100 ms later.
         "matched_within": Statement(
             """SELECT k, a, bs, c FROM ns MATCH_RECOGNIZE (PARTITION BY k ORDER BY at_time
                 MEASURES A.n AS a, COUNT(B.n) AS bs, C.n AS c ONE ROW PER MATCH AFTER MATCH SKIP TO NEXT ROW

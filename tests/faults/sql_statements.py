@@ -1,7 +1,7 @@
-"""Jobs of many SQL statements, each with the answer that SQLite gives for the same numbers.
+"""Jobs of many SQL statements, each with SQLite's result for the same numbers.
 
-Numbers, one after the other, come from several sources; SQLite has them as tables of the same names, in which a row's
-time is its number. So most queries are their own oracle: SQLite is asked the same text.
+Several sources emit consecutive numbers; SQLite has them as tables of the same names, in which a row's time is its
+number. So most queries are their own oracle: SQLite executes the same text.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.table import Schema, StatementSet, StreamTableEnvironment, Table
 from millstream.table.changelog_mode import ChangelogMode
 
-# They begin where a time is not that of 1970, which for some operators of Flink is as if there had been none.
+# They start above 0, because some operators of Flink treat the time 0 as missing.
 FIRST, RECORDS, KEYS, RATE = 400, 1200, 11, 1200
-# Keys of what is looked up; those of numbers are more.
-LOOKED_UP = 8
+# Keys of the lookup table; the numbers have more keys.
+LOOKUP_KEYS = 8
 
 Fact = tuple[Any, ...]
-Asked = str | Callable[[StreamTableEnvironment], Table]
+TableQuery = str | Callable[[StreamTableEnvironment], Table]
 
-# Each of them a source of its own; `ones` is read by one subtask, so that its rows come in order.
+# Each of them is a separate source; one subtask reads `ones`, so that its rows are in order.
 _NUMBERS = """CREATE TABLE {0} (
     n BIGINT, k AS n % {keys}, g AS n % 100, v AS n * 7919 % 1009, at_time AS TO_TIMESTAMP_LTZ(n, 3), p AS PROCTIME(),
     WATERMARK FOR at_time AS at_time
@@ -42,17 +42,17 @@ _VIEWS = (
     "CREATE TEMPORARY VIEW evens AS SELECT * FROM ns WHERE n % 2 = 0",
     "CREATE TEMPORARY VIEW thirds AS SELECT * FROM ms WHERE n % 3 = 0",
     "CREATE TEMPORARY VIEW rare AS SELECT * FROM ms WHERE n % 15 = 0",
-    # Of rows in order: one that comes behind a later one of its key is no version, in Flink either.
+    # From rows in order: a row older than the last one of its key is no version, as in Flink.
     """CREATE TEMPORARY VIEW last_thirds AS SELECT k, n, at_time FROM (
         SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY at_time DESC) AS rn FROM ones WHERE n % 3 = 0)
         WHERE rn = 1""",
-    # Numbers come in bursts of 50 with a pause as long.
+    # Bursts of 50 numbers, with pauses of the same length.
     "CREATE TEMPORARY VIEW bursts AS SELECT * FROM ns WHERE n / 50 % 2 = 0",
 )
-# The rows that `upserts` has at the end, as SQLite finds them in all that was said.
-UPSERTED = """SELECT k, w FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY n DESC) AS rn FROM upserts)
+# The final rows of `upserts`, as SQLite computes them from all its messages.
+LATEST_UPSERTS = """SELECT k, w FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY n DESC) AS rn FROM upserts)
     WHERE rn = 1 AND NOT is_deletion"""
-_SAID = f"SELECT n, n % {KEYS} AS k, n % 100 AS g, n * 7919 % 1009 AS v, n AS at_time, n AS p FROM numbers"
+_ORACLE_NUMBERS = f"SELECT n, n % {KEYS} AS k, n % 100 AS g, n * 7919 % 1009 AS v, n AS at_time, n AS p FROM numbers"
 
 
 @dataclass(frozen=True)
@@ -60,15 +60,14 @@ class Statement:
     """A query, the operator that it tests, and its SQLite equivalent.
 
     Attributes:
-        query: in SQL, or a function that makes a table; all its columns are whole numbers.
+        query: in SQL, or a function that creates a table; all its columns are integers.
         operator: the operator's name in its EXPLAIN output.
-        answer: the same in SQLite; None where the text is the same.
-        settings: with which it is planned.
-        key: how many columns are the primary key of a table of SQLite's that it changes; 0 where every change goes
-            into files.
+        answer: the same in SQLite; None if the text is the same.
+        settings: of the table environment that plans it.
+        key: the number of primary key columns of its table in SQLite; 0 for files, where every change counts.
     """
 
-    query: Asked
+    query: TableQuery
     operator: str
     answer: str | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -86,47 +85,47 @@ class SqlJob:
     """A job of statements.
 
     Args:
-        statements: by the name of the table each writes to.
+        statements: by the names of their target tables.
     """
 
     def __init__(self, statements: Mapping[str, Statement]) -> None:
         self.statements = statements
 
     def build(self, directory: Path, config: Configuration) -> StreamExecutionEnvironment:
-        """Return an environment with the job in it."""
+        """Return an environment with the job."""
         env = environment(directory, config)
         self.add_to(env, directory)
         return env
 
     def add_to(self, env: StreamExecutionEnvironment, directory: Path) -> None:
         """Add the job to an environment."""
-        t_env = self._declared(env, directory)
+        t_env = self._table_environment(env, directory)
         settings = [dict(s) for s in {tuple(sorted(s.settings.items())) for s in self.statements.values()}]
-        for chosen in sorted(settings, key=str):
-            names = [name for name, statement in self.statements.items() if dict(statement.settings) == chosen]
-            with _set(t_env, chosen):
-                self._together(t_env, names).attach_as_datastream()
+        for group_settings in sorted(settings, key=str):
+            names = [name for name, statement in self.statements.items() if dict(statement.settings) == group_settings]
+            with _set(t_env, group_settings):
+                self._statement_set(t_env, names).attach_as_datastream()
 
     def plans(self, env: StreamExecutionEnvironment, directory: Path) -> dict[str, str]:
         """Return each statement's EXPLAIN output."""
-        t_env, reported = self._declared(env, directory), {}
+        t_env, plans = self._table_environment(env, directory), {}
         for name, statement in self.statements.items():
             with _set(t_env, statement.settings):
-                reported[name] = self._together(t_env, [name]).explain()
-        return reported
+                plans[name] = self._statement_set(t_env, [name]).explain()
+        return plans
 
-    def _declared(self, env: StreamExecutionEnvironment, directory: Path) -> StreamTableEnvironment:
+    def _table_environment(self, env: StreamExecutionEnvironment, directory: Path) -> StreamTableEnvironment:
         t_env = StreamTableEnvironment.create(env)
         _declare(env, t_env, directory)
         self._declare_sinks(t_env, directory)
         return t_env
 
-    def _together(self, t_env: StreamTableEnvironment, names: Sequence[str]) -> StatementSet:
-        together = t_env.create_statement_set()
+    def _statement_set(self, t_env: StreamTableEnvironment, names: Sequence[str]) -> StatementSet:
+        statements = t_env.create_statement_set()
         for name in names:
             query = self.statements[name].query
-            together.add_insert(name, t_env.sql_query(query) if isinstance(query, str) else query(t_env))
-        return together
+            statements.add_insert(name, t_env.sql_query(query) if isinstance(query, str) else query(t_env))
+        return statements
 
     def _declare_sinks(self, t_env: StreamTableEnvironment, directory: Path) -> None:
         with closing(sqlite3.connect(directory / "tables.db")) as database:
@@ -185,7 +184,7 @@ def _changes(directory: Path) -> Iterator[tuple[Fact, int]]:
 
 
 def _declare(env: StreamExecutionEnvironment, t_env: StreamTableEnvironment, directory: Path) -> None:
-    """Declare what statements read; nothing of it is read that none asks for."""
+    """Declare the tables of the statements; unused ones are not read."""
     t_env.get_config().set("table.local-time-zone", "UTC")
     for name, more in _TABLES.items():
         t_env.execute_sql(_NUMBERS.format(name, keys=KEYS, rate=RATE, more=more, first=FIRST, last=FIRST + RECORDS - 1))
@@ -194,12 +193,12 @@ def _declare(env: StreamExecutionEnvironment, t_env: StreamTableEnvironment, dir
     _declare_changes(env, t_env, "versions", _version)
     _declare_changes(env, t_env, "upserts", _upsert)
     with closing(sqlite3.connect(directory / "tables.db")) as database:
-        database.execute("CREATE TABLE IF NOT EXISTS looked_up (k BIGINT PRIMARY KEY, w BIGINT)")
-        database.executemany("INSERT OR REPLACE INTO looked_up VALUES (?, ?)", _looked_up())
+        database.execute("CREATE TABLE IF NOT EXISTS lookup_table (k BIGINT PRIMARY KEY, w BIGINT)")
+        database.executemany("INSERT OR REPLACE INTO lookup_table VALUES (?, ?)", _lookup_rows())
         database.commit()
     t_env.execute_sql(
-        "CREATE TABLE looked_up (k BIGINT, w BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'jdbc', "
-        f"'url' = '{_url(directory)}', 'table-name' = 'looked_up')"
+        "CREATE TABLE lookup_table (k BIGINT, w BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'jdbc', "
+        f"'url' = '{_url(directory)}', 'table-name' = 'lookup_table')"
     )
 
 
@@ -231,14 +230,14 @@ def _version(n: int) -> Row:
 
 
 def _upsert(n: int) -> Row:
-    """Return a row that updates or deletes that of its key."""
+    """Return a row that updates or deletes the row of its key."""
     row = Row(n % 100, n)
     row.set_row_kind(RowKind.DELETE if n % 29 == 0 else RowKind.UPDATE_AFTER)
     return row
 
 
-def _looked_up() -> list[tuple[int, int]]:
-    return [(k, k * 100 + 7) for k in range(LOOKED_UP)]
+def _lookup_rows() -> list[tuple[int, int]]:
+    return [(k, k * 100 + 7) for k in range(LOOKUP_KEYS)]
 
 
 def _url(directory: Path) -> str:
@@ -246,7 +245,7 @@ def _url(directory: Path) -> str:
 
 
 def _width(statement: Statement) -> int:
-    """Return how many columns an answer has."""
+    """Return the number of columns of a result."""
     with closing(_oracle(0)) as database:
         return len(database.execute(statement.oracle_text()).description)
 
@@ -256,13 +255,13 @@ def _oracle(records: int = RECORDS) -> sqlite3.Connection:
     database.execute("CREATE TABLE numbers (n INTEGER PRIMARY KEY)")
     database.executemany("INSERT INTO numbers VALUES (?)", [(n,) for n in range(FIRST, FIRST + records)])
     for name in _TABLES:
-        # Tables, since SQLite would recompute a view for each row of another.
-        database.execute(f"CREATE TABLE {name} AS {_SAID}")
+        # Tables, because SQLite would recompute a view for each row of another table.
+        database.execute(f"CREATE TABLE {name} AS {_ORACLE_NUMBERS}")
         database.execute(f"CREATE INDEX {name}_k ON {name} (k, n)")
     for view in _VIEWS:
         database.execute(view)
     database.execute(f"CREATE TABLE versions AS SELECT n, n / 7 % {KEYS} AS k, n AS w FROM numbers")
     database.execute("CREATE TABLE upserts AS SELECT n, n % 100 AS k, n AS w, n % 29 = 0 AS is_deletion FROM numbers")
-    database.execute("CREATE TABLE looked_up (k BIGINT PRIMARY KEY, w BIGINT)")
-    database.executemany("INSERT INTO looked_up VALUES (?, ?)", _looked_up())
+    database.execute("CREATE TABLE lookup_table (k BIGINT PRIMARY KEY, w BIGINT)")
+    database.executemany("INSERT INTO lookup_table VALUES (?, ?)", _lookup_rows())
     return database

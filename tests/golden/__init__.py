@@ -1,12 +1,12 @@
 """Checkpoints and savepoints of earlier versions, stored permanently: later versions must restore them.
 
-`v1`, `v2`: one directory for each version of the format of manifests. In each, a directory for each case of `cases.py`:
+`v1`, `v2`, ..: one directory for each version of the manifest format. In each, a directory for each case of `cases.py`:
 
-    saved/          the job's directory with one checkpoint in it, or the savepoint
-    place/          what the job reads from and writes to, as it was at that moment; only some have it
+    saved/          the job's directory with one checkpoint, or the savepoint
+    place/          the job's input and output directories at that moment; only some cases have them
     expected.json   the expected output of a job restored from it
 
-Files of a version are made once, by the program of that version, and never again. For a new one:
+The program of a version creates its files once, and they never change. For a new version:
 
     python -m tests.golden.make
 """

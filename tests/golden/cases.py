@@ -18,8 +18,8 @@ from millstream.operators.runtime.runtime_snapshot import RuntimeSnapshot, decod
 from millstream.testing import ManualClock, start_from
 
 from .driver import RECORDS, Driver, program
-from .place import PLACE, placed
 from .programs import CLOCK, LATER, Answers, files_in
+from .workdir import WORKDIR, locked_workdir
 
 HERE = Path(__file__).parent
 
@@ -29,16 +29,16 @@ class Case:
     """One checkpoint or savepoint.
 
     Attributes:
-        name: the directory it is in.
-        program: the program it is of.
+        name: its directory.
+        program: the program of the job.
         requests: requests to the job, by the number of epochs before each.
         checkpoint: the number of the checkpoint to record; 0 for a savepoint.
         parallelism: of the job when it starts.
-        settings: further ones of the driver.
+        settings: additional settings of the driver.
         rescales: whether the output is the same at any parallelism, except for watermarks.
         loses: whether output is lost with the checkpoint: at most once.
-        recovers: whether output is recovered. At most once, that deleted the files that were open, and so nothing is
-            left open in that mode any more.
+        recovers: whether output is recovered. In at-most-once mode earlier versions deleted open files on recovery, so
+            later versions leave none open.
     """
 
     name: str
@@ -51,8 +51,8 @@ class Case:
     loses: bool = False
     recovers: bool = True
 
-    def driver(self, home: Path, **more: Any) -> Driver:
-        return Driver(self.program, home, self.parallelism, CLOCK, **self.settings, **more)
+    def driver(self, home: Path, **arguments: Any) -> Driver:
+        return Driver(self.program, home, self.parallelism, CLOCK, **self.settings, **arguments)
 
 
 def _rescale(parallelism: int) -> Callable[[], Request]:
@@ -60,7 +60,7 @@ def _rescale(parallelism: int) -> Callable[[], Request]:
 
 
 def _savepoint() -> Request:
-    return SavepointRequest(str(PLACE / "savepoints"), stop=True)
+    return SavepointRequest(str(WORKDIR / "savepoints"), stop=True)
 
 
 _AT_MOST_ONCE = {"mode": CheckpointingMode.AT_MOST_ONCE}
@@ -76,9 +76,9 @@ CASES = [
     Case("subtasks", "subtasks", {3: CheckpointRequest}, 1, rescales=False),
     Case("subtasks-savepoint", "subtasks", {3: _savepoint}, 0, rescales=False),
     Case("time", "time", {4: CheckpointRequest}, 1),
-    # Two epochs without input, where none is expected.
+    # Two epochs without input, in which the source is idle.
     Case("time-idle", "time", {4: CheckpointRequest, 5: CheckpointRequest}, 2),
-    # Just rescaled and without state: the manifest has what all subtasks have taken over.
+    # Right after a rescale, without state: the manifest has the snapshots restored by all subtasks.
     Case("time-rescaled", "stateless", {4: _rescale(1)}, 6, parallelism=3, settings=_AT_MOST_ONCE, loses=True),
     Case("connected", "connected", {3: CheckpointRequest}, 1),
     # A finished input is not polled again, so its restored state stays.
@@ -91,29 +91,29 @@ CASES = [
     Case("tables", "tables", {4: CheckpointRequest}, 1),
     Case("tables-savepoint", "tables", {4: _savepoint}, 0, parallelism=1),
     Case("files", "files", {2: CheckpointRequest, 5: CheckpointRequest}, 2),
-    # Files that are not closed: subtasks carry how much of each counts.
+    # Open files: subtasks store the valid length of each.
     Case("files-open", "files", {}, 4, settings=_AT_MOST_ONCE, rescales=False, loses=True, recovers=False),
 ]
 
 
-# --- making
+# --- generating
 
 
-def make(case: Case, into: Path) -> None:
-    """Make the files of a case with the program of today."""
-    shutil.rmtree(into, ignore_errors=True)
-    into.mkdir(parents=True)
-    with placed() as directory:
-        whole = _uninterrupted(case, directory / "whole")
-    with placed() as directory:
-        before = _save(case, directory / case.name, into)
-    with placed(into / "place"):
-        after = resume(case, into / "saved")
+def make(case: Case, target: Path) -> None:
+    """Generate the files of a case with the current version."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    with locked_workdir() as directory:
+        uninterrupted = _uninterrupted(case, directory / "whole")
+    with locked_workdir() as directory:
+        before = _save(case, directory / case.name, target)
+    with locked_workdir(target / "place"):
+        after = resume(case, target / "saved")
     if not case.loses:
-        _check(case, whole, before, after)
-    expected = {**after, "carried": runtime_snapshots(into / "saved")}
+        _check(case, uninterrupted, before, after)
+    expected = {**after, "carried": runtime_snapshots(target / "saved")}
     lines = [f"{json.dumps(name)}: {json.dumps(content)}" for name, content in expected.items()]
-    (into / "expected.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    (target / "expected.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def _uninterrupted(case: Case, home: Path) -> dict[str, list[str]]:
@@ -122,57 +122,59 @@ def _uninterrupted(case: Case, home: Path) -> dict[str, list[str]]:
 
 
 def _write_input() -> None:
-    (PLACE / "in").mkdir()
+    (WORKDIR / "in").mkdir()
     for name, text in files_in().items():
-        (PLACE / "in" / name).write_text(text)
+        (WORKDIR / "in" / name).write_text(text)
 
 
-def _save(case: Case, home: Path, into: Path) -> dict[str, list[str]]:
+def _save(case: Case, home: Path, target: Path) -> dict[str, list[str]]:
     """Run the job until its snapshot is stored; return the output committed before."""
     _write_input()
     before: dict[str, list[str]] = {}
 
-    def copy_place() -> None:
+    def copy_workdir() -> None:
         before.update(output(driver.sink.results()))
-        names = ["in", *(name for name in ("plain", "compacted") if (PLACE / name).exists())]
+        names = ["in", *(name for name in ("plain", "compacted") if (WORKDIR / name).exists())]
         if case.program == "files":
             for name in names:
-                shutil.copytree(PLACE / name, into / "place" / name)
+                shutil.copytree(WORKDIR / name, target / "place" / name)
 
-    def written(manifest: Manifest) -> None:
+    def on_written(manifest: Manifest) -> None:
         if manifest.id == case.checkpoint:
-            _copy_checkpoint(home, manifest, into / "saved")
-            copy_place()
+            _copy_checkpoint(home, manifest, target / "saved")
+            copy_workdir()
             driver.master.cancel()
 
-    driver = case.driver(home, requests={n: make() for n, make in case.requests.items()}, written=written)
+    driver = case.driver(home, requests={n: make() for n, make in case.requests.items()}, on_written=on_written)
     Answers.is_held = True
     try:
         driver.run()
     finally:
         Answers.is_held = False
     if not case.checkpoint:
-        (savepoint,) = (PLACE / "savepoints").iterdir()
-        shutil.copytree(savepoint, into / "saved")
-        copy_place()
+        (savepoint,) = (WORKDIR / "savepoints").iterdir()
+        shutil.copytree(savepoint, target / "saved")
+        copy_workdir()
     return before
 
 
-def _copy_checkpoint(home: Path, manifest: Manifest, into: Path) -> None:
-    shutil.copytree(home / f"chk-{manifest.id}", into / f"chk-{manifest.id}")
-    (into / SHARED).mkdir()
+def _copy_checkpoint(home: Path, manifest: Manifest, target: Path) -> None:
+    shutil.copytree(home / f"chk-{manifest.id}", target / f"chk-{manifest.id}")
+    (target / SHARED).mkdir()
     for name in manifest.snapshot.files():
-        shutil.copy(home / SHARED / name, into / SHARED / name)
+        shutil.copy(home / SHARED / name, target / SHARED / name)
 
 
-def _check(case: Case, whole: dict[str, list[str]], before: dict[str, list[str]], after: dict[str, list[str]]) -> None:
+def _check(
+    case: Case, uninterrupted: dict[str, list[str]], before: dict[str, list[str]], after: dict[str, list[str]]
+) -> None:
     """Check that the output before and after the restore equals the uninterrupted output."""
     if case.program in ("kinds", "subtasks"):
-        # Their values depend on the time of the restore; their number does not.
-        assert len(whole["results"]) <= len(before["results"]) + len(after["results"]), case.name
+        # Their values depend on the time of the restore; the number of results does not.
+        assert len(uninterrupted["results"]) <= len(before["results"]) + len(after["results"]), case.name
         return
     both = {**after, "results": sorted(before["results"] + after["results"])}
-    assert timeless(both) == timeless(whole), case.name
+    assert timeless(both) == timeless(uninterrupted), case.name
 
 
 def timeless(output: Any) -> Any:
@@ -187,23 +189,23 @@ def runtime_snapshots(saved: Path) -> list[Any]:
     """Return the runtime snapshots of all subtasks, as plain data."""
     snapshot = open_checkpoint(location(saved)).manifest.snapshot
     snapshots = [
-        [v.operators[0].uid, i, _shown(decode(subtask.runtime_snapshot))]
+        [v.operators[0].uid, i, _snapshot_data(decode(subtask.runtime_snapshot))]
         for v in snapshot.vertices.values()
         for i, subtask in enumerate(v.subtasks)
     ]
     return json.loads(json.dumps(snapshots))  # type: ignore[no-any-return]
 
 
-def _shown(left: RuntimeSnapshot) -> dict[str, Any]:
+def _snapshot_data(snapshot: RuntimeSnapshot) -> dict[str, Any]:
     return {
-        "watermark": left.watermark,
-        "idle": left.idle,
-        "ended": left.ended,
-        "channels": sorted([*address, c.watermark, c.idle, c.ended] for address, c in left.channels.items()),
-        "operators": {i: _plain(left.operators[i]) for i in sorted(left.operators)},
-        "watermarks": left.watermarks,
-        "ended_edges": None if left.ended_edges is None else sorted(left.ended_edges),
-        **({"requests": True} if left.requests else {}),
+        "watermark": snapshot.watermark,
+        "idle": snapshot.idle,
+        "ended": snapshot.ended,
+        "channels": sorted([*address, c.watermark, c.idle, c.ended] for address, c in snapshot.channels.items()),
+        "operators": {i: _plain(snapshot.operators[i]) for i in sorted(snapshot.operators)},
+        "watermarks": snapshot.watermarks,
+        "ended_edges": None if snapshot.ended_edges is None else sorted(snapshot.ended_edges),
+        **({"requests": True} if snapshot.requests else {}),
     }
 
 
@@ -223,7 +225,7 @@ def _plain(value: Any) -> Any:
 
 
 def location(saved: Path) -> str:
-    """Return where the checkpoint or savepoint is."""
+    """Return the path of the checkpoint or savepoint."""
     return str(next(saved.rglob(NAME)).parent)
 
 
@@ -233,8 +235,8 @@ def resume(case: Case, saved: Path, parallelism: int | None = None, settings: di
     Args:
         case: the case.
         saved: the directory with the checkpoint, or the savepoint.
-        parallelism: None for that of the job that was saved.
-        settings: of the job that goes on.
+        parallelism: None for that of the saved job.
+        settings: of the restored job.
     """
     snapshot = open_checkpoint(location(saved)).manifest.snapshot
     if parallelism is None:
@@ -248,7 +250,7 @@ def resume(case: Case, saved: Path, parallelism: int | None = None, settings: di
 
 
 def resume_as_job(case: Case, saved: Path, home: Path) -> Any:
-    """The same, under the job master."""
+    """Like `resume`, under the job master."""
     checkpoint = open_checkpoint(location(saved))
     parallelism = max(v.parallelism for v in checkpoint.manifest.snapshot.vertices.values())
     driver = Driver(case.program, home, parallelism, LATER, **case.settings, origin=checkpoint)
@@ -261,6 +263,6 @@ def output(results: list[Any]) -> dict[str, list[str]]:
 
 def _lines() -> Iterator[str]:
     for name in ("plain", "compacted"):
-        for path in sorted((PLACE / name).rglob("*")):
+        for path in sorted((WORKDIR / name).rglob("*")):
             if path.is_file() and not path.name.startswith("."):
                 yield from (f"{name}: {line}" for line in path.read_text().splitlines())

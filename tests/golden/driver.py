@@ -1,7 +1,7 @@
-"""The real job master with its tasks in this process, on a clock that goes by steps: the same files every time.
+"""The real job master with its tasks in this process, on a clock that advances in steps: the same files every time.
 
-So checkpoints are taken exactly where a case wants them, and what is on disk can be copied the moment a manifest is
-there, before the output that it names is committed.
+So checkpoints are taken at exactly defined epochs, and files can be copied right after a manifest is written, before
+the output named by it is committed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .programs import PROGRAMS, Env
 
 # The clock's step per epoch.
 STEP = 100
-# How many records a subtask of a source reads in an epoch.
+# The records that a source subtask reads per epoch.
 RECORDS = 7
 
 
@@ -70,7 +70,7 @@ class Driver:
     incremental: bool | None = None
     origin: StoredCheckpoint | None = None
     requests: dict[int, Request] = field(default_factory=dict)
-    written: Callable[[Manifest], None] = lambda manifest: None
+    on_written: Callable[[Manifest], None] = lambda manifest: None
 
     def __post_init__(self) -> None:
         self.env, self.sink = program(self.name, self.parallelism, **{"state.backend.type": self.backend})
@@ -83,7 +83,7 @@ class Driver:
         self.master = JobMaster(
             JobMachine(self._plan(None), self._options(), self._seconds()),
             self,
-            _ObservedStore(open_storage(str(self.home)), {"host": "golden", "pid": 0}, self._written),
+            _ObservedStore(open_storage(str(self.home)), {"host": "golden", "pid": 0}, self._on_written),
             replan=self._plan,
             clock=JobClock(self._seconds, self._seconds),
             inbox=_Inline(),
@@ -95,7 +95,7 @@ class Driver:
         return self.sink.results()
 
     def _seconds(self) -> float:
-        # The clock never stands still: otherwise a wait for it would never end.
+        # Each call advances the clock: otherwise waiting for a deadline would never end.
         self._clock.advance(1)
         return self._clock() / 1000
 
@@ -122,8 +122,8 @@ class Driver:
         )
         return JobPlan(settings=settings, vertices=job_graph.vertices)
 
-    def _written(self, manifest: Manifest) -> None:
-        self.written(manifest)
+    def _on_written(self, manifest: Manifest) -> None:
+        self.on_written(manifest)
 
     # --- the engine
 
@@ -145,7 +145,7 @@ class Driver:
 
 
 class _Epochs(LocalEpochs):
-    """Epochs in this process, at each of which the driver looks."""
+    """Epochs in this process, which notify the driver."""
 
     def __init__(self, driver: Driver, *arguments: Any) -> None:
         super().__init__(*arguments)

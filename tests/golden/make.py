@@ -1,4 +1,4 @@
-"""Makes the golden files of the present version of the format: python -m tests.golden.make [case...]"""
+"""Generates the golden files of the current version of the format: python -m tests.golden.make [case...]"""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from millstream.checkpoint.manifest import VERSION
 
-# Classes of the programs must have the names under which the tests know them.
+# Import the classes of the programs under the names that golden pickles refer to.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 

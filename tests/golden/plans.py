@@ -12,7 +12,7 @@ from millstream.table.expressions import call, col
 from millstream.table.udf import ScalarFunction, TableAggregateFunction, TableFunction, udf, udtaf, udtf
 
 FILE = Path(__file__).parent / "v3" / "plans.json.gz"
-# Of these there are no compiled plans: rows of the program's own, and what rules have replaced.
+# These have no compiled plans: rows from the program itself, and nodes that rules replace.
 NOT_COMPILED = {"stream-scan", "to-stream", "collect", "project", "filter"}
 
 _TABLES = (
@@ -26,7 +26,7 @@ _TABLES = (
     "CREATE TABLE ops (op STRING, id INT, v BIGINT) WITH ('connector' = 'datagen')",
 )
 _WINDOW = "TABLE(TUMBLE(TABLE src, DESCRIPTOR(ts), INTERVAL '5' SECOND))"
-# A name, the statement's query, and what is set for it.
+# Name, query, settings.
 QUERIES: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("calc", "SELECT id, UPPER(s) || 'x' AS s, d * 2.5 AS d FROM src WHERE v > 5 AND id IN (1, 2)", {}),
     ("bytes", "SELECT id FROM src WHERE b = X'00ff'", {}),
@@ -170,7 +170,7 @@ def plan_of(name: str, query: str, settings: dict[str, str]) -> tuple[TableEnvir
 
 
 def table_aggregate_plan() -> tuple[TableEnvironment, str]:
-    """Return the plan of what SQL has no words for."""
+    """Return the plan of a table aggregate, which has no SQL syntax."""
     t_env = environment()
     groups = t_env.from_path("src").group_by(col("id"))
     table = groups.flat_aggregate(call("first_of", col("v"))).select(col("id"), col("first"))
@@ -191,7 +191,7 @@ def plans() -> dict[str, tuple[TableEnvironment, str]]:
 
 
 def environment() -> TableEnvironment:
-    """Return an environment that knows all tables and functions."""
+    """Return an environment with all tables and functions."""
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     t_env.get_config().set("parallelism.default", "2").set("millstream.engine", "local")
     for statement in _TABLES:
@@ -203,7 +203,7 @@ def environment() -> TableEnvironment:
 
 
 def main() -> None:
-    """Add the plans of new queries; those that are there stay."""
+    """Add the plans of new queries; existing plans do not change."""
     known = json.loads(gzip.decompress(FILE.read_bytes())) if FILE.exists() else {}
     written = {name: json.loads(plan) for name, (_, plan) in plans().items()} | known
     FILE.write_bytes(gzip.compress(json.dumps(written).encode(), mtime=0))

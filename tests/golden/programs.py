@@ -52,12 +52,12 @@ from millstream.table import StreamTableEnvironment
 from millstream.table.expressions import col
 from millstream.testing import CollectSink
 
-from .place import PLACE
+from .workdir import WORKDIR
 
 Env = StreamExecutionEnvironment
 COUNT = 60
 
-# Keys of all sorts, also some that can only be looked up in a frozen form.
+# Keys of several types, including unhashable ones.
 KEYS: list[Any] = [0, "1", (5, "x"), [3, 1], {"k": 4}, 3, "3"]
 
 # The fixed time of the programs (2100-01-01), independent of the real clock.
@@ -68,7 +68,7 @@ LATER = CLOCK + 30 * MINUTE
 
 
 def event(i: int) -> tuple[int, int, int]:
-    """Key, value, time: time goes up and down a little."""
+    """Key, value, time: times are slightly out of order."""
     return (i * 7919) % 7, i, i * 10 + (i * 31) % 50
 
 
@@ -82,7 +82,7 @@ def events(env: Env) -> Any:
     return source.assign_timestamps_and_watermarks(marks()).uid("marks")
 
 
-# --- all kinds of keyed state, with and without a time to live, and timers of both times
+# --- all kinds of keyed state, with and without TTL, and timers of both times
 
 
 class Mean(AggregateFunction):
@@ -141,7 +141,7 @@ class _Five:
 
 
 class Kinds(KeyedProcessFunction):
-    """Shows all it has when its last timer is due."""
+    """Emits all its state when its last timer fires."""
 
     def open(self, runtime_context: Any) -> None:
         self.fives = [_Five(runtime_context, n, m) for n, m in (("ever", None), ("hour", 60), ("quarter", 15))]
@@ -154,7 +154,7 @@ class Kinds(KeyedProcessFunction):
         if value[1] % 3 == 0:
             timers.delete_event_time_timer(value[2] + 100)
         timers.register_event_time_timer(1 << 40)
-        # Only before the checkpoint, or how often the job's clock is looked at would show.
+        # Only before the checkpoint: otherwise the output would depend on the number of clock reads.
         if value[1] < 12:
             timers.register_processing_time_timer(CLOCK + 10 * MINUTE + value[1])
         return iter(())
@@ -172,7 +172,7 @@ def kinds(env: Env, sink: CollectSink) -> None:
     keyed.process(Kinds()).uid("kinds").sink_to(sink).uid("out")
 
 
-# --- windows: the loops of their own, and the general operator
+# --- windows: specialized operators, and the general one
 
 
 class Listed(ProcessWindowFunction):
@@ -278,11 +278,11 @@ def subtasks(env: Env, sink: CollectSink) -> None:
     ruled.sink_to(sink).uid("out")
 
 
-# --- time: several splits in a subtask, one of them idle, generators of the user's own
+# --- time: several splits per subtask, one of them idle, user-defined generators
 
 
 class Uneven(Source):
-    """Three splits of numbers; the last one is silent from its fifth number on until the others are at their ends."""
+    """Three splits of numbers; the last one pauses after its fourth number until the others have ended."""
 
     name = "Uneven Source"
     is_bounded = True
@@ -337,7 +337,7 @@ class At(KeyedProcessFunction):
 
 
 class Hesitating(WatermarkGenerator):
-    """A generator with a memory of its own, as a user may write one."""
+    """A generator with state of its own, as a user may write one."""
 
     def __init__(self) -> None:
         self.times: list[int] = []
@@ -363,7 +363,7 @@ def stateless(env: Env, sink: CollectSink) -> None:
     strategy = WatermarkStrategy.for_generator(Hesitating).with_timestamp_assigner(lambda e, _: e[1] * 10)
     stream = env.from_source(Uneven(), strategy.with_idleness(Duration.of_millis(150)), "Uneven").uid("uneven")
     _late(stream, sink)
-    # An input of two, of which one has ended.
+    # A union whose second input has ended.
     short = env.from_source(NumberSequenceSource(0, 5)).uid("short").map(lambda i: ("short", i)).uid("short events")
     mixed = stream.rebalance().union(short.rebalance()).map(lambda e: ("mixed", *e)).uid("mixed")
     mixed.sink_to(sink).uid("mixed out")
@@ -376,7 +376,7 @@ def _late(stream: Any, sink: CollectSink) -> None:
     late.key_by(lambda e: e[1] % 5).process(At()).uid("late at").sink_to(sink).uid("late at out")
 
 
-# --- two inputs, of which one ends early
+# --- two inputs, one of which ends early
 
 
 class Both(KeyedCoProcessFunction):
@@ -401,7 +401,7 @@ class Both(KeyedCoProcessFunction):
 
 
 class Pairs(ProcessJoinFunction):
-    """What an interval join finds."""
+    """Emits the pairs of an interval join."""
 
     def process_element(self, left: Any, right: Any, ctx: Any) -> Iterator[Any]:
         yield "pair", left, right
@@ -416,22 +416,22 @@ def connected(env: Env, sink: CollectSink) -> None:
     near.process(Pairs()).uid("pairs").sink_to(sink).uid("pairs out")
 
 
-# --- files in, files out
+# --- file source and file sinks
 
 
 def files_in() -> dict[str, str]:
-    """Return the names and contents of the files that are read."""
-    # Lines are as long as the source takes them to be while it does not know better.
+    """Return the names and contents of the input files."""
+    # Lines have the length that the source assumes before it has read any.
     return {f"{name}.txt": "".join(f"{name} {i} {'.' * 90}\n" for i in range(40)) for name in ("one", "two", "three")}
 
 
 def files(env: Env, sink: CollectSink) -> None:
-    source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), PLACE / "in").build()
+    source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), WORKDIR / "in").build()
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_idleness(Duration.of_minutes(1))
     stamped = strategy.with_timestamp_assigner(lambda line, _: int(line.split()[1]))
     lines = env.from_source(source, stamped, "Files").uid("files").map(lambda line: line.rstrip(" .")).uid("stripped")
     for name in ("plain", "compacted"):
-        rows = FileSink.for_row_format(str(PLACE / name), Encoder.simple_string_encoder())
+        rows = FileSink.for_row_format(str(WORKDIR / name), Encoder.simple_string_encoder())
         rows = rows.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
         if name == "compacted":
             often = FileCompactStrategy.builder().enable_compaction_on_checkpoint(3).build()
@@ -444,7 +444,7 @@ def files(env: Env, sink: CollectSink) -> None:
 
 
 class Answers(AsyncFunction):
-    """Answers every record; the first of any subtask, and others, not before it may."""
+    """Answers every record; holds back some of the requests while `is_held` is set."""
 
     is_held = False
 
@@ -456,7 +456,7 @@ class Answers(AsyncFunction):
 
 def requests(env: Env, sink: CollectSink) -> None:
     answers = AsyncDataStream.ordered_wait(events(env), Answers(), Time.minutes(10), 1000).uid("answers")
-    # In windows, so that it is seen when a result is late.
+    # In windows, so that a late result changes the output.
     windows = answers.key_by(lambda a: a[1]).window(TumblingEventTimeWindows.of(Time.milliseconds(100)))
     windows.reduce(lambda a, b: (*a[:2], a[2] + b[2], 0)).uid("sums").sink_to(sink).uid("out")
 
@@ -573,7 +573,7 @@ def _change(row: Any) -> tuple[str, int]:
 def tables(env: Env, sink: CollectSink) -> None:
     source, t_env = events(env), StreamTableEnvironment.create(env)
     for name, query in _QUERIES.items():
-        # A column of another name makes each of them a scan of its own.
+        # A different column name per query gives each its own scan.
         rows = Types.ROW_NAMED(["k", "v", name], [Types.LONG(), Types.LONG(), Types.LONG()])
         stream = source.map(lambda e: Row(*e), rows).uid(f"{name} rows")
         t_env.create_temporary_view("t", stream, col("k"), col("v"), col(name), col("ts").rowtime)

@@ -1,4 +1,4 @@
-"""An object for each stable tag, and the pickle that was first written of it: python -m tests.golden.tags"""
+"""An object for each stable tag, and the first pickle written of it: python -m tests.golden.tags"""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _of_databases() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Add the pickles of new tags; those that are there stay."""
+    """Add the pickles of new tags; existing pickles do not change."""
     known = json.loads(FILE.read_text()) if FILE.exists() else {}
     written = {name: base64.b64encode(dump(sample)).decode() for name, sample in samples().items()} | known
     FILE.write_text(json.dumps(dict(sorted(written.items())), indent=1) + "\n")

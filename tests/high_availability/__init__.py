@@ -1,4 +1,4 @@
-"""Job managers that are killed, frozen and cut off: every record counts exactly once under any leader.
+"""Job managers that are killed, frozen and partitioned: every record counts exactly once under any leader.
 
 make test-ha
 """

@@ -1,4 +1,4 @@
-"""Runs every scenario, and prints how long it took to take over: python -m tests.high_availability [--only WORD]."""
+"""Runs every scenario and prints its failover time: python -m tests.high_availability [--only WORD]."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from pathlib import Path
 
 from millstream.testing.servers.kafka import KafkaBroker
 from millstream.testing.servers.zookeeper import ZooKeeperServer
-from tests.support.ha_runs import Managers, expected_lines, managers, quick, written
+from tests.support.ha_runs import Managers, expected_lines, managers, quick, written_lines
 from tests.support.kafka_reader import read_committed
 from tests.support.kubernetes_api import lease_server
 
-from .proxy import Proxy
+from .partition_proxy import PartitionProxy
 
 _RECORDS = 8000
-_PATIENCE = 180.0
+_TIMEOUT = 180.0
 
 # Settings of the first job manager, and of the others.
 Settings = tuple[dict[str, str], dict[str, str]]
@@ -63,10 +63,10 @@ def kubernetes(directory: Path) -> Iterator[Settings]:
         yield job_managers, job_managers
 
 
-# --- an application, in the processes of its job managers
+# --- an application, whose jobs run in the processes of its job managers
 
 
-# Where the main's jobs run: without Spark, or on one of each job manager's own.
+# Options of the jobs: without Spark, or on the job manager's own Spark.
 _LOCAL, _SPARK = ("--local",), ("-m", "local[2]")
 
 
@@ -74,58 +74,58 @@ def _application(job_managers: Managers, where: tuple[str, ...] = _LOCAL, **sett
     return job_managers.start("run", *where, "job.py", str(_RECORDS), str(job_managers.out), **settings)
 
 
-def _both(
+def _start_both(
     job_managers: Managers, first: dict[str, str], where: tuple[str, ...] = _LOCAL
 ) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
     leader = _application(job_managers, where, **first)
-    job_managers.until(lambda: "leads cluster" in job_managers.log(0), _PATIENCE)
+    job_managers.until(lambda: "leads cluster" in job_managers.log(0), _TIMEOUT)
     standby = _application(job_managers, where)
-    job_managers.until(lambda: "is a standby" in job_managers.log(1) and job_managers.lines() > 50, _PATIENCE)
+    job_managers.until(lambda: "is a standby" in job_managers.log(1) and job_managers.lines() > 50, _TIMEOUT)
     return leader, standby
 
 
-def _took_over(job_managers: Managers, began: float) -> str:
-    job_managers.until(lambda: "term 2" in job_managers.log(1), _PATIENCE)
-    led = time.monotonic() - began
+def _wait_for_failover(job_managers: Managers, began: float) -> str:
+    job_managers.until(lambda: "term 2" in job_managers.log(1), _TIMEOUT)
+    lead_seconds = time.monotonic() - began
     before = job_managers.lines()
-    job_managers.until(lambda: job_managers.lines() > before, _PATIENCE)
-    return f"leads after {led:.1f} s, first new output after {time.monotonic() - began:.1f} s"
+    job_managers.until(lambda: job_managers.lines() > before, _TIMEOUT)
+    return f"leads after {lead_seconds:.1f} s, first new output after {time.monotonic() - began:.1f} s"
 
 
 def _check(job_managers: Managers, process: subprocess.Popen[bytes]) -> None:
-    job_managers.hurry()
-    assert process.wait(_PATIENCE) == 0, job_managers.everything()
-    assert written(job_managers.out) == expected_lines(_RECORDS), job_managers.everything()
+    job_managers.stop_throttling()
+    assert process.wait(_TIMEOUT) == 0, job_managers.all_logs()
+    assert written_lines(job_managers.out) == expected_lines(_RECORDS), job_managers.all_logs()
 
 
 def killed(job_managers: Managers, first: dict[str, str], where: tuple[str, ...] = _LOCAL) -> str:
-    """kill -9."""
-    leader, standby = _both(job_managers, {}, where)
+    """Kill the leader with SIGKILL."""
+    leader, standby = _start_both(job_managers, {}, where)
     os.killpg(leader.pid, signal.SIGKILL)
-    reported = _took_over(job_managers, time.monotonic())
+    failover = _wait_for_failover(job_managers, time.monotonic())
     _check(job_managers, standby)
-    return reported
+    return failover
 
 
 def frozen(point: str, job_managers: Managers, first: dict[str, str], where: tuple[str, ...] = _LOCAL) -> str:
-    """SIGSTOP at a point of the protocol, past the lease, then SIGCONT."""
+    """Stop the leader at a point of the protocol until its lease has expired, then resume it."""
     marker = job_managers.directory / "frozen"
     leader = _application(job_managers, where, millstream__testing__fault=f"{point}|freeze|4|{marker}")
-    job_managers.until(marker.exists, _PATIENCE)
+    job_managers.until(marker.exists, _TIMEOUT)
     began = time.monotonic()
     standby = _application(job_managers, where)
-    reported = _took_over(job_managers, began)
+    failover = _wait_for_failover(job_managers, began)
     os.kill(leader.pid, signal.SIGCONT)
-    job_managers.until(lambda: "restarting as a standby" in job_managers.log(0), _PATIENCE)
-    assert "is suspended" in job_managers.log(0), job_managers.everything()
+    job_managers.until(lambda: "restarting as a standby" in job_managers.log(0), _TIMEOUT)
+    assert "is suspended" in job_managers.log(0), job_managers.all_logs()
     _check(job_managers, standby)
-    assert leader.wait(_PATIENCE) == 0, job_managers.everything()
-    assert written(job_managers.out) == expected_lines(_RECORDS), job_managers.everything()
-    return reported
+    assert leader.wait(_TIMEOUT) == 0, job_managers.all_logs()
+    assert written_lines(job_managers.out) == expected_lines(_RECORDS), job_managers.all_logs()
+    return failover
 
 
 def kafka_frozen(point: str, where: tuple[str, ...], broker: KafkaBroker, job_managers: Managers) -> str:
-    """The leader freezes at a point of its commit, and wakes while the next one is between manifest and commit."""
+    """Freeze the leader during its commit; resume it while the next leader is between manifest and commit."""
     topic = f"topic-{next(_topics)}"
     broker.create_topic(topic, 2)
     markers = [job_managers.directory / name for name in ("first", "second")]
@@ -135,20 +135,20 @@ def kafka_frozen(point: str, where: tuple[str, ...], broker: KafkaBroker, job_ma
         return job_managers.start(*command, millstream__testing__fault=f"{step}|freeze|{time}|{marker}")
 
     first = start(point, 4, markers[0])
-    job_managers.until(markers[0].exists, _PATIENCE)
+    job_managers.until(markers[0].exists, _TIMEOUT)
     began = time.monotonic()
     second = start("driver.before-commit", 2, markers[1])
-    job_managers.until(markers[1].exists, _PATIENCE)
+    job_managers.until(markers[1].exists, _TIMEOUT)
     text = f"leads and has a checkpoint after {time.monotonic() - began:.1f} s"
     os.kill(first.pid, signal.SIGCONT)
-    job_managers.until(lambda: "restarting as a standby" in job_managers.log(0), _PATIENCE)
+    job_managers.until(lambda: "restarting as a standby" in job_managers.log(0), _TIMEOUT)
     os.kill(second.pid, signal.SIGCONT)
-    job_managers.hurry()
+    job_managers.stop_throttling()
     for process in (first, second):
-        assert process.wait(_PATIENCE) == 0, job_managers.everything()
-    assert "cannot be committed any more" not in job_managers.everything(), job_managers.everything()
+        assert process.wait(_TIMEOUT) == 0, job_managers.all_logs()
+    assert "cannot be committed any more" not in job_managers.all_logs(), job_managers.all_logs()
     values = sorted(int(value) for value in read_committed(broker.bootstrap, topic))
-    assert values == list(range(_RECORDS)), (len(values), job_managers.everything())
+    assert values == list(range(_RECORDS)), (len(values), job_managers.all_logs())
     return text
 
 
@@ -169,58 +169,58 @@ def _broker() -> KafkaBroker:
     return broker
 
 
-def cut_off(directory: Path) -> str:
-    """The leader is cut off from ZooKeeper, and joined again when the other leads."""
+def partitioned(directory: Path) -> str:
+    """Partition the leader from ZooKeeper until the standby leads, then reconnect it."""
     with ZooKeeperServer() as server:
-        proxy = Proxy(server.port)
+        proxy = PartitionProxy(server.port)
         through = {"high-availability__zookeeper__quorum": f"127.0.0.1:{proxy.port}"}
         with managers(directory, quick(directory, **_zookeeper(server.port))) as job_managers:
-            leader, standby = _both(job_managers, through)
+            leader, standby = _start_both(job_managers, through)
             began = time.monotonic()
-            proxy.cut()
-            reported = _took_over(job_managers, began)
-            # It knows by itself, without anybody telling it, and before the other leads.
-            assert "restarting as a standby" in job_managers.log(0), job_managers.everything()
-            proxy.join()
+            proxy.partition()
+            failover = _wait_for_failover(job_managers, began)
+            # The leader steps down by itself, before the standby leads.
+            assert "restarting as a standby" in job_managers.log(0), job_managers.all_logs()
+            proxy.heal()
             _check(job_managers, standby)
-            assert leader.wait(_PATIENCE) == 0, job_managers.everything()
-            assert written(job_managers.out) == expected_lines(_RECORDS), job_managers.everything()
-    return reported
+            assert leader.wait(_TIMEOUT) == 0, job_managers.all_logs()
+            assert written_lines(job_managers.out) == expected_lines(_RECORDS), job_managers.all_logs()
+    return failover
 
 
 # --- a session cluster, on Spark
 
 
 def session(job_managers: Managers, first: dict[str, str]) -> str:
-    """kill -9 the leader of a cluster on Spark; a client that waits for the program goes on at the new one."""
+    """Kill the leader of a cluster on Spark with SIGKILL; a waiting client continues with the new leader."""
     start = ("cluster", "start", "-m", "local[2]")
     leader = job_managers.start(*start, rest__port="auto")
-    job_managers.until(lambda: "a cluster with" in job_managers.log(0), _PATIENCE)
+    job_managers.until(lambda: "a cluster with" in job_managers.log(0), _TIMEOUT)
     job_managers.start(*start, rest__port="auto")
-    job_managers.until(lambda: "is a standby" in job_managers.log(1), _PATIENCE)
+    job_managers.until(lambda: "is a standby" in job_managers.log(1), _TIMEOUT)
     client = job_managers.start("run", "-t", "session", "job.py", str(_RECORDS), str(job_managers.out))
-    job_managers.until(lambda: job_managers.lines() > 50, _PATIENCE)
+    job_managers.until(lambda: job_managers.lines() > 50, _TIMEOUT)
     job = _jobs(job_managers)
-    assert len(job) == 1 and " RUNNING " in job[0], (job, job_managers.everything())
+    assert len(job) == 1 and " RUNNING " in job[0], (job, job_managers.all_logs())
     began = time.monotonic()
     os.killpg(leader.pid, signal.SIGKILL)
-    reported = _took_over(job_managers, began)
+    failover = _wait_for_failover(job_managers, began)
     after = _jobs(job_managers)
     assert len(after) == 1 and after[0].split()[0] == job[0].split()[0], (job, after)
-    job_managers.hurry()
-    assert client.wait(_PATIENCE) == 0, job_managers.everything()
-    assert written(job_managers.out) == expected_lines(_RECORDS), job_managers.everything()
-    return reported
+    job_managers.stop_throttling()
+    assert client.wait(_TIMEOUT) == 0, job_managers.all_logs()
+    assert written_lines(job_managers.out) == expected_lines(_RECORDS), job_managers.all_logs()
+    return failover
 
 
 def _jobs(job_managers: Managers) -> list[str]:
-    """Return the lines of jobs in the output of `millstream list`, which asks the current leader."""
+    """Return the lines of jobs in the output of `millstream list`, which queries the current leader."""
     defines = [word for key, value in job_managers.settings.items() for word in ("-D", f"{key}={value}")]
-    listed = subprocess.run(
-        [sys.executable, "-m", "millstream", "list", "-a", *defines], capture_output=True, text=True, timeout=_PATIENCE
+    result = subprocess.run(
+        [sys.executable, "-m", "millstream", "list", "-a", *defines], capture_output=True, text=True, timeout=_TIMEOUT
     )
-    assert listed.returncode == 0, listed.stderr + job_managers.everything()
-    return listed.stdout.splitlines()[1:]
+    assert result.returncode == 0, result.stderr + job_managers.all_logs()
+    return result.stdout.splitlines()[1:]
 
 
 def _on(kind: Callable[[Path], object], scenario: Callable[..., str], directory: Path) -> str:
@@ -236,7 +236,7 @@ _SCENARIOS: dict[str, Callable[[Path], str]] = {
     **{f"filesystem: frozen at {point}": partial(_on, filesystem, partial(frozen, point)) for point in _POINTS},
     "zookeeper: frozen at driver.in-commit": partial(_on, zookeeper, _IN_COMMIT),
     "kubernetes: frozen at driver.in-commit": partial(_on, kubernetes, _IN_COMMIT),
-    "zookeeper: cut off": cut_off,
+    "zookeeper: partitioned": partitioned,
     "zookeeper: application on Spark, kill -9": partial(_on, zookeeper, partial(killed, where=_SPARK)),
     "zookeeper: application on Spark, frozen at driver.in-commit": partial(
         _on, zookeeper, partial(frozen, "driver.in-commit", where=_SPARK)
@@ -258,9 +258,9 @@ _SCENARIOS: dict[str, Callable[[Path], str]] = {
 
 def main() -> int:
     parser = argparse.ArgumentParser("python -m tests.high_availability")
-    parser.add_argument("--only", default="", help="those whose name has this in it")
+    parser.add_argument("--only", default="", help="scenarios whose names contain this text")
     only = parser.parse_args().only
-    print("lease 1.5 s, renewed every 0.2 s, counted on for 1 s")
+    print("lease 1.5 s, renewed every 0.2 s, renew deadline 1 s")
     for name, scenario in _SCENARIOS.items():
         if only in name:
             with tempfile.TemporaryDirectory(prefix="millstream-ha-") as directory:

@@ -1,9 +1,9 @@
-"""Machines of a Spark cluster are killed, frozen, cut off and added; the sink must hold exactly the answer.
+"""Machines of a Spark cluster are killed, frozen, partitioned and added; the sink must hold exactly the expected rows.
 
     python -m tests.machines [--rounds 2] [--exchange resident] [--only freeze]
 
-Each worker has its own network and its own disk where this machine allows it; checkpoints are on a directory that all
-share. Prints every run with the longest time without a result.
+Each worker has its own network and its own disk if this machine allows it; checkpoints are in a shared directory.
+Prints every run with the longest time without a result.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.machines.storm import Storm
+from tests.machines.fault_run import FaultRun
 from tests.support.spark_cluster import SparkCluster, can_separate
 
-FAULTS = ["kill-executor", "kill", "freeze", "cut-off", "part-from-driver", "part", "add"]
-# Those that take networks of the workers' own.
-CUTS = ["cut-off", "part-from-driver", "part"]
+FAULTS = ["kill-executor", "kill", "freeze", "disconnect", "partition-from-driver", "partition", "add"]
+# Faults that require a separate network per worker.
+NETWORK_FAULTS = ["disconnect", "partition-from-driver", "partition"]
 
 
 def main() -> int:
@@ -29,28 +29,28 @@ def main() -> int:
     parser.add_argument("--exchange", choices=["resident", "spark"])
     parser.add_argument("--only", choices=FAULTS)
     options = parser.parse_args()
-    faults = [f for f in FAULTS if options.only in (None, f) and (f not in CUTS or can_separate())]
+    faults = [f for f in FAULTS if options.only in (None, f) and (f not in NETWORK_FAULTS or can_separate())]
     differences, runs, began = 0, 0, time.monotonic()
     for round_number in range(options.rounds):
         for exchange in [options.exchange] if options.exchange else ["resident", "spark"]:
             for fault in faults:
-                differences += one(exchange, fault, random.Random(f"{fault} {exchange} {round_number}"))
+                differences += run_once(exchange, fault, random.Random(f"{fault} {exchange} {round_number}"))
                 runs += 1
     print(f"{runs} runs, {differences} differences, {time.monotonic() - began:.0f} s")
     return 1 if differences else 0
 
 
-def one(exchange: str, fault: str, dice: random.Random) -> int:
-    """Run the job once on a cluster of its own; return the differences."""
+def run_once(exchange: str, fault: str, dice: random.Random) -> int:
+    """Run the job once on its own cluster; return the number of differences."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="millstream-machines-") as name:
         with SparkCluster(3, shared=name) as cluster:
-            storm = Storm(cluster, Path(name), exchange, dice)
-            differences = storm.run(fault)
+            fault_run = FaultRun(cluster, Path(name), exchange, dice)
+            differences = fault_run.run(fault)
         verdict = "exactly once" if not differences else f"{differences} DIFFERENCES"
-        silences = ", ".join(f"{seconds:.1f}" for seconds in storm.silences)
-        text = f"{silences} s without a result, {time.monotonic() - started:.0f} s"
-        print(f"{exchange} {' '.join(storm.happened)}: {verdict}, {text}", flush=True)
+        outages = ", ".join(f"{seconds:.1f}" for seconds in fault_run.outages)
+        text = f"{outages} s without a result, {time.monotonic() - started:.0f} s"
+        print(f"{exchange} {' '.join(fault_run.injected)}: {verdict}, {text}", flush=True)
     return differences
 
 

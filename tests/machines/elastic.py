@@ -1,8 +1,8 @@
-"""A job on a cluster whose machines come and go: it follows them, and its sink holds exactly the answer.
+"""A job on a cluster with changing machines: it follows them, and its sink holds exactly the expected rows.
 
     python -m tests.machines.elastic <directory> [--set KEY=VALUE]
 
-runs the job once, as a driver of its own. It reads the files that appear in `directory`/input until it is asked to end.
+This command runs the job once, as a separate driver, which reads the files in `directory`/input until it is killed.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from millstream.datastream.state import ValueStateDescriptor
 
 ROOT = Path(__file__).resolve().parents[2]
 KEYS = 7
-# How long something may take that happens in seconds where the machine has nothing else to do.
-PATIENCE = 120.0
+# The timeout of steps that take seconds on an idle machine.
+TIMEOUT = 120.0
 
-# A job that follows the slots there are, and does not wait for long.
+# A job that follows the available slots after short delays.
 ADAPTIVE = {
     "jobmanager.scheduler": "adaptive",
     "jobmanager.adaptive-scheduler.submission.resource-stabilization-timeout": "1 s",
@@ -47,7 +47,7 @@ ADAPTIVE = {
 
 
 class Count(KeyedProcessFunction):
-    """Numbers the records of each key: a number that is there twice, or missing, is a record that is."""
+    """Numbers the records of each key, so that duplicate and missing records show in the results."""
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count"))
@@ -59,7 +59,7 @@ class Count(KeyedProcessFunction):
 
 
 def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
-    """Return an environment with the job in it."""
+    """Return an environment with the job."""
     settings = {
         "execution.checkpointing.dir": str(directory / "checkpoints"),
         "execution.checkpointing.interval": "200 ms",
@@ -69,14 +69,14 @@ def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
         "restart-strategy.fixed-delay.delay": "100 ms",
         "millstream.quiet": "true",
     }
-    settled = Configuration.from_dict(settings)
-    settled.add_all(config)
-    env = StreamExecutionEnvironment.get_execution_environment(settled)
+    merged = Configuration.from_dict(settings)
+    merged.add_all(config)
+    env = StreamExecutionEnvironment.get_execution_environment(merged)
     path = str(directory / "sink.db")
     sink = SqlSink(lambda: sqlite3.connect(path, timeout=30), "facts", ["kind", "number", "value"])
     lines = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(directory / "input"))
-    watched = lines.monitor_continuously(Duration.of_millis(200)).build()
-    numbers = env.from_source(watched, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers").map(int)
+    source = lines.monitor_continuously(Duration.of_millis(200)).build()
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers").map(int)
     numbers.key_by(lambda v: v % KEYS).process(Count()).uid("count").sink_to(sink).uid("sink")
     return env
 
@@ -93,9 +93,9 @@ class Elastic:
     def __enter__(self) -> Elastic:
         (self.directory / "input").mkdir(parents=True)
         make_database(self.directory)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._port = probe.getsockname()[1]
         settings = {**self.cluster.settings(), **self.settings, "rest.port": str(self._port)}
         command = [sys.executable, "-m", "tests.machines.elastic", str(self.directory)]
         command += [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
@@ -108,7 +108,7 @@ class Elastic:
         self._driver.wait(10)
 
     def write(self, records: int = 100) -> None:
-        """Give the job more to read; the file appears as a whole."""
+        """Write an input file, which appears as a whole."""
         numbers = range(self.written, self.written + records)
         hidden = self.directory / f".{self.written}"
         hidden.write_text("".join(f"{n}\n" for n in numbers))
@@ -116,55 +116,55 @@ class Elastic:
         self.written += records
 
     def wait_for(self, holds: Callable[[], bool], condition: str) -> None:
-        """Wait until something is so; meanwhile there is always something to read, and never much."""
-        end = time.monotonic() + PATIENCE
+        """Wait until a condition holds; meanwhile write input whenever little is left."""
+        end = time.monotonic() + TIMEOUT
         while not holds():
             assert self._driver.poll() is None, f"the job has ended before {condition}:\n{self.log()}"
-            assert time.monotonic() < end, f"{condition} did not come to be:\n{self.log()}"
+            assert time.monotonic() < end, f"timeout before {condition}:\n{self.log()}"
             if self.written - self.results() < 500:
                 self.write()
             time.sleep(0.25)
 
     def until_parallelism(self, parallelism: int) -> None:
-        """Wait until the job runs at a parallelism, and has processed records at it."""
+        """Wait until the job runs at a parallelism, and has emitted results at it."""
         self.wait_for(lambda: self.parallelism() == parallelism, f"parallelism {parallelism}")
         seen = self.results()
         self.wait_for(lambda: self.results() > seen, f"results with parallelism {parallelism}")
 
-    def until_all_is_there(self) -> None:
-        """Write no more, and wait for exactly the answer."""
-        end = time.monotonic() + PATIENCE
-        while (got := results(self.directory)) != self.expected():
-            assert not got - self.expected(), f"what is there twice: {got - self.expected()}\n{self.log()}"
-            text = f"{self.results()} of {self.written} are there, with parallelism {self.parallelism()}"
+    def until_complete(self) -> None:
+        """Stop writing, and wait until the results equal the expected ones."""
+        end = time.monotonic() + TIMEOUT
+        while (actual := results(self.directory)) != self.expected():
+            assert not actual - self.expected(), f"duplicates: {actual - self.expected()}\n{self.log()}"
+            text = f"{self.results()} of {self.written} results, with parallelism {self.parallelism()}"
             assert self._driver.poll() is None and time.monotonic() < end, f"{text}:\n{self.log()}"
             time.sleep(0.2)
 
     def expected(self) -> Counter[tuple[str, int, int]]:
-        """The brute-force answer."""
+        """The results, computed by brute force."""
         return Counter(("count", k, n) for k in range(KEYS) for n in range(1, len(range(k, self.written, KEYS)) + 1))
 
     def results(self) -> int:
         return sum(results(self.directory).values())
 
     def parallelism(self) -> int | None:
-        """Return how many subtasks count, if the job runs."""
+        """Return the parallelism of the counting vertex, if the job runs."""
         job = self.job()
         if job is None or job["state"] != "RUNNING":
             return None
         return int(job["vertices"][-1]["parallelism"])
 
     def job(self) -> dict[str, Any] | None:
-        listed = self.ask("/jobs")
-        return self.ask(f"/jobs/{listed['jobs'][0]['id']}") if listed and listed["jobs"] else None
+        jobs = self.get("/jobs")
+        return self.get(f"/jobs/{jobs['jobs'][0]['id']}") if jobs and jobs["jobs"] else None
 
     def metric(self, name: str) -> float:
         job = self.job()
         assert job is not None
-        (reported,) = self.ask(f"/jobs/{job['jid']}/metrics?get={name}")
-        return float(reported["value"])
+        (metric,) = self.get(f"/jobs/{job['jid']}/metrics?get={name}")
+        return float(metric["value"])
 
-    def ask(self, path: str) -> Any:
+    def get(self, path: str) -> Any:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=30) as answer:
                 return json.load(answer)

@@ -1,1 +1,1 @@
-"""Memory budgets recorded on Flink."""
+"""Memory budgets recorded from Flink."""

@@ -1,5 +1,5 @@
-// Prints every option of the Flink on the class path: its key, then the keys it is also found under, parted by tabs.
-// java -cp 'folder/*' OptionKeys.java jar...   (the jars whose classes are looked through)
+// Prints every option of the Flink on the class path: its key and its fallback keys, separated by tabs.
+// java -cp 'folder/*' OptionKeys.java jar...   (the jars whose classes are searched)
 
 import java.lang.reflect.Field;
 import java.lang.reflect.Modifier;
@@ -12,7 +12,7 @@ import org.apache.flink.configuration.FallbackKey;
 
 public class OptionKeys {
     public static void main(String[] jars) throws Exception {
-        TreeMap<String, List<String>> found = new TreeMap<>();
+        TreeMap<String, List<String>> options = new TreeMap<>();
         for (String jar : jars) {
             try (JarFile file = new JarFile(jar)) {
                 file.stream()
@@ -21,13 +21,13 @@ public class OptionKeys {
                         .filter(n -> !n.contains("/shaded/"))
                         // Others in the table's packages are options of one connector or one call.
                         .filter(n -> !n.contains("/table/") || n.matches(".*/table/api/config/(Table|Execution|Optimizer|Materialized).*"))
-                        .forEach(n -> read(n.substring(0, n.length() - 6).replace('/', '.'), found));
+                        .forEach(n -> read(n.substring(0, n.length() - 6).replace('/', '.'), options));
             }
         }
-        found.forEach((key, others) -> System.out.println(key + "\t" + String.join("\t", others)));
+        options.forEach((key, others) -> System.out.println(key + "\t" + String.join("\t", others)));
     }
 
-    private static void read(String name, TreeMap<String, List<String>> found) {
+    private static void read(String name, TreeMap<String, List<String>> options) {
         try {
             for (Field field : Class.forName(name).getDeclaredFields()) {
                 if (!Modifier.isStatic(field.getModifiers()) || field.getType() != ConfigOption.class) {
@@ -35,7 +35,7 @@ public class OptionKeys {
                 }
                 field.setAccessible(true);
                 ConfigOption<?> option = (ConfigOption<?>) field.get(null);
-                List<String> others = found.computeIfAbsent(option.key(), key -> new ArrayList<>());
+                List<String> others = options.computeIfAbsent(option.key(), key -> new ArrayList<>());
                 for (FallbackKey other : option.fallbackKeys()) {
                     if (!others.contains(other.getKey())) {
                         others.add(other.getKey());

@@ -1,10 +1,10 @@
-"""Print every public name of PyFlink as JSON, with what kind of thing it is.
+"""Print every public name of PyFlink as JSON, with its kind.
 
     python names.py                 the kinds
     python names.py --signatures    the parameters of functions, methods and classes; optional ones end in "="
 
-Run by an interpreter that has apache-flink; needs nothing else. A module has the names it defines or says are its own
-(`__all__`); a class has what its body defines, and its nested classes.
+Runs on an interpreter with apache-flink, without other dependencies. A module has the names it defines or lists in
+`__all__`; a class has the names that its body defines, and its nested classes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def kind(value: object) -> str:
 
 
 def parameters(value: Any) -> list[str] | None:
-    """Return the parameters of something that is called, without those that stand for Java objects; else None."""
+    """Return the parameters of a callable, without those for Java objects; None for other values."""
     if inspect.isclass(value):
         value = vars(value).get("__init__")
     function = getattr(value, "__func__", value)
@@ -62,7 +62,7 @@ def parameters(value: Any) -> list[str] | None:
 
 
 def is_own(module: ModuleType, name: str, value: object) -> bool:
-    """Say whether a name of a module is one of its own and not something it only imports."""
+    """Return whether a module defines a name rather than only importing it."""
     if inspect.ismodule(value) or isinstance(value, typing.TypeVar) or typing.get_origin(value) is not None:
         return False
     home = getattr(value, "__module__", None)
@@ -76,7 +76,7 @@ def is_own(module: ModuleType, name: str, value: object) -> bool:
 
 
 def members(name: str, cls: Any) -> Iterator[tuple[str, str, object]]:
-    """Yield what the body of a class defines, with its kinds."""
+    """Yield the names that the body of a class defines, with their kinds."""
     enum = hasattr(cls, "__members__")
     for member, value in vars(cls).items():
         if not public(member) or (enum and member in ("name", "value")):
@@ -89,7 +89,7 @@ def members(name: str, cls: Any) -> Iterator[tuple[str, str, object]]:
 
 
 def names(package: str) -> Iterator[tuple[str, str, object]]:
-    """Yield the names below a package, with their kinds and what they stand for."""
+    """Yield the names below a package, with their kinds and values."""
     for module_name in modules(package):
         module = importlib.import_module(module_name)
         yield module_name, "module", module
@@ -103,7 +103,9 @@ def names(package: str) -> Iterator[tuple[str, str, object]]:
 if __name__ == "__main__":
     everything = [entry for package in PACKAGES for entry in names(package)]
     if sys.argv[1:] == ["--signatures"]:
-        called = {name: parameters(value) for name, _, value in everything}
-        print(json.dumps({name: signature for name, signature in called.items() if signature is not None}, indent=0))
+        signatures = {name: parameters(value) for name, _, value in everything}
+        print(
+            json.dumps({name: signature for name, signature in signatures.items() if signature is not None}, indent=0)
+        )
     else:
         print(json.dumps({name: category for name, category, _ in everything}, indent=0))

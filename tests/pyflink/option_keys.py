@@ -1,10 +1,10 @@
-"""The options of Flink and the older keys they are also found under: writes src/millstream/common/flink_keys.txt.
+"""The options of Flink and their deprecated keys: writes src/millstream/common/flink_keys.txt.
 
     python -m tests.pyflink.option_keys PYFLINK_FOLDER FLINK_1_17_FOLDER
 
-The first is the folder of the package `pyflink` of apache-flink 2.3; the second has the jars of Flink 1.17
-(flink-streaming-java, flink-clients, flink-python, flink-statebackend-rocksdb and what they need), whose older keys
-count as well where the option itself is still there. Each line of the file is a key and its older spellings.
+The first is the folder of the package `pyflink` of apache-flink 2.3. The second has the jars of Flink 1.17
+(flink-streaming-java, flink-clients, flink-python, flink-statebackend-rocksdb and their dependencies), whose deprecated
+keys count as well if the option still exists. Each line of the file is a key and its deprecated keys.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Options = dict[str, list[str]]
 
 
 def options(class_path: str, jars: list[Path]) -> Options:
-    """Ask the classes in some jars for their options."""
+    """Return the options that the classes in some jars define."""
     command = ["java", "-cp", class_path, str(HERE / "OptionKeys.java"), *map(str, jars)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return read(done.stdout)
 
 
 def options_of_pyflink(folder: Path) -> Options:
-    """Return the options of the Flink that comes with the package `pyflink`."""
+    """Return the options of the Flink that the package `pyflink` contains."""
     jars = [j for part in ("lib", "opt") for j in sorted((folder / part).glob("flink-*.jar"))]
     parts = ("flink-dist", "flink-python", "flink-connector-files", "flink-table-api-java-uber")
     chosen = [j for j in jars if j.name.startswith(parts)]
@@ -40,7 +40,7 @@ def read(text: str) -> Options:
 
 
 def with_older(now: Options, before: Options) -> Options:
-    """Add to the options of today the older keys that only an earlier Flink knew."""
+    """Add to the current options the deprecated keys of an earlier Flink."""
     merged = {}
     for key, others in now.items():
         known = dict.fromkeys(others)

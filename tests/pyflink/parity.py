@@ -51,11 +51,11 @@ def read() -> dict[str, Any]:
 def entries(parity: dict[str, Any]) -> Iterator[Entry]:
     """Yield every name of the list, modules excepted."""
     for module, things in parity["modules"].items():
-        for thing, marks in (things or {}).items():
+        for item, marks in (things or {}).items():
             marks = marks or {}
-            prefix = module if thing == "names" else f"{module}.{thing}"
+            prefix = module if item == "names" else f"{module}.{item}"
             status, reason = marks.get("is", "done"), marks.get("why")
-            if thing != "names":
+            if item != "names":
                 yield Entry(prefix, module, status, reason)
             for member in marks.get("members", ()):
                 yield Entry(f"{prefix}.{member}", module, status, reason)
@@ -68,32 +68,32 @@ def entries(parity: dict[str, Any]) -> Iterator[Entry]:
 def resolve(name: str) -> Any:
     """Return the object of this name in millstream; raise AttributeError or ImportError if there is none."""
     parts = f"millstream.{name}".split(".")
-    for cut in range(len(parts), 0, -1):
+    for length in range(len(parts), 0, -1):
         try:
-            thing: Any = importlib.import_module(".".join(parts[:cut]))
+            value: Any = importlib.import_module(".".join(parts[:length]))
         except ModuleNotFoundError:
             continue
-        for part in parts[cut:]:
-            thing = getattr(thing, part)
-        return thing
+        for part in parts[length:]:
+            value = getattr(value, part)
+        return value
     raise ImportError(name)
 
 
-def _ask(python: str | Path, *arguments: str) -> dict[str, Any]:
+def _run_names(python: str | Path, *arguments: str) -> dict[str, Any]:
     """Run names.py on an installed apache-flink; return its output by name, without the leading `pyflink.`."""
     command = [str(python), str(HERE / "names.py"), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
     return {name.removeprefix("pyflink."): value for name, value in json.loads(done.stdout).items()}
 
 
-def flinks_names(python: str | Path) -> dict[str, str]:
+def flink_names(python: str | Path) -> dict[str, str]:
     """Return the names of an installed apache-flink and their kinds."""
-    return _ask(python)
+    return _run_names(python)
 
 
-def flinks_signatures(python: str | Path) -> dict[str, list[str]]:
+def flink_signatures(python: str | Path) -> dict[str, list[str]]:
     """Return the parameters of the callables of an installed apache-flink; optional ones end in "="."""
-    return _ask(python, "--signatures")
+    return _run_names(python, "--signatures")
 
 
 def recorded_signatures() -> dict[str, list[str]]:
@@ -101,12 +101,12 @@ def recorded_signatures() -> dict[str, list[str]]:
     return signatures
 
 
-def _parameters(thing: Any) -> list[inspect.Parameter]:
-    parameters = list(inspect.signature(thing.__init__ if inspect.isclass(thing) else thing).parameters.values())
+def _parameters(item: Any) -> list[inspect.Parameter]:
+    parameters = list(inspect.signature(item.__init__ if inspect.isclass(item) else item).parameters.values())
     return parameters[1:] if parameters and parameters[0].name in ("self", "cls") else parameters
 
 
-def misfits(name: str, theirs: list[str]) -> list[str]:
+def mismatches(name: str, theirs: list[str]) -> list[str]:
     """Return how a callable rejects calls that PyFlink accepts: by position, by name, or with an argument omitted."""
     ours = _parameters(resolve(name))
     kinds = {p.kind for p in ours}
@@ -123,14 +123,14 @@ def misfits(name: str, theirs: list[str]) -> list[str]:
     for p in ours:
         needed = p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
         if needed and (p.name not in expected or p.name in optional):
-            problems.append(f"{p.name} must be given")
+            problems.append(f"{p.name} is required")
     return problems
 
 
 def missing(parity: dict[str, Any], python: str | Path) -> set[str]:
     """Return the names that only apache-flink or only the list has."""
     listed = {e.name for e in entries(parity)} | set(parity["modules"])
-    return listed ^ flinks_names(python).keys()
+    return listed ^ flink_names(python).keys()
 
 
 def page(parity: dict[str, Any]) -> str:
@@ -168,20 +168,20 @@ def page(parity: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _counts(title: str, of: list[Entry]) -> str:
-    counts = Counter(e.status for e in of)
-    done, differs = counts["done"] / len(of), counts["differs"] / len(of)
+def _counts(title: str, entries_: list[Entry]) -> str:
+    counts = Counter(e.status for e in entries_)
+    done, differs = counts["done"] / len(entries_), counts["differs"] / len(entries_)
     shares = f"{100 * done:.1f} % | {100 * (done + differs):.1f} %"
-    return f"| {title} | {len(of)} | {' | '.join(str(counts[s]) for s in STATUSES)} | {shares} |"
+    return f"| {title} | {len(entries_)} | {' | '.join(str(counts[s]) for s in STATUSES)} | {shares} |"
 
 
 def _module(module: str, things: dict[str, Any]) -> list[str]:
     lines = ["", f"## {module}", ""]
-    for thing, marks in things.items():
+    for item, marks in things.items():
         marks = marks or {}
-        title = "Functions and constants" if thing == "names" else f"`{thing}`"
-        status, cause = marks.get("is", "done"), marks.get("why")
-        note = f" **{status}**: {cause}." if status != "done" else ""
+        title = "Functions and constants" if item == "names" else f"`{item}`"
+        status, reason = marks.get("is", "done"), marks.get("why")
+        note = f" **{status}**: {reason}." if status != "done" else ""
         members = [*marks.get("members", ()), *marks.get("done", ())]
         listed = f" {', '.join(f'`{m}`' for m in members)}" if members else ""
         lines.append(f"* {title}{':' if listed or note else ''}{note}{listed}")
@@ -196,21 +196,21 @@ def promote(parity: dict[str, Any]) -> list[str]:
 
     changed = []
 
-    def works(name: str) -> bool:
+    def is_implemented(name: str) -> bool:
         try:
             return not is_missing(resolve(name))
         except (AttributeError, ImportError):
             return False
 
     for module, things in parity["modules"].items():
-        for thing, marks in (things or {}).items():
-            prefix = module if thing == "names" else f"{module}.{thing}"
-            if marks and marks.get("is") == "not yet" and works(prefix):
+        for item, marks in (things or {}).items():
+            prefix = module if item == "names" else f"{module}.{item}"
+            if marks and marks.get("is") == "not yet" and is_implemented(prefix):
                 changed.append(prefix)
                 reason = marks.pop("why")
                 del marks["is"]
                 marks["not yet"] = dict.fromkeys(marks.pop("members", ()), reason)
-            for member in [m for m in (marks or {}).get("not yet", {}) if works(f"{prefix}.{m}")]:
+            for member in [m for m in (marks or {}).get("not yet", {}) if is_implemented(f"{prefix}.{m}")]:
                 changed.append(f"{prefix}.{member}")
                 del marks["not yet"][member]
                 marks.setdefault("done", []).append(member)
@@ -239,7 +239,7 @@ if __name__ == "__main__":
         write(current)
     elif sys.argv[1:2] == ["--signatures"]:
         rows = [
-            f"{json.dumps(name)}: {json.dumps(signature)}" for name, signature in flinks_signatures(sys.argv[2]).items()
+            f"{json.dumps(name)}: {json.dumps(signature)}" for name, signature in flink_signatures(sys.argv[2]).items()
         ]
         SIGNATURES.write_text("{\n" + ",\n".join(sorted(rows)) + "\n}\n")
     else:

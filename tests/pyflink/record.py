@@ -1,12 +1,12 @@
-"""Record what Apache PyFlink does with the programs beside this file.
+"""Record the output of the programs in programs/ on Apache PyFlink.
 
     record.py                 record every program
     record.py name ...        record these programs
-    record.py --check ...     run them again and say which no longer agree with their file
+    record.py --check ...     run them again and list those whose output differs from the recording
 
-Each program runs in a process of its own, on the interpreter named by the environment variable
-PYFLINK_PYTHON (by default the one running this file), which must have apache-flink installed.
-What it prints goes to expected/<name>.txt under a first line that says where it comes from.
+Each program runs in a separate process, on the interpreter named by the environment variable PYFLINK_PYTHON (by default
+the one running this file), which must have apache-flink installed. Its output goes to expected/<name>.txt; a first line
+names the recorded version.
 """
 
 import os
@@ -19,9 +19,9 @@ HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
 EXPECTED = HERE / "expected"
 
-# What PyFlink cannot do in thread mode is recorded in process mode, the default: an AsyncFunction is refused
-# there, and get_index_of_this_subtask of a RuntimeContext and keys() of a broadcast state fail,
-# and a trigger's event-time timer on a global window does not fire; integers wrap and rows go by position there.
+# Recorded in process mode, the default, because thread mode differs: it rejects an AsyncFunction;
+# get_index_of_this_subtask of a RuntimeContext and keys() of a broadcast state fail; a trigger's event-time timer on a
+# global window does not fire; integers wrap and rows are encoded by position.
 PROCESS_MODE = {
     "async_errors",
     "async_ordered",
@@ -54,7 +54,7 @@ def run(name: str) -> None:
     from pyflink.datastream import StreamExecutionEnvironment
 
     source = PROGRAMS / f"{name}.py"
-    # Not put into sys.modules, so that its functions are pickled by value and not by name.
+    # Not in sys.modules, so that its functions are pickled by value.
     program = types.ModuleType(name)
     exec(compile(source.read_text(), str(source), "exec"), program.__dict__)
     configuration = Configuration()
@@ -66,7 +66,7 @@ def run(name: str) -> None:
 
 
 def capture(name: str) -> str:
-    """Return what a program prints, under the line that says where it comes from."""
+    """Return the output of a program, after a line with the recorded version."""
     python = os.environ.get("PYFLINK_PYTHON", sys.executable)
     path = os.pathsep.join([str(Path(python).parent), os.environ.get("PATH", "")])
     done = subprocess.run(
@@ -94,14 +94,14 @@ def body(text: str) -> str:
 def main(arguments: list) -> int:  # type: ignore[type-arg]
     check = "--check" in arguments
     names = [a for a in arguments if not a.startswith("--")]
-    bad = 0
+    n_failed = 0
     for name in names or sorted(p.stem for p in PROGRAMS.glob("*.py")):
         expected = EXPECTED / f"{name}.txt"
         try:
             text = capture(name)
         except (RuntimeError, subprocess.TimeoutExpired) as error:
             print(f"FAILED {name}: {error}", flush=True)
-            bad += 1
+            n_failed += 1
             continue
         if not check:
             EXPECTED.mkdir(exist_ok=True)
@@ -109,10 +109,10 @@ def main(arguments: list) -> int:  # type: ignore[type-arg]
             print(f"recorded {name}", flush=True)
         elif not expected.exists() or body(expected.read_text()) != body(text):
             print(f"DIFFERS {name}\n{text}", flush=True)
-            bad += 1
+            n_failed += 1
         else:
             print(f"same {name}", flush=True)
-    return 1 if bad else 0
+    return 1 if n_failed else 0
 
 
 if __name__ == "__main__":

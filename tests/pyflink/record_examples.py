@@ -1,9 +1,9 @@
-"""Record what apache-flink's own examples print, run unmodified by apache-flink itself.
+"""Record the output of apache-flink's own examples, run unmodified by apache-flink itself.
 
     record_examples.py [name | table/name ...]
 
-Run it with the interpreter of a venv that has apache-flink (`make test-pyflink` makes one). What an example prints goes
-to examples/<name>.txt under a first line that says where it comes from. The examples themselves are not copied.
+Run it with the interpreter of a venv with apache-flink (`make test-pyflink` creates one). The output goes to
+examples/<name>.txt; a first line names the recorded version. The examples themselves are not copied.
 """
 
 import subprocess
@@ -15,7 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 EXPECTED = HERE / "examples"
 
-# Those that end by themselves and need no server.
+# Examples that end by themselves and need no server.
 NAMES = [
     "basic_operations",
     "event_time_timer",
@@ -29,7 +29,7 @@ NAMES = [
     "word_count",
 ]
 
-# Of the Table API: without the one that never ends, and the one that aggregates in pandas.
+# Table API examples, except for one that never ends, and one that aggregates in pandas.
 TABLE_NAMES = [
     "async/async_scalar_function",
     "basic_operations",
@@ -45,10 +45,10 @@ TABLE_NAMES = [
     "word_count",
 ]
 
-# Those that fail in the middle, on apache-flink too: its `json` is a function of expressions, no longer the module.
+# Examples that fail, on apache-flink too: their `json` is a function of expressions, no longer the module.
 FAILING = {"basic_operations"}
 
-# What PyFlink and Beam log when an example lets logs go to its output.
+# Log lines of PyFlink and Beam in the output of examples.
 NOISE = ("Using Any for unsupported type", "No module named google", "PYFLINK_CYTHON_ENABLED")
 
 
@@ -58,7 +58,7 @@ def recording(name: str, package: str = "datastream") -> Path:
 
 
 def record(name: str, package: str = "datastream") -> None:
-    """Run one example and keep what it prints."""
+    """Run one example and record its output."""
     pyflink = Path(find_spec("pyflink").origin).parent  # type: ignore[arg-type, union-attr]
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(pyflink / "examples" / package / f"{name}.py")],
@@ -76,6 +76,6 @@ def record(name: str, package: str = "datastream") -> None:
 
 
 if __name__ == "__main__":
-    chosen = sys.argv[1:] or [*NAMES, *(f"table/{name}" for name in TABLE_NAMES)]
-    for one in chosen:
-        record(one.removeprefix("table/"), "table") if one.startswith("table/") else record(one)
+    selected = sys.argv[1:] or [*NAMES, *(f"table/{name}" for name in TABLE_NAMES)]
+    for name in selected:
+        record(name.removeprefix("table/"), "table") if name.startswith("table/") else record(name)

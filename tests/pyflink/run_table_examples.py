@@ -1,8 +1,8 @@
-"""Run table examples of apache-flink here, in this process, and print what each prints as JSON.
+"""Run table examples of apache-flink on Millstream in this process, and print their outputs as JSON.
 
     run_table_examples.py FOLDER name ...
 
-FOLDER is apache-flink's own. One process for all: each takes milliseconds then.
+FOLDER is apache-flink's. A single process runs all examples, so that each takes milliseconds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def main() -> None:
     from millstream.datastream import stream_execution_environment as environments
 
     folder, names = Path(sys.argv[1]), sys.argv[2:]
-    # As `-D millstream.engine=local` does.
+    # Like `-D millstream.engine=local`.
     original = environments.with_command_line  # type: ignore[attr-defined]
     environments.with_command_line = lambda c: original(c).set_string("millstream.engine", "local")  # type: ignore[assignment, attr-defined]
     warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""The example of every connector's page runs as it is written, against a real server whose address is put in."""
+"""The example of every connector page runs as written, against a real server whose address is inserted."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def until(holds: Callable[[], Any]) -> None:
 
 
 class Output:
-    """What was printed so far."""
+    """The output so far."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys, self._text = capsys, ""
@@ -129,7 +129,7 @@ def test_http_page_program_runs(run: Run, output: Output) -> None:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     run("connectors/http.md", {"8099": str(port)})
-    # As the page has it for curl.
+    # The curl command of the page.
     headers = {"Authorization": "Bearer secret"}
     for price in (3, 2):
         body = b'{"shop": "a", "price": %d}' % price
@@ -186,7 +186,7 @@ def test_redis_page_program_runs(run: Run, redis_server: RedisServer) -> None:
 
 @contextmanager
 def shop(postgres: PostgresServer) -> Iterator[Any]:
-    """The database and the user that the pages have, with what they say the user needs."""
+    """The database and the user of the pages, with the documented privileges."""
     import psycopg
 
     def drop(connection: Any) -> None:
@@ -244,7 +244,7 @@ def test_mysql_cdc_page_program_runs(run: Run, output: Output, mariadb: MariaDbS
 
 
 def declared(page: str, replaced: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the program of a page of SQL to its end, without Spark."""
+    """Run the program of a SQL page to its end, without Spark."""
     monkeypatch.setattr(Env, "get_execution_environment", staticmethod(lambda *_: LocalEnvironment()))
     exec(compile(program(page, replaced), page, "exec"), {"__name__": "__main__"})
 
@@ -277,7 +277,7 @@ def test_sql_cdc_page_program_runs(monkeypatch: pytest.MonkeyPatch, output: Outp
         connection.execute("ALTER TABLE orders REPLICA IDENTITY FULL")
         connection.execute("INSERT INTO orders VALUES (1, 'Ann', 1.5), (2, 'Ann', 2), (3, 'Bob', 4)")
         where = {"'localhost'": "'127.0.0.1'", "5432": str(postgres.port)}
-        # Without this the program never ends.
+        # Bounds the program, which otherwise never ends.
         where["'slot.name' = 'orders_sql'"] = "'slot.name' = 'orders_sql', 'scan.startup.mode' = 'snapshot'"
         declared("connectors/sql-cdc.md", where, monkeypatch)
     sums = [line.split("|")[2:4] for line in output.lines() if line.startswith(("| +I", "| +U"))]

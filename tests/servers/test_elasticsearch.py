@@ -1,4 +1,4 @@
-"""Records as documents, in a real server of Elasticsearch; MILLSTREAM_TEST_SEARCH=opensearch: in one of OpenSearch."""
+"""Records as documents in a real Elasticsearch; with MILLSTREAM_TEST_SEARCH=opensearch in OpenSearch."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_elasticsearch_sink_deletes_documents_on_retraction(search_server: Serve
 
     changes = [row(RowKind.INSERT, 1, 1), row(RowKind.INSERT, 2, 2), row(RowKind.INSERT, 3, 3)]
     changes += [row(RowKind.UPDATE_BEFORE, 1, 1), row(RowKind.UPDATE_AFTER, 1, 10)]
-    # Its key changes.
+    # A document whose key changes.
     changes += [row(RowKind.UPDATE_BEFORE, 2, 2), row(RowKind.UPDATE_AFTER, 4, 2)]
     # A missing document, as when a deletion is replayed after a failure.
     changes += [row(RowKind.DELETE, 3, 3), row(RowKind.DELETE, 5, 5)]
@@ -193,7 +193,7 @@ def test_elasticsearch_sink_builder_rejects_invalid_arguments() -> None:
 
 @contextmanager
 def answering(*answers: tuple[int, Any]) -> Iterator[tuple[str, list[tuple[str, bytes, str | None]]]]:
-    """A server with scripted answers, for failures that a real one cannot be made to produce; and its requests."""
+    """A server with scripted responses, for failures that a real one cannot produce; records its requests."""
     left, got = iter(answers), list[tuple[str, bytes, str | None]]()
 
     class Handler(BaseHTTPRequestHandler):
@@ -234,7 +234,7 @@ def test_elasticsearch_sink_retries_only_rejected_documents() -> None:
         patient.set_connection_path_prefix("/es/").set_bulk_flush_backoff_strategy(FlushBackoffType.EXPONENTIAL, 2, 10)
         write([{"id": 1}, {"id": 2, "n": 0}, {"id": 2}], patient)
         assert [path for path, *_ in got] == ["/es/", "/es/_bulk", "/es/_bulk", "/es/_bulk"]
-        # Of an id the last action alone: the one before, sent again, would come after it.
+        # Only the last action per id: a repeated earlier action would arrive after it.
         assert [json.loads(line) for line in got[1][1].splitlines()[1::2]] == [{"id": 1}, {"id": 2}]
         assert got[2][1] == got[3][1] == b'{"index": {"_index": "i", "_id": "2"}}\n{"id": 2}\n'
         assert {user for *_, user in got} == {"Basic YW5uOng="}
@@ -243,7 +243,7 @@ def test_elasticsearch_sink_retries_only_rejected_documents() -> None:
         pytest.raises(Exception, match="does not accept .* queue is full"),
     ):
         write([{"id": 1}, {"id": 2}], writing(host, keyed))
-    # A document that is not there needs no deleting, also where something else is wrong.
+    # A missing document needs no deletion, also if another action fails.
     removed = Row(id=1)
     removed.set_row_kind(RowKind.DELETE)
     mixed = {"errors": True, "items": [{"delete": {"status": 404, "_index": "i"}}, {"index": busy}]}

@@ -61,7 +61,7 @@ NEVER = b"never"
 
 @pytest.fixture
 def local() -> LocalEnvironment:
-    """A local environment, for behaviour of the connector that is the same on Spark."""
+    """A local environment, for connector behaviour that is the same on Spark."""
     return LocalEnvironment()
 
 
@@ -141,7 +141,7 @@ def test_kafka_source_assigns_kafka_timestamps(local: LocalEnvironment, kafka: K
 
 
 def test_kafka_sink_writes_record_timestamps(env: Env, kafka: KafkaBroker, topic: str) -> None:
-    """After a shuffle, and from Kafka to Kafka, where the sink preserves the timestamps of the records read."""
+    """After a shuffle, and from Kafka to Kafka, where the sink preserves the timestamps of records."""
     kafka.create_topic(f"{topic}-out")
     first = 1_700_000_000_000
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Named())
@@ -169,11 +169,11 @@ def test_kafka_sink_writes_current_time_without_timestamp(kafka: KafkaBroker, to
 
     sink = writing(kafka, topic, DeliveryGuarantee.AT_LEAST_ONCE)
     before = int(time.time() * 1000)
-    # The client takes 0 for now: the nearest is written.
+    # The client interprets 0 as now, so the nearest value is written.
     results = written(sink, -1, 0, 7)
     assert results[-1] >= before and (results[0], results[7]) == (1, 7)
     assert written(sink, 8, stamped=False)[8] >= before
-    # Of a window without end.
+    # The timestamp of a window without end.
     assert written(sink, (1 << 63) - 1)[(1 << 63) - 1] >= before
     where = {"bootstrap.servers": kafka.bootstrap}
     assert written(FlinkKafkaProducer(topic, SimpleStringSchema(), where), 9)[9] >= before
@@ -205,7 +205,7 @@ def test_kafka_sink_fails_job_without_restart_when_kafka_rejects_record(
     assert job_of(client).view.restarts == 0
 
 
-def here(source: KafkaSourceBuilder) -> list[Any]:
+def read_locally(source: KafkaSourceBuilder) -> list[Any]:
     """Read in this process."""
     return list(LocalEnvironment().from_source(source.build(), NONE, "kafka").execute_and_collect())
 
@@ -216,29 +216,29 @@ def test_kafka_source_reads_selected_partitions(kafka: KafkaBroker, topic: str) 
     source = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap)
     source.set_partitions({KafkaTopicPartition(topic, 0), KafkaTopicPartition(topic, 2)})
     source.set_value_only_deserializer(SimpleStringSchema()).set_bounded(KafkaOffsetsInitializer.latest())
-    assert sorted(here(source)) == ["0", "2"]
+    assert sorted(read_locally(source)) == ["0", "2"]
     missing = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap)
     missing.set_partitions({KafkaTopicPartition(topic, 3)}).set_value_only_deserializer(SimpleStringSchema())
     with pytest.raises(KafkaFailure, match=f"has no partition 3 of topic '{topic}'"):
-        here(missing)
+        read_locally(missing)
 
 
 def test_kafka_source_stops_at_bounded_offsets(kafka: KafkaBroker, topic: str) -> None:
     kafka.send(topic, ["a", "b", "c"], partition=0)
     kafka.send(topic, ["d"], partition=1)
     ends = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(topic, 0): 2}, KafkaOffsetResetStrategy.EARLIEST)
-    assert here(reading(kafka, topic).set_bounded(ends)) == ["a", "b"]
-    assert here(reading(kafka, topic).set_unbounded(ends)) == ["a", "b"]
+    assert read_locally(reading(kafka, topic).set_bounded(ends)) == ["a", "b"]
+    assert read_locally(reading(kafka, topic).set_unbounded(ends)) == ["a", "b"]
     assert not reading(kafka, topic).set_unbounded(ends).build().is_bounded
     later = KafkaOffsetsInitializer.timestamp(int(time.time() * 1000) + 3_600_000)
-    assert sorted(here(reading(kafka, topic).set_bounded(later))) == ["a", "b", "c", "d"]
+    assert sorted(read_locally(reading(kafka, topic).set_bounded(later))) == ["a", "b", "c", "d"]
 
 
 def test_kafka_source_restore_resolves_missing_end_offsets(kafka: KafkaBroker, topic: str) -> None:
     kafka.send(topic, ["a", "b"], partition=0)
 
     def left(source: KafkaSourceBuilder, restored: Any) -> tuple[Any, bool, Any]:
-        """Return the assigned split ranges, whether they are all, and the position after them."""
+        """Return the assigned split ranges, whether all are assigned, and the position after them."""
         enumerator = source.build().create_enumerator(1, restored)
         try:
             shares = enumerator.poll(1000, 0.0).split_ranges.get(0, [])
@@ -283,7 +283,7 @@ def test_kafka_source_reads_uncommitted_only_if_configured(kafka: KafkaBroker, t
 
     def read(level: str) -> list[str]:
         source = reading(kafka, topic).set_property("isolation.level", level)
-        return here(source.set_bounded(KafkaOffsetsInitializer.latest()))
+        return read_locally(source.set_bounded(KafkaOffsetsInitializer.latest()))
 
     assert read("read_uncommitted") == ["committed", "aborted", "open"]
     assert read("read_committed") == ["committed"]
@@ -305,10 +305,12 @@ def test_kafka_sink_partitions_keys_like_java_client(kafka: KafkaBroker, topic: 
         values.sink_to(sink.set_transactional_id_prefix(topic).build())
         env.execute()
     records = committed_records(kafka.bootstrap, topic)
-    places = dict(zip((b"a", b"b", b"c", b"d", b"e", b"f"), (1, 2, 1, 2, 2, 0), strict=True))
-    # By murmur2, which kafka-python has too.
-    assert {DefaultPartitioner()(key, range(3), range(3)) == partition for key, partition in places.items()} == {True}
-    expected = [(places[key], key, key + f" {g.name}".encode()) for key in places for g in DeliveryGuarantee]
+    partitions = dict(zip((b"a", b"b", b"c", b"d", b"e", b"f"), (1, 2, 1, 2, 2, 0), strict=True))
+    # By murmur2, which kafka-python implements, too.
+    assert {DefaultPartitioner()(key, range(3), range(3)) == partition for key, partition in partitions.items()} == {
+        True
+    }
+    expected = [(partitions[key], key, key + f" {g.name}".encode()) for key in partitions for g in DeliveryGuarantee]
     assert Counter((r.partition, r.key, r.value) for r in records) == Counter(expected)
 
 
@@ -321,7 +323,7 @@ def test_kafka_sink_reports_transaction_aborted_by_broker(kafka: KafkaBroker, to
     with closing(Coordinators({}, lambda: [(host, int(port))])) as coordinators:
         known = coordinators.state(name)
     assert known is not None and known.state == "Ongoing"
-    # Who takes its name over ends it, as another job with the prefix does, or Kafka after its timeout.
+    # A producer with the same id ends the transaction, as another job with the prefix does, or Kafka after its timeout.
     _producer(kafka, name).init_transactions(30)
     try:
         with pytest.raises(KafkaFailure, match=rf"{name} cannot be committed any more, .*transaction\.timeout\.ms"):
@@ -340,7 +342,7 @@ def test_kafka_sink_transactional_producers_are_idle_and_released(kafka: KafkaBr
             writer.begin(f"waiting-{number}")
             writer.write("x")
             assert writer.prepare_commit(True) is not None
-        # Nine that may not be committed yet and the next one, each with a few threads.
+        # Nine that may not be committed yet and the next one, each with some threads.
         wait_until(lambda: process.num_threads() - before <= 40, 30)
         held = process.memory_info().rss
         time.sleep(3)
@@ -449,7 +451,7 @@ def test_kafka_source_schema_reads_keys_headers_and_offsets(
     headers = (("h", b"1"), ("h", None))
     records = [(b"k", b"v", 2, 0, headers), (b"k", None, 2, 1, ()), (None, b"", 2, 2, ())]
     assert list(local.from_source(built, NONE, "kafka").execute_and_collect()) == records
-    # A record without a value, such as a tombstone, is none where only values are read.
+    # Value-only deserializers skip records without a value, such as tombstones.
     assert list(local.from_source(bounded(kafka, topic), NONE, "kafka").execute_and_collect()) == ["v", ""]
 
 
@@ -502,7 +504,7 @@ def test_kafka_source_reports_or_skips_bad_record(local: LocalEnvironment, kafka
 def test_kafka_source_commits_offsets_and_discovers_partitions(env: Env, kafka: KafkaBroker, topic: str) -> None:
     kafka.send(topic, [str(i) for i in range(10)])
     source = reading(kafka, topic).set_group_id(f"{topic}-group").set_property("partition.discovery.interval.ms", "100")
-    # Later partitions are read from their beginning, whatever the startup offsets.
+    # Later partitions are read from their beginning, regardless of the startup offsets.
     known = {KafkaTopicPartition(topic, number): 0 for number in range(3)}
     source.set_starting_offsets(KafkaOffsetsInitializer.offsets(known, KafkaOffsetResetStrategy.LATEST))
     env.enable_checkpointing(50)
@@ -557,16 +559,16 @@ def test_kafka_sink_discards_records_of_failed_epoch(kafka: KafkaBroker, topic: 
         assert read_committed(kafka.bootstrap, topic) == [b"kept"]
 
 
-@pytest.mark.parametrize("how", ["raise", "kill"])
+@pytest.mark.parametrize("failure", ["raise", "kill"])
 def test_kafka_sink_writes_each_record_once_after_failure(
-    env: Env, kafka: KafkaBroker, topic: str, tmp_path: Path, how: str
+    env: Env, kafka: KafkaBroker, topic: str, tmp_path: Path, failure: str
 ) -> None:
     kafka.send(topic, [str(i) for i in range(6000)])
     out = f"{topic}-out"
     kafka.create_topic(out, 2)
     env.enable_checkpointing(200)
     _restarts(env)
-    breaks = BreaksOnce(tmp_path / "flag", "3000", how)
+    breaks = BreaksOnce(tmp_path / "flag", "3000", failure)
     stream = env.from_source(bounded(kafka, topic), NONE, "kafka").map(breaks)
     stream.sink_to(writing(kafka, out, DeliveryGuarantee.EXACTLY_ONCE))
     env.execute()
@@ -600,11 +602,11 @@ def test_kafka_sink_savepoint_rescales_with_open_transactions(
         job = start(parallelism, saved, reading(kafka, topic))
         send(position)
         saved = job.trigger_savepoint(str(tmp_path / "savepoints")).result()
-        # What is written behind the savepoint does not count: it is read again.
+        # Records written after the savepoint do not count: they are read again.
         send(position + 99)
         job.cancel().result()
         assert not waits(kafka.bootstrap, out)
-        # As if it had not been cancelled but killed, and every subtask had left a transaction.
+        # As if it had been killed instead of cancelled, and every subtask had left a transaction.
         operator = _operator(job, "out")
         for subtask in range(parallelism):
             _open(_producer(kafka, f"{out}-{job.get_job_id()}-{operator}-{subtask}-9-run.0.dead.1"), out)
@@ -670,7 +672,7 @@ def test_kafka_sink_aborts_lingering_transaction_on_restore(
     _open(_producer(kafka, f"{out}-{job.get_job_id()}-{operator}-9-9-left"), out)
     opened.touch()
     job.get_job_execution_result().result()
-    # Where a transaction is open, this would wait.
+    # With an open transaction, this would block.
     assert sorted(read_committed(kafka.bootstrap, out)) == [b"1", b"2"]
 
 
@@ -704,7 +706,7 @@ def test_kafka_sink_aborts_late_transaction_of_dead_worker(
 
 
 def test_kafka_sink_fresh_start_aborts_transactions_of_prefix(env: Env, kafka: KafkaBroker, topic: str) -> None:
-    """One that died before its first checkpoint, say; but not what belongs to a sink with a longer prefix."""
+    """For example, that of a run that died before its first checkpoint; but not that of a sink with a longer prefix."""
     out, other = f"{topic}-out", f"{topic}-other"
     kafka.create_topic(out)
     kafka.create_topic(other)
@@ -741,7 +743,7 @@ def test_kafka_committer_aborts_only_earlier_runs(kafka: KafkaBroker, topic: str
     try:
         committer.commit([])
         assert [run for run in runs if left(run)] == ["later", "unknown", "timed"]
-        # Nor does it when it goes back to a checkpoint, since it may sleep before that, too.
+        # Nor if it falls back to a checkpoint, since it may sleep before that, too.
         committer.recover([], run_id(job, 1))
         assert left("later")
     finally:
@@ -761,7 +763,7 @@ def _producer(kafka: KafkaBroker, transactional_id: str) -> Any:
     from confluent_kafka import Producer
 
     about = {"bootstrap.servers": kafka.bootstrap, "transactional.id": transactional_id, "log_level": 0}
-    # Longer than anybody waits for it.
+    # Longer than any wait of the test.
     return Producer({**about, "transaction.timeout.ms": 600_000})
 
 

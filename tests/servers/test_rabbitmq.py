@@ -65,7 +65,7 @@ def publish(server: RabbitMqServer, queue: str, bodies: Iterable[str], ids: bool
 
 
 def held(server: RabbitMqServer, queue: str) -> list[bytes]:
-    """Take all that is in a queue."""
+    """Consume all messages of a queue."""
     connection = server.connect()
     channel = connection.channel()
     channel.queue_declare(queue, durable=True)
@@ -76,9 +76,9 @@ def held(server: RabbitMqServer, queue: str) -> list[bytes]:
     return messages
 
 
-@pytest.mark.parametrize("how", ["raise", "kill"])
+@pytest.mark.parametrize("failure", ["raise", "kill"])
 def test_rabbitmq_messages_count_once_after_worker_failures(
-    env: Env, rabbitmq: RabbitMqServer, queue: str, tmp_path: Path, how: str
+    env: Env, rabbitmq: RabbitMqServer, queue: str, tmp_path: Path, failure: str
 ) -> None:
     out = f"{queue} out"
     publish(rabbitmq, queue, [str(i) for i in range(2000)])
@@ -87,7 +87,7 @@ def test_rabbitmq_messages_count_once_after_worker_failures(
     config.set_string("restart-strategy.type", "fixed-delay")
     config.set_string("restart-strategy.fixed-delay.attempts", "5")
     config.set_string("restart-strategy.fixed-delay.delay", "100 ms")
-    broken = env.add_source(reading(rabbitmq, queue)).map(BreaksOnce(tmp_path / "flag", "1500", how))
+    broken = env.add_source(reading(rabbitmq, queue)).map(BreaksOnce(tmp_path / "flag", "1500", failure))
     counts = broken.map(lambda v: (v, 1)).key_by(lambda p: p[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))
     counts.map(lambda p: f"{p[0]} {p[1]}").add_sink(RMQSink(where(rabbitmq), out, SimpleStringSchema()))
     job = env.execute_async()
@@ -100,14 +100,14 @@ def test_rabbitmq_messages_count_once_after_worker_failures(
     try:
         wait_until(all_came)
         assert (tmp_path / "flag").exists()
-        # A message that was counted twice would show a higher count; some are written twice.
+        # A message processed twice would show a higher count; some outputs are written twice.
         assert {f.split()[1] for f in messages} == {b"1"}
     finally:
         job.cancel().result()
 
 
 def polled(enumerator: Any, count: int) -> list[bytes]:
-    """Return the next assigned messages, and check that no other comes."""
+    """Return the next assigned messages, and check that no other message arrives."""
     received: list[bytes] = []
 
     def deal() -> bool:

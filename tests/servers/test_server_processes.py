@@ -1,4 +1,4 @@
-"""Servers of `millstream.testing` end with the program that started them."""
+"""Servers of `millstream.testing` exit with the program that started them."""
 
 from __future__ import annotations
 

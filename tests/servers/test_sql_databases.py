@@ -1,4 +1,4 @@
-"""Tables of real databases on Spark: read in parts, looked up, written by key, and followed change by change."""
+"""Tables of real databases on Spark: parallel scans, lookups, upserts by key, and change data capture."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ def test_mysql_cdc_table_follows_changes_on_spark(mariadb: MariaDbServer, env: E
     _declare(t_env, "orders", "id INT, item STRING, PRIMARY KEY (id) NOT ENFORCED", options)
     with t_env.execute_sql("SELECT id, item FROM orders").collect() as rows:
 
-        def taken(count: int) -> list[tuple[Any, ...]]:
+        def take(count: int) -> list[tuple[Any, ...]]:
             return [(str(row.get_row_kind()), *row) for row in itertools.islice(rows, count)]
 
-        assert sorted(taken(50)) == sorted(("+I", n, f"item {n}") for n in range(1, 51))
+        assert sorted(take(50)) == sorted(("+I", n, f"item {n}") for n in range(1, 51))
         shop.run("UPDATE orders SET item = 'new' WHERE id = 7")
         shop.run("DELETE FROM orders WHERE id = 8")
         shop.connection.commit()
-        assert taken(3) == [("-U", 7, "item 7"), ("+U", 7, "new"), ("-D", 8, "item 8")]
+        assert take(3) == [("-U", 7, "item 7"), ("+U", 7, "new"), ("-D", 8, "item 8")]

@@ -84,7 +84,7 @@ def left(changed: Iterable[tuple[str, Any]]) -> Counter[Any]:
 
 
 def send(kafka: KafkaBroker, topic: str, *messages: dict[str, Any]) -> None:
-    """Write messages with all that the client can say of them."""
+    """Write messages with all properties of the client."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
@@ -94,7 +94,7 @@ def send(kafka: KafkaBroker, topic: str, *messages: dict[str, Any]) -> None:
 
 
 def read(kafka: KafkaBroker, topic: str) -> list[Any]:
-    """Return the messages of a topic as the client sees them."""
+    """Return the messages of a topic as the client returns them."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(
@@ -148,7 +148,7 @@ def test_kafka_table_reads_key_format_prefix_and_fields(kafka: KafkaBroker, topi
     options = {**BOUNDED, **keys, "value.fields-include": "EXCEPT_KEY"}
     declare(t_env, kafka, "t", "k_id INT, n INT, name STRING, k_part STRING", topic, options)
     assert rows(t_env, "SELECT * FROM t") == [(7, 1, "one", "x")]
-    # What is in both is the value's.
+    # For a column in both, the value's is used.
     shared = {**BOUNDED, **keys, "key.fields": "id;part", "key.fields-prefix": "", "value.fields-include": "ALL"}
     declare(t_env, kafka, "shared", "id INT, part STRING", topic, shared)
     assert rows(t_env, "SELECT * FROM shared WHERE id = 1") == [(1, "one")]
@@ -172,7 +172,7 @@ def test_kafka_table_starts_and_stops_at_offsets(kafka: KafkaBroker, t_env: Stre
     everything = [0, 1, 2, 3, 4, 5, 9]
     assert results(startup__mode="earliest-offset") == everything
     assert results(startup__mode="latest-offset") == []
-    # From the group's committed offsets, and by the client's reset option where there are none.
+    # From the group's committed offsets, and by the client's reset option if there are none.
     assert results() == everything
     assert results(startup__mode="timestamp", startup__timestamp_millis="1004") == [4, 5, 9]
     offsets = "partition:0,offset:3;partition:1,offset:1"
@@ -193,7 +193,7 @@ def test_kafka_table_resumes_group_offsets(kafka: KafkaBroker, topic: str) -> No
     t_env = local()
     group = {"properties.group.id": topic, "format": "csv"}
     declare(t_env, kafka, "t", "n INT", topic, {**group, "scan.bounded.mode": "latest-offset"})
-    # What the group has committed can be the end, too.
+    # The committed offsets of the group can also be the end.
     declare(t_env, kafka, "u", "n INT", topic, {**group, **BOUNDED, "scan.bounded.mode": "group-offsets"})
     assert rows(t_env, "SELECT * FROM u") == [(1,), (2,)]
     assert rows(t_env, "SELECT * FROM t") == [(3,)]
@@ -211,8 +211,8 @@ def test_kafka_table_reads_topic_list_pattern_and_new_partitions(kafka: KafkaBro
     declare(t_env, kafka, "listed", "n INT", f"{first};{second}", {**BOUNDED, "format": "csv"})
     assert sorted(rows(t_env, "SELECT * FROM listed")) == [(1,), (2,)]
     pattern = {"topic-pattern": f"({first}|{second})", "format": "csv"}
-    declare(t_env, kafka, "fitting", "n INT, topic STRING METADATA VIRTUAL", None, {**BOUNDED, **pattern})
-    assert sorted(rows(t_env, "SELECT * FROM fitting")) == [(1, first), (2, second)]
+    declare(t_env, kafka, "matching", "n INT, topic STRING METADATA VIRTUAL", None, {**BOUNDED, **pattern})
+    assert sorted(rows(t_env, "SELECT * FROM matching")) == [(1, first), (2, second)]
     later = {"scan.startup.mode": "earliest-offset", "scan.topic-partition-discovery.interval": "100 ms"}
     declare(t_env, kafka, "later", "n INT", first, {**later, "format": "csv"})
     with t_env.execute_sql("SELECT * FROM later").collect() as results:
@@ -224,7 +224,7 @@ def test_kafka_table_reads_topic_list_pattern_and_new_partitions(kafka: KafkaBro
 
 def test_kafka_table_tracks_watermark_per_partition(kafka: KafkaBroker) -> None:
     topic = new_topic(kafka, 2)
-    # One after the other these would be late; side by side they are not.
+    # In sequence these would be late; in parallel they are not.
     kafka.send(topic, [f"1,2024-01-01 00:00:{s:02}" for s in (1, 11, 21)], partition=0)
     kafka.send(topic, [f"2,2024-01-01 00:00:{s:02}" for s in (2, 12, 22)], partition=1)
     t_env = local()
@@ -265,7 +265,7 @@ def test_kafka_table_ignore_parse_errors_is_set_per_key_and_value(kafka: KafkaBr
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "error_text"),
     [
         ({}, "Property group.id is required when using committed offset"),
         ({"topic-pattern": "x"}, "Option 'topic' and 'topic-pattern' shouldn't be set together."),
@@ -293,19 +293,19 @@ def test_kafka_table_ignore_parse_errors_is_set_per_key_and_value(kafka: KafkaBr
         ({"topic": "a;b"}, "Metadata column 'topic' must be specified in schema"),
         ({"format": "nope"}, "There is no format 'nope'"),
         ({"json.nope": "1"}, "Unsupported options found for 'kafka'"),
-        # Of a format that the table has not; and of one that it has, under another name.
+        # Options of a format that the table does not use, and of its own format under another name.
         ({"csv.null-literal": "-"}, "Unsupported options:\\n\\ncsv.null-literal\\n"),
         ({"value.json.ignore-parse-errors": "true"}, "Unsupported options:\\n\\nvalue.json.ignore-parse-errors\\n"),
     ],
 )
-def test_kafka_table_rejects_options_with_flink_messages(options: dict[str, str], words: str) -> None:
+def test_kafka_table_rejects_options_with_flink_messages(options: dict[str, str], error_text: str) -> None:
     t_env = local()
     valid = {"connector": "kafka", "topic": "t", "properties.bootstrap.servers": "nowhere:1", "format": "json"}
     listed = ", ".join(f"'{k}' = '{v}'" for k, v in {**valid, **options}.items())
     t_env.execute_sql(f"CREATE TABLE t (id INT) WITH ({listed})")
-    # Some are the sink's, some the source's.
+    # Some are options of the sink, others of the source.
     is_sinks = any(k.startswith("sink.") for k in options) or options.get("topic") == "a;b"
-    with pytest.raises(ValidationException, match=words):
+    with pytest.raises(ValidationException, match=error_text):
         t_env.execute_sql("INSERT INTO t VALUES (1)" if is_sinks else "SELECT * FROM t")
 
 
@@ -371,7 +371,7 @@ def test_kafka_table_writes_keys_headers_and_timestamps(kafka: KafkaBroker, topi
         (b"a", b'{"id":1}', (1, 1_700_000_000_123), [("h", b"v")]),
         (b"b", b'{"id":2}', (1, 1_700_000_000_456), None),
     ]
-    # The client takes 0 for now: the nearest is written.
+    # The client interprets 0 as now, so the nearest value is written.
     more = "(3, 'c', CAST(NULL AS TIMESTAMP_LTZ(3))), (4, 'd', TO_TIMESTAMP_LTZ(0, 3))"
     t_env.execute_sql(f"INSERT INTO t (id, name, ts) VALUES {more}").wait()
     now, epoch = (next(m for m in read(kafka, topic) if m.key() == key).timestamp()[1] for key in (b"c", b"d"))
@@ -393,7 +393,7 @@ def test_kafka_table_sink_partitioner_selects_partition(kafka: KafkaBroker) -> N
         t_env.execute_sql(written.format(name)).wait()
         results = Counter(m.partition() for m in read(kafka, topic))
         assert [results[i] for i in range(3)] == counts, name
-    # Of the last the rows are where their values say.
+    # The rows of the last partition follow from their values.
     assert {(m.partition(), json.loads(m.value())["id"] % 3) for m in read(kafka, topic)} == {(0, 0), (1, 1), (2, 2)}
 
 
@@ -463,7 +463,7 @@ def test_kafka_table_exactly_once_is_visible_to_read_committed(kafka: KafkaBroke
     assert sorted(json.loads(v)["id"] for v in kafka.read(topic, committed=True)) == list(range(1, 101))
 
 
-# --- rows by key
+# --- upserts
 
 
 def upserts(t_env: StreamTableEnvironment, kafka: KafkaBroker, name: str, topic: str, **options: str) -> None:
@@ -520,7 +520,7 @@ def test_upsert_kafka_writes_upserts_and_tombstones(kafka: KafkaBroker) -> None:
         )
         t_env.execute_sql("INSERT INTO t SELECT id, SUM(n) FROM changed GROUP BY id").wait()
         messages = [(m.key(), m.value()) for m in read(kafka, out)]
-        # Whatever the intermediate messages, this is the final content of a compacted log.
+        # Regardless of the intermediate messages, this is the final content of a compacted log.
         assert dict(messages) == {b'{"id":1}': b'{"id":1,"total":5}', b'{"id":2}': None}
         assert len(messages) == 2 if buffer else len(messages) > 2
         assert left(changes(t_env, "SELECT * FROM t")) == Counter({(1, 5): 1})
@@ -574,7 +574,7 @@ def test_cookbook_program_is_exactly_once_after_kills(kafka: KafkaBroker, postgr
         shop.change(60)
         for _ in range(2):
             shop.start()
-            # When it has come so far, changes go on, and it is killed in the middle of them.
+            # From then on, changes continue, and the job is killed meanwhile.
             shop.await_right(90)
             shop.change(60)
             shop.kill()

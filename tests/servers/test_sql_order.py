@@ -11,7 +11,7 @@ import pytest
 from millstream.testing.servers.databases import PostgresServer
 from millstream.testing.servers.kafka import KafkaBroker
 from tests.sql.order import check
-from tests.sql.order_servers import places
+from tests.sql.order_servers import server_storage
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
@@ -25,11 +25,11 @@ def _no_connections_are_left() -> Iterator[None]:
         gc.collect()
 
 
-# All: `make sql-order`. With these seeds, "top-n", "not-exists", "left-join" and "top-n-then-join" leave another
-# table in the sink when keys count as located that an exchange has moved.
+# All: `make sql-order`. With these seeds, "top-n", "not-exists", "left-join" and "top-n-then-join" leave other rows in
+# the sink if keys that an exchange has moved are regarded as co-located.
 CASES = [
     ("top-n", "upsert-kafka", "upsert-kafka", 3, 1),
-    # Most groups have a partner, and no rows: here some move between groups that have none.
+    # Most groups have a partner but no rows; here some rows move between groups without partner.
     ("not-exists", "kafka", "postgres", 2, 1724),
     ("union-all-with-one-group", "kafka", "kafka", 4, 0),
     ("left-join", "upsert-kafka", "postgres", 4, 0),
@@ -42,4 +42,4 @@ CASES = [
 def test_changelog_in_servers_equals_sqlite_result(
     query: str, source: str, sink: str, parallelism: int, seed: int, kafka: KafkaBroker, postgres: PostgresServer
 ) -> None:
-    check(query, source, sink, parallelism, seed, places=places(kafka, postgres))
+    check(query, source, sink, parallelism, seed, table_storage=server_storage(kafka, postgres))

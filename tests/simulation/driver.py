@@ -83,10 +83,10 @@ class Driver:
     def _make_master(self, origin: Origin | None) -> JobMaster:
         storage = SimulatedStorage(self._world, self._scene.disk, self.home)
         storage.last_id = origin.manifest.id if origin is not None else 0
-        checkpoints, restart = self._scene.circumstances.checkpoints, self._scene.circumstances.restart()
+        checkpoints, restart = self._scene.setup.checkpoints, self._scene.setup.restart()
         claiming = partial(claim_latest, _LATEST, "job", origin)
         subsuming = partial(subsume_latest, _LATEST, "job", is_alive=lambda owner: False)
-        scaling = self._scene.circumstances.scaling
+        scaling = self._scene.setup.scaling
         options = JobOptions(
             buffer_timeout=0.05, checkpoints=checkpoints, restart=restart, origin=origin, scaling=scaling
         )
@@ -117,7 +117,7 @@ class Driver:
             self._interfere(partial(self._send_request, RescaleRequest(self._scene.parallelism())))
         if random.random() < 0.2:
             self._interfere(partial(self._send_request, CheckpointRequest()))
-        if self._scene.circumstances.scaling is not None:
+        if self._scene.setup.scaling is not None:
             for slots in random.choices((0, 1, 2, 3), k=3):
                 self._interfere(partial(self._change_slots, slots))
             self._world.after(6.0, partial(self._change_slots, 2), self._number)

@@ -389,9 +389,9 @@ class JobManager:
                 self._world.wait(max(left, 1e-6) if left > 0 else 0.0, lambda: bool(events) or self.has_ended)
             event = events.pop(0) if events else m.Ticked()
             for instruction in self._election.handle(event, self._clock()):
-                self._carry_out(instruction, events)
+                self._execute(instruction, events)
 
-    def _carry_out(self, instruction: m.Instruction, events: list[m.Event]) -> None:
+    def _execute(self, instruction: m.Instruction, events: list[m.Event]) -> None:
         match instruction:
             case m.Lead(term):
                 self._cluster.on_leader(self._manager.number, term)
@@ -456,8 +456,8 @@ class JobManager:
         storage.is_deposed = lambda: (now := self._cluster.record()) is not None and now.term > term
         options = JobOptions(
             buffer_timeout=0.05,
-            checkpoints=scene.circumstances.checkpoints,
-            restart=scene.circumstances.restart(),
+            checkpoints=scene.setup.checkpoints,
+            restart=scene.setup.restart(),
             origin=origin,
         )
         plan = partial(self._plan, fence.run_id)
@@ -537,7 +537,7 @@ def run_leaders(seed: int, verbose: bool = False) -> Outcome:
     duration = world.random.choice((0.5, 2.0, 5.0))
     timing = m.Timing(duration, 0.6 * duration, 0.2 * duration)
     cluster = Cluster(scene, world, SimulatedCell(world), SimulatedCell(world), timing)
-    world.note(f"{scene.circumstances.describe()}; {timing}")
+    world.note(f"{scene.setup.describe()}; {timing}")
     with patched_services(scene), suppress(Violated):
         for number in range(1, _CANDIDATES + 1):
             _start(cluster, number)
@@ -550,9 +550,9 @@ def run_leaders(seed: int, verbose: bool = False) -> Outcome:
 
 def _scene(world: SharedWorld) -> Scene:
     scene = Scene.draw(world)
-    checkpoints = replace(scene.circumstances.checkpoints, mode=CheckpointingMode.EXACTLY_ONCE)
+    checkpoints = replace(scene.setup.checkpoints, mode=CheckpointingMode.EXACTLY_ONCE)
     scene.external.promise_exactly_once()
-    return replace(scene, circumstances=replace(scene.circumstances, checkpoints=checkpoints))
+    return replace(scene, setup=replace(scene.setup, checkpoints=checkpoints))
 
 
 def _start(cluster: Cluster, number: int) -> None:

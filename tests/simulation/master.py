@@ -34,7 +34,7 @@ class WatchedMachine:
         self._world = scene.world
         self._disk = scene.disk
         self._external = scene.external
-        self._retained = scene.circumstances.checkpoints.retained
+        self._retained = scene.setup.checkpoints.retained
         self._machine = machine
         self._home = home
         self._unanswered = unanswered
@@ -68,7 +68,7 @@ class WatchedMachine:
         if isinstance(event, (e.ManifestWritten, e.ManifestFailed)) and self._world.random.random() < 0.1:
             self._repeat_event(event, now)
         if any(isinstance(x, i.PollSources) for x in instructions):
-            # All earlier instructions have been carried out.
+            # All earlier instructions have been executed.
             self._check_retained()
         for instruction in instructions:
             self._on_instruction(instruction)
@@ -147,9 +147,7 @@ class VirtualMailbox:
     def __init__(self, scene: Scene, storage: SimulatedStorage) -> None:
         self._world = scene.world
         self._storage = storage
-        self._draw = partial(
-            Writing, scene.world, scene.circumstances.writing_seconds, scene.circumstances.checkpoints.timeout
-        )
+        self._draw = partial(Writing, scene.world, scene.setup.writing_seconds, scene.setup.checkpoints.timeout)
         self._events: list[e.Event] = []
 
     def put(self, event: e.Event) -> None:

@@ -51,17 +51,17 @@ class Receiver:
     def take(self, frames: list[Frame]) -> list[Record]:
         """Process the pending and the new input, or part of it; return the records."""
         channels, queues = self._input_gate.open(frames), self._recovered.open()
-        taken: list[Record] = []
+        processed: list[Record] = []
         has_ended = False
         # At least one record, so that the job ends.
         for element in self._elements(queues, channels):  # type: ignore[arg-type]
-            taken += element
-            has_ended = bool(taken) and self._task.slice < math.inf and self._world.random.random() < 0.2
+            processed += element
+            has_ended = bool(processed) and self._task.slice < math.inf and self._world.random.random() < 0.2
             if has_ended:
                 break
         self._recovered.leave([q for q in queues if not q.is_empty])
         self._input_gate.leave(channels)
-        return taken
+        return processed
 
     def _elements(self, queues: list[Queue], channels: ReadyChannels) -> Iterator[list[Record]]:
         for queue in queues:

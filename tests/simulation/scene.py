@@ -23,7 +23,7 @@ _MODES = (*[CheckpointingMode.EXACTLY_ONCE] * 8, CheckpointingMode.AT_LEAST_ONCE
 
 
 @dataclass(frozen=True)
-class Circumstances:
+class Setup:
     """The part of a schedule that all its drivers share.
 
     Attributes:
@@ -53,9 +53,9 @@ class Circumstances:
         return f"{self.checkpoints}, {self.restart().describe()}, {spread}, {slots}"
 
     @staticmethod
-    def draw(random: Random) -> Circumstances:
+    def draw(random: Random) -> Setup:
         options = _options(random)
-        return Circumstances(
+        return Setup(
             options,
             _restart(random),
             random.choice(((1,), (2,), (1, 2, 3))),
@@ -76,18 +76,18 @@ class Scene:
     disk: Disk
     external: External
     records: Input
-    circumstances: Circumstances
+    setup: Setup
 
     @staticmethod
     def draw(world: World) -> Scene:
-        circumstances = Circumstances.draw(world.random)
+        setup = Setup.draw(world.random)
         disk = Disk(world)
-        waits_for_manifest = circumstances.mode is CheckpointingMode.EXACTLY_ONCE
-        external = External(world, disk, waits_for_manifest, circumstances.commit_delay)
-        return Scene(world, disk, external, make_input(world.random), circumstances)
+        waits_for_manifest = setup.mode is CheckpointingMode.EXACTLY_ONCE
+        external = External(world, disk, waits_for_manifest, setup.commit_delay)
+        return Scene(world, disk, external, make_input(world.random), setup)
 
     def parallelism(self) -> int:
-        return self.world.random.choice(self.circumstances.parallelisms)
+        return self.world.random.choice(self.setup.parallelisms)
 
 
 def _options(random: Random) -> CheckpointOptions:

@@ -28,7 +28,7 @@ def run_schedule(seed: int, verbose: bool = False) -> Outcome:
     """Run the schedule of a seed."""
     world = World(seed, verbose)
     scene = Scene.draw(world)
-    world.note(scene.circumstances.describe())
+    world.note(scene.setup.describe())
     with patched_services(scene), suppress(Violated):
         _run_to_the_end(scene)
         check_output(scene)
@@ -61,16 +61,16 @@ def check_output(scene: Scene) -> None:
         counts = scene.external.committed(names.counts)
         _check_records(scene, names.records, expected, scene.external.committed(names.records))
         _check_records(scene, names.counts, expected, [c[0] for c in counts])
-        if scene.circumstances.mode is CheckpointingMode.EXACTLY_ONCE:
+        if scene.setup.mode is CheckpointingMode.EXACTLY_ONCE:
             _check_counts(scene.world, names.counts, splits, counts)
 
 
 def _check_records(scene: Scene, sink: str, expected: Counter[Any], committed: list[Any]) -> None:
     """Check that no record is lost or duplicated, as far as the mode guarantees it."""
     actual = Counter(committed)
-    if scene.circumstances.mode is not CheckpointingMode.AT_MOST_ONCE and (lost := expected - actual):
+    if scene.setup.mode is not CheckpointingMode.AT_MOST_ONCE and (lost := expected - actual):
         scene.world.violate(f"lost in {sink}: {sorted(lost)}")
-    if scene.circumstances.mode is not CheckpointingMode.AT_LEAST_ONCE and (duplicates := actual - expected):
+    if scene.setup.mode is not CheckpointingMode.AT_LEAST_ONCE and (duplicates := actual - expected):
         scene.world.violate(f"duplicated in {sink}: {sorted(duplicates)}")
 
 
@@ -98,7 +98,7 @@ def patched_services(scene: Scene) -> Iterator[None]:
 
     log = logging.getLogger("millstream")
     before = store.open_storage, restore_location.open_storage, faults._reached, log.level, log.propagate  # type: ignore[attr-defined]
-    handler = _Notes(world)
+    handler = _LogHandler(world)
     log.addHandler(handler)
     log.propagate = False
     log.setLevel(logging.WARNING if world.verbose else logging.CRITICAL)
@@ -113,7 +113,7 @@ def patched_services(scene: Scene) -> Iterator[None]:
         log.removeHandler(handler)
 
 
-class _Notes(logging.Handler):
+class _LogHandler(logging.Handler):
     """Adds the job's log records to the event log."""
 
     def __init__(self, world: World) -> None:

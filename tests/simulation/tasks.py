@@ -47,7 +47,7 @@ class SimulatedTasks:
     def __init__(self, scene: Scene, plan: JobPlan, attempt: int, state_url: str) -> None:
         self._scene = scene
         self._world = scene.world
-        self.resident_slots = scene.circumstances.resident_slots
+        self.resident_slots = scene.setup.resident_slots
         self._plan = plan
         self._attempt = attempt
         self._storage = TaskStorage(scene.disk, state_url)
@@ -83,19 +83,19 @@ class SimulatedTasks:
         if not self.resident_slots and world.random.random() < 0.2:
             world.note("slots run in new processes")
             self._states.clear()
-        works = [w for v in range(0, len(self._plan.vertices), 2) for w in self._run_region(v, tasks)]
-        self._apply_effects(works)
-        return [SlotReport(level=0, slot=0, subtasks=[w.report for w in works], printed="")]
+        region_works = [w for v in range(0, len(self._plan.vertices), 2) for w in self._run_region(v, tasks)]
+        self._apply_effects(region_works)
+        return [SlotReport(level=0, slot=0, subtasks=[w.report for w in region_works], printed="")]
 
-    def _apply_effects(self, works: list[_Work]) -> None:
+    def _apply_effects(self, region_works: list[_Work]) -> None:
         """Write state and stage output of all tasks, or of some if one fails."""
         world = self._world
-        todo = list(works)
+        todo = list(region_works)
         world.random.shuffle(todo)
         failing = world.random.randrange(len(todo)) if todo and world.faults.strikes("task") else -1
         try:
             while todo:
-                world.sleep(self._scene.circumstances.epoch_seconds * world.random.random() / len(works))
+                world.sleep(self._scene.setup.epoch_seconds * world.random.random() / len(region_works))
                 world.step("task")
                 work = todo.pop()
                 if self._is_cancelled:
@@ -125,11 +125,11 @@ class SimulatedTasks:
     def _run_region(self, vertex: int, tasks: list[LevelTask]) -> list[_Work]:
         source, counter = self._plan.vertices[vertex : vertex + 2]
         edge, names = counter.in_edges[0], Names(vertex // 2)
-        works = []
+        region_works = []
         frames: list[list[Frame]] = [[] for _ in range(counter.parallelism)]
         for subtask in range(source.parallelism):
             if _has_ended(tasks[0], vertex, subtask):
-                works += self._keep_state(f"{names.source}.operator", vertex, subtask, tasks[0], self._requests)
+                region_works += self._keep_state(f"{names.source}.operator", vertex, subtask, tasks[0], self._requests)
                 continue
             read, pending = self._read(tasks[0], vertex, subtask)
             records, in_flight, state = self._request(f"{names.source}.operator", vertex, subtask, tasks[0], read)
@@ -144,10 +144,10 @@ class SimulatedTasks:
             work = self._work(tasks[0].epoch, vertex, subtask, names.records, staged, snapshots, runtime_snapshot, ends)
             holds = ends and not tasks[0].writes_state
             report = replace(work.report, holds_state=holds, **self._request_fields(in_flight))
-            works.append(replace(work, report=report))
+            region_works.append(replace(work, report=report))
         for subtask, arrived in enumerate(frames):
             if _has_ended(tasks[1], vertex + 1, subtask):
-                works += self._keep_state(names.counter, vertex + 1, subtask, tasks[1], self._states)
+                region_works += self._keep_state(names.counter, vertex + 1, subtask, tasks[1], self._states)
                 continue
             receiver = Receiver(self._world, counter, subtask, source.parallelism, tasks[1])
             records = receiver.take(arrived)
@@ -163,11 +163,11 @@ class SimulatedTasks:
                 receiver.has_ended,
             )
             holds = receiver.has_ended and not tasks[1].writes_state
-            works.append(replace(work, report=replace(work.report, holds_state=holds)))
-        counters = [w.report for w in works if w.report.vertex == vertex + 1]
+            region_works.append(replace(work, report=replace(work.report, holds_state=holds)))
+        counters = [w.report for w in region_works if w.report.vertex == vertex + 1]
         if counters and all(r.ended for r in counters):
             self._check_state(vertex, tasks[1])
-        return works
+        return region_works
 
     def _read(self, task: LevelTask, vertex: int, subtask: int) -> tuple[list[Record], list[PendingRange]]:
         """Read all or part of a source subtask's split ranges; return the records and the remaining ranges."""
@@ -249,7 +249,7 @@ class SimulatedTasks:
 
     def _check_state(self, vertex: int, task: LevelTask) -> None:
         """Check at the end of a region's input that its state includes all records exactly once."""
-        if self._scene.circumstances.mode is CheckpointingMode.AT_MOST_ONCE:
+        if self._scene.setup.mode is CheckpointingMode.AT_MOST_ONCE:
             return
         expected = count(self._scene.records[vertex // 2])
         actual: dict[int, tuple[int, int]] = {}

@@ -1,1 +1,1 @@
-"""A job that runs for long, with kills, while all that could grow is measured."""
+"""Long-running jobs with kills, whose memory, files, descriptors, threads and latency must not grow."""

@@ -1,6 +1,6 @@
-"""The job of the soak: keyed state, timers and windows into a transactional sink, all of it of a fixed size.
+"""The job of the soak test: keyed state, timers and windows into a transactional sink, all of constant size.
 
-python -m tests.soak.job <directory> <records> <records a second>
+python -m tests.soak.job <directory> <records> <records per second>
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from millstream.datastream.functions import KeyedProcessFunction
 from millstream.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from millstream.datastream.window import TumblingEventTimeWindows
 
-KEYS, WINDOW, LATER = 500, 1000, 400
+KEYS, WINDOW, TIMER_DELAY = 500, 1000, 400
 COLUMNS = ["kind", "number", "value"]
 
 
 class Count(KeyedProcessFunction):
-    """Counts a key's records, remembers some of them, and forgets each when its timer fires."""
+    """Counts a key's records, and stores each until its timer fires."""
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count"))
@@ -36,18 +36,18 @@ class Count(KeyedProcessFunction):
         n = (self.count.value() or 0) + 1
         self.count.update(n)
         self.pending.put(number, read_at)
-        ctx.timer_service().register_event_time_timer(number + LATER)
+        ctx.timer_service().register_event_time_timer(number + TIMER_DELAY)
         yield "count", number % KEYS, n
         if number % KEYS == 0:
             yield "latency", 0, time.time() - read_at
 
     def on_timer(self, timestamp: int, ctx: Any) -> Iterator[tuple[str, int, float]]:
-        self.pending.remove(timestamp - LATER)
+        self.pending.remove(timestamp - TIMER_DELAY)
         yield "waiting", ctx.get_current_key(), len(list(self.pending.keys()))
 
 
 def expected(records: int) -> dict[tuple[str, int], float]:
-    """The brute-force answer: how often each key came, in counts and in windows, and that nothing waits."""
+    """The results, computed by brute force: the count of each key, also in windows, and no pending record."""
     counts = {k: len(range(k, records, KEYS)) for k in range(min(KEYS, records))}
     facts: dict[tuple[str, int], float] = {("count", k): n for k, n in counts.items()}
     facts |= {("windowed", k): n for k, n in counts.items()}
@@ -81,14 +81,14 @@ def main(directory: Path, records: int, rate: int) -> None:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v)
     numbers = env.from_source(DataGeneratorSource(lambda i: i, records, rate), strategy).uid("numbers")
     counted = numbers.map(lambda v: (v, time.time())).key_by(lambda v: v[0] % KEYS).process(Count()).uid("count")
-    in_windows = (
+    window_counts = (
         numbers.map(lambda v: ("windowed", v % KEYS, 1))
         .key_by(lambda t: t[1])
         .window(TumblingEventTimeWindows.of(WINDOW))
         .reduce(lambda a, b: (*a[:2], a[2] + b[2]))
         .uid("windows")
     )
-    windowed = in_windows.key_by(lambda t: t[1]).reduce(lambda a, b: (*a[:2], a[2] + b[2])).uid("windowed")
+    windowed = window_counts.key_by(lambda t: t[1]).reduce(lambda a, b: (*a[:2], a[2] + b[2])).uid("windowed")
     counted.union(windowed).sink_to(sink).uid("sink")
     env.execute("soak")
 

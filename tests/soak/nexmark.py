@@ -1,9 +1,9 @@
-"""Queries of Nexmark for a long time, their slots and drivers killed: the same rows are left as without, nothing grows.
+"""Runs Nexmark queries for long, killing slots and drivers: results must equal undisturbed ones, and nothing may grow.
 
     python -m tests.soak.nexmark [--minutes 5] [--rate 2000] [--kills 6] [--only q4,q9] [--seed 1]
 
-Each query runs for so long. Every third kill is of the driver, which is started again from the latest checkpoint; the
-others are of slots. Joins without bounds keep all their rows, so memory of workers may grow with the events.
+Each query runs for this time. Every third kill hits the driver, which restarts from the latest checkpoint; the others
+hit slots. Joins without bounds retain all their rows, so memory of workers may grow with the events.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from typing import Any
 
 import psutil
 
-from tests.soak.flatness import Bound, Trend, trend
-from tests.soak.nexmark_job import EVENTS, QUERY, RATE, left
+from tests.soak.nexmark_job import EVENTS, QUERY, RATE, final_rows
+from tests.soak.trends import Bound, Trend, trend
 
 MB = 2**20
 NAMES = ("q4", "q7", "q9", "q20")
-# An event may take so much in the state of joins, with the index of its key.
+# The maximum state of a join per event, including the index of its key.
 _EVENT_MB = 800 / MB
 _SAMPLES = 100
-_LEAST_MINUTES = 3
+_MIN_MINUTES = 3
 Rows = Counter[tuple[Any, ...]]
 
 
 class NexmarkSoak:
-    """A run of one query, from outside."""
+    """A run of one query, observed from outside."""
 
     def __init__(self, directory: Path, query: str, minutes: float, rate: int, kills: int, dice: random.Random) -> None:
         self.query = query
@@ -60,7 +60,7 @@ class NexmarkSoak:
         done = self._start(directory, 10**9, "millstream.engine=local", "execution.checkpointing.interval=5 s")
         if done.wait():
             raise SystemExit(self._log_tail(directory))
-        return left(directory)
+        return final_rows(directory)
 
     def actual(self) -> Rows:
         """Return the final rows of a run in which slots and drivers are killed."""
@@ -71,12 +71,12 @@ class NexmarkSoak:
             self._watch(driver, directory)
         finally:
             self._end()
-        return left(directory)
+        return final_rows(directory)
 
     def _start(self, directory: Path, rate: int, *settings: str, latest: bool = False) -> subprocess.Popen[bytes]:
-        about = (f"{QUERY}={self.query}", f"{EVENTS}={self.events}", f"{RATE}={rate}", *settings)
+        job_settings = (f"{QUERY}={self.query}", f"{EVENTS}={self.events}", f"{RATE}={rate}", *settings)
         command = [sys.executable, "-m", "tests.soak.nexmark_job", str(directory)]
-        command += [part for setting in about for part in ("--set", setting)]
+        command += [part for setting in job_settings for part in ("--set", setting)]
         with open(directory / "log", "ab") as log:
             started = subprocess.Popen([*command, *["--latest"] * latest], stdout=log, stderr=log, env=dict(os.environ))
         self._started.append(started)
@@ -111,9 +111,9 @@ class NexmarkSoak:
         below = psutil.Process(driver.pid).children(recursive=True)
         driver.kill()
         driver.wait()
-        # All of them end by themselves.
+        # All of them exit by themselves.
         _, alive = psutil.wait_procs(below, 60)
-        assert not alive, f"left behind: {alive}"
+        assert not alive, f"still running: {alive}"
         self.drivers_killed += 1
         return self._start(directory, self._rate, latest=True)
 
@@ -129,11 +129,11 @@ class NexmarkSoak:
 
     def _sample(self, driver: int, now: float) -> None:
         try:
-            seen = dict(_measure(psutil.Process(driver)))
+            measurements = dict(_measure(psutil.Process(driver)))
         except psutil.Error:
-            # A process has ended while it was measured.
+            # A process ended during the measurement.
             return
-        for name, value in seen.items():
+        for name, value in measurements.items():
             self.samples[name].append((now, value))
 
     def trends(self) -> list[Trend]:
@@ -146,7 +146,7 @@ def _measure(driver: psutil.Process) -> Iterator[tuple[str, float]]:
     java = [p for p in below if "java" in p.name()]
     workers = [p for p in below if _name(p).startswith("millstream-s")]
     if not java or not workers:
-        # It is starting.
+        # The job is starting.
         return
     yield "driver, MB", driver.memory_full_info().uss / MB
     yield "JVM, MB", sum(p.memory_full_info().uss for p in java) / MB
@@ -170,12 +170,12 @@ def _has_checkpoint(directory: Path) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=5, help="for each query")
-    parser.add_argument("--rate", type=int, default=2000, help="events a second")
+    parser.add_argument("--rate", type=int, default=2000, help="events per second")
     parser.add_argument("--kills", type=int, default=6)
     parser.add_argument("--only", default=",".join(NAMES))
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    failed, is_short = False, options.minutes < _LEAST_MINUTES
+    failed, is_short = False, options.minutes < _MIN_MINUTES
     for query in options.only.split(","):
         with tempfile.TemporaryDirectory(prefix="millstream-soak-") as directory:
             dice = random.Random(options.seed)

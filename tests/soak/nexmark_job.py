@@ -1,8 +1,8 @@
-"""A query of Nexmark over events that are the same however often they are read, every change of it written into files.
+"""A Nexmark query over deterministic events, which writes its changelog into files.
 
     python -m tests.soak.nexmark_job <directory> --set nexmark.query=q4 --set nexmark.events=10000 [--latest]
 
-runs it once, as a driver of its own; `directory` holds its files and its checkpoints.
+This command runs the job once, as a separate driver; `directory` holds its files and its checkpoints.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tests.faults.job import environment, main
 QUERIES = Path(__file__).parents[1] / "sql" / "nexmark"
 QUERY, EVENTS, RATE = "nexmark.query", "nexmark.events", "nexmark.rate"
 
-# An event is what its number makes of it: in 50 there are 1 person, whom no query reads, 3 auctions and 46 bids. They
-# are 100 ms apart; a bid is for an auction of the last three fifties.
+# An event depends on its number only: in 50 there are 1 person, which no query reads, 3 auctions and 46 bids. They are
+# 100 ms apart; a bid is for an auction of the last three fifties.
 _TABLES = (
     """CREATE TABLE seq (
         n BIGINT, `dateTime` AS CAST(TO_TIMESTAMP_LTZ(n * 100, 3) AS TIMESTAMP(3)),
@@ -38,12 +38,12 @@ _TABLES = (
 
 
 def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
-    """Return an environment with the job in it."""
-    settled = Configuration.from_dict(
+    """Return an environment with the job."""
+    merged = Configuration.from_dict(
         {"execution.checkpointing.interval": "500 ms", "millstream.epoch.max-records": "4000"}
     )
-    settled.add_all(config)
-    env = environment(directory, settled)
+    merged.add_all(config)
+    env = environment(directory, merged)
     t_env = StreamTableEnvironment.create(env)
     t_env.get_config().set("table.local-time-zone", "UTC")
     last, rate = config.get_integer(EVENTS, 1000) - 1, config.get_integer(RATE, 1000)
@@ -62,8 +62,8 @@ def build(directory: Path, config: Configuration) -> StreamExecutionEnvironment:
     return env
 
 
-def left(directory: Path) -> Counter[tuple[Any, ...]]:
-    """Return the rows that are left of all changes in finished files."""
+def final_rows(directory: Path) -> Counter[tuple[Any, ...]]:
+    """Return the final rows of the changelog in finished files."""
     rows: Counter[tuple[Any, ...]] = Counter()
     for path in (directory / "changes").glob("part-*"):
         for change in map(json.loads, path.read_text().splitlines()):

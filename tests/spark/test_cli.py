@@ -1,4 +1,4 @@
-"""The command line as its users see it: on a terminal, interrupted, terminated, wrong."""
+"""The command line as users see it: on a terminal, interrupted, terminated, with wrong arguments."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def write(path: Path, text: str) -> str:
 
 
 class Terminal:
-    """A program on a terminal of its own."""
+    """A program on its own terminal."""
 
     def __init__(self, *command: str) -> None:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            # Tests that run in the background of a shell have SIGINT ignored, and so would have the program.
+            # A background job of a shell ignores SIGINT, and the program would inherit that.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.execv(command[0], list(command))
         self.shown = ""
@@ -83,15 +83,15 @@ class Terminal:
         return os.waitstatus_to_exitcode(status)
 
 
-def test_run_shows_live_line_on_terminal_and_stops_on_interrupt(tmp_path: Path) -> None:
+def test_run_shows_progress_line_on_terminal_and_stops_on_interrupt(tmp_path: Path) -> None:
     terminal = Terminal(*MILLSTREAM, "run", "-p", "2", write(tmp_path / "job.py", ENDLESS))
     fcntl.ioctl(terminal.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 200, 0, 0))
     for text in ("| in ", "| out ", "| watermark 1970-01-01", "| checkpoint ", "\r\x1b[K"):
         terminal.wait_for(text)
-    # What the program prints stands on lines of its own.
+    # Output of the program is on separate lines.
     terminal.wait_for("1000\r\n")
     assert any(line.endswith(("\x1b[K1> 1000", "\x1b[K2> 1000")) for line in terminal.shown.split("\r\n"))
-    # No line is longer than the terminal, where it could not be taken away.
+    # No line is longer than the terminal: a wrapped line could not be erased.
     fcntl.ioctl(terminal.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 20, 0, 0))
     terminal.wait_for("\x1b[Kepoch", seconds=1)
     terminal.shown = ""
@@ -106,7 +106,7 @@ def test_run_shows_live_line_on_terminal_and_stops_on_interrupt(tmp_path: Path) 
     assert shown.rstrip().endswith("\x1b[K")
 
 
-def test_run_omits_live_line_without_terminal_and_stops_on_sigterm(tmp_path: Path) -> None:
+def test_run_omits_progress_line_without_terminal_and_stops_on_sigterm(tmp_path: Path) -> None:
     with subprocess.Popen(
         [*MILLSTREAM, "run", write(tmp_path / "job.py", ENDLESS)],
         stdout=subprocess.PIPE,
@@ -119,7 +119,7 @@ def test_run_omits_live_line_without_terminal_and_stops_on_sigterm(tmp_path: Pat
         try:
             assert job.wait(30) == 143
         finally:
-            # Whatever came of it, nothing must be left running.
+            # Nothing may be left running after any outcome.
             job.kill()
         errors = job.stderr.read()
     assert "epoch" not in errors and "Traceback" not in errors
@@ -127,7 +127,7 @@ def test_run_omits_live_line_without_terminal_and_stops_on_sigterm(tmp_path: Pat
 
 @pytest.mark.parametrize("exchange", ["resident", "spark"])
 def test_run_forwards_signal_to_all_processes(tmp_path: Path, exchange: str) -> None:
-    """By what `timeout` does, and by what systemd does: a signal to the group, and one to each process."""
+    """Like `timeout` and like systemd: a signal to the process group, and one to each process."""
     command = [*MILLSTREAM, "run", f"-Dmillstream.exchange={exchange}", write(tmp_path / "job.py", ENDLESS)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -135,9 +135,9 @@ def test_run_forwards_signal_to_all_processes(tmp_path: Path, exchange: str) -> 
         assert job.stdout is not None and job.stderr is not None
         assert job.stdout.readline()
         try:
-            everybody = psutil.Process(job.pid).children(recursive=True)
+            processes = psutil.Process(job.pid).children(recursive=True)
             os.killpg(job.pid, signal.SIGTERM)
-            for process in everybody if exchange == "spark" else []:
+            for process in processes if exchange == "spark" else []:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.terminate()
             assert job.wait(30) == 143
@@ -164,7 +164,7 @@ def test_run_returns_exit_codes(tmp_path: Path) -> None:
     assert code("run", str(tmp_path / "missing.py")) == 2
 
 
-def test_live_line_shows_known_progress() -> None:
+def test_progress_line_shows_known_progress() -> None:
     start = Reading(0.0, 0, 0, 0, None, None, "RUNNING")
     assert describe(start, Reading(1.0, 10, 5, 1, MAX_WATERMARK, None, "RUNNING")) == "epoch 1 | in 10/s | out 5/s"
     assert describe(start, Reading(1.0, 10, 5, 1, None, None, "RESTARTING")) == "restarting"
@@ -174,7 +174,7 @@ def test_live_line_shows_known_progress() -> None:
     assert "out" not in describe(start, Reading(1.0, 10, None, 1, None, None, "RUNNING"))
 
 
-def test_live_line_names_busiest_vertex() -> None:
+def test_progress_line_names_busiest_vertex() -> None:
     start = Reading(0.0, 0, 0, 0, None, None, "RUNNING", {(1, 0): 5.0, (2, 0): 1.0}, {})
     names = {1: "Source", 2: "a very long chain -> of operators -> with a sink"}
     after = Reading(4.0, 0, 0, 1, None, None, "RUNNING", {(1, 0): 6.0, (2, 0): 4.0, (2, 1): 1.0}, names)
@@ -186,7 +186,7 @@ class Recorded(io.StringIO):
         return True
 
 
-def test_live_line_counts_sink_records_and_is_cleared() -> None:
+def test_progress_line_counts_sink_records_and_is_cleared() -> None:
     env, lines, terminal, result = LocalEnvironment(), [], Recorded(), CollectSink()
     numbers = env.from_source(DataGeneratorSource(lambda i: i, 3000, 1000)).name("numbers")
     numbers.filter(lambda i: i % 100 == 0).key_by(lambda i: i % 2).reduce(lambda a, b: b).sink_to(result)
@@ -204,7 +204,7 @@ def test_live_line_counts_sink_records_and_is_cleared() -> None:
         launch_context.clear_watchers()
     lines = terminal.getvalue().split("\r\x1b[K")
     rates = [re.search(r"in ([\d,]+)/s \| out (\d+)/s \| slowest ", line) for line in lines[3:-1]]
-    # Ten looks a half second apart, however long epochs are: near to what really goes through.
+    # Ten reads, half a second apart, regardless of the epoch length: close to the actual throughput.
     assert len(rates) >= 2
     for rate in rates:
         assert rate is not None

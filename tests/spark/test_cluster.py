@@ -1,4 +1,4 @@
-"""Jobs on a real Spark cluster whose machines have networks and disks of their own."""
+"""Jobs on a real Spark cluster whose machines have separate networks and disks."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 
 from tests.machines.elastic import ADAPTIVE, Elastic
-from tests.machines.storm import Storm
+from tests.machines.fault_run import FaultRun
 from tests.support.object_store import BUCKET, object_store
 from tests.support.spark_cluster import SparkCluster, can_separate
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-# What takes minutes is for `make test-cluster`.
+# Tests that take minutes run in `make test-cluster`.
 LONG = "MILLSTREAM_TEST_CLUSTER" in os.environ
 long_form = pytest.mark.skipif(not LONG, reason="takes minutes: make test-cluster")
 
-# Debian's own has nothing but the standard library.
+# Debian's own Python has only the standard library.
 BARE_PYTHON = f"/usr/bin/python3.{sys.version_info.minor}"
 
 PROGRAM = """
@@ -68,7 +68,7 @@ def cluster(shared: Path) -> Iterator[SparkCluster]:
 
 
 def run(cluster: SparkCluster, directory: Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Run a program on the cluster, as a driver of its own."""
+    """Run a program on the cluster, as a separate driver."""
     (directory / "program.py").write_text(PROGRAM)
     (directory / "brought.py").write_text("def twice(x):\n    return 2 * x\n")
     options = {**cluster.settings(), "millstream.quiet": "true", **settings}
@@ -105,7 +105,7 @@ def test_job_rejects_checkpoint_directory_not_shared_by_hosts(cluster: SparkClus
     own = {"execution.checkpointing.dir": str(tmp_path / "own"), "execution.checkpointing.interval": "1 s"}
     done = run(cluster, tmp_path, **own)
     assert done.returncode
-    # No restart would help.
+    # A restart would not help.
     assert done.stderr.count("does not see the job's state in") == 1
     assert "set execution.checkpointing.dir to a place that the driver and all executors share" in done.stderr
 
@@ -115,8 +115,8 @@ def test_job_rejects_checkpoint_directory_not_shared_by_hosts(cluster: SparkClus
 def test_cli_runs_programs_on_cluster(cluster: SparkCluster, tmp_path: Path, mode: str) -> None:
     (tmp_path / "sums.py").write_text(SUMS)
     settings = cluster.settings()
-    there = ["-m", settings.pop("spark.master"), "-D", "rest.port=auto"]
-    there += [word for key, value in settings.items() for word in ("-D", f"{key}={value}")]
+    n_alive = ["-m", settings.pop("spark.master"), "-D", "rest.port=auto"]
+    n_alive += [word for key, value in settings.items() for word in ("-D", f"{key}={value}")]
 
     def millstream(*words: str) -> None:
         command = [sys.executable, "-m", "millstream", *words]
@@ -124,9 +124,9 @@ def test_cli_runs_programs_on_cluster(cluster: SparkCluster, tmp_path: Path, mod
         assert done.returncode == 0, done.stdout + done.stderr[-3000:]
 
     if mode == "per job":
-        millstream("run", *there, "sums.py", "out")
+        millstream("run", *n_alive, "sums.py", "out")
     else:
-        millstream("cluster", "start", "-d", *there)
+        millstream("cluster", "start", "-d", *n_alive)
         try:
             millstream("run", "-t", "session", "sums.py", str(tmp_path / "out"))
         finally:
@@ -145,19 +145,19 @@ def test_object_store_checkpoints_survive_executor_kills(cluster: SparkCluster, 
             "execution.checkpointing.dir": url,
             "execution.checkpointing.interval": "500 ms",
         }
-        storm = Storm(cluster, directory, "auto", random.Random(2), settings)
-        assert storm.run("kill-executor") == 0
-        assert storm.silences[0] > 0.5
-    # Nothing of the state was anywhere else.
+        fault_run = FaultRun(cluster, directory, "auto", random.Random(2), settings)
+        assert fault_run.run("kill-executor") == 0
+        assert fault_run.outages[0] > 0.5
+    # All state is in the object store.
     assert not (directory / "checkpoints").exists()
 
 
 @long_form
 def test_job_survives_lost_host(cluster: SparkCluster, shared: Path) -> None:
-    storm = Storm(cluster, shared, os.environ.get("MILLSTREAM_TEST_EXCHANGE", "auto"), random.Random(1))
-    assert storm.run("kill") == 0
-    # It was one that worked for the job, so results stood still.
-    assert storm.silences[0] > 0.5
+    fault_run = FaultRun(cluster, shared, os.environ.get("MILLSTREAM_TEST_EXCHANGE", "auto"), random.Random(1))
+    assert fault_run.run("kill") == 0
+    # The host ran slots of the job, so results paused.
+    assert fault_run.outages[0] > 0.5
 
 
 REACTIVE = {**ADAPTIVE, "scheduler-mode": "reactive", "parallelism.default": "1", "pipeline.max-parallelism": "9"}
@@ -169,17 +169,17 @@ REACTIVE = {**ADAPTIVE, "scheduler-mode": "reactive", "parallelism.default": "1"
 def test_adaptive_job_follows_added_and_removed_hosts(
     cluster: SparkCluster, shared: Path, exchange: str, settings: dict[str, str]
 ) -> None:
-    there = alive(cluster)
-    settings = {"parallelism.default": str(there + 5), **settings, "millstream.exchange": exchange}
+    n_alive = alive(cluster)
+    settings = {"parallelism.default": str(n_alive + 5), **settings, "millstream.exchange": exchange}
     with Elastic(cluster, shared / f"elastic-{len(list(shared.iterdir()))}", settings) as job:
-        job.until_parallelism(there)
+        job.until_parallelism(n_alive)
         worker = cluster.add_worker()
-        job.until_parallelism(there + 1)
+        job.until_parallelism(n_alive + 1)
         # So far nothing has failed.
         assert job.metric("numRestarts") == 0
         worker.kill()
-        job.until_parallelism(there)
-        job.until_all_is_there()
+        job.until_parallelism(n_alive)
+        job.until_complete()
         assert 0 < job.metric("stateLocalShare") < 1
 
 
@@ -195,42 +195,42 @@ def alive(cluster: SparkCluster) -> int:
 def test_dynamic_allocation_adds_and_removes_executors(
     cluster: SparkCluster, shared: Path, exchange: str, scheduler: str
 ) -> None:
-    there = alive(cluster)
+    n_alive = alive(cluster)
     settings = {
         **ADAPTIVE,
         "jobmanager.scheduler": scheduler,
         "millstream.exchange": exchange,
-        "parallelism.default": str(there),
+        "parallelism.default": str(n_alive),
         "spark.dynamicAllocation.enabled": "true",
         "spark.dynamicAllocation.executorIdleTimeout": "10s",
         "spark.decommission.enabled": "true",
     }
     with Elastic(cluster, shared / f"dynamic-{exchange}-{scheduler}", settings) as job:
-        job.until_parallelism(there)
-        job.until_all_is_there()
+        job.until_parallelism(n_alive)
+        job.until_complete()
         if exchange == "resident" or scheduler == "adaptive":
-            # Tasks that hold slots never end: nothing is taken away, and there is one machine for each.
+            # Tasks that hold slots never end: no executor is removed, and each slot has its own machine.
             time.sleep(13)
-            assert [len(w.slots()) for w in job.cluster.workers if w.has_executor()] == [1] * there
+            assert [len(w.slots()) for w in job.cluster.workers if w.has_executor()] == [1] * n_alive
         else:
             wait_until_executors(cluster, 0)
         job.write()
-        job.until_all_is_there()
+        job.until_complete()
 
 
 @long_form
 @pytest.mark.parametrize(
-    ("settings", "sentence"),
+    ("settings", "error_text"),
     [
         ({"scheduler-mode": "reactive"}, "scheduler-mode: reactive uses all available slots"),
         ({**ADAPTIVE, "millstream.exchange": "spark"}, "Spark removes them whenever no epoch runs"),
     ],
 )
 def test_adaptive_scheduler_rejects_dynamic_allocation(
-    cluster: SparkCluster, tmp_path: Path, settings: dict[str, str], sentence: str
+    cluster: SparkCluster, tmp_path: Path, settings: dict[str, str], error_text: str
 ) -> None:
     done = run(cluster, tmp_path, **settings, **{"spark.dynamicAllocation.enabled": "true"})
-    assert done.returncode and sentence in done.stderr
+    assert done.returncode and error_text in done.stderr
 
 
 def wait_until_executors(cluster: SparkCluster, count: int) -> None:

@@ -1,4 +1,4 @@
-"""What a program brings along is really there in the workers."""
+"""The dependencies of a program are available in its workers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_python_files_accept_module_package_and_zip(env: Env, collect: Collect, 
         env.add_python_file(str(tmp_path / path))
     stream = env.from_collection([1]).map(twice("brought_module")).map(twice("brought_package"))
     assert collect(stream.map(twice("brought_zipped"))) == [8]
-    # The driver itself has not got them.
+    # The driver itself does not have them.
     with pytest.raises(ImportError):
         twice("brought_module")(1)
 
@@ -74,7 +74,7 @@ def test_python_archives_are_extracted_in_working_directory(env: Env, collect: C
 
 
 def test_python_requirements_are_installed(env: Env, collect: Collect, tmp_path: Path) -> None:
-    """From a directory of packages, as where there is no index."""
+    """From a directory of packages, as on a machine without a package index."""
     project = tmp_path / "project"
     project.mkdir()
     (project / "brought_required.py").write_text(code())

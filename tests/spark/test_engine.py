@@ -37,7 +37,7 @@ def small_epochs(env: Env, records: int = 50) -> Env:
     return env
 
 
-class Remembering(MapFunction[int, Any]):
+class CallCounter(MapFunction[int, Any]):
     """Counts its calls in an attribute."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
@@ -51,7 +51,7 @@ class Remembering(MapFunction[int, Any]):
 
 def test_function_stays_in_one_process_across_epochs(env: Env, collect: Collect) -> None:
     small_epochs(env)
-    results = collect(env.from_source(NumberSequenceSource(0, 999)).map(Remembering()))
+    results = collect(env.from_source(NumberSequenceSource(0, 999)).map(CallCounter()))
     by_subtask: dict[int, list[Any]] = defaultdict(list)
     for subtask, calls, pid in results:
         by_subtask[subtask].append((calls, pid))
@@ -69,7 +69,7 @@ def test_levels_of_slot_share_process(env: Env, collect: Collect) -> None:
 def test_parallelism_may_exceed_cores(env: Env, collect: Collect) -> None:
     env.set_parallelism(5)
     small_epochs(env, 10)
-    pids = Counter(pid for _, _, pid in collect(env.from_source(NumberSequenceSource(0, 249)).map(Remembering())))
+    pids = Counter(pid for _, _, pid in collect(env.from_source(NumberSequenceSource(0, 249)).map(CallCounter())))
     assert sorted(pids.values()) == [50] * 5
 
 
@@ -177,7 +177,7 @@ def check_counts(results: list[Any], each: int) -> None:
     assert by_key == {key: list(range(1, each + 1)) for key in range(10)}
 
 
-def lives(process: psutil.Process) -> bool:
+def is_alive(process: psutil.Process) -> bool:
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -189,19 +189,19 @@ def kill(victims: list[psutil.Process]) -> None:
     children = [child for process in victims for child in process.children(recursive=True)]
     for process in victims:
         process.send_signal(signal.SIGKILL)
-    wait_until(lambda: not any(map(lives, [*victims, *children])))
+    wait_until(lambda: not any(map(is_alive, [*victims, *children])))
     # Spark would give the next job an idle worker that is still in the table of processes.
     psutil.wait_procs(children, timeout=5)
 
 
-@pytest.mark.parametrize("how_many", [1, 2])
-def test_idle_slot_death_is_handled(env: Env, how_many: int, resident_slots: bool) -> None:
+@pytest.mark.parametrize("n_killed", [1, 2])
+def test_idle_slot_death_restores_state_or_fails_execution(env: Env, n_killed: int, resident_slots: bool) -> None:
     """With one Spark job per epoch, new slots restore the state; resident slots fail the execution."""
     reader, sink, client = running_counts(env)
     reader.push(100)
     wait_until(lambda: len(sink.results()) == 100)
     before = {pid for _, _, pid in sink.results()}
-    kill(slot_processes()[:how_many])
+    kill(slot_processes()[:n_killed])
     reader.push(100)
     if resident_slots:
         with pytest.raises(JobExecutionError, match="worker process died"):
@@ -211,10 +211,10 @@ def test_idle_slot_death_is_handled(env: Env, how_many: int, resident_slots: boo
     wait_until(lambda: len(sink.results()) == 200)
     client.cancel().result(10)
     check_counts(sink.results(), 20)
-    assert len({pid for _, _, pid in sink.results()} - before) == how_many
+    assert len({pid for _, _, pid in sink.results()} - before) == n_killed
 
 
-def test_daemon_death_is_survived_or_reported(env: Env) -> None:
+def test_daemon_death_replaces_slots_or_fails_job(env: Env) -> None:
     """Whether Spark notices the death of its idle workers before it reuses one depends on which process reaps them."""
     reader, sink, client = running_counts(env)
     reader.push(100)
@@ -285,7 +285,7 @@ def test_concurrent_jobs_do_not_mix_records(env: Env, config: Any) -> None:
     for n, e in enumerate((env, other)):
         sink = CollectSink()
         small_epochs(e, 20)
-        source = e.from_source(NumberSequenceSource(0, 999)).map(Remembering()).map(lambda t, n=n: (n, *t))  # type: ignore[misc]
+        source = e.from_source(NumberSequenceSource(0, 999)).map(CallCounter()).map(lambda t, n=n: (n, *t))  # type: ignore[misc]
         source.key_by(lambda t: t[1]).map(lambda t: t).sink_to(sink)
         sinks.append(sink)
         clients.append(e.execute_async(f"job {n}"))
@@ -353,7 +353,7 @@ def test_shuffle_files_of_past_epochs_are_deleted(env: Env, collect: Collect, sp
     assert len(collect(stream)) == 2000
     assert list(spark_files.iterdir())
     # 50 epochs with 2 map tasks each; deletion is asynchronous, so the newest files may still exist.
-    wait_until(lambda: len(list(spark_files.rglob("shuffle_*"))) < 30, 10, "shuffle files of past epochs are gone")
+    wait_until(lambda: len(list(spark_files.rglob("shuffle_*"))) < 30, 10, "shuffle files of past epochs are deleted")
 
 
 def test_collect_iterator_backpressures_source(env: Env) -> None:
@@ -402,11 +402,11 @@ def test_short_job_runs_without_sleeps(env: Env, monkeypatch: pytest.MonkeyPatch
     asleep: list[str] = []
     sleep = time.sleep
 
-    def noted(seconds: float) -> None:
+    def record_sleep(seconds: float) -> None:
         asleep.append(threading.current_thread().name)
         sleep(seconds)
 
-    monkeypatch.setattr(time, "sleep", noted)
+    monkeypatch.setattr(time, "sleep", record_sleep)
     env.from_collection([1, 2]).key_by(lambda x: x).map(lambda x: x).print()
     env.execute()
     assert [name for name in asleep if name.startswith(("MainThread", "job-", "slots-"))] == []

@@ -209,11 +209,11 @@ def test_error_reaches_collect_iterator(env1: Env) -> None:
 
 
 def test_printed_output_before_failure_is_shown(env1: Env, capsys: pytest.CaptureFixture[str]) -> None:
-    def talk(x: int) -> float:
+    def print_and_divide(x: int) -> float:
         print("about to divide by", x)
         return 10 / x
 
-    env1.from_collection([0]).map(talk).add_sink(lambda v: None)
+    env1.from_collection([0]).map(print_and_divide).add_sink(lambda v: None)
     failure_of(env1)
     assert "about to divide by 0" in capsys.readouterr().out
 
@@ -221,7 +221,7 @@ def test_printed_output_before_failure_is_shown(env1: Env, capsys: pytest.Captur
 # --- logging
 
 
-class Chatty(MapFunction[int, float]):
+class LoggingMap(MapFunction[int, float]):
     def open(self, runtime_context: RuntimeContext) -> None:
         logging.getLogger("chatty").warning("opened")
 
@@ -233,7 +233,7 @@ class Chatty(MapFunction[int, float]):
 @pytest.mark.parametrize("exchange", ["resident", "spark"])
 def test_log_records_of_user_code_reach_driver(env1: Env, exchange: str, caplog: pytest.LogCaptureFixture) -> None:
     env1.get_configuration().set_string("millstream.exchange", exchange)
-    env1.from_collection([5, 2, 0]).map(Chatty()).name("division").add_sink(lambda v: None)
+    env1.from_collection([5, 2, 0]).map(LoggingMap()).name("division").add_sink(lambda v: None)
     with caplog.at_level(logging.INFO, "chatty"):
         failure_of(env1)
     lines = [(r.levelname, r.getMessage()) for r in caplog.records if r.name == "chatty"]
@@ -243,10 +243,10 @@ def test_log_records_of_user_code_reach_driver(env1: Env, exchange: str, caplog:
         assert re.fullmatch(rf"\[[^,]+, division, test_errors.py:\d+, subtask \d/\d\] {text}", message)
 
 
-# --- looking at the record alone
+# --- inspecting the failed record
 
 
-class Remembers(KeyedProcessFunction[int, int, int]):
+class StatefulFunction(KeyedProcessFunction[int, int, int]):
     def open(self, runtime_context: RuntimeContext) -> None:
         self.sum = runtime_context.get_state(ValueStateDescriptor("sum", Types.INT()))
 
@@ -260,7 +260,7 @@ class Remembers(KeyedProcessFunction[int, int, int]):
 def test_replay_reproduces_failure_of_worker(env1: Env, exchange: str, tmp_path: Path) -> None:
     env1.get_configuration().set_string("millstream.exchange", exchange)
     env1.get_configuration().set_string("millstream.failures.dir", str(tmp_path))
-    env1.from_collection(list(range(10)), Types.INT()).key_by(lambda x: x % 2).process(Remembers()).print()
+    env1.from_collection(list(range(10)), Types.INT()).key_by(lambda x: x % 2).process(StatefulFunction()).print()
     failure_of(env1)
     (report,) = tmp_path.iterdir()
     done = CliRunner().invoke(replay, [str(report)])

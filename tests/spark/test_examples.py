@@ -1,4 +1,4 @@
-"""The cookbook: every example, run as a process of its own, prints exactly what its first lines promise."""
+"""The cookbook: every example, run in a separate process, prints its documented output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from tests.support.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
-# With servers of its own; test_sql_kafka.py runs it with those that are there.
+# This example starts its own servers; test_sql_kafka.py runs it with existing ones.
 SERVED = "customers_and_orders"
 # The demo draws its orders at random over time; test_programs.py runs it.
 NAMES = sorted(p.stem for p in EXAMPLES.glob("*.py") if p.stem not in ("demo", SERVED))
@@ -28,7 +28,7 @@ def documentation(name: str) -> str:
     return ast.get_docstring(ast.parse((EXAMPLES / f"{name}.py").read_text())) or ""
 
 
-def promised(name: str) -> str:
+def expected_output(name: str) -> str:
     """Return the documented output of an example."""
     return "\n".join(re.findall(r"^ {4}(\S.*)$", documentation(name).partition("Expected output")[2], re.MULTILINE))
 
@@ -51,16 +51,16 @@ def runs(request: pytest.FixtureRequest) -> Iterator[Runs]:
 @pytest.mark.parametrize("name", NAMES)
 def test_example_prints_documented_output(name: str, runs: Runs) -> None:
     done = runs[name].result()
-    assert done.stdout.splitlines() == promised(name).splitlines(), done.stderr
+    assert done.stdout.splitlines() == expected_output(name).splitlines(), done.stderr
     assert done.returncode == 0
     # MLlib warns on machines without native algebra.
     assert len([line for line in done.stderr.splitlines() if not line.startswith("netlib-")]) == 1, done.stderr
 
 
 @pytest.mark.parametrize("name", [*NAMES, SERVED])
-def test_example_docstring_explains_it(name: str) -> None:
+def test_example_docstring_has_all_sections(name: str) -> None:
     assert re.findall(r"^(\w+): ", documentation(name), re.MULTILINE)[-3:] == ["Shows", "Change", "Run"]
-    assert promised(name)
+    assert expected_output(name)
     assert f"[{name}.py]({name}.py)" in (EXAMPLES / "README.md").read_text()
     assert len((EXAMPLES / f"{name}.py").read_text().splitlines()) <= 100
 
@@ -87,8 +87,8 @@ def test_example_files_hold_each_record_once_after_kill(tmp_path: Path) -> None:
     before = lines_in(out)
     assert 0 < len(before) < records
     done = run(*command, "-D", "execution.state-recovery.path=latest", program, out, str(records))
-    assert done.stdout.strip() == promised("exactly_once_files").replace("4000", str(records)), done.stderr
+    assert done.stdout.strip() == expected_output("exactly_once_files").replace("4000", str(records)), done.stderr
     after = lines_in(out)
     assert sorted(after) == sorted(f"record {i}" for i in range(records))
-    # What a reader has seen before the kill is still there.
+    # Files that a reader has seen before the kill are unchanged.
     assert set(before) <= set(after)

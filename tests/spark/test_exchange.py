@@ -1,4 +1,4 @@
-"""Resident slots: failure detection, shutdown, and cleanup of everything they hold."""
+"""Resident slots: failure detection, shutdown, and cleanup of all their resources."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def spins(started: Path) -> Callable[[int], int]:
     return spin
 
 
-def resists(started: Path) -> Callable[[int], int]:
-    def resist(value: int) -> int:
+def ignore_termination(started: Path) -> Callable[[int], int]:
+    def ignore(value: int) -> int:
         started.touch()
         while True:
             try:
@@ -61,11 +61,11 @@ def resists(started: Path) -> Callable[[int], int]:
             except BaseException:
                 continue
 
-    return resist
+    return ignore
 
 
-def start_spinning(env: Env, started: Path, how: Callable[[Path], Callable[[int], int]] = spins) -> Any:
-    env.from_source(NumberSequenceSource(0, 9)).map(how(started)).add_sink(lambda v: None)
+def start_spinning(env: Env, started: Path, function: Callable[[Path], Callable[[int], int]] = spins) -> Any:
+    env.from_source(NumberSequenceSource(0, 9)).map(function(started)).add_sink(lambda v: None)
     client = env.execute_async()
     wait_until(started.exists)
     wait_until(lambda: len(slot_processes()) == 2)
@@ -139,9 +139,9 @@ def test_epochs_find_state_locally_unless_process_died(config: Configuration, ex
         wait_until(lambda: len(sink.results()) == reader.available)
     # From here on no epoch is due.
     wait_until(lambda: reader.available in reader.committed)
-    here, read = job_of(client).view.progress.state_epochs()
-    # Both slots have found it three times at least.
-    assert (here >= 6, read) == (True, 0)
+    local, read = job_of(client).view.progress.state_epochs()
+    # Each slot has read its state in memory at least three times.
+    assert (local >= 6, read) == (True, 0)
     slot_processes()[0].kill()
     reader.push(2)
     wait_until(lambda: len(sink.results()) == reader.available)
@@ -165,9 +165,9 @@ def test_state_is_written_on_checkpoint_only(config: Configuration, backend: str
     restart_at_once(env)
     env.enable_checkpointing(400)
     client, reader, sink = start_waiting(env)
-    cuts, begun = reader.cuts, time.monotonic()
+    n_batches, begun = reader.n_batches, time.monotonic()
     files: set[str] = set()
-    while reader.cuts - cuts < 100 and time.monotonic() < begun + 20:
+    while reader.n_batches - n_batches < 100 and time.monotonic() < begun + 20:
         reader.push(2)
         time.sleep(0.005)
         files |= {str(file.relative_to(tmp_path)) for file in tmp_path.glob("*/shared/*")}
@@ -182,11 +182,14 @@ def test_state_is_written_on_checkpoint_only(config: Configuration, backend: str
 
 
 @pytest.mark.parametrize(
-    ("exchange", "how", "seconds"), [("resident", spins, 1), ("resident", resists, 2), ("spark", spins, 2)]
+    ("exchange", "function", "seconds"),
+    [("resident", spins, 1), ("resident", ignore_termination, 2), ("spark", spins, 2)],
 )
-def test_busy_job_is_cancelled(config: Configuration, tmp_path: Path, exchange: str, how: Any, seconds: float) -> None:
+def test_busy_job_is_cancelled(
+    config: Configuration, tmp_path: Path, exchange: str, function: Any, seconds: float
+) -> None:
     env = Env.get_execution_environment(config.set_string("millstream.exchange", exchange))
-    client = start_spinning(env, tmp_path / "started", how)
+    client = start_spinning(env, tmp_path / "started", function)
     begun = time.monotonic()
     client.cancel().result(20)
     assert time.monotonic() - begun < seconds
@@ -214,7 +217,7 @@ if __name__ == "__main__":
 
 
 def test_slots_end_when_driver_is_killed(tmp_path: Path) -> None:
-    """Java is stopped meanwhile, so that it cannot be what ends them."""
+    """Java is stopped meanwhile, so that the slots do not end because of it."""
     program, started = tmp_path / "driver.py", tmp_path / "started"
     program.write_text(DRIVER)
     driver = subprocess.Popen([sys.executable, str(program), str(started)])
@@ -233,7 +236,7 @@ def test_slots_end_when_driver_is_killed(tmp_path: Path) -> None:
 
 
 def test_jobs_do_not_wait_for_slots_of_others(config: Configuration) -> None:
-    """On two cores: five jobs at once, none of which ends, and one of Spark's own; in a restarted Spark."""
+    """On two cores: five endless jobs at once, and one of Spark's own, in a restarted Spark."""
 
     def start() -> tuple[Any, PushedReader, CollectSink]:
         env, reader, sink = Env.get_execution_environment(config), PushedReader(), CollectSink()
@@ -248,7 +251,7 @@ def test_jobs_do_not_wait_for_slots_of_others(config: Configuration) -> None:
     client, _, sink = start()
     wait_until(lambda: has_all(sink))
     stop_context()
-    # Its processes may be seen to end first.
+    # The end of its processes may be visible first.
     with pytest.raises(JobExecutionError, match="SparkContext was shut down|A Python worker process died"):
         client.get_job_execution_result().result()
     started = [start() for _ in range(5)]
@@ -304,7 +307,7 @@ def test_exchange_mode_rejects_invalid_value(config: Configuration) -> None:
         env.execute()
 
 
-# --- back-pressure
+# --- backpressure
 
 
 def test_skewed_records_backpressure_slow_slot(config: Configuration) -> None:
@@ -334,7 +337,7 @@ def test_skewed_records_backpressure_slow_slot(config: Configuration) -> None:
         assert seconds < 30, [view.traffic(source, i) for i in range(4)]
         time.sleep(0.05)
     client.cancel().result(20)
-    # The slow one does 5,000 a second at most.
+    # The slow slot processes at most 5,000 per second.
     assert sum(view.progress.subtasks[source, i].records_in for i in range(4)) < 10_000 * (seconds + 2)
     assert peak < 250 << 20, peak >> 20
     traffic = {
@@ -373,7 +376,7 @@ def test_exchange_runs_epochs_over_tcp(config: Configuration, is_encrypted: str,
 
 
 @pytest.mark.parametrize(
-    ("settings", "sentence"),
+    ("settings", "error_text"),
     [
         ({"millstream.exchange.transport": "udp"}, "transport is 'udp': it must be one of unix, tcp, auto"),
         (
@@ -390,18 +393,18 @@ def test_exchange_runs_epochs_over_tcp(config: Configuration, is_encrypted: str,
         ),
     ],
 )
-def test_exchange_rejects_invalid_settings(config: Configuration, settings: dict[str, str], sentence: str) -> None:
+def test_exchange_rejects_invalid_settings(config: Configuration, settings: dict[str, str], error_text: str) -> None:
     config.add_all(Configuration.from_dict({"security.ssl.internal.enabled": "true", **settings}))
     env = Env.get_execution_environment(config)
     env.from_collection([1]).add_sink(lambda v: None)
-    with pytest.raises(InvalidProgramError, match=sentence):
+    with pytest.raises(InvalidProgramError, match=error_text):
         env.execute()
 
 
 def test_job_falls_back_to_spark_shuffle_without_slots(
     config: Configuration, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As with hosts that cannot reach each other: here they are not given the time."""
+    """As with hosts that cannot reach each other: the start timeout is too short here."""
     monkeypatch.setattr(driver, "START_SECONDS", 0.0)
     env = Env.get_execution_environment(config.set_string("millstream.exchange", "auto"))
     held = CollectSink()
@@ -422,13 +425,13 @@ from millstream.datastream.connectors.number_seq import NumberSequenceSource
 settings = {"millstream.epoch.max-records": "50", "millstream.exchange": "resident"}
 env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings)).set_parallelism(3)
 pairs = env.from_source(NumberSequenceSource(0, 999)).map(lambda x: (x % 7, 1))
-found = list(pairs.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).execute_and_collect())
-print(len(found), sorted(dict(sorted(found)).items()))
+counts = list(pairs.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).execute_and_collect())
+print(len(counts), sorted(dict(sorted(counts)).items()))
 """
 
 
 def test_exchange_runs_on_existing_spark_session(tmp_path: Path) -> None:
-    """The stock daemon will do."""
+    """Spark's stock daemon is sufficient."""
     program = tmp_path / "foreign.py"
     program.write_text(FOREIGN)
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=300)
@@ -445,11 +448,11 @@ from millstream.spark import resident_epochs
 from millstream.spark.executors import executors, read_log, threads_of
 from tests.faults import job
 
-made, real = [], resident_epochs.HostFunction
-def note(*args):
-    made.append(real(*args))
-    return made[-1]
-resident_epochs.HostFunction = note
+hosts, real = [], resident_epochs.HostFunction
+def record(*args):
+    hosts.append(real(*args))
+    return hosts[-1]
+resident_epochs.HostFunction = record
 directory = Path(sys.argv[1])
 settings = {
     "spark.master": "local-cluster[2,2,1024]",
@@ -460,16 +463,16 @@ settings = {
 }
 client = job.build(directory, Configuration.from_dict(settings)).execute_async()
 client.get_job_execution_result().result(250)
-places = {p.executor for p in client.job.view.progress.locations.values()}
-found = executors()
-logs = {name: bool(read_log(url)) for name, url in found[0].logs.items()}
-print([{e.id for e in found} >= places, len(places), logs, bool(threads_of(found[0].id))])
-print([(h.tasks, h.credentials.identity is not None, isinstance(h.driver, tuple)) for h in made])
+ids = {p.executor for p in client.job.view.progress.locations.values()}
+listed = executors()
+logs = {name: bool(read_log(url)) for name, url in listed[0].logs.items()}
+print([{e.id for e in listed} >= ids, len(ids), logs, bool(threads_of(listed[0].id))])
+print([(h.tasks, h.credentials.identity is not None, isinstance(h.driver, tuple)) for h in hosts])
 """
 
 
 def test_exchange_recovers_from_killed_executor(tmp_path: Path) -> None:
-    """Driver and executors are processes of their own: five slots in three tasks over TLS; a core stays free."""
+    """Driver and executors are separate processes: five slots in three tasks over TLS; one core is unused."""
     program = tmp_path / "cluster.py"
     program.write_text(CLUSTER)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}

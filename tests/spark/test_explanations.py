@@ -36,7 +36,7 @@ def test_diagnosis_names_backpressuring_vertex_and_hot_key(env: Env, resident_sl
         seen = _flames(client, str(job.get_job_id()))
     finally:
         job.cancel().result()
-    # Where the time goes, in the user's own lines: one sleeps, the other works if it gets a core.
+    # Flame graphs attribute time to the user's lines: one sleeps, the other computes.
     off, on = seen["off_cpu"], seen["on_cpu"]
     # On a busy machine the sleeper also waits for a core, which counts as on-CPU.
     assert off["_slow"] > off["_busy"] and on["_busy"] * off["_slow"] > 2 * on["_slow"] * off["_busy"], seen
@@ -45,7 +45,7 @@ def test_diagnosis_names_backpressuring_vertex_and_hot_key(env: Env, resident_sl
         assert "Source: numbers -> Map" in reported["back pressure"]["text"]
         assert "made at test_explanations.py:" in reported["back pressure"]["text"]
     assert reported["skew"]["title"] == "hot -> Sink has data skew"
-    # The key 0 has nine of ten records.
+    # Nine of ten records have the key 0.
     (hottest, *_) = reported["skew"]["about"]["keys"]
     assert hottest["key"] == "0" and hottest["share"] > 0.7
     assert "hot key 0 with " in reported["skew"]["text"]
@@ -56,7 +56,7 @@ def _busy(x: int) -> int:
 
 
 def _flames(client: TestClient, job: str) -> dict[str, Counter[str]]:
-    """Return how often each function of the user's was seen, by kind of flame graph, of all vertices."""
+    """Return the number of samples of each user function, by kind of flame graph, over all vertices."""
     vertices = [v["id"] for v in client.get(f"/jobs/{job}").json()["vertices"]]
     end = time.monotonic() + 40
     while True:

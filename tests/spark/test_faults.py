@@ -10,7 +10,7 @@ from tests.faults.cases import JOBS, KAFKA, KILL_BROKER, RESTART_POINTS, Case, c
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("config")]
 
-# The seeds pick early times: on a busy machine a job makes few checkpoints.
+# These seeds choose early times: on a busy machine a job takes few checkpoints.
 CASES = [
     Case("task.after-delta", "raise", 0),
     Case("task.after-stage", "kill-worker", 0),
@@ -70,9 +70,9 @@ STEPS = {*TASK_POINTS, *DRIVER_POINTS, *RECOVERY_POINTS}
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_cases_cover_every_step_of_job(job: str) -> None:
+def test_fault_cases_cover_every_step_of_job(job: str) -> None:
     assert {c.step for c in cases(1, job)} == STEPS | set(RESTART_POINTS)
 
 
-def test_kafka_cases_cover_every_step_and_transaction_point() -> None:
+def test_fault_cases_of_kafka_cover_every_step_and_transaction_point() -> None:
     assert {c.step for c in kafka_cases(1)} == STEPS | set(TRANSACTION_POINTS)

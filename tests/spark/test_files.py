@@ -1,4 +1,4 @@
-"""Files in and out of real jobs: sets and watched directories, with failures in the middle."""
+"""File sources and sinks in real jobs: fixed sets and monitored directories, with failures."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def measured(n: int) -> dict[str, Any]:
 
 
 class FailingMap(FailingOnce):
-    """Hands every record on; fails the first time it sees a certain one."""
+    """Forwards every record; fails at a certain record once."""
 
     def process_element(self, value: str, ctx: Any) -> Any:  # type: ignore[override]
         for _ in super().process_element(int(value), ctx):
@@ -69,7 +69,7 @@ class FailingMap(FailingOnce):
 
 
 class FailingRecord(FailingOnce):
-    """The same for records of Avro."""
+    """The same for Avro records."""
 
     def process_element(self, value: dict[str, Any], ctx: Any) -> Any:  # type: ignore[override]
         for _ in super().process_element(value["number"], ctx):
@@ -83,8 +83,8 @@ def text_sink(out: Path) -> FileSink:
     return builder.with_output_file_config(names).build()
 
 
-@pytest.mark.parametrize("how", ["raise", "kill"])
-def test_file_source_and_sink_copy_each_record_once(config: Configuration, tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("failure", ["raise", "kill"])
+def test_file_source_and_sink_copy_each_record_once(config: Configuration, tmp_path: Path, failure: str) -> None:
     for i in range(4):
         numbers = range(i * 10_000, (i + 1) * 10_000)
         (tmp_path / f"in-{i}").mkdir()
@@ -94,7 +94,7 @@ def test_file_source_and_sink_copy_each_record_once(config: Configuration, tmp_p
     env = checkpointed(config, tmp_path / "cp", 50)
     paths = [str(tmp_path / f"in-{i}") for i in range(4)]
     stream = env.from_source(FileSource.for_record_stream_format(TEXT, *paths).build()).uid("files")
-    failing = FailingMap(tmp_path / "failed", 15_000, how)
+    failing = FailingMap(tmp_path / "failed", 15_000, failure)
     stream.key_by(lambda v: int(v) % 5).process(failing).uid("fail").sink_to(text_sink(tmp_path / "out")).uid("out")
     env.execute()
     assert (tmp_path / "failed").exists()
@@ -154,8 +154,8 @@ def test_parquet_files_round_trip(config: Configuration, env: Any, tmp_path: Pat
     assert Counter(results) == Counter(tuple(r) for r in rows)
 
 
-@pytest.mark.parametrize("how", ["raise", "kill"])
-def test_avro_files_round_trip_once(config: Configuration, tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("failure", ["raise", "kill"])
+def test_avro_files_round_trip_once(config: Configuration, tmp_path: Path, failure: str) -> None:
     """Files of many blocks, split by epochs; a failure between two checkpoints; the output is Avro again."""
     records = [measured(n) for n in range(20_000)]
     (tmp_path / "in").mkdir()
@@ -165,7 +165,7 @@ def test_avro_files_round_trip_once(config: Configuration, tmp_path: Path, how: 
     config.set_integer("millstream.epoch.max-records", 300)
     env = checkpointed(config, tmp_path / "cp", 50)
     source = FileSource.for_bulk_file_format(AvroFormat(MEASURED), str(tmp_path / "in")).build()
-    failing = FailingRecord(tmp_path / "failed", 7_000, how)
+    failing = FailingRecord(tmp_path / "failed", 7_000, failure)
     sink = FileSink.for_bulk_format(str(tmp_path / "out"), AvroBulkWriters.for_generic_record(MEASURED))
     stream = env.from_source(source).uid("files").key_by(lambda r: r["number"] % 5).process(failing).uid("fail")
     stream.sink_to(sink.with_bucket_assigner(BASE).build()).uid("out")

@@ -29,7 +29,7 @@ def test_heartbeat_replaces_slot_stopped_during_epoch(
     started = tmp_path / "started"
 
     def block_once(value: int) -> int:
-        # It blocks for longer than the timeout, which is no reason to be replaced.
+        # User code that blocks for longer than the timeout does not replace its slot.
         if value == 0 and not started.exists():
             started.touch()
             time.sleep(60)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from golden.cases import CASES, HERE, Case, location, output
-from golden.place import placed
 from golden.programs import PROGRAMS, Env
+from golden.workdir import locked_workdir
 
 from millstream.common import Configuration
 from millstream.testing import CollectSink
@@ -32,7 +32,7 @@ def test_golden_checkpoint_restores_on_spark(
     shutil.copytree(golden / "saved", tmp_path / "saved")
     config.set_string("execution.state-recovery.path", location(tmp_path / "saved"))
     env, sink = Env.get_execution_environment(config).set_parallelism(parallelism), CollectSink()
-    with placed(golden / "place"):
+    with locked_workdir(golden / "place"):
         PROGRAMS[case.program](env, sink)
         env.execute(case.program)
         results = output(sink.results())

@@ -47,7 +47,7 @@ def empty_venv() -> Iterator[Path]:
     shutil.rmtree(directory)
 
 
-def test_wheel_holds_only_the_package(wheel: Path) -> None:
+def test_wheel_contains_only_the_package(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as files:
         names = files.namelist()
         (metadata,) = [n for n in names if n.endswith(".dist-info/METADATA")]

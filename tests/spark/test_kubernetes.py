@@ -1,4 +1,4 @@
-"""Jobs on Spark's Kubernetes scheduler, against a stand-in API server whose pods are processes."""
+"""Jobs on Spark's Kubernetes scheduler, against a simulated API server whose pods are processes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SETTINGS = {
     "spark.executor.memory": "512m",
     "spark.driver.host": "127.0.0.1",
     "spark.pyspark.python": sys.executable,
-    # The stand-in does not support watches.
+    # The simulation does not support watches.
     "spark.kubernetes.executor.enableApiWatcher": "false",
     "spark.kubernetes.executor.apiPollingInterval": "1s",
 }

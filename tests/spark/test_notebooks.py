@@ -54,11 +54,11 @@ class Largest(KeyedProcessFunction):
 COLLECT = """
 points = env.from_collection([Point("a", 1), Point("b", 9), Point("a", 5), Point("a", 3)])
 largest = points.key_by(lambda p: p.name).process(Largest()).name("largest")
-found = []
+results = []
 for point in largest.execute_and_collect():
     assert isinstance(point, Point)
     found.append(repr(point))
-print(sorted(found))
+print(sorted(results))
 """
 
 TABLE = """

@@ -62,12 +62,12 @@ def test_job_restores_savepoint_from_object_store(on_s3: Configuration, tmp_path
 def test_local_recovery_reads_copy_on_host_first(s3: dict[str, str], tmp_path: Path) -> None:
     options = storage_options(Configuration.from_dict(s3))
     url = f"s3://{BUCKET}/local-recovery"
-    here, elsewhere = (open_storage(url, options, str(tmp_path / host)) for host in ("here", "elsewhere"))
-    here.write("state", [b"ab", b"c"])
+    local, elsewhere = (open_storage(url, options, str(tmp_path / host)) for host in ("here", "elsewhere"))
+    local.write("state", [b"ab", b"c"])
     assert bytes(elsewhere.read("state")) == b"abc"
     open_storage(url, options).delete("state")
     # The object is deleted in the store but present on the host: the read needs no request.
-    assert bytes(here.read("state")) == bytes(elsewhere.read("state")) == b"abc"
-    here.forget(["state"])
+    assert bytes(local.read("state")) == bytes(elsewhere.read("state")) == b"abc"
+    local.forget(["state"])
     with pytest.raises(Exception, match="local-recovery/state is missing"):
-        here.read("state")
+        local.read("state")

@@ -145,7 +145,7 @@ def test_keyed_aggregates_emit_running_results(env1: Env, collect: Collect) -> N
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 5])
-def test_results_are_equal_at_any_parallelism(env: Env, collect: Collect, parallelism: int) -> None:
+def test_job_results_are_equal_at_any_parallelism(env: Env, collect: Collect, parallelism: int) -> None:
     env.set_parallelism(parallelism)
     stream = (
         env.from_source(NumberSequenceSource(0, 9_999)).map(lambda x: (f"k{x % 97}", x)).key_by(lambda t: t[0]).sum(1)
@@ -163,9 +163,9 @@ LATE, TIMED_OUT = OutputTag("late"), OutputTag("timed out")
 
 
 def test_patterns_match_equally_at_any_epoch_boundary(env: Env) -> None:
-    here, there = _matches_of(LocalEnvironment(), 1_000), _matches_of(env, 23)
-    assert here == there
-    assert min(len(matches) for matches in here) > 20
+    local, on_spark = _matches_of(LocalEnvironment(), 1_000), _matches_of(env, 23)
+    assert local == on_spark
+    assert min(len(matches) for matches in local) > 20
 
 
 def test_recorded_patterns_equal_flinks_at_any_epoch_boundary(env: Env) -> None:
@@ -436,7 +436,7 @@ def test_declared_types_are_enforced_at_encoding(env1: Env, collect: Collect) ->
     assert env1.from_collection([1]).get_type() == Types.PICKLED_BYTE_ARRAY()
 
 
-# --- values that change after they were emitted
+# --- mutation of emitted values
 
 
 class InPlace(ReduceFunction[Any]):
@@ -532,7 +532,7 @@ def test_cached_stream_is_recomputed_after_invalidation(env: Env, tmp_path: Path
 # --- inlining
 
 
-class Asked:
+class CallSite:
     """Reports which code calls it."""
 
     @property
@@ -541,9 +541,11 @@ class Asked:
 
 
 @pytest.mark.parametrize("inlining", [True, False])
-def test_functions_are_inlined_only_when_enabled(env: Env, collect: Collect, inlining: bool) -> None:
+def test_inlining_applies_only_when_enabled(env: Env, collect: Collect, inlining: bool) -> None:
     env.get_configuration().set_boolean("millstream.inlining", inlining)
-    stream = env.from_collection([Asked(), Asked(), Asked()]).map(lambda a: (a.by_a_loop, 1)).key_by(lambda t: t[0])
+    stream = (
+        env.from_collection([CallSite(), CallSite(), CallSite()]).map(lambda a: (a.by_a_loop, 1)).key_by(lambda t: t[0])
+    )
     assert collect(stream.reduce(lambda a, b: (a[0], a[1] + b[1])))[-1] == (inlining, 3)
 
 

@@ -37,11 +37,11 @@ class Where(MapFunction[Any, Any]):
 
 
 def routed(
-    env: Env, up: int, down: int, how: Callable[[DataStream], DataStream], n: int = 12
+    env: Env, up: int, down: int, partition: Callable[[DataStream], DataStream], n: int = 12
 ) -> Iterator[tuple[int, int, int]]:
     """Yield (value, sender, receiver)."""
     stream = env.from_source(NumberSequenceSource(0, n * up - 1)).set_parallelism(up).map(Where()).set_parallelism(up)
-    yield from how(stream).map(Where()).set_parallelism(down).execute_and_collect()
+    yield from partition(stream).map(Where()).set_parallelism(down).execute_and_collect()
 
 
 @pytest.mark.parametrize(("up", "down"), [(1, 3), (3, 2)])

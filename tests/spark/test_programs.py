@@ -162,8 +162,8 @@ def test_program_uses_existing_spark_context(tmp_path: Path) -> None:
         "env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(3)\n"
         "pairs = env.from_source(NumberSequenceSource(0, 999)).map(lambda x: (x % 7, 1))\n"
         "counts = pairs.key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))\n"
-        "found = list(counts.execute_and_collect())\n"
-        "print(len(found), sorted(dict(sorted(found)).items()))\n"
+        "results = list(counts.execute_and_collect())\n"
+        "print(len(results), sorted(dict(sorted(results)).items()))\n"
     )
     done = run(sys.executable, program)
     expected = sorted((k, len(range(k, 1000, 7))) for k in range(7))

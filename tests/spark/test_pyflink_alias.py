@@ -117,11 +117,11 @@ def printed(way: str, code: str, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_alias_runs_state_and_side_outputs_with_classes_of_script_and_module(way: str, tmp_path: Path) -> None:
+def test_pyflink_alias_runs_state_and_side_outputs_with_classes_of_script_and_module(way: str, tmp_path: Path) -> None:
     counts = [("a", 1), ("a", 2), ("a", 3), ("a", 4), ("b", 1), ("b", 2), ("c", 1), ("d", 1)]
     even = ["evena 2", "evena 4", "evenb 2"]
     assert printed(way, STATE, tmp_path) == sorted([*map(str, counts), *even])
 
 
-def test_alias_runs_windows(tmp_path: Path) -> None:
+def test_pyflink_alias_runs_windows(tmp_path: Path) -> None:
     assert printed("python -m", WINDOWS, tmp_path) == ["(a,0,4)", "(a,10,12)", "(b,0,2)"]

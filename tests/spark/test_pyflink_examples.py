@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.apache_flink import WHY_NOT, flink_folder
+from tests.support.apache_flink import SKIP_REASON, flink_folder
 from tests.support.paths import TESTS
 
 RECORDINGS = TESTS / "pyflink" / "examples"
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 def example(name: str) -> Path:
     folder = flink_folder()
     if folder is None:
-        pytest.skip(WHY_NOT)
+        pytest.skip(SKIP_REASON)
     paths = list((folder / "examples" / "datastream").rglob(f"{name}.py"))
     assert len(paths) == 1, f"this apache-flink has no example {name}"
     return paths[0]

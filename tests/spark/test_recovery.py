@@ -43,10 +43,10 @@ KEYS = 7
 
 
 class FailingOnce(KeyedProcessFunction):
-    """Counts by key; fails the first time it sees a certain record, in one of several ways."""
+    """Counts by key; fails once at a certain record, in one of several ways."""
 
-    def __init__(self, marker: Path | None = None, trigger: int = -1, how: str = "raise") -> None:
-        self.marker, self.trigger, self.how = str(marker), trigger, how
+    def __init__(self, marker: Path | None = None, trigger: int = -1, failure: str = "raise") -> None:
+        self.marker, self.trigger, self.failure = str(marker), trigger, failure
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
@@ -56,7 +56,7 @@ class FailingOnce(KeyedProcessFunction):
         self.count.update(n)
         if value == self.trigger and not os.path.exists(self.marker):
             Path(self.marker).touch()
-            if self.how == "kill":
+            if self.failure == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             raise RuntimeError("no luck")
         yield value % KEYS, n
@@ -83,14 +83,14 @@ def counting(env: Env, sink: CollectSink, count: int, function: FailingOnce | No
     source.key_by(lambda v: v % KEYS).process(function or FailingOnce()).uid("count").sink_to(sink).uid("sink")
 
 
-@pytest.mark.parametrize("how", ["raise", "kill"])
-def test_job_restores_last_checkpoint_after_failure(config: Configuration, tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("failure", ["raise", "kill"])
+def test_job_restores_last_checkpoint_after_failure(config: Configuration, tmp_path: Path, failure: str) -> None:
     env, sink = checkpointed(config, tmp_path / "checkpoints"), CollectSink()
-    counting(env, sink, 4000, FailingOnce(tmp_path / "failed", 2500, how))
+    counting(env, sink, 4000, FailingOnce(tmp_path / "failed", 2500, failure))
     env.execute()
     assert (tmp_path / "failed").exists()
     assert sorted(sink.results()) == counted(4000)
-    # A finished job leaves nothing behind.
+    # A finished job leaves no files.
     assert os.listdir(tmp_path / "checkpoints") == []
 
 
@@ -122,7 +122,7 @@ class Everything(KeyedBroadcastProcessFunction):
 
 
 class Buffering(MapFunction):
-    """Counts in an attribute that is put away as operator state."""
+    """Counts in an attribute that is stored as operator state."""
 
     def initialize_state(self, context: Any) -> None:
         self.state = context.get_operator_state_store().get_list_state(ListStateDescriptor("kept"))
@@ -146,7 +146,7 @@ def test_restore_covers_offsets_state_timers_and_watermarks(config: Configuratio
     env.execute()
     assert (tmp_path / "failed").exists()
     counts, results = zip(*sink.results(), strict=True)
-    # Operator state: one count for every record, none twice.
+    # Operator state: each record is counted exactly once.
     assert list(counts) == list(range(1, 2 * total + 1))
     assert sorted(r[1] for r in results if r[0] == "value") == list(range(total))
     timers = [r for r in results if r[0] == "timer"]
@@ -202,7 +202,7 @@ def test_at_least_once_repeats_but_loses_nothing(config: Configuration, tmp_path
     env.execute()
     results = Counter(sink.results())
     assert set(results) == set(counted(2000))
-    # What counted before the failure has come again: there was no checkpoint yet.
+    # Counts before the failure are repeated: there was no checkpoint yet.
     assert sum(results.values()) > 2000
 
 
@@ -223,7 +223,7 @@ def test_at_most_once_loses_but_repeats_nothing(config: Configuration, tmp_path:
     env.execute()
     results = Counter(sink.results())
     assert max(results.values()) == 1
-    # One epoch is lost, nothing else.
+    # Only the failed epoch is lost.
     assert 1500 not in results and 2000 - 2 * 200 <= len(results) < 2000
 
 
@@ -243,7 +243,7 @@ def test_failover_restarts_only_failed_region(config: Configuration, tmp_path: P
     env.execute()
     assert sorted(first.results()) == counted(2000)
     assert sorted(second.results()) == list(range(2000))
-    # The other region has seen again no more than the epoch that failed for both, though no checkpoint was taken.
+    # The other region repeats only the failed epoch, although no checkpoint was taken.
     again = len(Path(seen).read_text().split()) - 2000
     assert 0 < again <= 2 * 200
 
@@ -264,7 +264,7 @@ def test_checkpoint_directory_size_is_bounded(config: Configuration, tmp_path: P
         assert manifest.snapshot.epoch > 60
     finally:
         job.cancel().result()
-    # Two chains of at most 64 files, one checkpoint and the files that are about to replace them.
+    # Two chains of at most 64 files, one checkpoint, and the files about to replace them.
     assert max_files < 2 * 64 * 2 + 10
     assert os.listdir(tmp_path / "cp") == []
 
@@ -276,7 +276,7 @@ def newest(directory: Path) -> Any:
         try:
             return open_checkpoint(location).manifest
         except DamagedStateError:
-            # The job has deleted it meanwhile: there is a newer one.
+            # The job has deleted it meanwhile, because there is a newer one.
             continue
 
 
@@ -447,7 +447,7 @@ def test_trigger_checkpoint_takes_one_now(config: Configuration, tmp_path: Path)
     job.cancel().result()
 
 
-def test_second_job_on_same_directory_is_handled(config: Configuration, tmp_path: Path) -> None:
+def test_checkpoint_directory_of_running_job_is_rejected(config: Configuration, tmp_path: Path) -> None:
     config.set_string("$internal.pipeline.job-id", "ab" * 16)
     env = checkpointed(config, tmp_path / "cp")
     counting(env, CollectSink(), 1 << 40, rate=500)
@@ -459,42 +459,42 @@ def test_second_job_on_same_directory_is_handled(config: Configuration, tmp_path
     job.cancel().result()
 
 
-def damage(path: Path, how: str) -> None:
+def damage(path: Path, kind: str) -> None:
     data = bytearray(path.read_bytes())
-    if how == "missing":
+    if kind == "missing":
         path.unlink()
-    elif how == "empty":
+    elif kind == "empty":
         path.write_bytes(b"")
-    elif how == "truncated":
+    elif kind == "truncated":
         path.write_bytes(data[: len(data) // 2])
     else:
         data[len(data) // 3] ^= 0xFF
         path.write_bytes(data)
 
 
-@pytest.mark.parametrize("how", ["missing", "truncated", "flipped"])
-def test_job_falls_back_when_state_is_damaged(config: Configuration, tmp_path: Path, how: str) -> None:
-    """In a running job: the last checkpoint cannot be read, so the job rolls back to the one before."""
+@pytest.mark.parametrize("kind", ["missing", "truncated", "flipped"])
+def test_job_falls_back_when_state_is_damaged(config: Configuration, tmp_path: Path, kind: str) -> None:
+    """The last checkpoint of a running job cannot be read, so the job falls back to the one before."""
     env = checkpointed(config, tmp_path / "cp", 150, execution_checkpointing_num__retained="10")
     sink, marker = CollectSink(), tmp_path / "failed"
     home = tmp_path / "cp"
 
-    def spoil(value: int) -> int:
+    def damage_checkpoint(value: int) -> int:
         if value == 1500 and not marker.exists():
             marker.touch()
             (job,) = os.listdir(home)
             latest = open_checkpoint(list_checkpoints(str(home / job))[0][0]).manifest.snapshot
             before = open_checkpoint(list_checkpoints(str(home / job))[1][0]).manifest.snapshot
             new = sorted(latest.files() - before.files())
-            damage(home / job / "shared" / new[0], how)
+            damage(home / job / "shared" / new[0], kind)
             raise RuntimeError("no luck")
         return value
 
-    source = env.from_source(DataGeneratorSource(lambda i: i, 2000, 1500)).map(spoil)
+    source = env.from_source(DataGeneratorSource(lambda i: i, 2000, 1500)).map(damage_checkpoint)
     source.key_by(lambda v: v % KEYS).process(FailingOnce()).uid("count").sink_to(sink)
     env.execute()
     assert marker.exists()
-    # Nothing is lost; what counted since the checkpoint that could be read has come again.
+    # Nothing is lost; counts since the readable checkpoint are repeated.
     assert set(sink.results()) == set(counted(2000))
 
 
@@ -506,13 +506,13 @@ def test_job_survives_killed_spark(config: Configuration, tmp_path: Path) -> Non
     env.execute()
     assert (tmp_path / "fault").exists()
     assert sorted(sink.results()) == counted(3000)
-    # The other tests shall have a Spark with their own settings.
+    # The other tests need a Spark with their own settings.
     stop_context()
 
 
 @pytest.mark.parametrize("setting", ["snapshot-compression=true", "incremental=false"])
 def test_compressed_and_full_checkpoints_restore(config: Configuration, tmp_path: Path, setting: str) -> None:
-    # Slots that come in place of others have no key, and check all the same what they read.
+    # Replacement slots have no key, but check what they read.
     sign(config, tmp_path / "key")
     env, sink = checkpointed(config, tmp_path / "cp", 100), CollectSink()
     key, _, value = setting.partition("=")
@@ -522,7 +522,7 @@ def test_compressed_and_full_checkpoints_restore(config: Configuration, tmp_path
     if key == "incremental":
         wait_until(lambda: len(job.get_checkpoint_statistics()["history"]) > 2)
         wait_until(lambda: bool(os.listdir(tmp_path / "cp")))
-        # Every state is in one file, which depends on no other.
+        # Every state is in one file that depends on no other.
         manifest = newest(tmp_path / "cp")
         chains = [c for v in manifest.snapshot.vertices.values() for s in v.subtasks for c in s.states.values()]
         assert chains and all(len(chain) == 1 for chain in chains)

@@ -22,7 +22,7 @@ import pytest
 from millstream.checkpoint.storage import open_storage
 from millstream.service.archive import ArchiveDirectory, ArchiveStore
 from millstream.service.client import ServiceClient, ServiceError
-from tests.support.ha_runs import expected_lines, managers, quick, written
+from tests.support.ha_runs import expected_lines, managers, quick, written_lines
 
 PROGRAM = """
 import os, sys, time
@@ -260,7 +260,7 @@ def test_job_waits_for_slots_and_is_rejected_above_total(session: Session) -> No
     session.until(f"/jobs/{second}", lambda j: j["state"] == "FINISHED")
 
 
-def test_upload_needs_token(session: Session) -> None:
+def test_upload_requires_token(session: Session) -> None:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as file:
         file.writestr("__main__.py", PROGRAM.replace('open("data.txt").read()', '"zipped"'))
@@ -320,7 +320,7 @@ def test_application_continues_after_leader_is_killed(tmp_path: Path) -> None:
         cluster.until(lambda: "is a standby" in cluster.log(1) and cluster.lines() > 20, 200)
         os.killpg(leader.pid, signal.SIGKILL)
         cluster.until(lambda: "term 2" in cluster.log(1), 200)
-        cluster.hurry()
-        assert standby.wait(200) == 0, cluster.everything()
-        assert "starts from checkpoint" in cluster.log(1), cluster.everything()
-        assert written(cluster.out) == expected_lines(records), cluster.everything()
+        cluster.stop_throttling()
+        assert standby.wait(200) == 0, cluster.all_logs()
+        assert "starts from checkpoint" in cluster.log(1), cluster.all_logs()
+        assert written_lines(cluster.out) == expected_lines(records), cluster.all_logs()

@@ -69,10 +69,10 @@ def written(env: Any, sink: Any, count: int, function: FailingOnce) -> None:
     facts.map(lambda f: f"{f[0]} {f[1]}").sink_to(sink).uid("files")
 
 
-@pytest.mark.parametrize("how", ["raise", "kill"])
+@pytest.mark.parametrize("failure", ["raise", "kill"])
 @pytest.mark.parametrize("policy", ["checkpoint", "size"])
 def test_file_sink_holds_every_record_once_after_failure(
-    config: Configuration, tmp_path: Path, how: str, policy: str
+    config: Configuration, tmp_path: Path, failure: str, policy: str
 ) -> None:
     out = tmp_path / "out"
     out.mkdir()
@@ -89,7 +89,7 @@ def test_file_sink_holds_every_record_once_after_failure(
         .build()
     )
     env = checkpointed(config, tmp_path / "cp")
-    written(env, sink, 4000, FailingOnce(tmp_path / "failed", 2500, how))
+    written(env, sink, 4000, FailingOnce(tmp_path / "failed", 2500, failure))
     watcher = Watcher(out)
     try:
         env.execute()
@@ -112,17 +112,17 @@ def compacting(out: Path, strategy: FileCompactStrategy) -> FileSink:
     return builder.enable_compact(strategy, FileCompactor.concat_file_compactor()).build()
 
 
-@pytest.mark.parametrize("how", ["raise", "kill", "after_commit"])
+@pytest.mark.parametrize("failure", ["raise", "kill", "after_commit"])
 def test_compacting_file_sink_holds_every_record_once_after_failure(
-    config: Configuration, tmp_path: Path, how: str
+    config: Configuration, tmp_path: Path, failure: str
 ) -> None:
     out = tmp_path / "out"
     strategy = FileCompactStrategy.builder().enable_compaction_on_checkpoint(3).set_size_threshold(8000).build()
     sink: Any = compacting(out, strategy)
-    if how == "after_commit":
+    if failure == "after_commit":
         sink = FailingSink(sink, fail_at=4, on="after_commit", directory=str(tmp_path))
     env = checkpointed(config, tmp_path / "cp", 100)
-    written(env, sink, 4000, FailingOnce(tmp_path / "failed", 2500, "raise" if how == "after_commit" else how))
+    written(env, sink, 4000, FailingOnce(tmp_path / "failed", 2500, "raise" if failure == "after_commit" else failure))
     env.execute()
     assert (tmp_path / "failed").exists()
     assert sorted(compacted(out)) == sorted(f"{k} {n}" for k, n in counted(4000))
@@ -238,9 +238,9 @@ def test_file_sink_commits_at_end_without_checkpoints(env: Any, tmp_path: Path) 
     assert all(len(p.parent.name) == len("2026-01-01--00") for p in out.rglob("part-*"))
 
 
-@pytest.mark.parametrize("how", ["raise", "kill"])
+@pytest.mark.parametrize("failure", ["raise", "kill"])
 def test_postgresql_sink_holds_every_row_once_after_failure(
-    config: Configuration, tmp_path: Path, postgres: Any, how: str
+    config: Configuration, tmp_path: Path, postgres: Any, failure: str
 ) -> None:
     psycopg = pytest.importorskip("psycopg")
     database = postgres.new_database()
@@ -248,7 +248,7 @@ def test_postgresql_sink_holds_every_row_once_after_failure(
         connection.execute("CREATE TABLE facts (key INTEGER, number INTEGER)")
     env = checkpointed(config, tmp_path / "cp")
     source = env.from_source(DataGeneratorSource(lambda i: i, 4000, 2000)).uid("numbers")
-    facts = source.key_by(lambda v: v % KEYS).process(FailingOnce(tmp_path / "failed", 2500, how)).uid("count")
+    facts = source.key_by(lambda v: v % KEYS).process(FailingOnce(tmp_path / "failed", 2500, failure)).uid("count")
 
     def connect() -> Any:
         import psycopg

@@ -22,7 +22,7 @@ def test_soak_is_exact_and_measured_with_kills(tmp_path: Path) -> None:
 
 
 def test_nexmark_soak_result_is_unchanged_with_kills(tmp_path: Path) -> None:
-    """`make soak-sql` is the long form, of four queries."""
+    """`make soak-sql` is the long form, with four queries."""
     soak = NexmarkSoak(tmp_path, "q7", minutes=0.2, rate=300, kills=2, dice=random.Random(1))
     expected = soak.expected()
     assert soak.actual() == expected

@@ -1,4 +1,4 @@
-"""An embedded Spark against another user of the machine, user 65534, in its own processes."""
+"""An embedded Spark and another user of the machine, user 65534, in separate processes."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ subprocess.run(attack, user=65534, group=65534, extra_groups=[], cwd="/")
 _ATTACK = """
 import os, socket, struct, sys
 directory, accumulators, rpc, java = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-found = [os.path.join(folder, name) for folder, _, names in os.walk(directory) for name in names]
-for path in [accumulators, *found]:
+paths = [os.path.join(folder, name) for folder, _, names in os.walk(directory) for name in names]
+for path in [accumulators, *paths]:
     try:
         socket.socket(socket.AF_UNIX).connect(path)
         print("CONNECTED", path)
@@ -50,7 +50,7 @@ print("JAVA", client.recv(65536))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a process as another user")
-def test_embedded_spark_refuses_other_users(tmp_path: Path) -> None:
+def test_embedded_spark_rejects_other_users(tmp_path: Path) -> None:
     shared = Path(subprocess.check_output(["mktemp", "-d"], text=True).strip())
     shared.chmod(0o1777)
     try:

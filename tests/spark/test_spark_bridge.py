@@ -55,20 +55,20 @@ def _restarts(env: Env) -> None:
 
 
 def test_streaming_dataframe_is_read_once_after_failure(env: Env, tmp_path: Path) -> None:
-    come, staged = tmp_path / "come", tmp_path / "staged"
-    come.mkdir()
+    arrived, staged = tmp_path / "come", tmp_path / "staged"
+    arrived.mkdir()
 
     def bring(start: int) -> None:
         text = "".join(json.dumps({"n": n}) + "\n" for n in range(start, start + 100))
-        (come / f".{start}").write_text(text)
-        (come / f".{start}").rename(come / f"{start}.json")
+        (arrived / f".{start}").write_text(text)
+        (arrived / f".{start}").rename(arrived / f"{start}.json")
 
     bring(0)
     spark = env.get_spark_session()
     sink = CollectSink()
     _restarts(env)
     env.enable_checkpointing(100)
-    stream = env.from_spark(spark.readStream.schema("n long").json(str(come)), str(staged))
+    stream = env.from_spark(spark.readStream.schema("n long").json(str(arrived)), str(staged))
     stream.map(Fails(tmp_path / "flag", 150)).sink_to(sink)
     job = env.execute_async()
     try:

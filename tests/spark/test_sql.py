@@ -224,7 +224,7 @@ def test_gateway_session_runs_query(config: Configuration) -> None:
 
 @pytest.mark.timeout(300)
 def test_sql_client_ctrl_c_cancels_only_current_query(tmp_path: Path) -> None:
-    """The query is cancelled and its slots exit, a job beside it continues, and the next query runs."""
+    """The query is cancelled and its slots exit, another job continues, and the next query runs."""
     options = ("-p", "2", "-D", "spark.master=local[2]", "-D", "millstream.quiet=true")
     with terminal_with(tmp_path, *options, seconds=100) as terminal:
         terminal.sees(PROMPT)

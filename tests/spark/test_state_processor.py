@@ -132,7 +132,7 @@ def numbers_read(client: Any) -> int:
 
 
 @pytest.fixture(scope="module")
-def taken(program: Path, tmp_path_factory: pytest.TempPathFactory, spark_files: Path) -> dict[str, str]:
+def snapshots(program: Path, tmp_path_factory: pytest.TempPathFactory, spark_files: Path) -> dict[str, str]:
     """Run the job; return a savepoint and a copy of a checkpoint after 60 records, and a savepoint after 90."""
     directory = tmp_path_factory.mktemp("taken")
     settings = {
@@ -178,9 +178,9 @@ def expected(key: int, upto: int) -> int:
     return sum(range(key, upto, 4))
 
 
-def test_savepoint_lists_state_of_job(taken: dict[str, str]) -> None:
+def test_savepoint_lists_state_of_job(snapshots: dict[str, str]) -> None:
     for name in ("first", "checkpoint"):
-        savepoint = Savepoint.load(taken[name])
+        savepoint = Savepoint.load(snapshots[name])
         assert (savepoint.kind, savepoint.job_name) == ("savepoint", "orders")
         operators = {o.uid: o for o in savepoint.operators()}
         assert {s.name: (s.kind, s.type, s.rows) for s in operators["totals"].states} == {
@@ -201,11 +201,11 @@ def test_savepoint_lists_state_of_job(taken: dict[str, str]) -> None:
         assert {s.uid: s.position for s in savepoint.sources()}["numbers"] == {"at": 60}
 
 
-def test_state_commands_list_show_and_compare(taken: dict[str, str], program: Path) -> None:
+def test_state_commands_list_show_and_compare(snapshots: dict[str, str], program: Path) -> None:
     # Listing needs no class of the program.
-    listed = json.loads(millstream("state", "ls", "--json", taken["first"]).stdout)
+    listed = json.loads(millstream("state", "ls", "--json", snapshots["first"]).stdout)
     assert [s["rows"] for o in listed["operators"] if o["uid"] == "totals" for s in o["states"]].count(4) == 4
-    arguments = [taken["first"], "-o", "totals", "-s", "last order", "-k", 3]
+    arguments = [snapshots["first"], "-o", "totals", "-s", "last order", "-k", 3]
     shown = millstream("state", "show", *arguments)
     assert shown.stdout.splitlines()[-1].split(maxsplit=1) == ["3", "orders_of_a_test.Order(number=59)"]
     # Objects of the program's classes are created only for a trusted file.
@@ -220,17 +220,17 @@ def test_state_commands_list_show_and_compare(taken: dict[str, str], program: Pa
         counts = ("added", "removed", "changed", "same")
         return {(d["operator"], d["state"]): tuple(d[c] for c in counts) for d in result}
 
-    same = diff(taken["first"], taken["checkpoint"])
+    same = diff(snapshots["first"], snapshots["checkpoint"])
     assert len(same) == 7
     assert all(counts[:3] == (0, 0, 0) for counts in same.values())
-    by_name = diff(taken["first"], taken["second"])
+    by_name = diff(snapshots["first"], snapshots["second"])
     assert by_name["totals", "total"] == (0, 0, 4, 0)
     assert by_name["totals", "event-timers"] == (30, 0, 0, 60)
     assert by_name["rules", "rules"] == (0, 0, 0, 1)
 
 
-def test_savepoint_state_reads_as_dataframe(taken: dict[str, str], config: Configuration) -> None:
-    savepoint = Savepoint.load(taken["first"], config)
+def test_savepoint_state_reads_as_dataframe(snapshots: dict[str, str], config: Configuration) -> None:
+    savepoint = Savepoint.load(snapshots["first"], config)
     frame = savepoint.as_dataframe("totals", "total")
     assert frame.schema.simpleString() == "struct<key:bigint,namespace:string,value:bigint>"
     assert {r.key: r.value for r in frame.where("value > 420").collect()} == {
@@ -247,14 +247,14 @@ def test_savepoint_state_reads_as_dataframe(taken: dict[str, str], config: Confi
         "value": 2,
     }
     # The raw files, as text.
-    parts = spark.read.parquet(f"{taken['first']}/*.parquet")
+    parts = spark.read.parquet(f"{snapshots['first']}/*.parquet")
     (total,) = parts.where("state = 'total'").selectExpr("sum(int(value))").collect()
     assert total[0] == sum(range(60))
 
 
 @pytest.mark.parametrize("origin", ["first", "checkpoint"])
-def test_job_restores_changed_savepoint(origin: str, env: Env, orders: Any, taken: Any, tmp_path: Path) -> None:
-    savepoint = Savepoint.load(taken[origin])
+def test_job_restores_changed_savepoint(origin: str, env: Env, orders: Any, snapshots: Any, tmp_path: Path) -> None:
+    savepoint = Savepoint.load(snapshots[origin])
     savepoint.put("totals", "total", 0, 1_000_000)
     savepoint.update("totals", "seen", lambda row: [-1, *row.value])
     savepoint.update("windows", "window-panes", lambda row: row.value + (5000 if row.key == 1 else 0))
@@ -277,24 +277,26 @@ def test_job_restores_changed_savepoint(origin: str, env: Env, orders: Any, take
     assert all(r[2] == {"factor": 20} for r in results if r[0] == "ruled")
 
 
-def test_savepoint_check_compares_program(taken: dict[str, str], program: Path) -> None:
-    fits = millstream("savepoint", "check", "-p", 3, program, taken["first"], "numbers", "totals", "INT")
+def test_savepoint_check_compares_program(snapshots: dict[str, str], program: Path) -> None:
+    fits = millstream("savepoint", "check", "-p", 3, program, snapshots["first"], "numbers", "totals", "INT")
     assert fits.returncode == 0, fits.stdout + fits.stderr
     line = next(line for line in fits.stdout.splitlines() if " totals " in line)
     assert "2 -> 3" in line
     assert "total (value, 4 rows)" in line
     assert fits.stdout.splitlines()[-1] == f"{program} fits."
-    lost = millstream("savepoint", "check", program, taken["first"], "numbers", "renamed", "INT")
+    lost = millstream("savepoint", "check", program, snapshots["first"], "numbers", "renamed", "INT")
     assert lost.returncode == 1
     assert "the program has no operator with uid 'totals'" in lost.stdout
-    assert millstream("savepoint", "check", "-n", program, taken["first"], "numbers", "renamed", "INT").returncode == 0
-    changed = millstream("savepoint", "check", "-n", program, taken["first"], "numbers", "totals", "STRING")
+    assert (
+        millstream("savepoint", "check", "-n", program, snapshots["first"], "numbers", "renamed", "INT").returncode == 0
+    )
+    changed = millstream("savepoint", "check", "-n", program, snapshots["first"], "numbers", "totals", "STRING")
     assert changed.returncode == 1
     assert "state 'total': was declared as Integer and is declared as String now" in changed.stdout
 
 
-def test_run_restores_savepoint(taken: dict[str, str], program: Path) -> None:
-    options = ["-p", 2, "-m", "local[2]", "-D", "millstream.quiet=true", "--from-savepoint", taken["first"]]
+def test_run_restores_savepoint(snapshots: dict[str, str], program: Path) -> None:
+    options = ["-p", 2, "-m", "local[2]", "-D", "millstream.quiet=true", "--from-savepoint", snapshots["first"]]
     refused = millstream("run", *options, program, "other numbers", "totals", "INT")
     assert refused.returncode == 1
     assert "(uid 'numbers') has nowhere to go" in refused.stderr

@@ -97,7 +97,7 @@ def test_testing_source_fails_job_without_restart(config: Configuration) -> None
 
 
 @pytest.mark.parametrize("on", ["write", "prepare", "commit", "after_commit"])
-def test_failing_sink_receives_everything_once(patient: Env, on: Any, once: Path) -> None:
+def test_failing_sink_receives_each_record_once(patient: Env, on: Any, once: Path) -> None:
     results = CollectSink()
     source = patient.from_source(TestingSource(range(60), batch_size=5))
     failing = FailingSink(results, fail_at=2, on=on, directory=str(once))
@@ -140,7 +140,7 @@ def test_spark(millstream_env, i):
 GUIDE = DOCS / "testing.md"
 
 
-def test_guide_examples_pass(tmp_path: Path) -> None:
+def test_testing_guide_examples_pass(tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
     assert len(blocks) == 6
     assert all("def test_" in block for block in blocks)

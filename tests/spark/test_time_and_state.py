@@ -92,7 +92,7 @@ def kill_slots() -> None:
 # --- timers
 
 
-class Reminder(KeyedProcessFunction):
+class TimerFunction(KeyedProcessFunction):
     """Sets a timer far ahead and stores what it was set for."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
@@ -111,7 +111,7 @@ def test_timers_and_state_survive_process_death(env: Env) -> None:
     reader, sink = Numbers(), CollectSink()
     events = env.from_source(reader).set_parallelism(1).map(lambda i: (f"k{i % 3}", i)).set_parallelism(1)
     marked = events.assign_timestamps_and_watermarks(BY_TIME).set_parallelism(1)
-    marked.key_by(lambda e: e[0]).process(Reminder()).sink_to(sink)
+    marked.key_by(lambda e: e[0]).process(TimerFunction()).sink_to(sink)
     client = env.execute_async()
     for pushed in (6, 12):
         reader.push(6)
@@ -334,7 +334,7 @@ def test_state_ttl_expires_by_wall_clock(env1: Env) -> None:
 
 
 class Profile(KeyedProcessFunction):
-    """Stores a kilobyte per key in a process that may use less than half of that."""
+    """Stores a kilobyte per key in a process whose memory limit is less than half of that."""
 
     # In addition to the memory of the forked daemon: 45 MB of data, or 149 MB if the daemon had loaded SQL for a
     # batch job before the fork. Spark usually reuses older processes, but not always.
@@ -480,7 +480,7 @@ class Gated(AsyncFunction):
         self.gate = str(gate)
 
     async def async_invoke(self, value: int) -> list[Any]:
-        print(f"asked for {value}")
+        print(f"requested {value}")
         while value == 0 and not os.path.exists(self.gate):
             await asyncio.sleep(0.01)
         return [value]
@@ -517,7 +517,7 @@ def test_slow_async_request_blocks_neither_records_nor_checkpoints(
     (tmp_path / "gate").touch()
     wait_until(lambda: sorted(sink.results()) == list(range(20)), 5)
     job.cancel().result(10)
-    assert "asked for 0" in capfd.readouterr().out
+    assert "requested 0" in capfd.readouterr().out
 
 
 class Takes(AsyncFunction):
@@ -531,10 +531,10 @@ def test_async_requests_in_flight_survive_kill_and_rescaling(
     config: Configuration, tmp_path: Path, exchange: str
 ) -> None:
     def start(parallelism: int, rate: int, count: int | None, saved: str | None) -> tuple[Any, CollectSink]:
-        here = Configuration(config).set_string("millstream.exchange", exchange)
+        job_config = Configuration(config).set_string("millstream.exchange", exchange)
         if saved is not None:
-            here.set_string("execution.state-recovery.path", saved)
-        env, sink = Env.get_execution_environment(here).set_parallelism(parallelism), CollectSink()
+            job_config.set_string("execution.state-recovery.path", saved)
+        env, sink = Env.get_execution_environment(job_config).set_parallelism(parallelism), CollectSink()
         restart_at_once(env)
         numbers = env.from_source(DataGeneratorSource(lambda i: i, count, rate)).uid("numbers")
         keyed = numbers.key_by(lambda v: v % 5)
@@ -584,26 +584,26 @@ def test_batch_sorts_each_key_and_fires_timers_at_its_end(env1: Env, collect: Co
 
 
 def test_cached_stream_is_computed_once_and_keeps_timestamps(env1: Env, tmp_path: Path, collect: Collect) -> None:
-    def noted(event: Any) -> Any:
+    def record_event(event: Any) -> Any:
         with open(tmp_path / "computed", "a") as f:
             f.write("x")
         return event
 
     events = env1.from_collection([("a", 1), ("a", 12), ("a", 3)]).assign_timestamps_and_watermarks(BY_TIME)
-    cached = events.map(noted).cache()
+    cached = events.map(record_event).cache()
     assert collect(cached.map(lambda e: e[1])) == [1, 12, 3]
     sums = cached.key_by(lambda e: e[0]).window(TumblingEventTimeWindows.of(10))
     assert collect(sums.reduce(lambda a, b: (a[0], a[1] + b[1]))) == [("a", 4), ("a", 12)]
     assert (tmp_path / "computed").read_text() == "xxx"
 
 
-def test_cache_needs_bounded_stream(env1: Env) -> None:
+def test_cache_requires_bounded_stream(env1: Env) -> None:
     endless = env1.from_source(DataGeneratorSource(lambda i: i)).cache()
     with pytest.raises(InvalidProgramError, match="needs a bounded stream"):
         endless.execute_and_collect()
 
 
-# --- bad input
+# --- invalid input
 
 
 class RaisingTrigger(EventTimeTrigger):  # type: ignore[type-arg]

@@ -57,7 +57,7 @@ def test_processing_time_transcript_equals_local_output(
 def test_sql_transcripts_equal_local_result(parallelism: int, config: Configuration, tmp_path: Path) -> None:
     """All queries run in one job; their final results equal those of a local job."""
     env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(parallelism)
-    # The clock stands still, so that no idle timeout sends a watermark.
+    # The clock does not advance, so that no idle timeout emits a watermark.
     builder_of(env).clock = FileClock(str(tmp_path / "clock"))
     tables = {name: make() for name, make in QUERIES.items()}
     sinks = {name: sql_runs.add(env, query, inputs) for name, (query, inputs) in tables.items()}

@@ -1,4 +1,4 @@
-"""Jobs on a real YARN: the program here with its slots there, and the whole application there."""
+"""Jobs on a real YARN: a local program with slots on YARN, and a whole application on YARN."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.support.ha_runs import PROGRAM as HA_PROGRAM
-from tests.support.ha_runs import Managers, expected_lines, quick, written
+from tests.support.ha_runs import Managers, expected_lines, quick, written_lines
 from tests.support.helpers import wait_until
 from tests.support.yarn_cluster import YarnCluster
 
@@ -82,7 +82,7 @@ def test_application_continues_on_yarn_after_leader_is_killed(cluster: YarnClust
         # YARN does not restart the killed attempt: there is a standby.
         "spark.yarn.maxAppAttempts": "1",
     }
-    # More records than it processes before it is allowed to hurry.
+    # More records than it processes before the throttle is released.
     records, out = 60_000, tmp_path / "out"
     (tmp_path / "job.py").write_text(HA_PROGRAM)
     command = [sys.executable, "-m", "millstream", "run", "-t", "application", "-m", "yarn"]
@@ -99,7 +99,7 @@ def test_application_continues_on_yarn_after_leader_is_killed(cluster: YarnClust
         wait_until(lambda: leaders.term() == 1, 240)
         standby = start()
         # The main function has started when it requests the lease, which is not visible here.
-        wait_until(lambda: len(_mains()) == 2 and sum(written(out).values()) > 50, 240)
+        wait_until(lambda: len(_mains()) == 2 and sum(written_lines(out).values()) > 50, 240)
         assert leaders.term() == 1
         first, _ = _mains()
         os.kill(first, signal.SIGKILL)
@@ -107,7 +107,7 @@ def test_application_continues_on_yarn_after_leader_is_killed(cluster: YarnClust
         Path(f"{out}.go").touch()
         assert standby.wait(240) == 0, cluster.logs("*")[-3000:]
         assert leader.wait(120) != 0
-        assert written(out) == expected_lines(records)
+        assert written_lines(out) == expected_lines(records)
     finally:
         for process in (leader, standby):
             process.kill()

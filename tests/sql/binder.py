@@ -1,4 +1,4 @@
-"""Types and values of expressions without tables, printed as tests/sql/flink/Ask.java prints Flink's."""
+"""Types and values of expressions without tables, printed in the format of tests/sql/flink/Evaluate.java."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bound(text: str, binder: Binder) -> Expression:
     """Return an expression with its types.
 
     Raises:
-        ValidationException, SqlParserException: it is none.
+        ValidationException, SqlParserException: the text is no valid expression.
     """
     statement = read_statement(f"SELECT {text}")
     assert isinstance(statement, QueryStatement)
@@ -36,14 +36,16 @@ def bound(text: str, binder: Binder) -> Expression:
 
 
 def evaluated(text: str, binder: Binder) -> tuple[str, str]:
-    """Return the type and the value of an expression; what fails begins with an exclamation mark."""
+    """Return the type and the value of an expression; errors begin with an exclamation mark."""
     try:
         expression = bound(text, binder)
     except (ValidationException, SqlParserException) as e:
         return f"! {e}", ""
     try:
         column = compiled(expression, CONTEXT)(Batch([], rows=1))
-        (shown,) = to_text(column, expression.type).to_pylist()
+        (text_value,) = to_text(column, expression.type).to_pylist()
     except TableException as e:
         return str(expression.type), f"! {e}"
-    return str(expression.type), "NULL" if shown is None else "= " + shown.replace("\n", "\\n").replace("\t", "\\t")
+    return str(expression.type), "NULL" if text_value is None else "= " + text_value.replace("\n", "\\n").replace(
+        "\t", "\\t"
+    )

@@ -1,10 +1,10 @@
-"""Queries whose changelogs were recorded on Apache Flink.
+"""Queries whose changelogs were recorded from Apache Flink.
 
-    python changelogs.py [NAME ...]    on a Python with apache-flink 2.3: writes changelogs.json beside this file
+    python changelogs.py [NAME ...]    on a Python with apache-flink 2.3: writes changelogs.json next to this file
 
-Names ask only those queries again.
+Names select the queries to record again.
 
-A source gives its rows slowly there, one after the other, so that inputs of a join meet in the same way in every run.
+A source emits its rows slowly in sequence, so that the inputs of a join interleave equally in every run.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ SELF = {
         f"(SELECT * FROM {_UPDATED} WHERE c < 3) AS b ON a.k = b.k"
     ),
 }
-# Over one input, so that the whole changelog is compared.
+# With one input the whole changelog is compared.
 KEYED = {
     **SELF,
-    # The filter leaves a +U without a +I, and a -U without a +U, in Flink, too.
+    # The filter leaves a +U without a +I, and a -U without a +U, as in Flink.
     "filtered updates": f"SELECT k, s FROM {_UPDATED} WHERE s > 3",
     "aggregates": "SELECT k, COUNT(*), SUM(v), AVG(v), MIN(v), MAX(v), COUNT(DISTINCT v) FROM t GROUP BY k",
     "aggregates of updates": (
@@ -104,13 +104,13 @@ KEYED = {
             "average": "AVG(v)",
             "sum of zeros": "SUM(v - v)",
             "count": "COUNT(*)",
-            "least and greatest": f"MAX(v) {_over(frame)}, MIN(v)",
+            "minimum and maximum": f"MAX(v) {_over(frame)}, MIN(v)",
             "variance": "VAR_POP(v)",
         }.items()
     },
 }
-# Without rows that are late: in Flink one is, or is not, by which input's watermark comes first. Asked with 2 and with
-# 12 rows a second, the same row was both.
+# Without late rows: in Flink, the input whose watermark arrives first determines whether a row is late. With 2 and with
+# 12 rows per second, the same row was late in one run only.
 WINDOW_JOINS = {
     f"{kind.lower()} window join": (
         f"SELECT l.k, l.v, r.k, r.v, l.ws, r.ws FROM {_TUMBLED.format(0)} AS l {kind} JOIN {_TUMBLED.format(1)} AS r "
@@ -185,7 +185,7 @@ def changes(t_env: Any, text: str) -> list[str]:
 
 
 def record(names: Sequence[str] = ()) -> None:
-    """Ask Flink, and write what it says; of the queries of some names only, where these are given."""
+    """Run the queries, or those with these names, on Flink and record the results."""
     from pyflink.table import EnvironmentSettings, TableEnvironment
 
     results = json.loads(RECORDED.read_text()) if names else {}

@@ -1,11 +1,11 @@
-"""The same SQL on apache-flink and here: scripts, what PyFlink prints for them, and where the two differ.
+"""SQL scripts on apache-flink and on Millstream: what PyFlink prints for them, and the differences.
 
-    compare.py record [name ...]     record with the interpreter that runs this, which must have apache-flink
-    compare.py [name ...]            run the scripts here and print what differs from the recordings
+    compare.py record [name ...]     record with this interpreter, which must have apache-flink
+    compare.py [name ...]            run the scripts on Millstream and print the differences from the recordings
 
-A script is statements with semicolons. Each is executed, and its result printed; with an error, its first line that
-says what is wrong. A comment `-- unordered` before a statement says that the order of its rows is not defined.
-`{dir}` stands for a directory of the script's own; a line `-- set: key = value` is a setting.
+A script consists of statements with semicolons. Each is executed, and its result printed; for an error, the first line
+with its message. A comment `-- unordered` before a statement says that the order of its rows is undefined. `{dir}` is
+replaced by a temporary directory; a line `-- set: key = value` is a setting.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ SCRIPTS = HERE / "scripts"
 RECORDED = HERE / "recorded"
 _MODE = re.compile(r"^-- mode: (\w+)", re.MULTILINE)
 _SETTING = re.compile(r"^-- set: (\S+) = (.*)$", re.MULTILINE)
-# What the two say in words of their own.
+# Parts of the output that differ by design: names of part files, ends of positions.
 _MARK = "\x1e"
 _NOISE = re.compile(r"part-[0-9a-f-]+")
-_PLACE = re.compile(r"From (line \d+, column \d+) to line \d+, column \d+")
+_POSITION = re.compile(r"From (line \d+, column \d+) to line \d+, column \d+")
 
 
 def names() -> list[str]:
@@ -35,7 +35,7 @@ def names() -> list[str]:
 
 
 def statements(text: str) -> list[tuple[str, bool]]:
-    """Return the statements of a script, and whether the order of their rows counts."""
+    """Return the statements of a script, each with whether the order of its rows is defined."""
     result = []
     for part in re.split(r";\s*\n", text):
         lines = [line for line in part.splitlines() if line.strip() and not line.strip().startswith("--")]
@@ -45,7 +45,7 @@ def statements(text: str) -> list[tuple[str, bool]]:
 
 
 def _first_line(error: BaseException) -> str:
-    """Return what is wrong, without Java's way of saying it."""
+    """Return the message of an error, without Java's stack trace."""
     text = str(error)
     for line in text.splitlines():
         match = re.search(r"(?:Exception|Error): (.*)", line)
@@ -55,7 +55,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _execute(t_env: Any, statement: str) -> None:
-    """Execute a statement and print its result, or what is wrong."""
+    """Execute a statement and print its result or its error."""
     try:
         result = t_env.execute_sql(statement)
         if statement.upper().startswith(("INSERT", "EXECUTE")):
@@ -67,7 +67,7 @@ def _execute(t_env: Any, statement: str) -> None:
 
 
 def run(text: str, t_env: Any) -> list[str]:
-    """Return what each statement prints."""
+    """Return the output of each statement."""
     printed = []
     with tempfile.TemporaryDirectory() as directory:
         for statement, ordered in statements(text):
@@ -79,23 +79,23 @@ def run(text: str, t_env: Any) -> list[str]:
 
 
 def _cleaned(body: str, directory: str, ordered: bool) -> str:
-    body = _PLACE.sub(r"At \1", _NOISE.sub("part-N", body.replace(directory, "{dir}")))
+    body = _POSITION.sub(r"At \1", _NOISE.sub("part-N", body.replace(directory, "{dir}")))
     return body if ordered else _sorted(body)
 
 
 def _sorted(body: str) -> str:
-    """Return the lines with those of rows in order."""
+    """Return the lines, with those of rows sorted."""
     lines = body.splitlines()
-    # Behind the header, which is the first with a bar.
+    # After the header, which is the first line with a bar.
     header = next((i for i, line in enumerate(lines) if line.startswith("|")), -1)
-    places = [i for i, line in enumerate(lines) if i > header and line.startswith(("|", "+I", "-U", "+U", "-D"))]
-    for index, line in zip(places, sorted(lines[i] for i in places), strict=True):
+    positions = [i for i, line in enumerate(lines) if i > header and line.startswith(("|", "+I", "-U", "+U", "-D"))]
+    for index, line in zip(positions, sorted(lines[i] for i in positions), strict=True):
         lines[index] = line
-    return "\n".join(lines) + "\n" if places else body
+    return "\n".join(lines) + "\n" if positions else body
 
 
-def shown(text: str, printed: list[str]) -> str:
-    """Return statements with what they print."""
+def rendered(text: str, printed: list[str]) -> str:
+    """Return statements with their output."""
     return "".join(f"> {s}\n{p}" for (s, _), p in zip(statements(text), printed, strict=True))
 
 
@@ -110,14 +110,14 @@ def _configure(t_env: Any, text: str) -> None:
 
 
 def record(name: str) -> None:
-    """Record a script in a process of its own: what Java prints goes past Python, to the same standard output."""
+    """Record a script in a separate process: Java's output bypasses Python, and goes to the same standard output."""
     text = (SCRIPTS / f"{name}.sql").read_text()
     command = [sys.executable, "-W", "ignore", __file__, "statements", name]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=280, check=True)
     directory, *bodies = done.stdout.split(_MARK)
     cleaned = [_cleaned(b, directory.strip(), o) for b, (_, o) in zip(bodies, statements(text), strict=True)]
     RECORDED.mkdir(exist_ok=True)
-    (RECORDED / f"{name}.txt").write_text(shown(text, cleaned))
+    (RECORDED / f"{name}.txt").write_text(rendered(text, cleaned))
     print(f"recorded {name}", flush=True)
 
 
@@ -137,8 +137,8 @@ def execute_on_flink(name: str) -> None:
             _execute(t_env, statement.replace("{dir}", directory))
 
 
-def agreed(actual: str, expected: str) -> str:
-    """Return what was found, with errors that say the same and more taken for the same."""
+def with_expected_errors(actual: str, expected: str) -> str:
+    """Return the actual output, in which errors that are equal up to additional text have the expected text."""
     lines, theirs = actual.splitlines(), expected.splitlines()
     if len(lines) != len(theirs):
         return actual
@@ -146,8 +146,8 @@ def agreed(actual: str, expected: str) -> str:
     return "".join(f"{t if t.startswith('error:') and f.startswith(t) else f}\n" for f, t in pairs)
 
 
-def here(name: str) -> str:
-    """Return what a script prints here."""
+def run_here(name: str) -> str:
+    """Return the output of a script on Millstream."""
     from millstream.table import EnvironmentSettings, StreamTableEnvironment
     from millstream.testing import LocalEnvironment
 
@@ -156,19 +156,21 @@ def here(name: str) -> str:
     t_env = StreamTableEnvironment.create(LocalEnvironment(), settings)
     t_env.get_config().set("table.local-time-zone", "UTC")
     _configure(t_env, text)
-    return shown(text, run(text, t_env))
+    return rendered(text, run(text, t_env))
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["record"]:
-        for one in sys.argv[2:] or names():
-            record(one)
+        for script in sys.argv[2:] or names():
+            record(script)
     elif sys.argv[1:2] == ["statements"]:
         execute_on_flink(sys.argv[2])
     else:
         import difflib
 
-        for one in sys.argv[1:] or names():
-            expected = (RECORDED / f"{one}.txt").read_text()
-            actual = agreed(here(one), expected)
-            sys.stdout.writelines(difflib.unified_diff(expected.splitlines(True), actual.splitlines(True), one, "here"))
+        for script in sys.argv[1:] or names():
+            expected = (RECORDED / f"{script}.txt").read_text()
+            actual = with_expected_errors(run_here(script), expected)
+            sys.stdout.writelines(
+                difflib.unified_diff(expected.splitlines(True), actual.splitlines(True), script, "here")
+            )

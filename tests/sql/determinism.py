@@ -1,10 +1,10 @@
-"""Statements with non-deterministic updates, and what Flink does with them under TRY_RESOLVE.
+"""Statements with non-deterministic updates, and Flink's results for them under TRY_RESOLVE.
 
-    python -m tests.sql.determinism CLASSPATH    asks Flink 2.3, and writes determinism.json beside this file
+    python -m tests.sql.determinism CLASSPATH    runs Flink 2.3, and writes determinism.json next to this file
 
 CLASSPATH has Flink's jars with flink-table-planner_2.12 in place of the loader, and its test jar, whose connector
-`values` the tables have. An answer is "!" and the first line of the error, or the number of lookup joins that keep what
-they emit.
+`values` the tables have. A result is "!" and the first line of the error, or the number of lookup joins that store the
+rows they emit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RECORDED = HERE / "determinism.json"
 
 _ALL, _UPSERTS = "I,UA,UB,D", "I,UA,D"
 _ABC = "a BIGINT, b BIGINT, c STRING"
-# Name: columns, what rows of a source can say (empty for a sink or a table that is looked up), metadata.
+# Name: columns, row kinds of a source (empty for a sink or a lookup table), metadata.
 TABLES = {
     "src": (f"{_ABC}, d BIGINT, p AS PROCTIME()", "I", ""),
     "cdc": (f"{_ABC}, d BIGINT, p AS PROCTIME(), PRIMARY KEY (a) NOT ENFORCED", _ALL, ""),
@@ -116,7 +116,7 @@ STATEMENTS = {
 
 
 def answer(explained: str) -> str:
-    """Return what is recorded of a plan or, behind "!", an error."""
+    """Return the recorded result of a plan or, after "!", of an error."""
     if explained.startswith("!"):
         return explained.split("\n")[0]
     physical = re.search(r"== Optimized Physical Plan ==(.*?)== Optimized Execution Plan ==", explained, re.DOTALL)
@@ -133,23 +133,23 @@ def _declaration(name: str) -> str:
         options["changelog-mode"] = changes
     if metadata:
         options["readable-metadata"] = metadata
-    written = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
-    return f"CREATE TABLE {name} ({columns}) WITH ({written})"
+    options_text = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
+    return f"CREATE TABLE {name} ({columns}) WITH ({options_text})"
 
 
 def record(classpath: str) -> None:
-    """Ask Flink, and write what it says."""
+    """Run Flink and record the results."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        source = str(HERE / "flink" / "AskDeterminism.java")
+        source = str(HERE / "flink" / "TryResolve.java")
         subprocess.run(["javac", "-nowarn", "-cp", classpath, "-d", name, source], check=True)
         (folder / "log4j2.properties").write_text("rootLogger.level = OFF\n")
-        questions, reported = folder / "questions.txt", folder / "answers.txt"
+        questions, output = folder / "questions.txt", folder / "answers.txt"
         questions.write_text("\n".join([*map(_declaration, TABLES), *STATEMENTS.values()]) + "\n")
         opens = [f"--add-opens=java.base/java.{p}=ALL-UNNAMED" for p in ("util", "lang")]
-        java = ["java", "-Xmx900m", *opens, "-cp", f"{name}:{classpath}", "AskDeterminism"]
-        subprocess.run([*java, str(questions), str(reported)], check=True)
-        answers = [line.replace("\\n", "\n") for line in reported.read_text().splitlines()]
+        java = ["java", "-Xmx900m", *opens, "-cp", f"{name}:{classpath}", "TryResolve"]
+        subprocess.run([*java, str(questions), str(output)], check=True)
+        answers = [line.replace("\\n", "\n") for line in output.read_text().splitlines()]
     results = {name: answer(a) for name, a in zip(STATEMENTS, answers, strict=True)}
     RECORDED.write_text(json.dumps(results, indent=1) + "\n")
 

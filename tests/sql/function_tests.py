@@ -1,11 +1,11 @@
-"""What Flink's own tests expect of its functions: expressions, the columns they read, values, types and errors.
+"""Test cases of Flink's own function tests: expressions, their input columns, expected values, types and errors.
 
-    python -m tests.sql.function_tests                  run them here and print what differs
-    python -m tests.sql.function_tests record TESTS     make the recording of what DumpFunctionTests.java has written
+    python -m tests.sql.function_tests                  run them on Millstream and print the differences
+    python -m tests.sql.function_tests record TESTS     record the output of DumpFunctionTests.java
 
 tests/sql/flink/DumpFunctionTests.java reads them from Flink's published test jar (flink-table-planner_2.12, classifier
-`tests`); beside it, its classpath is flink-table-planner_2.12 itself, flink-clients, flink-test-utils and the tests of
-flink-table-common, flink-table-api-java, flink-core and flink-runtime. What is left out and why is in
+`tests`). Its classpath also has flink-table-planner_2.12 itself, flink-clients, flink-test-utils and the tests of
+flink-table-common, flink-table-api-java, flink-core and flink-runtime. Excluded cases and the reasons are in
 function_exclusions.tsv: id TAB reason.
 """
 
@@ -51,22 +51,22 @@ from millstream.sql.types import (
 
 HERE = Path(__file__).resolve().parent
 RECORDED, EXCLUDED = HERE / "function_tests.jsonl.gz", HERE / "function_exclusions.tsv"
-# Types and functions of Java's that stand for no value of SQL, and sets of a hundred thousand numbers.
+# Java types and functions without a SQL value, and sets of a hundred thousand numbers.
 _JAVA = re.compile(r'"(RoaringBitmapData|ApiExpression|Type1|NestedType|UserPojo|NonDefaultType)":|"udf":|BITMAP|RAW\(')
 
 
 def cases() -> list[dict[str, Any]]:
-    """Return what is recorded."""
+    """Return the recorded cases."""
     return [json.loads(line) for line in gzip.decompress(RECORDED.read_bytes()).decode().splitlines()]
 
 
 def exclusions() -> dict[str, str]:
-    """Return the cases that are known to differ, and why."""
+    """Return the ids of cases with intended differences, with the reasons."""
     return dict(line.split("\t", 1) for line in EXCLUDED.read_text().splitlines() if line)
 
 
 def record(tests: Path) -> None:
-    """Keep the cases that are written in SQL, of values that SQL has."""
+    """Record the cases that are written in SQL and whose values SQL supports."""
     lines = [line for line in tests.read_text().splitlines() if '"api":true' not in line and not _JAVA.search(line)]
     RECORDED.write_bytes(gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0))
     print(f"{len(lines)} cases")
@@ -76,8 +76,8 @@ def record(tests: Path) -> None:
 
 
 def _point(text: str) -> dt.datetime:
-    whole, _, digits = text.partition(".")
-    point = dt.datetime.fromisoformat(whole)
+    seconds_text, _, digits = text.partition(".")
+    point = dt.datetime.fromisoformat(seconds_text)
     return point.replace(microsecond=int(digits[:6].ljust(6, "0"))) if digits else point
 
 
@@ -120,7 +120,7 @@ def _hashable(value: Any) -> Any:
 
 
 def decoded(value: Any) -> Any:
-    """Return a value as Python has it."""
+    """Return a value as a Python object."""
     if isinstance(value, dict):
         ((kind, inner),) = value.items()
         return _DECODED[kind](inner)
@@ -152,7 +152,7 @@ def _typed(value: Any, kind: DataType) -> Any:
 
 
 def difference(case: dict[str, Any], binder: Any) -> str | None:
-    """Return how what comes of a case differs from what Flink's test expects; None where it does not."""
+    """Return the difference between the result of a case and the result that Flink's test expects, if any."""
     settings = case.get("settings", {})
     context = EvaluationContext(time_zone=settings.get("table.local-time-zone", "UTC"), batch=True, options=settings)
     if settings:
@@ -173,9 +173,9 @@ def difference(case: dict[str, Any], binder: Any) -> str | None:
         return None if "error" in case else f"failed: {_line(e)}"
     if "error" in case:
         return f"{'not refused' if case['validation'] else 'did not fail'}: {case['error']}"
-    reported = [str(e.type) for e in bound]
-    if reported != case["result_types"]:
-        return f"type: {', '.join(reported)} in place of {', '.join(case['result_types'])}"
+    types = [str(e.type) for e in bound]
+    if types != case["result_types"]:
+        return f"type: {', '.join(types)} in place of {', '.join(case['result_types'])}"
     for value, expression, expected in zip(values, bound, case["results"], strict=bool(case["results"])):
         kind, zone = expression.type, context.time_zone
         (actual,) = to_python(value, kind, zone)
@@ -204,15 +204,15 @@ def _line(e: Exception) -> str:
 
 
 def differences(binder: Callable[[], Any]) -> dict[str, str]:
-    """Return the differences by the id of the case."""
+    """Return the differences by case id."""
     results = {}
     for case in cases():
         try:
-            how = difference(case, binder())
+            message = difference(case, binder())
         except Exception as e:
-            how = f"crash: {type(e).__name__}: {e}"
-        if how is not None:
-            results[case["id"]] = how
+            message = f"crash: {type(e).__name__}: {e}"
+        if message is not None:
+            results[case["id"]] = message
     return results
 
 
@@ -222,10 +222,10 @@ if __name__ == "__main__":
     else:
         from tests.support.sql_planning import Session
 
-        one = Session(batch=True)
+        session = Session(batch=True)
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
         by_id = {c["id"]: c for c in cases()}
-        differing = differences(lambda: one.binder)
-        for name, how in differing.items():
-            print(f"{name}\t{by_id[name]['sql']}\t{how}".replace("\n", "\\n")[:400])
+        differing = differences(lambda: session.binder)
+        for name, message in differing.items():
+            print(f"{name}\t{by_id[name]['sql']}\t{message}".replace("\n", "\\n")[:400])
         print(f"{len(by_id) - len(differing)} of {len(by_id)} as expected")

@@ -1,4 +1,4 @@
-"""Statements that a SQL gateway is sent, and what Flink's own answers: `python -m tests.sql.gateway URL` records it.
+"""Statements for a SQL gateway, and the responses of Flink's: `python -m tests.sql.gateway URL` records them.
 
 Flink's gateway is started from the jars of apache-flink and org.apache.flink:flink-sql-gateway, with execution.target:
 local and parallelism.default: 1.
@@ -55,8 +55,8 @@ STATEMENTS = [
 ]
 
 
-def ask(base: str, path: str, method: str = "GET", body: Any = None, token: str | None = None) -> tuple[int, Any]:
-    """Return the status and the body of an answer."""
+def send(base: str, path: str, method: str = "GET", body: Any = None, token: str | None = None) -> tuple[int, Any]:
+    """Return the status and the body of a response."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"} | ({} if token is None else {"Authorization": f"Bearer {token}"})
     request = urllib.request.Request(base + path, data, headers, method=method)
@@ -67,39 +67,39 @@ def ask(base: str, path: str, method: str = "GET", body: Any = None, token: str 
         return e.code, json.load(e)
 
 
-def answer_to(base: str, session: str, statement: str, row_format: str, token: str | None = None) -> dict[str, Any]:
-    """Return what a statement comes to: its columns and all its rows, or its last cause."""
-    _, begun = ask(base, f"/v2/sessions/{session}/statements", "POST", {"statement": statement}, token)
-    uri = f"/v2/sessions/{session}/operations/{begun['operationHandle']}/result/0?rowFormat={row_format}"
+def result_of(base: str, session: str, statement: str, row_format: str, token: str | None = None) -> dict[str, Any]:
+    """Return the result of a statement: its columns and all its rows, or its last cause."""
+    _, operation = send(base, f"/v2/sessions/{session}/statements", "POST", {"statement": statement}, token)
+    uri = f"/v2/sessions/{session}/operations/{operation['operationHandle']}/result/0?rowFormat={row_format}"
     rows: list[Any] = []
     end = time.monotonic() + 120
     while True:
         assert time.monotonic() < end, statement
-        status, piece = ask(base, uri, token=token)
+        status, piece = send(base, uri, token=token)
         if status != 200:
             return {"status": status, "cause": last_cause("\n".join(piece["errors"]))}
         if piece["resultType"] != "NOT_READY":
             rows += piece["results"]["data"]
         if piece["resultType"] == "EOS":
-            reported = {k: piece[k] for k in ("isQueryResult", "resultKind")}
+            kind = {k: piece[k] for k in ("isQueryResult", "resultKind")}
             has_job = {"has_job": "jobID" in piece}
-            shown = ["a job"] if piece["results"]["columns"][0]["name"] == "job id" else rows
-            return {**reported, **has_job, "columns": piece["results"]["columns"], "rows": shown}
+            result_rows = ["a job"] if piece["results"]["columns"][0]["name"] == "job id" else rows
+            return {**kind, **has_job, "columns": piece["results"]["columns"], "rows": result_rows}
         uri = piece["nextResultUri"]
 
 
-def last_cause(reported: str) -> str:
-    """Return the first line of the cause that is Flink's own, without what its parser says again."""
-    causes = [c for c in reported.split("Caused by: ")[1:] if "calcite" not in c.split(":")[0]]
+def last_cause(kind: str) -> str:
+    """Return the first line of the last cause in Flink's own code, without its parser's."""
+    causes = [c for c in kind.split("Caused by: ")[1:] if "calcite" not in c.split(":")[0]]
     return causes[-1].split("\n")[0]
 
 
-def answers(base: str, token: str | None = None) -> list[dict[str, Any]]:
+def results(base: str, token: str | None = None) -> list[dict[str, Any]]:
     """Send all statements to a gateway, in one session."""
     properties = {"properties": {"table.local-time-zone": "UTC"}}
-    session = ask(base, "/v2/sessions", "POST", properties, token)[1]["sessionHandle"]
-    return [answer_to(base, session, *statement, token) for statement in STATEMENTS]
+    session = send(base, "/v2/sessions", "POST", properties, token)[1]["sessionHandle"]
+    return [result_of(base, session, *statement, token) for statement in STATEMENTS]
 
 
 if __name__ == "__main__":
-    RECORDED.write_text(json.dumps(answers(sys.argv[1]), indent=1, ensure_ascii=False) + "\n")
+    RECORDED.write_text(json.dumps(results(sys.argv[1]), indent=1, ensure_ascii=False) + "\n")

@@ -1,8 +1,8 @@
-"""Nexmark on a few hundred events, and what Apache Flink answers: the rows that are left of each query.
+"""Nexmark on a few hundred events, and the final rows of each query on Apache Flink.
 
-    python nexmark_answers.py [q0 ...]    on a Python with apache-flink 2.3: asks for all, or for those that are named
+    python nexmark_answers.py [q0 ...]    on a Python with apache-flink 2.3: runs all queries, or the given ones
 
-Events are those of Nexmark in kind: in 50 there are 1 person, 3 auctions and 46 bids, hot ones more often than others.
+Events resemble those of Nexmark: in 50 there are 1 person, 3 auctions and 46 bids, with some hot ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 QUERIES = HERE / "nexmark"
 RECORDED = HERE / "nexmark.json.gz"
 EVENTS = 400
-# Flink refuses q6, OVER by a column with a frame; q13 looks up rows of a table that can be looked up in.
+# Flink rejects q6, an OVER by a column with a frame; q13 requires a lookup table.
 WITHOUT = frozenset(["q6", "q13"])
 NAMES = [f"q{i}" for i in range(23)]
 _STATES = ["OR", "ID", "CA", "WA", "AZ"]
@@ -29,7 +29,7 @@ _CHANNELS = ["Apple", "Google", "Facebook", "Baidu", "channel-9", "channel-77"]
 
 
 def events(count: int = EVENTS) -> list[dict[str, Any]]:
-    """Return events in the order of their times, 150 ms from one to the next."""
+    """Return events in time order, 150 ms apart."""
     r = Random(2024)
     rows: list[dict[str, Any]] = []
     people, auctions = [1000], [1100]
@@ -118,31 +118,31 @@ def _count_char(text: str, char: str) -> int:
     return text.count(char)
 
 
-def left(t_env: Any, name: str) -> list[str]:
+def final_rows(t_env: Any, name: str) -> list[str]:
     """Return the final rows of a query, sorted."""
     with t_env.execute_sql((QUERIES / f"{name}.sql").read_text()).collect() as rows:
         changes = [(str(row.get_row_kind()), row) for row in rows]
     kinds = {kind for kind, _ in changes}
     if "+U" in kinds and "-U" not in kinds:
-        # For q9 Flink emits UPDATE_AFTER alone: rows are upserts by their first column.
+        # For q9 Flink emits UPDATE_AFTER only: rows are upserts by their first column.
         changes = [("+I", row) for row in {row[0]: row for _, row in changes}.values()]
     counts: Counter[str] = Counter()
     for kind, row in changes:
-        # Which windows of processing time there are depends on the clock, but not how many bids there are.
-        shown, weight = ([row[0]], row[1]) if name == "q12" else (row, 1)
-        counts[", ".join(map(str, shown))] += -weight if kind in ("-U", "-D") else weight
+        # The windows of processing time depend on the clock, but the total number of bids does not.
+        columns, weight = ([row[0]], row[1]) if name == "q12" else (row, 1)
+        counts[", ".join(map(str, columns))] += -weight if kind in ("-U", "-D") else weight
     assert all(count >= 0 for count in counts.values())
     return sorted(counts.elements())
 
 
 def recorded() -> dict[str, list[str]]:
-    """Return Flink's answers."""
+    """Return Flink's final rows."""
     results: dict[str, list[str]] = json.loads(gzip.decompress(RECORDED.read_bytes()))
     return results
 
 
 def record(names: Sequence[str]) -> None:
-    """Ask Flink, and write what it says."""
+    """Run the queries on Flink and record the results."""
     import tempfile
 
     from pyflink.table import EnvironmentSettings, TableEnvironment
@@ -155,7 +155,7 @@ def record(names: Sequence[str]) -> None:
         config.set("python.executable", sys.executable).set("python.client.executable", sys.executable)
         with tempfile.TemporaryDirectory() as folder:
             declare(t_env, Path(folder), udf)
-            results[name] = left(t_env, name)
+            results[name] = final_rows(t_env, name)
         print(name, len(results[name]), flush=True)
         RECORDED.write_bytes(gzip.compress(json.dumps(results, indent=0).encode(), mtime=0))
 

@@ -2,9 +2,9 @@
 
     python -m tests.sql.order [--count 2000] [--seed 0]     (`make sql-order`)
 
-Rows of two tables are inserted, updated and deleted at random; group keys and join keys change, too. A query over them
-runs in 1 to 4 subtasks, with random epoch boundaries and processes that die between epochs; some jobs are rescaled. If
-the changes of one key reach a sink out of order, the sink has too many or too few rows.
+Rows of two tables are inserted, updated and deleted at random, with changing group and join keys. A query over them
+runs in 1 to 4 subtasks, with random epoch boundaries and process restarts; some jobs are rescaled. If the changes of
+one key reach a sink out of order, the sink has too many or too few rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from millstream.testing.local_job import MemoryStorage
 
 COLUMNS = "id BIGINT, g BIGINT, v BIGINT"
 KEYED = f"{COLUMNS}, PRIMARY KEY (id) NOT ENFORCED"
-_GONE = (RowKind.UPDATE_BEFORE, RowKind.DELETE)
+_REMOVALS = (RowKind.UPDATE_BEFORE, RowKind.DELETE)
 _TYPE = Types.ROW_NAMED(["id", "g", "v"], [Types.LONG()] * 3)
 Values = tuple[Any, ...]
 Changes = list[tuple[RowKind, Values]]
@@ -53,8 +53,8 @@ class Query:
     settings: tuple[tuple[str, str], ...] = ()
 
     @property
-    def key_places(self) -> list[int]:
-        """Which of the columns are the primary key."""
+    def key_positions(self) -> list[int]:
+        """The positions of the primary key columns."""
         names = [column.split()[0] for column in self.columns.split(", ")]
         return [names.index(name) for name in self.key.split(", ")]
 
@@ -157,28 +157,28 @@ class Difference(Exception):
 
 def changelog(r: random.Random, count: int) -> Changes:
     """Return random changes of a table whose key is its first column."""
-    there: dict[int, Values] = {}
+    live: dict[int, Values] = {}
     changes: Changes = []
     for _ in range(count):
         key = r.randrange(8)
         row = (key, r.randrange(4), r.randrange(6))
-        old = there.get(key)
+        old = live.get(key)
         if old is None:
             changes.append((RowKind.INSERT, row))
         elif r.random() < 0.25:
-            changes.append((RowKind.DELETE, there.pop(key)))
+            changes.append((RowKind.DELETE, live.pop(key)))
             continue
         else:
             changes += [(RowKind.UPDATE_BEFORE, old), (RowKind.UPDATE_AFTER, row)]
-        there[key] = row
+        live[key] = row
     return changes
 
 
-def left(changes: Iterable[tuple[RowKind, Values]]) -> Counter[Values]:
+def final_rows(changes: Iterable[tuple[RowKind, Values]]) -> Counter[Values]:
     """Return the final rows of a retract changelog."""
     counts: Counter[Values] = Counter()
     for kind, row in changes:
-        counts[row] += -1 if kind in _GONE else 1
+        counts[row] += -1 if kind in _REMOVALS else 1
         if counts[row] < 0:
             raise Difference(f"{row} is retracted before it is inserted")
     return +counts
@@ -189,7 +189,7 @@ def expected(query: Query, tables: dict[str, Changes]) -> Counter[Values]:
     with closing(sqlite3.connect(":memory:")) as oracle:
         for name, changes in tables.items():
             oracle.execute(f"CREATE TABLE {name} (id INTEGER, g INTEGER, v INTEGER)")
-            oracle.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", left(changes).elements())
+            oracle.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", final_rows(changes).elements())
         return Counter(oracle.execute(query.text).fetchall())
 
 
@@ -205,7 +205,7 @@ def _rows(changes: Changes) -> list[Row]:
     return rows
 
 
-def without_old(changes: Changes) -> Changes:
+def as_upserts(changes: Changes) -> Changes:
     """Return changes as upserts."""
     return [(kind, row) for kind, row in changes if kind is not RowKind.UPDATE_BEFORE]
 
@@ -226,19 +226,19 @@ def debezium(changes: Changes) -> list[str]:
 
 
 def _declaration(changes: Changes, kind: str, r: random.Random, directory: Path) -> str:
-    """Return how a table is declared that has changes; its files are in a directory."""
+    """Return the declaration of a table with these changes; its files are in a directory."""
     size = r.randrange(1, 4)
     if kind == "retract":
         options = ValuesTable(_rows(changes), ChangelogMode.all(), batch_rows=size).options
         return f"({r.choice([COLUMNS, KEYED])}) WITH {options}"
     if kind == "upsert":
-        options = ValuesTable(_rows(without_old(changes)), ChangelogMode.upsert(), batch_rows=size).options
+        options = ValuesTable(_rows(as_upserts(changes)), ChangelogMode.upsert(), batch_rows=size).options
         return f"({KEYED}) WITH {options}"
     lines, parts = debezium(changes), r.randrange(1, 14)
     directory.mkdir()
     for part in range(parts):
-        of_part = lines[len(lines) * part // parts : len(lines) * (part + 1) // parts]
-        (directory / f"part-{part}.json").write_text("".join(f"{line}\n" for line in of_part))
+        part_lines = lines[len(lines) * part // parts : len(lines) * (part + 1) // parts]
+        (directory / f"part-{part}.json").write_text("".join(f"{line}\n" for line in part_lines))
     return f"({KEYED}) WITH ('connector' = 'filesystem', 'path' = '{directory}', 'format' = 'debezium-json')"
 
 
@@ -249,24 +249,24 @@ def _declare(
         t_env.execute_sql(f"CREATE TABLE {name} {text}")
     else:
         upserts = kind == "upsert-stream"
-        source = TestingSource(_rows(without_old(changes) if upserts else changes), 1000)
+        source = TestingSource(_rows(as_upserts(changes) if upserts else changes), 1000)
         stream = env.from_source(source, WatermarkStrategy.no_watermarks(), name).set_parallelism(1)
-        typed = stream.map(lambda row: row, _TYPE).set_parallelism(1)
+        typed_rows = stream.map(lambda row: row, _TYPE).set_parallelism(1)
         schema = Schema.new_builder().column("id", "BIGINT NOT NULL").column("g", "BIGINT").column("v", "BIGINT")
         mode = ChangelogMode.upsert() if upserts else ChangelogMode.all()
         schema = schema.primary_key("id") if upserts else schema
-        t_env.create_temporary_view(name, t_env.from_changelog_stream(typed, schema.build(), mode))
+        t_env.create_temporary_view(name, t_env.from_changelog_stream(typed_rows, schema.build(), mode))
 
 
 # --- sinks
 
 
 def by_key(changes: Iterable[tuple[RowKind, Values]], key: Sequence[int]) -> Counter[Values]:
-    """Return the rows that are left of changes that replace a row by its key."""
+    """Return the final rows of changes that replace rows by key."""
     rows: dict[Values, Values] = {}
     for kind, row in changes:
         position = tuple(row[k] for k in key)
-        if kind in _GONE:
+        if kind in _REMOVALS:
             rows.pop(position, None)
         else:
             rows[position] = row
@@ -274,7 +274,7 @@ def by_key(changes: Iterable[tuple[RowKind, Values]], key: Sequence[int]) -> Cou
 
 
 def _of_files(directory: Path) -> Counter[Values]:
-    """Return the rows that files of changes leave; between files there is no order."""
+    """Return the final rows of changelog files; there is no order between files."""
     counts: Counter[Values] = Counter()
     for part in directory.rglob("*"):
         if part.is_file() and not part.name.startswith((".", "_")):
@@ -289,24 +289,24 @@ def _of_files(directory: Path) -> Counter[Values]:
 
 
 @dataclass(frozen=True)
-class Written:
+class QuerySink:
     """The sink of a query.
 
     Args:
-        declared: the declaration of its table; empty for a sink of the DataStream API.
+        declaration: of its table; empty for a sink of the DataStream API.
         read: returns its rows.
         sink: of the DataStream API.
-        moves: whether a job restored elsewhere leaves nothing uncommitted in it.
+        rescales: whether a rescaled job leaves nothing uncommitted in it.
     """
 
-    declared: str
+    declaration: str
     read: Callable[[], Counter[Values]]
     sink: CollectSink | None = None
-    moves: bool = True
+    rescales: bool = True
 
 
-class Places:
-    """The systems where tables are read and written.
+class TableStorage:
+    """The systems that store the tables.
 
     Args:
         directory: for the tables' files.
@@ -319,7 +319,7 @@ class Places:
         """Return the declaration of a table with these changes; empty for a stream."""
         return "" if kind.endswith("stream") else _declaration(changes, kind, r, self.directory / name)
 
-    def sink(self, query: Query, kind: str, r: random.Random) -> Written:
+    def sink(self, query: Query, kind: str, r: random.Random) -> QuerySink:
         """Return a sink for the rows of a query."""
         keyed = f"{query.columns}, PRIMARY KEY ({query.key}) NOT ENFORCED"
         if kind == "jdbc":
@@ -327,17 +327,17 @@ class Places:
         if kind == "files":
             out = self.directory / "out"
             options = f"('connector' = 'filesystem', 'path' = '{out}', 'format' = 'debezium-json')"
-            return Written(f"({query.columns}) WITH {options}", lambda: _of_files(out), moves=False)
+            return QuerySink(f"({query.columns}) WITH {options}", lambda: _of_files(out), rescales=False)
         if kind == "stream":
             stream = CollectSink()
-            return Written("", lambda: left(_results(stream)), stream)
+            return QuerySink("", lambda: final_rows(_results(stream)), stream)
         table = ValuesTable((), ChangelogMode.upsert() if kind == "upsert" else ChangelogMode.all())
-        declared = f"({query.columns if kind == 'retract' else keyed}) WITH {table.options}"
+        declaration = f"({query.columns if kind == 'retract' else keyed}) WITH {table.options}"
         if kind == "upsert":
-            return Written(declared, lambda: by_key(_results(table), query.key_places))
-        return Written(declared, lambda: left(_results(table)))
+            return QuerySink(declaration, lambda: by_key(_results(table), query.key_positions))
+        return QuerySink(declaration, lambda: final_rows(_results(table)))
 
-    def _database(self, query: Query, keyed: str) -> Written:
+    def _database(self, query: Query, keyed: str) -> QuerySink:
         file = self.directory / "o.db"
         with closing(sqlite3.connect(str(file))) as database:
             database.execute(f"CREATE TABLE o ({query.columns}, PRIMARY KEY ({query.key}))")
@@ -346,33 +346,35 @@ class Places:
             with closing(sqlite3.connect(str(file))) as database:
                 return Counter(database.execute("SELECT * FROM o").fetchall())
 
-        return Written(f"({keyed}) WITH ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:{file}', 'table-name' = 'o')", read)
+        return QuerySink(
+            f"({keyed}) WITH ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:{file}', 'table-name' = 'o')", read
+        )
 
 
 def _results(table: ValuesTable | CollectSink) -> Changes:
     return [(row.get_row_kind(), tuple(row)) for row in table.results()]
 
 
-# --- a run
+# --- runs
 
 
 class Run:
-    """A query over random changes, which is run to its end.
+    """A query over random changes, run to the end.
 
     Args:
         name: of the query.
         source, sink: their kinds.
-        seed: of all that is random.
-        changes: about how many changes a table has.
-        places: where its tables are.
+        seed: of all random choices.
+        changes: the approximate number of changes per table.
+        storage: the systems that store the tables.
     """
 
-    def __init__(self, name: str, source: str, sink: str, seed: int, changes: int, places: Places) -> None:
+    def __init__(self, name: str, source: str, sink: str, seed: int, changes: int, table_storage: TableStorage) -> None:
         self._random = r = random.Random(f"{name} {source} {sink} {seed}")
         self.query, self._source = QUERIES[name], source
         self.tables = {"t": changelog(r, changes), "u": changelog(r, changes)}
-        self._declared = {n: places.source(n, c, source, r) for n, c in self.tables.items()}
-        self._written = places.sink(self.query, sink, r)
+        self._declarations = {n: table_storage.source(n, c, source, r) for n, c in self.tables.items()}
+        self._query_sink = table_storage.sink(self.query, sink, r)
 
     def _program(self, parallelism: int) -> StreamExecutionEnvironment:
         env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
@@ -380,26 +382,26 @@ class Run:
         for key, value in self.query.settings:
             t_env.get_config().set(key, value)
         for name, changes in self.tables.items():
-            _declare(env, t_env, name, changes, self._source, self._declared[name])
-        if self._written.sink is None:
-            t_env.execute_sql(f"CREATE TABLE o {self._written.declared}")
+            _declare(env, t_env, name, changes, self._source, self._declarations[name])
+        if self._query_sink.sink is None:
+            t_env.execute_sql(f"CREATE TABLE o {self._query_sink.declaration}")
             t_env.create_statement_set().add_insert_sql(f"INSERT INTO o {self.query.text}").attach_as_datastream()
         else:
-            t_env.to_changelog_stream(t_env.sql_query(self.query.text)).sink_to(self._written.sink)
+            t_env.to_changelog_stream(t_env.sql_query(self.query.text)).sink_to(self._query_sink.sink)
         return env
 
     def run(self, parallelism: int) -> None:
         """Run the job to its end."""
         r = self._random
-        max_changes, dies, moves = r.choice([1, 5, 100]), r.choice([0.0, 0.3]), r.choice([0.0, 0.1])
-        moves *= self._written.moves
+        max_changes, restarts, rescales = r.choice([1, 5, 100]), r.choice([0.0, 0.3]), r.choice([0.0, 0.1])
+        rescales *= self._query_sink.rescales
         storage = MemoryStorage()
         job = LocalJob(self._program(parallelism), epoch_sizes=lambda: r.randint(1, max_changes), storage=storage)
         while not job.is_finished:
             job.run_epoch()
-            if r.random() < dies:
+            if r.random() < restarts:
                 job.restart_slots()
-            if r.random() < moves and not job.is_finished:
+            if r.random() < rescales and not job.is_finished:
                 snapshot = job.snapshot()
                 job.close()
                 program = self._program(r.randint(1, 4))
@@ -409,8 +411,8 @@ class Run:
         job.close()
 
     def compare(self) -> None:
-        """Raise Difference where another table came of it than SQLite says."""
-        actual = self._written.read()
+        """Raise Difference if the sink's rows differ from SQLite's."""
+        actual = self._query_sink.read()
         expected_rows = expected(self.query, self.tables)
         if actual != expected_rows:
             raise Difference(f"too many {actual - expected_rows}, missing {expected_rows - actual}")
@@ -423,11 +425,11 @@ def check(
     parallelism: int,
     seed: int,
     changes: int = 30,
-    places: Callable[[Path], Places] = Places,
+    table_storage: Callable[[Path], TableStorage] = TableStorage,
 ) -> None:
-    """Run a query over random changes; raise Difference where another table comes of it than SQLite says."""
+    """Run a query over random changes; raise Difference if the result differs from SQLite's."""
     with tempfile.TemporaryDirectory() as directory:
-        run = Run(name, source, sink, seed, changes, places(Path(directory)))
+        run = Run(name, source, sink, seed, changes, table_storage(Path(directory)))
         try:
             run.run(parallelism)
             run.compare()
@@ -449,9 +451,9 @@ def main(
     count: int,
     sources: Sequence[str] = SOURCES,
     sinks: Sequence[str] = SINKS,
-    places: Callable[[Path], Places] = Places,
+    table_storage: Callable[[Path], TableStorage] = TableStorage,
 ) -> None:
-    """Run as many cases as the command line says, and print those that differ."""
+    """Run the cases selected by the command line, and print those that differ."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=count)
     parser.add_argument("--seed", type=int, default=0)
@@ -462,7 +464,7 @@ def main(
         if options.query in ("", case[0]):
             done += 1
             try:
-                check(*case, places=places)
+                check(*case, table_storage=table_storage)
             except Exception as e:
                 failed += 1
                 print(f"{case}: {type(e).__name__}: {e}", flush=True)

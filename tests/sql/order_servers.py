@@ -27,15 +27,15 @@ from tests.sql.order import (
     KEYED,
     Changes,
     Difference,
-    Places,
     Query,
+    QuerySink,
+    TableStorage,
     Values,
-    Written,
+    as_upserts,
     by_key,
     debezium,
-    left,
+    final_rows,
     main,
-    without_old,
 )
 
 SOURCES = ("upsert-kafka", "kafka")
@@ -45,12 +45,12 @@ _names = itertools.count()
 Message = tuple[Any, Any, int]
 
 
-class ServerPlaces(Places):
+class ServerStorage(TableStorage):
     """Tables in Kafka and PostgreSQL.
 
     Args:
         kafka, postgres: the servers.
-        at: a directory for files.
+        directory: for files.
     """
 
     def __init__(self, kafka: KafkaBroker, postgres: PostgresServer, directory: Path) -> None:
@@ -60,29 +60,29 @@ class ServerPlaces(Places):
     def source(self, name: str, changes: Changes, kind: str, r: random.Random) -> str:
         topic, partitions = self._new_topic(r)
         if kind == "upsert-kafka":
-            changelog = without_old(changes)
+            changelog = as_upserts(changes)
             values = [None if kind is RowKind.DELETE else _value(row) for kind, row in changelog]
             ids = [row[0] for _, row in changelog]
             columns, options = KEYED, {"connector": kind, **_JSON}
         else:
             values = list(debezium(changes))
-            ids = [row[0] for _, row in without_old(changes)]
+            ids = [row[0] for _, row in as_upserts(changes)]
             columns = r.choice([COLUMNS, KEYED])
             options = {"connector": kind, "value.format": "debezium-json", "scan.startup.mode": "earliest-offset"}
         self._send(topic, [(json.dumps({"id": i}), v, i % partitions) for i, v in zip(ids, values, strict=True)])
         return f"({columns}) WITH {self._options(topic, {**options, 'scan.bounded.mode': 'latest-offset'})}"
 
-    def sink(self, query: Query, kind: str, r: random.Random) -> Written:
+    def sink(self, query: Query, kind: str, r: random.Random) -> QuerySink:
         keyed = f"{query.columns}, PRIMARY KEY ({query.key}) NOT ENFORCED"
-        more = r.choice([{}, {"sink.parallelism": str(r.randint(1, 4))}])
+        sink_options = r.choice([{}, {"sink.parallelism": str(r.randint(1, 4))}])
         if kind == "postgres":
-            return self._server_table(query, keyed, more, r)
+            return self._server_table(query, keyed, sink_options, r)
         topic, _ = self._new_topic(r)
         if kind == "upsert-kafka":
             buffer = {"sink.buffer-flush.max-rows": str(r.randint(2, 20)), "sink.buffer-flush.interval": "1 s"}
-            options = {"connector": kind, **_JSON, **more, **r.choice([{}, buffer])}
+            options = {"connector": kind, **_JSON, **sink_options, **r.choice([{}, buffer])}
             read = partial(self._upserted, topic, query)
-            return Written(f"({keyed}) WITH {self._options(topic, options)}", read)
+            return QuerySink(f"({keyed}) WITH {self._options(topic, options)}", read)
         options = {
             "connector": kind,
             "key.format": "json",
@@ -90,25 +90,25 @@ class ServerPlaces(Places):
             "value.format": "debezium-json",
             "sink.delivery-guarantee": "exactly-once",
             "sink.transactional-id-prefix": topic,
-            **more,
+            **sink_options,
         }
         read = partial(self._changed, topic)
-        return Written(f"({keyed}) WITH {self._options(topic, options)}", read, moves=False)
+        return QuerySink(f"({keyed}) WITH {self._options(topic, options)}", read, rescales=False)
 
-    def _server_table(self, query: Query, keyed: str, more: dict[str, str], r: random.Random) -> Written:
-        table, about = f"o{next(_names)}", self._postgres.conninfo()
-        with psycopg.connect(about, autocommit=True) as connection:
+    def _server_table(self, query: Query, keyed: str, sink_options: dict[str, str], r: random.Random) -> QuerySink:
+        table, conninfo = f"o{next(_names)}", self._postgres.conninfo()
+        with psycopg.connect(conninfo, autocommit=True) as connection:
             connection.execute(f"CREATE TABLE {table} ({query.columns}, PRIMARY KEY ({query.key}))")
 
         def read() -> Counter[Values]:
-            with psycopg.connect(about) as connection:
+            with psycopg.connect(conninfo) as connection:
                 return Counter(connection.execute(f"SELECT * FROM {table}").fetchall())
 
         server = f"host={self._postgres.directory}&port={self._postgres.port}&user=postgres"
         url = f"jdbc:postgresql:///postgres?{server}"
         rows = {"sink.buffer-flush.max-rows": str(r.choice([1, 3, 100]))}
-        options = {"connector": "jdbc", "url": url, "table-name": table, **rows, **more}
-        return Written(f"({keyed}) WITH {_listed(options)}", read)
+        options = {"connector": "jdbc", "url": url, "table-name": table, **rows, **sink_options}
+        return QuerySink(f"({keyed}) WITH {_options_text(options)}", read)
 
     # --- Kafka
 
@@ -118,7 +118,7 @@ class ServerPlaces(Places):
         return topic, partitions
 
     def _options(self, topic: str, options: dict[str, str]) -> str:
-        return _listed({"topic": topic, "properties.bootstrap.servers": self._kafka.bootstrap, **options})
+        return _options_text({"topic": topic, "properties.bootstrap.servers": self._kafka.bootstrap, **options})
 
     def _send(self, topic: str, messages: Iterable[Message]) -> None:
         from confluent_kafka import Producer
@@ -129,7 +129,7 @@ class ServerPlaces(Places):
         assert producer.flush(60) == 0
 
     def _read(self, topic: str) -> list[Message]:
-        """Return what a topic holds, a partition after the other; messages of a key are in one of them."""
+        """Return the messages of a topic by partition; check that messages of a key are in one partition."""
         from confluent_kafka import Consumer, TopicPartition
 
         settings = {
@@ -155,35 +155,35 @@ class ServerPlaces(Places):
     def _upserted(self, topic: str, query: Query) -> Counter[Values]:
         changes: Changes = []
         for key, value, _ in self._read(topic):
-            answer = json.loads(value or key)
+            message = json.loads(value or key)
             names = [column.split()[0] for column in query.columns.split(", ")]
-            row = tuple(answer.get(name) for name in names)
+            row = tuple(message.get(name) for name in names)
             changes.append((RowKind.DELETE if value is None else RowKind.INSERT, row))
-        return by_key(changes, query.key_places)
+        return by_key(changes, query.key_positions)
 
     def _changed(self, topic: str) -> Counter[Values]:
         changes: Changes = []
         for _, value, _ in self._read(topic):
-            answer = json.loads(value)
+            message = json.loads(value)
             sides = (("before", RowKind.DELETE), ("after", RowKind.INSERT))
-            changes += [(kind, tuple(answer[side].values())) for side, kind in sides if answer[side] is not None]
-        return left(changes)
+            changes += [(kind, tuple(message[side].values())) for side, kind in sides if message[side] is not None]
+        return final_rows(changes)
 
 
 def _value(row: Values) -> str:
     return json.dumps(dict(zip(("id", "g", "v"), row, strict=True)))
 
 
-def _listed(options: dict[str, str]) -> str:
-    listed = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
-    return f"({listed})"
+def _options_text(options: dict[str, str]) -> str:
+    text = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
+    return f"({text})"
 
 
-def places(kafka: KafkaBroker, postgres: PostgresServer) -> Callable[[Path], Places]:
-    """Return where the tables of a run are."""
-    return partial(ServerPlaces, kafka, postgres)
+def server_storage(kafka: KafkaBroker, postgres: PostgresServer) -> Callable[[Path], TableStorage]:
+    """Return the table storage of these servers."""
+    return partial(ServerStorage, kafka, postgres)
 
 
 if __name__ == "__main__":
     with KafkaBroker() as broker, PostgresServer() as server:
-        main(__doc__, 200, SOURCES, SINKS, places(broker, server))
+        main(__doc__, 200, SOURCES, SINKS, server_storage(broker, server))

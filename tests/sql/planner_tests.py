@@ -1,11 +1,11 @@
-"""What Flink's own planner tests expect: programs of tables, rows and statements, and the rows that come of them.
+"""Test programs of Flink's own planner tests: tables, rows, statements, and the expected rows.
 
-    python -m tests.sql.planner_tests                   run them here and print what differs
-    python -m tests.sql.planner_tests record PROGRAMS   make the recording of what DumpPlannerTests.java has written
+    python -m tests.sql.planner_tests                   run them on Millstream and print the differences
+    python -m tests.sql.planner_tests record PROGRAMS   record the output of DumpPlannerTests.java
 
 tests/sql/flink/DumpPlannerTests.java reads them from Flink's published test jar (flink-table-planner_2.12, classifier
-`tests`). Programs of functions written in Java, or of steps that are Java code, are not recorded. What is left out and
-why is in planner_exclusions.tsv: id TAB reason.
+`tests`). Programs with Java functions or Java steps are not recorded. Excluded programs and the reasons are in
+planner_exclusions.tsv: id TAB reason.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ _MODES = {
 }
 
 
-# From one epoch to the next, in milliseconds: longer than windows and state of processing time are.
+# The milliseconds between two epochs: longer than all windows and TTLs of processing time.
 _START, _EPOCH = 1_700_000_000_000, 20_000
-# Programs that Flink's tests end when the first of two windows has fired.
+# Flink's tests end these programs when the first of two windows has fired.
 _SHORT_LAST = (
     "WindowTableFunctionTestPrograms/window-table-function-hop-tvf-agg-proc-time",
     "WindowTableFunctionTestPrograms/window-table-function-cumulate-tvf-agg-proc-time",
 )
-# Stateless programs whose rows show that the second run starts without a watermark: two jobs.
+# Stateless programs whose expected rows show that the second run starts without a watermark: they run as two jobs.
 _TWO_JOBS = ("WatermarkAssignerTestPrograms/watermark-assigner-pushdown-computed",)
-# Programs whose compiled plan, as Flink's test keeps it, has a WatermarkAssigner; they end within its interval.
+# Programs whose compiled plan in Flink's test has a WatermarkAssigner; they end within its interval.
 _ASSIGNED = ("ChangelogNormalizeTestPrograms/changelog-normalize-upsert-filter-watermark",)
-# Programs of Flink's tests in batch mode.
+# Flink's tests run these programs in batch mode.
 _BATCH = (
     "SortTestPrograms/sort-asc",
     "SortTestPrograms/sort-desc",
@@ -59,22 +59,22 @@ _BATCH = (
     "WindowTableFunctionTestPrograms/window-table-function-tumble-tvf-union-all",
 )
 
-# No test of Flink's runs it, and Flink refuses its query: a scalar subquery has one column.
+# Flink's tests do not run this program, and Flink rejects its query: a scalar subquery has one column.
 _REFUSED = ("CorrelateTestPrograms/correlate-cross-join-unnest-2",)
 
 
 def programs() -> list[dict[str, Any]]:
-    """Return what is recorded."""
+    """Return the recorded programs."""
     return [json.loads(line) for line in gzip.decompress(RECORDED.read_bytes()).decode().splitlines()]
 
 
 def exclusions() -> dict[str, str]:
-    """Return the programs that are known to differ, and why."""
+    """Return the ids of programs with intended differences, with the reasons."""
     return dict(line.split("\t", 1) for line in EXCLUDED.read_text().splitlines() if line)
 
 
 def record(dumped: Path) -> None:
-    """Keep the programs that are tables, settings and statements."""
+    """Record the programs that consist of tables, settings and statements."""
     lines, seen = [], Counter[str]()
     for program in map(json.loads, dumped.read_text().splitlines()):
         if {"function", "other"} & _steps(program):
@@ -140,25 +140,25 @@ def _seconds(value: dt.datetime | dt.time, always: bool = False) -> str:
     return f"{value.hour:02}:{value.minute:02}{seconds}"
 
 
-def _shown(row: Row) -> str:
+def _change_text(row: Row) -> str:
     return f"{_SHORT[row.get_row_kind()]}[{', '.join(map(_text, row))}]"
 
 
-def _left(changes: list[str]) -> Counter[str]:
-    """Return the rows that are left when all changes are made."""
-    left: Counter[str] = Counter()
+def _final_rows(changes: list[str]) -> Counter[str]:
+    """Return the final rows of changes."""
+    counts: Counter[str] = Counter()
     for change in changes:
-        left[change[2:]] += 1 if change[0] == "+" else -1
-    return +left
+        counts[change[2:]] += 1 if change[0] == "+" else -1
+    return +counts
 
 
 # --- one program
 
 
 class _Run:
-    """Runs a program: Flink's runs it twice, from a savepoint the second time; here the rows come in two epochs.
+    """Runs a program. Flink runs it twice, the second time from a savepoint; here the rows arrive in two epochs.
 
-    Behind each there is an epoch without rows, and between two of them the clock moves.
+    An epoch without rows follows each of them, and the clock advances between epochs.
     """
 
     def __init__(self, program: dict[str, Any]) -> None:
@@ -167,18 +167,18 @@ class _Run:
         self._is_assigned = program["id"] in _ASSIGNED
         last, epoch = 5_000 if program["id"] in _SHORT_LAST else _EPOCH, 0 if self._is_assigned else _EPOCH
         mode = EnvironmentSettings.in_batch_mode() if self._batch else EnvironmentSettings.in_streaming_mode()
-        self._times = [_START + passed for passed in (0, epoch, 2 * epoch, 2 * epoch + last)]
+        self._times = [_START + equal for equal in (0, epoch, 2 * epoch, 2 * epoch + last)]
         self._clock = ManualClock(_START)
         self._sources: list[tuple[ValuesTable, list[Row], list[Row]]] = []
         self.t_env = StreamTableEnvironment.create(LocalEnvironment(clock=self._clock), mode)
         self.t_env.get_config().set("table.local-time-zone", "UTC").set("parallelism.default", "1")
-        # Flink requires it by default; most of its tests set it.
+        # Flink requires it by default; most of its tests override it.
         required = program["id"].startswith("SinkTestPrograms/")
         self.t_env.get_config().set("table.exec.sink.require-on-conflict", str(required))
         self.sinks: list[tuple[dict[str, Any], ValuesTable]] = []
 
     def step(self, step: dict[str, Any]) -> None:
-        """Carry one step out."""
+        """Execute one step."""
         if "option" in step:
             self.t_env.get_config().set(step["option"], step["value"])
         elif "source" in step:
@@ -193,31 +193,31 @@ class _Run:
             if result.get_job_client() is not None:
                 result.wait()
         elif "statements" in step:
-            together = self.t_env.create_statement_set()
+            statements = self.t_env.create_statement_set()
             for statement in step["statements"]:
-                together.add_insert_sql(statement)
-            together.execute().wait()
+                statements.add_insert_sql(statement)
+            statements.execute().wait()
 
     def _values(self, step: dict[str, Any]) -> ValuesTable:
         metadata = _metadata(step["source"], "readable-metadata")
         columns = re.split(r",\s*(?![^<>()]*[>)])", ", ".join(step["source"]["schema"]))
         width = sum(map(_is_physical, columns)) + len(metadata)
-        rows = [_cut(_row(r), width) for r in step["rows"]]
+        rows = [_truncated(_row(r), width) for r in step["rows"]]
         before, after = rows[: step["before"]], rows[step["before"] :]
         values = ValuesTable(
             rows,
             _mode(step["source"], "changelog-mode"),
             self._batch_rows,
             epochs=() if self._batch else (len(before), 0, len(after), 0),
-            on_epoch=self._go_on,
+            on_epoch=self._start_epoch,
             metadata=metadata,
             watermarks_on_event=not self._is_assigned and _has_watermarks(step["source"]),
         )
         self._sources.append((values, before, after))
         return values
 
-    def _go_on(self, epoch: int) -> None:
-        """Set what is looked up, and the clock."""
+    def _start_epoch(self, epoch: int) -> None:
+        """Set the rows of lookup tables, and the clock."""
         self._clock.set(self._times[epoch])
         for values, before, after in self._sources:
             values.rows = before if epoch < 2 else after
@@ -229,16 +229,16 @@ class _Run:
         )
 
     def difference(self, previous: _Run | None = None) -> str | None:
-        """Return how what was written, first in an earlier job, differs from what is expected."""
+        """Return the difference between the output (with that of an earlier job) and the expected output, if any."""
         before = [table.results() for _, table in previous.sinks] if previous else [[] for _ in self.sinks]
         for (step, table), rows in zip(self.sinks, before, strict=True):
-            actual = [_shown(r) for r in [*rows, *table.results()]]
+            actual = [_change_text(r) for r in [*rows, *table.results()]]
             if step["expected"] is not None and step["changelog"]:
                 expected, ours = Counter(step["expected"]), Counter(actual)
             elif step["materialized"] is not None:
-                expected, ours = Counter(r[2:] for r in step["materialized"]), _left(actual)
+                expected, ours = Counter(r[2:] for r in step["materialized"]), _final_rows(actual)
             elif step["expected"] is not None:
-                expected, ours = _left(step["expected"]), _left(actual)
+                expected, ours = _final_rows(step["expected"]), _final_rows(actual)
             else:
                 continue
             if expected != ours:
@@ -253,9 +253,9 @@ def _is_physical(component: str) -> bool:
 
 
 def _has_watermarks(table: dict[str, Any]) -> bool:
-    """Return whether the source itself sends a watermark behind every row, which Flink's tests have it do."""
-    declared = any(component.startswith("WATERMARK FOR") for component in table["schema"])
-    pushed_down = table["options"].get("enable-watermark-push-down", str(declared).lower()) == "true"
+    """Return whether the source itself emits a watermark after every row, as in Flink's tests."""
+    has_watermark = any(component.startswith("WATERMARK FOR") for component in table["schema"])
+    pushed_down = table["options"].get("enable-watermark-push-down", str(has_watermark).lower()) == "true"
     return pushed_down and table["options"].get("scan.watermark.emit.strategy", "on-event") == "on-event"  # type: ignore[no-any-return]
 
 
@@ -263,7 +263,7 @@ def _metadata(table: dict[str, Any], option: str) -> list[str]:
     return [key for key, _ in re.findall(r"(\w+):(\w+(?:\(\d+\))?)", table["options"].get(option, ""))]
 
 
-def _cut(row: Row, width: int) -> Row:
+def _truncated(row: Row, width: int) -> Row:
     """Return a row without its extra trailing values, as the sources of Flink's tests read it."""
     result = Row(*list(row)[:width])
     result.set_row_kind(row.get_row_kind())
@@ -271,29 +271,29 @@ def _cut(row: Row, width: int) -> Row:
 
 
 def _mode(table: dict[str, Any], option: str) -> ChangelogMode | None:
-    written = table["options"].get(option)
-    if written is None:
+    modes = table["options"].get(option)
+    if modes is None:
         return None
-    return ChangelogMode(frozenset(_MODES[word.strip()] for word in written.split(",")))
+    return ChangelogMode(frozenset(_MODES[word.strip()] for word in modes.split(",")))
 
 
 def _sink_mode(table: dict[str, Any]) -> ChangelogMode | None:
-    """Return what the sink of Flink's tests takes: with a primary key it updates by key."""
+    """Return the changelog mode of the sink of Flink's tests: with a primary key it accepts upserts."""
     if table["options"].get("sink-insert-only") == "true":
         return ChangelogMode.insert_only()
-    keyed = any("PRIMARY KEY" in component.upper() for component in table["schema"])
-    return _mode(table, "sink-changelog-mode-enforced") or (ChangelogMode.upsert() if keyed else None)
+    has_key = any("PRIMARY KEY" in component.upper() for component in table["schema"])
+    return _mode(table, "sink-changelog-mode-enforced") or (ChangelogMode.upsert() if has_key else None)
 
 
 def difference(program: dict[str, Any]) -> str | None:
-    """Return how what comes of a program differs from what Flink's test expects; None where it does not."""
+    """Return the difference between the result of a program and the result that Flink's test expects, if any."""
     try:
         previous = None
         for part in _in_two(program) if program["id"] in _TWO_JOBS else (program,):
             run = _Run(part)
-            how = _failure(part, run)
-            if how is not None or program["id"] in _REFUSED:
-                return how
+            message = _failure(part, run)
+            if message is not None or program["id"] in _REFUSED:
+                return message
             message, previous = run.difference(previous), run
         return message
     except Exception as e:
@@ -301,13 +301,13 @@ def difference(program: dict[str, Any]) -> str | None:
 
 
 def _batch_rows(program: dict[str, Any]) -> int:
-    """Return how many rows come at once: those of a mini-batch."""
+    """Return the number of rows per batch: those of a mini-batch."""
     options = {s["option"]: s["value"] for s in [*program["setup"], *program["run"]] if "option" in s}
     return int(options.get("table.exec.mini-batch.size", 1))
 
 
 def _in_two(program: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a program with the rows before Flink's savepoint, and with those behind it."""
+    """Return the program with the rows before Flink's savepoint, and with those after it."""
 
     def part(step: dict[str, Any], is_first: bool) -> dict[str, Any]:
         if "source" not in step:
@@ -320,7 +320,7 @@ def _in_two(program: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _failure(program: dict[str, Any], run: _Run) -> str | None:
-    """Run the steps of a program; return how one failed."""
+    """Run the steps of a program; return the message of a failed step."""
     run_steps = program["run"]
     if program["id"] in _REFUSED:
         run_steps = [{"failing": step["sql"], "error": "$SCALAR_QUERY"} for step in run_steps]
@@ -343,11 +343,11 @@ if __name__ == "__main__":
         record(Path(sys.argv[2]))
     else:
         selected = sys.argv[1:]
-        every = [p for p in programs() if not selected or any(part in p["id"] for part in selected)]
-        passed = 0
-        for one in every:
-            how = difference(one)
-            passed += how is None
-            if how is not None:
-                print(f"{one['id']}\t{how[:600]}", flush=True)
-        print(f"{passed} of {len(every)} as expected")
+        selected_programs = [p for p in programs() if not selected or any(part in p["id"] for part in selected)]
+        equal = 0
+        for program in selected_programs:
+            message = difference(program)
+            equal += message is None
+            if message is not None:
+                print(f"{program['id']}\t{message[:600]}", flush=True)
+        print(f"{equal} of {len(selected_programs)} as expected")

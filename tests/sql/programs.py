@@ -1,9 +1,9 @@
-"""Small programs as users of PyFlink write them, and what PyFlink prints for them.
+"""Small programs as users of PyFlink write them, and the output of PyFlink.
 
-    python programs.py [NAME ...]    on a Python with apache-flink 2.3: asks for what is not in programs.json, or for
-                                     what is named
+    python programs.py [NAME ...]    on a Python with apache-flink 2.3: runs the programs that are not in programs.json,
+                                     or the given ones
 
-A program is a function of an environment maker; all that it prints counts, line by line in any order.
+A program is a function of an environment factory; its output lines are compared in any order.
 """
 
 from __future__ import annotations
@@ -187,15 +187,15 @@ def changes_as_rows(make: Any) -> None:
         ("UPDATE_AFTER", 1, "c"),
         ("DELETE", 2, "b"),
     ]
-    reported = t_env.from_elements(changes, ["op", "id", "v"])
-    _show(reported.from_changelog())
-    t_env.create_temporary_view("told", reported)
+    rows = t_env.from_elements(changes, ["op", "id", "v"])
+    _show(rows.from_changelog())
+    t_env.create_temporary_view("changes", rows)
     words = "MAP['INSERT, UPDATE_AFTER', 'INSERT', 'UPDATE_BEFORE, DELETE', 'DELETE']"
-    _show(t_env.sql_query(f"SELECT v FROM FROM_CHANGELOG(input => TABLE told, op_mapping => {words})"))
+    _show(t_env.sql_query(f"SELECT v FROM FROM_CHANGELOG(input => TABLE changes, op_mapping => {words})"))
 
 
 def printed(name: str, make: Any) -> list[str]:
-    """Return what a program prints."""
+    """Return the output of a program."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         PROGRAMS[name](make)
@@ -203,7 +203,7 @@ def printed(name: str, make: Any) -> list[str]:
 
 
 def environment(mode: str, **settings: str) -> Any:
-    """Return an environment for one job after the other."""
+    """Return an environment for consecutive jobs."""
     from pyflink.table import EnvironmentSettings, TableEnvironment
 
     batch = mode == "batch"
@@ -217,12 +217,12 @@ def environment(mode: str, **settings: str) -> Any:
 
 
 def record(names: list[str]) -> None:
-    """Ask PyFlink, and write what it prints."""
+    """Run the programs on PyFlink and record their output."""
     os.environ["PYTHONPATH"] = str(HERE)
-    here = {"python__executable": sys.executable, "python__client__executable": sys.executable}
+    python = {"python__executable": sys.executable, "python__client__executable": sys.executable}
     results: dict[str, list[str]] = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     for name in names or [n for n in PROGRAMS if n not in results]:
-        results[name] = printed(name, lambda mode: environment(mode, **here))
+        results[name] = printed(name, lambda mode: environment(mode, **python))
         RECORDED.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
         print(name, len(results[name]), flush=True)
 

@@ -1,4 +1,4 @@
-"""Writes docs/sql-reference.md: statements, functions, connectors, formats, from the code itself (`make sql-docs`)."""
+"""Generates docs/sql-reference.md: statements, functions, connectors, formats, from the code (`make sql-docs`)."""
 
 from __future__ import annotations
 

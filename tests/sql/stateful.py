@@ -1,10 +1,10 @@
-"""Queries over operators with state, and what Apache Flink makes of them: the whole changelog of each.
+"""Queries over stateful operators, and the whole changelog that Apache Flink emits for each.
 
-    python stateful.py [NAME ...]    on a Python with apache-flink 2.3: asks for what is not in stateful.json, or
-                                     for what is named
+    python stateful.py [NAME ...]    on a Python with apache-flink 2.3: runs the cases that are not in stateful.json,
+                                     or the given ones
 
-All rows of a case come from one source, slowly, one after the other, so that inputs of a join meet in the same way in
-every run; those of a second table of its own only where its watermarks are to be its own.
+All rows of a case come slowly from one source in sequence, so that the inputs of a join interleave equally in every
+run. A second table has its own source only if it needs separate watermarks.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 RECORDED = HERE / "stateful.json"
 # What is compared: all changes in order, all changes in any order, or the final rows.
-ORDERED, CHANGES, LEFT = "ordered", "changes", "left"
+ORDERED, CHANGES, FINAL_ROWS = "ordered", "changes", "final rows"
 _BEFORE = "WATERMARK FOR ts AS ts - INTERVAL '1' SECOND"
 
 
 @dataclass(frozen=True)
-class Given:
-    """A table: its columns, its rows, and what else its declaration says."""
+class TableDef:
+    """A table: its columns, its rows, and additional parts of its declaration."""
 
     columns: Sequence[tuple[str, str]]
     rows: Sequence[Sequence[Any]]
     more: str = ""
-    # Whether it is a file: only the columns of such a table can be a primary key.
+    # Whether it is a file: only a file table can have a primary key of columns.
     is_file: bool = False
 
 
 @dataclass(frozen=True)
 class Case:
-    """A query, the tables that it reads, and which part of the answer is compared."""
+    """A query, its tables, and the compared part of the result."""
 
     query: str
-    tables: dict[str, Given]
+    tables: dict[str, TableDef]
     compared: str = CHANGES
     views: Sequence[str] = ()
     settings: dict[str, str] = field(default_factory=dict)
@@ -51,7 +51,7 @@ def _timestamp(second: float) -> str:
 
 
 def _timed(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return rows whose last value is a second."""
+    """Return rows whose last value is a time, given in seconds."""
     return [(*row[:-1], _timestamp(row[-1])) for row in rows]
 
 
@@ -61,7 +61,7 @@ _ROWS = [
     *[("a", 7, 0.1, 9), ("b", 8, 0.5, 8), ("a", 9, 0.2, 2), ("a", 1, 0.3, 9), ("b", 4, 0.4, 16), ("a", 3, 0.5, 15)],
     *[(None, 2, 0.1, 17), ("a", 2, 0.1, 15.5), ("b", 1, 0.9, 3), ("a", 8, 0.1, 21), (None, 3, 0.2, 22)],
 ]
-TIMED = Given(_TIMED, _timed(_ROWS), _BEFORE)
+TIMED = TableDef(_TIMED, _timed(_ROWS), _BEFORE)
 _SUMS = "COUNT(*) OVER w, SUM(v) OVER w, AVG(v) OVER w, MIN(v) OVER w, MAX(v) OVER w, SUM(d) OVER w"
 _WHOLE = "COUNT(*) OVER w, SUM(v) OVER w, AVG(v) OVER w, MIN(d) OVER w, MAX(v) OVER w"
 _EDGES = "FIRST_VALUE(v) OVER w, LAST_VALUE(v) OVER w, COUNT(DISTINCT v) OVER w, LISTAGG(k) OVER w"
@@ -129,8 +129,8 @@ _TOTALS = (
     "GROUP BY k, window_start, window_end)"
 )
 _SIDED = [("side", "STRING"), ("k", "INT"), ("v", "INT"), ("ts", "TIMESTAMP(3)")]
-# None of them is late: whether one is that comes just behind a watermark of the other side, is not said.
-SIDED = Given(
+# No row is late: whether a row right behind a watermark of the other side is late, is undefined.
+SIDED = TableDef(
     _SIDED,
     _timed(
         [
@@ -234,14 +234,14 @@ _CLOCKED = [
     "CREATE TEMPORARY VIEW l AS SELECT k, v, PROCTIME() AS p FROM t WHERE side = 'L'",
     "CREATE TEMPORARY VIEW r AS SELECT k AS rk, v AS rv, PROCTIME() AS rp FROM t WHERE side = 'R'",
 ]
-# Rates of currencies, and orders that are paid in them.
-_RATES = Given(
+# Currency rates, and orders in these currencies.
+_RATES = TableDef(
     [("currency", "STRING"), ("rate", "INT"), ("ts", "TIMESTAMP(3)")],
     _timed([("EUR", 114, 1), ("USD", 100, 1), ("EUR", 115, 5), ("GBP", 130, 6), ("EUR", 116, 7), ("USD", 101, 20)]),
     _BEFORE + ", PRIMARY KEY (currency) NOT ENFORCED",
     is_file=True,
 )
-_ORDERS = Given(
+_ORDERS = TableDef(
     [("number", "INT"), ("cur", "STRING"), ("ts", "TIMESTAMP(3)")],
     _timed(
         [
@@ -296,11 +296,11 @@ def _first(
     condition: str = "rn <= 2",
     columns: str = "*",
     partition: str = "",
-    reported: str = ORDERED,
+    compared: str = ORDERED,
 ) -> Case:
     by = f"PARTITION BY {partition} " if partition else ""
     numbers = f"SELECT *, ROW_NUMBER() OVER ({by}ORDER BY {order}) AS rn FROM {source}"
-    return Case(f"SELECT {columns} FROM ({numbers}) WHERE {condition}", {"t": TIMED}, reported)
+    return Case(f"SELECT {columns} FROM ({numbers}) WHERE {condition}", {"t": TIMED}, compared)
 
 
 _COUNTS = "(SELECT k, COUNT(*) AS c, MAX(v) AS m FROM t GROUP BY k)"
@@ -317,10 +317,10 @@ FIRST = {
     "top 2 of counts, without rank": _first(_COUNTS, "c DESC", columns="k, c, m"),
     "top 1 of counts": _first(_COUNTS, "c DESC", "rn = 1", columns="k, c"),
     "top 1 of greatest": _first(_COUNTS, "m DESC", "rn <= 1", columns="k, m"),
-    "least 2 of counts": _first(_COUNTS, "c"),
+    "bottom 2 of counts": _first(_COUNTS, "c"),
     "top 2 of sums": _first(_NUMBERS, "s DESC"),
     "top 2 of sums, without rank": _first(_NUMBERS, "s DESC", columns="k, s"),
-    "least of sums": _first(_NUMBERS, "s", "rn = 1", columns="k, s"),
+    "smallest of sums": _first(_NUMBERS, "s", "rn = 1", columns="k, s"),
     "first row by processing time": _first(_CLOCK, "p", "rn = 1", "k, v", "k"),
     "last row by processing time": _first(_CLOCK, "p DESC", "rn = 1", "k, v", "k"),
     "first row by rowtime": _first("t", "ts", "rn = 1", "k, v, ts", "k", CHANGES),
@@ -331,8 +331,8 @@ FIRST = {
     "first 2 rows by rowtime": _first("t", "ts", "rn <= 2", "k, v", "k"),
 }
 
-# Prices of shares: ups and downs.
-_PRICES = Given(
+# Share prices that rise and fall.
+_PRICES = TableDef(
     [("symbol", "STRING"), ("price", "INT"), ("tax", "INT"), ("ts", "TIMESTAMP(3)")],
     _timed(
         [
@@ -361,7 +361,7 @@ MATCHED = {
     "match: a valley": _matched(_VALLEY.format("AFTER MATCH SKIP TO LAST UP")),
     "match: a valley, past the last row": _matched(_VALLEY.format("AFTER MATCH SKIP PAST LAST ROW")),
     "match: a valley, to the next row": _matched(_VALLEY.format("AFTER MATCH SKIP TO NEXT ROW")),
-    "match: a valley, without saying so": _matched(_VALLEY.format("")),
+    "match: a valley, default skip strategy": _matched(_VALLEY.format("")),
     "match: to the first of a variable": _matched(
         "MEASURES FIRST(A.price) AS f, C.price AS l ONE ROW PER MATCH AFTER MATCH SKIP TO FIRST B PATTERN (A B C) "
         "DEFINE B AS B.price > A.price, C AS C.price > B.price"
@@ -375,7 +375,7 @@ MATCHED = {
         "LAST ROW PATTERN (A B) DEFINE A AS A.price < 10, B AS price > 10",
         partition="",
     ),
-    "match: so many": _matched(
+    "match: bounded quantifier": _matched(
         "MEASURES FIRST(A.price) AS f, LAST(A.price) AS l, B.price AS b ONE ROW PER MATCH AFTER MATCH SKIP PAST LAST "
         "ROW PATTERN (A{2,3} B) DEFINE A AS A.price > 15, B AS B.price < 20"
     ),
@@ -448,9 +448,9 @@ FIRED = {
     ),
 }
 
-# Watermarks are as late as the latest row: many rows are late, some by nothing at all.
+# The watermark equals the maximum timestamp: many rows are late, some only just.
 _STRICT = "WATERMARK FOR ts AS ts"
-_LATE_SIDED = Given(
+_LATE_SIDED = TableDef(
     _SIDED,
     _timed(
         [
@@ -468,14 +468,14 @@ _LATE_SIDED = Given(
     ),
     _STRICT,
 )
-_OF_LATE = [
+_LATE_VIEWS = [
     "CREATE TEMPORARY VIEW versions AS SELECT rk, rv, rts FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY rk ORDER BY "
     "rts DESC) AS rn FROM r) WHERE rn = 1"
 ]
 
 
-# A key that comes first at the time that the watermark has.
-_AT_WATERMARK = Given(
+# A key whose first row has the time of the watermark.
+_AT_WATERMARK = TableDef(
     _TIMED,
     _timed([("a", 1, 0.1, 1), ("b", 2, 0.1, 1), ("c", 3, 0.1, 0.5), ("a", 4, 0.1, 5), ("c", 5, 0.1, 5)]),
     _STRICT,
@@ -492,7 +492,7 @@ LATE = {
     f"late: {name}": _late(case)
     for name, case in {
         **{name: OVER[f"over: {name}"] for name in ("range, unbounded", "rows, unbounded")},
-        # Flink's timers that clean frames have a say in what is too late: these come behind all rows.
+        # Flink's cleanup timers of frames affect which rows are late: these fire after all rows.
         "range of 20 s": _over(_WHOLE, _by("RANGE BETWEEN INTERVAL '20' SECOND PRECEDING AND CURRENT ROW")),
         **{name: OVER[f"over: {name}"] for name in ("2 rows before", "lag")},
         **{name: WINDOWS[name] for name in ("window top 2", "window last row", "session rows", "session top 1")},
@@ -507,7 +507,7 @@ LATE = {
         "temporal join": Case(
             "SELECT l.k, l.v, rv FROM l LEFT JOIN versions FOR SYSTEM_TIME AS OF l.ts AS x ON l.k = x.rk",
             {"t": SIDED},
-            views=[*_VIEWS, *_OF_LATE],
+            views=[*_VIEWS, *_LATE_VIEWS],
         ),
         **{name.removeprefix("match: "): MATCHED[name] for name in ("match: a valley", "match: within")},
         "groups": Case("SELECT k, COUNT(*), SUM(v) FROM t GROUP BY k", {"t": TIMED}, ORDERED),
@@ -525,7 +525,7 @@ def _literal(value: Any, kind: str) -> str:
     return f"CAST(NULL AS {kind})" if value is None else f"CAST('{value}' AS {kind})"
 
 
-def _declare_file(t_env: Any, name: str, table: Given) -> None:
+def _declare_file(t_env: Any, name: str, table: TableDef) -> None:
     path = Path(tempfile.mkdtemp()) / "rows.csv"
     path.write_text("".join(",".join(map(str, row)) + "\n" for row in table.rows))
     columns = ", ".join(f"`{column}` {kind}" for column, kind in table.columns)
@@ -536,7 +536,7 @@ def _declare_file(t_env: Any, name: str, table: Given) -> None:
 
 
 def declare(t_env: Any, case: Case, rows_per_second: int) -> None:
-    """Declare what a case reads."""
+    """Declare the tables of a case."""
     for key, value in case.settings.items():
         t_env.get_config().set(key, value)
     for name, table in case.tables.items():
@@ -545,8 +545,8 @@ def declare(t_env: Any, case: Case, rows_per_second: int) -> None:
             continue
         statements = []
         for i, (column, kind) in enumerate(table.columns):
-            chosen = " ".join(f"WHEN {n} THEN {_literal(row[i], kind)}" for n, row in enumerate(table.rows, 1))
-            statements.append(f"`{column}` AS CASE id {chosen} END")
+            cases = " ".join(f"WHEN {n} THEN {_literal(row[i], kind)}" for n, row in enumerate(table.rows, 1))
+            statements.append(f"`{column}` AS CASE id {cases} END")
         more = f", {table.more}" if table.more else ""
         t_env.execute_sql(
             f"CREATE TABLE {name}_ids (id BIGINT, {', '.join(statements)}{more}) WITH ('connector' = 'datagen', "
@@ -560,25 +560,25 @@ def declare(t_env: Any, case: Case, rows_per_second: int) -> None:
 
 
 def changes(t_env: Any, text: str) -> list[str]:
-    """Return the changes of a query; or what is wrong with it, in one line."""
+    """Return the changes of a query, or its error in one line."""
     try:
         with t_env.execute_sql(text).collect() as rows:
             return [f"{row.get_row_kind()} {', '.join(map(str, row))}" for row in rows]
     except Exception as e:
         lines = [line.strip() for line in str(e).splitlines()]
-        reported = [line.split("Exception: ", 1)[1] for line in lines if "Exception: " in line]
-        return [f"error: {reported[-1] if reported else lines[0]}"]
+        errors = [line.split("Exception: ", 1)[1] for line in lines if "Exception: " in line]
+        return [f"error: {errors[-1] if errors else lines[0]}"]
 
 
 def record(names: Sequence[str]) -> None:
-    """Ask Flink, and write what it says."""
+    """Run the cases on Flink and record the results."""
     from pyflink.table import EnvironmentSettings, TableEnvironment
 
     results = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     for name in names or [n for n in CASES if n not in results]:
         t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         t_env.get_config().set("parallelism.default", "1").set("table.local-time-zone", "UTC")
-        # Where two inputs meet late rows, each must have gone the whole way before the next.
+        # With late rows in two inputs, each row must be fully processed before the next.
         declare(t_env, CASES[name], 1 if name in LATE else 12)
         results[name] = changes(t_env, CASES[name].query)
         print(name, len(results[name]), results[name][:1], flush=True)

@@ -1,9 +1,9 @@
-"""Lines of JSON and CSV that are well formed or nearly so, and what apache-flink makes of them: rows, or it refuses.
+"""Valid and nearly valid lines of JSON and CSV, and how apache-flink parses them: into rows, or with an error.
 
-    python text_formats.py [NAME ...]    on a Python with apache-flink 2.3: asks for what is not recorded yet, or for
-                                         what is named
+    python text_formats.py [NAME ...]    on a Python with apache-flink 2.3: runs the cases that are not recorded, or
+                                         the given ones
 
-The same text runs on both: `pyflink` there, `millstream` here.
+Both systems run the same text: with `pyflink` there, with `millstream` here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PLAIN = "a INT, b STRING, c DOUBLE, d BOOLEAN"
 _ISO = {"timestamp-format.standard": "ISO-8601"}
 _IGNORED = {"ignore-parse-errors": "true"}
 
-# A format, its options, the columns, what is selected of them, and the lines.
+# Format, options, columns, select list, lines.
 Case = tuple[str, dict[str, str], str, str, str]
 _TIMES = {
     "plain": "2024-01-02 03:04:05.123",
@@ -50,14 +50,14 @@ def _cases() -> dict[str, Case]:
     texts = [(f"TIMESTAMP{z}(3)", n, v) for n, v in _TIMES.items() for z in ("", "_LTZ")]
     texts += [(kind, v, v) for kind, values in _VALUES.items() for v in values]
     for kind, name, text in texts:
-        columns, shown = f"t {kind}, x INT", "CAST(t AS STRING)"
-        cases[f"json {kind} {name}"] = ("json", {}, columns, shown, json.dumps({"t": text}))
-        cases[f"csv {kind} {name}"] = ("csv", {"field-delimiter": "|"}, columns, shown, f"{text}|1")
+        columns, select_list = f"t {kind}, x INT", "CAST(t AS STRING)"
+        cases[f"json {kind} {name}"] = ("json", {}, columns, select_list, json.dumps({"t": text}))
+        cases[f"csv {kind} {name}"] = ("csv", {"field-delimiter": "|"}, columns, select_list, f"{text}|1")
         if kind.startswith("TIMESTAMP"):
             iso = json.dumps({"t": text.strip().replace(" ", "T")})
-            cases[f"iso {kind} {name}"] = ("json", _ISO, columns, shown, iso)
-    for name, options, columns, shown, lines in _MORE:
-        cases[name] = ("json", options, columns, shown, lines)
+            cases[f"iso {kind} {name}"] = ("json", _ISO, columns, select_list, iso)
+    for name, options, columns, select_list, lines in _MORE:
+        cases[name] = ("json", options, columns, select_list, lines)
     return cases
 
 
@@ -82,23 +82,23 @@ CASES = _cases()
 
 def rows(name: str, t_env: Any, folder: Path) -> list[str]:
     """Return the rows of a case, or REFUSED."""
-    form, options, columns, shown, lines = CASES[name]
+    form, options, columns, select_list, lines = CASES[name]
     directory = Path(tempfile.mkdtemp(dir=folder))
     (directory / "lines").write_text(lines + "\n")
     table_options = {"connector": "filesystem", "path": f"file://{directory}", "format": form}
     table_options |= {f"{form}.{key}": value for key, value in options.items()}
-    listed = ", ".join(f"'{k}' = '{v}'" for k, v in table_options.items())
+    options_text = ", ".join(f"'{k}' = '{v}'" for k, v in table_options.items())
     t_env.execute_sql("DROP TABLE IF EXISTS t")
-    t_env.execute_sql(f"CREATE TABLE t ({columns}) WITH ({listed})")
+    t_env.execute_sql(f"CREATE TABLE t ({columns}) WITH ({options_text})")
     try:
-        with t_env.execute_sql(f"SELECT {shown} FROM t").collect() as results:
+        with t_env.execute_sql(f"SELECT {select_list} FROM t").collect() as results:
             return [", ".join(map(str, row)) for row in results]
     except Exception:
         return REFUSED
 
 
 def record(names: Sequence[str]) -> None:
-    """Ask Flink, and write what it says."""
+    """Run the cases on Flink and record the results."""
     from pyflink.table import EnvironmentSettings, TableEnvironment
 
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())

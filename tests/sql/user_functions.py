@@ -1,9 +1,9 @@
-"""Programs with functions of users that keep something, and what apache-flink answers: aggregates, tables, pandas.
+"""Programs with stateful user functions, and the results of apache-flink: aggregates, tables, pandas.
 
-    python user_functions.py [NAME ...]    on a Python with apache-flink 2.3: asks for what is not recorded yet, or for
-                                           what is named
+    python user_functions.py [NAME ...]    on a Python with apache-flink 2.3: runs the programs that are not recorded,
+                                           or the given ones
 
-The same text runs on both: `pyflink` there, `millstream` here.
+Both systems run the same text: with `pyflink` there, with `millstream` here.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class WeightedAverage(AggregateFunction):  # type: ignore[misc]
 
 
 class Joined(AggregateFunction):  # type: ignore[misc]
-    """Values in a ListView, and how often each has come in a MapView."""
+    """Values in a ListView, and the count of each in a MapView."""
 
     def create_accumulator(self) -> Any:
         return Row(ListView(), MapView())
@@ -157,7 +157,7 @@ class Top2(TableAggregateFunction):  # type: ignore[misc]
 
 
 class Counting(ScalarFunction):  # type: ignore[misc]
-    """Counts in a metric, and adds a parameter of the job's."""
+    """Counts in a metric, and adds a job parameter."""
 
     def open(self, function_context: Any) -> None:
         self.counter = function_context.get_metric_group().add_group("my").counter("calls")
@@ -174,7 +174,7 @@ class Doubled(AsyncScalarFunction):  # type: ignore[misc]
 
 
 class Flaky(AsyncScalarFunction):  # type: ignore[misc]
-    """Fails three times for one value: as often as it is asked again."""
+    """Fails three times for one value: as often as the call is retried."""
 
     def open(self, function_context: Any) -> None:
         self.failures = 0
@@ -305,23 +305,23 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "async": _api(lambda t: t.select(col("k"), udf(Doubled(), result_type="BIGINT")(col("v")))),
     "async that fails at first": _api(lambda t: t.select(col("k"), udf(Flaky(), result_type="BIGINT")(col("v")))),
 }
-# In BATCH, and among rows that are emitted at once, the order is undefined.
+# In BATCH, and among rows that are emitted together, the order is undefined.
 UNORDERED = {"pandas in batch", "pandas over in batch", "aggregate of rows on pandas"}
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return str(tuple(value)) if isinstance(value, Row) else str(value)
 
 
 def changes(program: Callable[[Any], Any], t_env: Any) -> list[str]:
-    """Return the changes that a program's table gives; or what is wrong with it, in one line."""
+    """Return the changes of a program's table, or its error in one line."""
     try:
         with program(t_env).execute().collect() as rows:
-            return [f"{row.get_row_kind()} {', '.join(map(_shown, row))}" for row in rows]
+            return [f"{row.get_row_kind()} {', '.join(map(_value_text, row))}" for row in rows]
     except Exception as e:
         lines = [line.strip() for line in str(e).splitlines()]
-        reported = [line.split("Exception: ", 1)[1] for line in lines if "Exception: " in line]
-        return [f"error: {reported[-1] if reported else lines[0]}"]
+        errors = [line.split("Exception: ", 1)[1] for line in lines if "Exception: " in line]
+        return [f"error: {errors[-1] if errors else lines[0]}"]
 
 
 def is_batch(program: Callable[[Any], Any]) -> bool:
@@ -329,7 +329,7 @@ def is_batch(program: Callable[[Any], Any]) -> bool:
 
 
 def record(names: Sequence[str]) -> None:
-    """Ask Flink, and write what it says."""
+    """Run the programs on Flink and record the results."""
     from pyflink.table import EnvironmentSettings, TableEnvironment
 
     results = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}

@@ -12,7 +12,7 @@ import pytest
 from bench.venvs import CACHE, existing_venv, venv
 
 FLINK = "2.3.0"
-WHY_NOT = "apache-flink is not installed: `make test-pyflink` (or MILLSTREAM_PYFLINK=1) installs it into a venv"
+SKIP_REASON = "apache-flink is not installed: `make test-pyflink` (or MILLSTREAM_PYFLINK=1) installs it into a venv"
 
 
 @cache
@@ -42,4 +42,4 @@ def flink_jar(artifact: str) -> Path | None:
     return jar if jar.exists() else None
 
 
-needs_flink = pytest.mark.skipif("flink_python() is None", reason=WHY_NOT)
+needs_flink = pytest.mark.skipif("flink_python() is None", reason=SKIP_REASON)

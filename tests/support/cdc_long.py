@@ -1,10 +1,10 @@
-"""The long form of the tests of change data capture: a replica under random trouble, until the time is up.
+"""The long form of the CDC tests: a replica under random faults, until the time is up.
 
     python -m tests.support.cdc_long postgres|mariadb [seconds] [seed]
 
-Again and again: a new database; transactions on several connections at once; a job that builds a replica of it, in a
-process that is killed at random, mostly while tables are still read; columns that come, go, get other names and types;
-the server killed and started again. Then the replica must be the original, every change of every row there once.
+Repeatedly: a new database; concurrent transactions on several connections; a job that builds a replica, in a process
+that is killed at random, mostly during the snapshot; columns that are added, dropped, renamed and retyped; restarts of
+the server. In the end the replica must equal the original, with every change of every row exactly once.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Round:
             try:
                 while time.monotonic() < end:
                     self.start()
-                    self.trouble()
+                    self.inject_fault()
                 self.start()
                 with closing(self.connect()) as database:
                     cdc_replica.await_equal(database, replica, 180)
@@ -110,24 +110,24 @@ class Round:
                 try:
                     workload.transaction()
                 except Exception as e:
-                    # A deadlock, or two transactions that write the same key.
+                    # A deadlock, or concurrent transactions that write the same key.
                     if not any(w in str(e).lower() for w in ("deadlock", "duplicate", "timeout")):
                         raise
                     connection.rollback()
 
-    def trouble(self) -> None:
-        trouble = self.rng.choice(["nothing", "kill", "kill", "kill", "alter", "type", "server"])
+    def inject_fault(self) -> None:
+        fault = self.rng.choice(["nothing", "kill", "kill", "kill", "alter", "type", "server"])
         time.sleep(self.rng.choice([0, 0.5, 1.5, 3]))
-        self.done[trouble] += 1
-        if trouble == "kill":
+        self.done[fault] += 1
+        if fault == "kill":
             self.kill()
-        elif trouble == "server":
+        elif fault == "server":
             self.server.kill()
             time.sleep(self.rng.random())
             self.server.start()
-        elif trouble == "alter":
+        elif fault == "alter":
             self.alter()
-        elif trouble == "type":
+        elif fault == "type":
             self.execute(TYPES[self.kind].format(type=self.rng.choice(["int", "bigint"])), *TOUCH)
         self.work(self.rng.choice([0, 30, 90]))
 

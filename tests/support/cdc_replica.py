@@ -1,7 +1,7 @@
-"""A replica that a job builds from a database's changes, and the checks on it.
+"""A replica that a job builds from a database's changes, and its checks.
 
-Every change to a row is checked against the row in the job's state, and emitted with a number that counts the row's
-changes, so that lost and duplicate changes show at once. As a program, the module runs such a job until it is killed.
+Every change of a row is checked against the row in the job's state, and emitted with the number of the row's changes,
+so that lost and duplicate changes show at once. As a program, the module runs such a job until it is killed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def parsed_change(text: str) -> tuple[str, str, str, Any]:
 
 
 class Kills:
-    """Kills its own process: once per entry of `after`, each time after that many records."""
+    """Kills its own process once per entry of `after`, each time after that many records."""
 
     def __init__(self, flags: Path, after: list[int]) -> None:
         self._flags, self._after = flags, after
@@ -157,14 +157,15 @@ class Workload:
         )
 
     def upsert(self, table: str, keys: str, columns: tuple[str, ...]) -> str:
-        places = ", ".join(["%s"] * len(columns))
+        placeholders = ", ".join(["%s"] * len(columns))
         if self.is_mysql:
             changes = ", ".join(f"{c} = VALUES({c})" for c in columns)
-            return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places}) ON DUPLICATE KEY UPDATE {changes}"
+            return (
+                f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({placeholders}) ON DUPLICATE KEY UPDATE {changes}"
+            )
         changes = ", ".join(f"{c} = EXCLUDED.{c}" for c in columns)
-        return (
-            f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places}) ON CONFLICT ({keys}) DO UPDATE SET {changes}"
-        )
+        insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({placeholders})"
+        return f"{insert} ON CONFLICT ({keys}) DO UPDATE SET {changes}"
 
     def transaction(self) -> None:
         with self.connection.cursor() as cursor:
@@ -198,7 +199,7 @@ def original(connection: Any) -> dict[tuple[str, str], str]:
 
 
 def replica(connection: Any) -> dict[tuple[str, str], str]:
-    """Return the rows of the replica; check that every change of a row is there exactly once."""
+    """Return the rows of the replica; check that every change of a row is included exactly once."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT tbl, key, version, body FROM facts ORDER BY tbl, key, version")
         rows = cursor.fetchall()
@@ -245,11 +246,11 @@ def settings(checkpoints: str) -> dict[str, str]:
     return options
 
 
-def main(kind: str, where: str, which: str, facts: str, checkpoints: str) -> None:
+def main(kind: str, where: str, mode: str, facts: str, checkpoints: str) -> None:
     from millstream.testing import LocalEnvironment
 
     env = LocalEnvironment(Configuration.from_dict(settings(checkpoints)))
-    source = {"postgres": postgres_source, "mariadb": mariadb_source}[kind](where, which)
+    source = {"postgres": postgres_source, "mariadb": mariadb_source}[kind](where, mode)
     build(env, source, Connect(facts))
     env.execute()
 

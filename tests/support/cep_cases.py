@@ -7,8 +7,8 @@ A case is a JSON object:
     processing  whether in processing time; comparator, timeouts, late: whether there is one
     input       ["e", key, name, value, timestamp], ["w", watermark] or ["p", wall clock]
 
-An answer is {"out": [[kind, key, events, timestamp]]} and, on failure, "error". Events are identified by
-their index among the inputs.
+A result is {"out": [[kind, key, events, timestamp]]} and, on failure, "error". Events are identified by their index
+among the inputs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from millstream.cep.skip import AfterMatchSkipStrategy
 from tests.support.paths import TESTS
 
 Case = dict[str, Any]
-# Cases with Flink's answers, made by cep/record.py.
+# Cases with Flink's results, recorded by cep/record.py.
 RECORDED = TESTS / "cep" / "recorded.jsonl.gz"
 # (key, name, value, number)
 Event = tuple[str, str, int, int]
@@ -33,7 +33,7 @@ END = 2**63 - 1
 
 
 def recorded() -> list[tuple[Case, dict[str, Any]]]:
-    """Return the recorded cases, with Flink's answers."""
+    """Return the recorded cases, with Flink's results."""
     with gzip.open(RECORDED, "rt") as lines:
         return [tuple(json.loads(line)) for line in lines]
 
@@ -110,7 +110,7 @@ def _apply(pattern: Pattern, method: str, arguments: list[Any]) -> None:
         getattr(pattern, method)(*arguments)
 
 
-# --- random ones
+# --- random cases
 
 
 # From this seed on, cases have many events that most patterns accept.
@@ -264,7 +264,7 @@ def _rising(items: list[list[Any]]) -> list[list[Any]]:
     return rising
 
 
-# --- the answer of the automaton alone
+# --- results of the automaton alone
 
 
 def answer(case: Case) -> dict[str, Any]:
@@ -326,7 +326,7 @@ def answer(case: Case) -> dict[str, Any]:
 
 
 def by_key(answer: dict[str, Any]) -> dict[str, list[Any]]:
-    """Return an answer's lines by key, whose order matters within each key only; nothing for an error."""
+    """Return the lines of a result by key, ordered within each key only; nothing for an error."""
     lines: dict[str, list[Any]] = {}
     if "error" in answer:
         return lines

@@ -48,7 +48,7 @@ def answer(case: Case, restarts: random.Random | None = None, **settings: Any) -
 
     Args:
         case: the case.
-        restarts: decides where to restore a snapshot at another parallelism; None for nowhere.
+        restarts: decides where to restore a snapshot at another parallelism; None for no restarts.
         settings: of the harness.
     """
     clock = ManualClock(0)
@@ -114,7 +114,7 @@ def _collect(harness: StreamHarness, case: Case, lines: dict[str, list[Any]]) ->
 
 
 def expected(answer: dict[str, Any]) -> dict[str, list[Any]]:
-    """Return Flink's answer in the form of `answer`: by key and kind."""
+    """Return Flink's result in the format of `answer`: by key and kind."""
     lines: dict[str, list[Any]] = {}
     for line in answer["out"]:
         lines.setdefault(f"{line[1]} {line[0]}", []).append(line)

@@ -62,10 +62,10 @@ def _output_of(index: int, case: Case, source: DataStream) -> DataStream:
 def _shuffled(cases: list[Case]) -> list[Item]:
     """Return the inputs of all cases, interleaved, each in its order."""
     dice = random.Random(len(cases))
-    whose = [index for index, case in enumerate(cases) for _ in case["input"]]
-    dice.shuffle(whose)
+    case_indexes = [index for index, case in enumerate(cases) for _ in case["input"]]
+    dice.shuffle(case_indexes)
     left = [iter(_numbered(case)) for case in cases]
-    return [(index, *next(left[index])) for index in whose]
+    return [(index, *next(left[index])) for index in case_indexes]
 
 
 def _numbered(case: Case) -> list[tuple[list[Any], int]]:

@@ -1,7 +1,7 @@
-"""A driver and worker processes that fail in every way the contract of sinks allows, in one process, by the dice.
+"""A driver and workers that fail randomly in every way that the sink contract allows, in one process.
 
-Tasks are generators, so that a task that is believed dead can go on much later. What travels is pickled, as it is on
-the way between a worker and the driver.
+Tasks are generators, so that a task that is presumed dead can continue much later. Messages are pickled, as between a
+worker and the driver.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class ChaoticJob:
     def _recover(self, every_job: bool = False) -> None:
         """Restore the last checkpoint, as this job or as another."""
         for processes in self._processes:
-            self._leave_zombies(processes)
+            self._keep_zombies(processes)
         if self._one_in(3):
             self._job_ids.append(f"job{len(self._job_ids)}")
         self._start_over()
@@ -207,7 +207,7 @@ class ChaoticJob:
         while True:
             if self._zombies and self._one_in(3):
                 self._wake_a_zombie()
-            process = self._some_process(subtask)
+            process = self._choose_process(subtask)
             task = self._task(process, subtask, records, flush)
             if self._one_in(6):
                 self._fail(process, subtask, task, len(records) + 2)
@@ -216,7 +216,7 @@ class ChaoticJob:
                 continue
             *_, report = task
             if self._one_in(6):
-                twin = self._some_process(subtask, but=process)
+                twin = self._choose_process(subtask, other_than=process)
                 *_, other = self._task(twin, subtask, records, flush)
                 report = self._dice.choice([report, other])
             assert report is not None
@@ -227,8 +227,8 @@ class ChaoticJob:
         self._attempt += 1
         return process.run(f"{self._job_ids[-1]}-{OPERATOR}-{subtask}-{self._epoch}-{self._attempt}", records, flush)
 
-    def _some_process(self, subtask: int, but: Process | None = None) -> Process:
-        known = [p for p in self._processes[subtask] if p is not but]
+    def _choose_process(self, subtask: int, other_than: Process | None = None) -> Process:
+        known = [p for p in self._processes[subtask] if p is not other_than]
         if known and not self._one_in(5):
             return self._dice.choice(known)
         process = Process(self._pickled, subtask, self._parallelism)
@@ -237,7 +237,7 @@ class ChaoticJob:
         return process
 
     def _fail(self, process: Process, subtask: int, task: Iterator[Any], steps: int) -> None:
-        """Stop a task halfway: its process has died, or only seems to have died, or runs the next task."""
+        """Stop a task halfway: its process has died, or is only presumed dead, or runs the next task."""
         for _ in range(self._dice.randrange(steps)):
             next(task)
         fate = self._dice.choice(["dies", "seems dead", "lives"])
@@ -248,7 +248,7 @@ class ChaoticJob:
         if fate == "seems dead":
             self._zombies.append(task)
 
-    def _leave_zombies(self, processes: list[Process]) -> None:
+    def _keep_zombies(self, processes: list[Process]) -> None:
         for process in processes:
             if self._one_in(3):
                 self._attempt += 1

@@ -1,9 +1,9 @@
-"""The cookbook's program with change data capture, Kafka and upserts, killed again and again.
+"""The cookbook's program with change data capture, Kafka and upserts, killed repeatedly.
 
     python -m tests.support.cookbook_runs [seconds] [seed]
 
-runs it on Spark for so long, with servers of its own. Customers move, orders come, the job is killed at random
-(kill -9); in the end the topic of upserts must say what the database and the orders say.
+This command runs it on Spark for that time, with its own servers. Customers move, orders arrive, and the job is killed
+at random (kill -9); in the end the upsert topic must equal the result computed from the database and the orders.
 """
 
 from __future__ import annotations

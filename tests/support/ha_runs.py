@@ -79,7 +79,7 @@ def expected_lines(records: int) -> Counter[str]:
     return Counter(f"{key},{n}" for key, count in counts.items() for n in range(1, count + 1))
 
 
-def written(out: Path) -> Counter[str]:
+def written_lines(out: Path) -> Counter[str]:
     """Return the lines of finished files."""
     files = [p for p in out.rglob("*") if p.is_file() and not p.name.startswith(".")]
     return Counter(line for p in files for line in p.read_text().splitlines())
@@ -98,7 +98,7 @@ class Managers:
         return self.directory / "out"
 
     def start(self, *command: str, **settings: str) -> subprocess.Popen[bytes]:
-        """Start another job manager, with a log file of its own."""
+        """Start another job manager, with its own log file."""
         number = len(self.processes)
         options = {**self.settings, **{k.replace("__", "."): v for k, v in settings.items()}}
         defines = [word for key, value in options.items() for word in ("-D", f"{key}={value}")]
@@ -118,7 +118,7 @@ class Managers:
     def log(self, number: int) -> str:
         return (self.directory / f"log-{number}").read_text(errors="replace")
 
-    def everything(self) -> str:
+    def all_logs(self) -> str:
         return "\n".join(f"--- {n}\n{self.log(n)}" for n in range(len(self.processes)))
 
     def term(self) -> int:
@@ -136,20 +136,20 @@ class Managers:
         began = time.monotonic()
         while not holds():
             is_dead = all(process.poll() is not None for process in self.processes)
-            assert time.monotonic() - began < seconds and not is_dead, self.everything()
+            assert time.monotonic() - began < seconds and not is_dead, self.all_logs()
             time.sleep(0.05)
         return time.monotonic() - began
 
     def lines(self) -> int:
-        return sum(written(self.out).values())
+        return sum(written_lines(self.out).values())
 
-    def hurry(self) -> None:
-        """Let the program finish."""
+    def stop_throttling(self) -> None:
+        """Make the program process the rest of its input at full speed."""
         Path(f"{self.out}.go").touch()
 
 
 def _options(command: tuple[str, ...]) -> int:
-    """Return the index at which settings go: before the program and its arguments."""
+    """Return the index at which settings are inserted: before the program and its arguments."""
     return next((n for n, word in enumerate(command) if word.endswith(".py")), len(command))
 
 
@@ -163,15 +163,15 @@ def managers(directory: Path, settings: dict[str, str]) -> Iterator[Managers]:
         yield job_managers
     finally:
         for process in job_managers.processes:
-            for how in (signal.SIGCONT, signal.SIGKILL):
+            for kill_signal in (signal.SIGCONT, signal.SIGKILL):
                 try:
-                    os.killpg(process.pid, how)
+                    os.killpg(process.pid, kill_signal)
                 except ProcessLookupError:
                     break
             process.wait()
 
 
-def quick(directory: Path, **more: str) -> dict[str, str]:
+def quick(directory: Path, **settings: str) -> dict[str, str]:
     """Return settings of job managers that take over within seconds."""
     return {
         "high-availability.type": "filesystem",
@@ -180,5 +180,5 @@ def quick(directory: Path, **more: str) -> dict[str, str]:
         "millstream.high-availability.lease-duration": "1500 ms",
         "millstream.high-availability.renew-deadline": "1000 ms",
         "millstream.high-availability.retry-period": "200 ms",
-        **more,
+        **settings,
     }

@@ -32,7 +32,7 @@ class PushedReader:
         self.committed: list[int] = []
         self.stopped = False
         # The number of micro-batches that got offsets.
-        self.cuts = 0
+        self.n_batches = 0
 
     def __getstate__(self) -> dict[str, Any]:
         return {}
@@ -47,7 +47,7 @@ class PushedReader:
         return {"at": self.available}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[tuple[int, int]]:
-        self.cuts += 1
+        self.n_batches += 1
         middle = (start["at"] + end["at"]) // 2
         return [p for p in ((start["at"], middle), (middle, end["at"])) if p[0] < p[1]]
 
@@ -77,13 +77,13 @@ class CountWithPid(KeyedProcessFunction[int, Any, Any]):
 class BreaksOnce:
     """Raises, or kills its own process, at one value, the first time only."""
 
-    def __init__(self, flag: Path, trigger: str, how: str) -> None:
-        self._flag, self._trigger, self._how = flag, trigger, how
+    def __init__(self, flag: Path, trigger: str, failure: str) -> None:
+        self._flag, self._trigger, self._failure = flag, trigger, failure
 
     def __call__(self, value: str) -> str:
         if value == self._trigger and not self._flag.exists():
             self._flag.touch()
-            if self._how == "kill":
+            if self._failure == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             raise ValueError("once")
         return value

@@ -27,11 +27,11 @@ def committed_records(bootstrap: str, topic: str) -> list[Any]:
     return _persist(lambda: _read(bootstrap, topic, end))
 
 
-def _persist(ask: Callable[[], T]) -> T:
+def _persist(request: Callable[[], T]) -> T:
     end = time.monotonic() + _SECONDS
     while True:
         try:
-            return ask()
+            return request()
         except KafkaError:
             if time.monotonic() > end:
                 raise

@@ -1,6 +1,6 @@
-"""A stand-in for the part of Kubernetes' API that Spark uses: pods are processes here, run by the image's script.
+"""A simulation of the part of Kubernetes' API that Spark uses: pods are processes, run by the image's script.
 
-What it does not have: containers, networks, watches (Spark polls instead), and anybody who may not do something.
+It has no containers, networks, watches (Spark polls instead) and access control.
 """
 
 from __future__ import annotations

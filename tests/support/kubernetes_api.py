@@ -1,4 +1,4 @@
-"""A stand-in for Kubernetes' API server: leases, with its rules of optimistic concurrency."""
+"""A simulation of Kubernetes' API server: leases, with optimistic concurrency."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _PATH = "/apis/coordination.k8s.io/v1/namespaces/"
 
 
 class LeaseServer(ThreadingHTTPServer):
-    """Behaves as the API server does with leases.
+    """Implements leases like the API server.
 
     Every write makes a new resourceVersion: an opaque text from one counter for all objects. A POST of an existing
-    object is refused with 409 AlreadyExists; a PUT whose resourceVersion is not the current one, with 409 Conflict.
-    A PUT without one is unconditional; no code here may rely on that. metadata.name must be that of the path.
+    object is refused with 409 AlreadyExists; a PUT whose resourceVersion is not the current one, with 409 Conflict. A
+    PUT without one is unconditional; no code here may rely on that. metadata.name must equal that of the path.
     """
 
     daemon_threads = True
@@ -48,7 +48,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        with contextlib.suppress(BrokenPipeError):  # who has asked was killed
+        with contextlib.suppress(BrokenPipeError):  # the client was killed
             self.wfile.write(data)
 
     def _status(self, code: int, reason: str) -> None:

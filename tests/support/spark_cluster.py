@@ -184,29 +184,29 @@ class Worker:
         """Stop every process of the machine, as a live migration does."""
         _signal_all([self.process.pid, *_below(self.process.pid)], signal.SIGSTOP)
 
-    def thaw(self) -> None:
+    def resume(self) -> None:
         """Resume all processes."""
         _signal_all([self.process.pid, *_below(self.process.pid)], signal.SIGCONT)
 
-    def cut_off(self) -> None:
-        """Pull the cable: packets to the machine are lost, without refusals."""
+    def cut_cable(self) -> None:
+        """Disconnect the network cable: packets to the machine are lost, without refusals."""
         self._cable("down")
 
-    def join(self) -> None:
-        """Plug the cable in again."""
+    def reconnect_cable(self) -> None:
+        """Connect the network cable again."""
         self._cable("up")
 
-    def part_from_driver(self) -> None:
+    def partition_from_driver(self) -> None:
         """Drop traffic between the machine and that of master and driver; all other traffic passes."""
-        self._own_network().part(self.number, 0)
+        self._own_network().partition(self.number, 0)
 
-    def part_from(self, other: Worker) -> None:
-        """Drop traffic between two machines, which both still reach all others."""
-        self._own_network().part(self.number, other.number)
+    def partition_from(self, other: Worker) -> None:
+        """Drop traffic between two machines; both still reach all others."""
+        self._own_network().partition(self.number, other.number)
 
-    def reunite(self) -> None:
+    def heal_partitions(self) -> None:
         """Restore all dropped traffic."""
-        self._own_network().reunite()
+        self._own_network().heal_partitions()
 
     def slots(self) -> list[int]:
         """Return the processes that hold slots of a job."""
@@ -221,7 +221,7 @@ class Worker:
     def _own_network(self) -> Network:
         if self.network is None:
             raise MillstreamError(
-                "Workers have no networks of their own here, so none can be cut off: that takes root."
+                "Workers share a network here, so none can be disconnected: separate networks require root."
             )
         return self.network
 
@@ -239,7 +239,7 @@ class Network:
         self._bridge = f"msb{number}"
         self._members: list[int] = []
         # Pairs of disconnected members; 0 is the machine of master and drivers.
-        self._parted: list[tuple[int, int]] = []
+        self._partitions: list[tuple[int, int]] = []
 
     @classmethod
     def free(cls) -> Network:
@@ -282,18 +282,18 @@ class Network:
     def cable(self, member: int, state: str) -> None:
         _ip("link", "set", self._end(member), state)
 
-    def part(self, one: int, other: int) -> None:
+    def partition(self, one: int, other: int) -> None:
         """Drop all traffic between two members: a connection gets neither an answer nor a refusal."""
-        self._parted.append((one, other))
+        self._partitions.append((one, other))
         for here, there in ((one, other), (other, one)):
             self._neighbour(here, "replace", self._address_of(there), "lladdr", _UNUSED_MAC, "nud", "permanent")
 
-    def reunite(self) -> None:
+    def heal_partitions(self) -> None:
         """Restore the traffic between all members."""
-        for one, other in self._parted:
+        for one, other in self._partitions:
             for here, there in ((one, other), (other, one)):
                 self._neighbour(here, "del", self._address_of(there))
-        self._parted.clear()
+        self._partitions.clear()
 
     def _neighbour(self, member: int, action: str, *arguments: str) -> None:
         inside = ["-n", self._namespace(member)] if member else []
@@ -308,7 +308,7 @@ class Network:
 
     def _clear(self) -> None:
         """Remove the network, and the remains of a killed program."""
-        for namespace in self._left_behind():
+        for namespace in self._foreign_namespaces():
             pids = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True).stdout
             _signal_all([int(pid) for pid in pids.split()], signal.SIGKILL)
             self._members.append(int(namespace.rpartition("-")[2]))
@@ -319,10 +319,10 @@ class Network:
         self._members.clear()
         subprocess.run(["ip", "link", "del", self._bridge], capture_output=True)
 
-    def _left_behind(self) -> list[str]:
+    def _foreign_namespaces(self) -> list[str]:
         """Return the namespaces of this network that another program created."""
-        listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout.splitlines()
-        names = [line.split()[0] for line in listed if line.startswith(f"ms{self._number}-")]
+        lines = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout.splitlines()
+        names = [line.split()[0] for line in lines if line.startswith(f"ms{self._number}-")]
         return [name for name in names if name not in map(self._namespace, self._members)]
 
     def _namespace(self, member: int) -> str:

@@ -36,7 +36,7 @@ CREATE TABLE keyed (a INT, b BIGINT, PRIMARY KEY (a) NOT ENFORCED) WITH ('connec
 
 
 class Source(TableSource):
-    """Reads nothing."""
+    """A source without rows."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self.changes = CHANGES[options.get("changes", "inserts")]
@@ -49,7 +49,7 @@ class Source(TableSource):
 
 
 class Target(TableSink):
-    """Writes nothing."""
+    """A sink that discards rows."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self.changes = CHANGES[options.get("changes", "all")]

@@ -38,12 +38,12 @@ class Case:
     Args:
         query: SQL over the views, or a function that returns a table of an environment.
         settings: of the table environment.
-        functions: of the user's, by name.
-        late: whether some rows are late; else some are out of order, and none is.
-        clock: whether the answer depends on the wall clock, which then moves between rows, the same in every run.
-        whole: whether all changes are compared, in any order; else what is left of them.
-        like: the query whose answer it must have, where that is another's.
-        unlike: the query whose answer it must not have, which it would have if nothing it keeps went.
+        functions: user functions, by name.
+        late: whether some rows are late; else some are out of order, and none is late.
+        clock: whether the result depends on the wall clock, which then advances between rows, equally in every run.
+        whole: whether all changes are compared, in any order; else the final rows.
+        like: the query whose result it must have, if that is another one.
+        unlike: the query whose result it must not have: it would have it if no state expired.
         upserts: whether the rows are those of a table `latest`, of which only the last of each key counts.
         into: the columns of a table with a key that the query's rows are written to; SQL only.
     """

@@ -1,4 +1,4 @@
-"""Random queries that SQLite can answer too: joins, groups, set operations, and subqueries everywhere."""
+"""Random queries that SQLite supports, too: joins, groups, set operations, and subqueries in all positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs SQL operators in tests: bare, on given batches, or as a job in this process."""
+"""Runs SQL operators in tests: alone on given batches, or as a job in this process."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Bare:
         name = self.state.write_delta(self._epoch, "a")
         self.state.prepare(name)
         self.state.begin()
-        # The state is dirty and its version differs from the loaded one, so that everything is read again.
+        # The state is dirty and its version differs from the loaded one, so that the operator reads everything again.
         self.state._reload(name, None)
 
     def changes(self) -> list[Change]:

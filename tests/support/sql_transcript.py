@@ -1,6 +1,6 @@
-"""Transcripts of SQL's operators: what comes in, watermarks, and the changes that are to come out.
+"""Transcripts of SQL operators: input rows, watermarks, and the expected changes.
 
-Each is run with its batches as they are written, row by row, and with a restart from files behind every batch.
+Each runs with its batches as written, row by row, and with a restart from files after every batch.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _batches(transcript: Transcript, text: str, one_by_one: bool) -> list[tuple[
 
 
 def check(transcript: Transcript, way: str) -> None:
-    """Run a transcript in one of the ways, and check its output."""
+    """Run a transcript in one way, and check its output."""
     bare = Bare(transcript.operator())
     for step, expected in transcript.steps:
         if step == "end":

@@ -23,8 +23,7 @@ RULES = MapStateDescriptor("rules", Types.STRING(), Types.INT())
 COUNT = 60
 
 
-# Keys of all sorts: numbers, texts, a tuple, and what can only be looked up in a frozen form. Each of two subtasks has
-# some, and each of three.
+# Keys of several types: numbers, texts, a tuple, and unhashable ones. Each of two subtasks has some, and each of three.
 KEYS: list[Any] = [0, "1", (5, "x"), [3, 1], {"k": 4}, 3, "3"]
 
 
@@ -41,9 +40,9 @@ class Keep(KeyedProcessFunction):
         self.seen = c.get_list_state(ListStateDescriptor("seen", Types.STRING()))
         self.by_rest = c.get_map_state(MapStateDescriptor("by rest", Types.INT(), Types.INT()))
         self.sum = c.get_reducing_state(ReducingStateDescriptor("sum", lambda a, b: a + b))
-        lives = ValueStateDescriptor("recent", Types.INT())
-        lives.enable_time_to_live(StateTtlConfig.new_builder(Time.hours(1)).build())
-        self.recent = c.get_state(lives)
+        descriptor = ValueStateDescriptor("recent", Types.INT())
+        descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.hours(1)).build())
+        self.recent = c.get_state(descriptor)
 
     def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
         self.total.update((self.total.value() or 0) + value)

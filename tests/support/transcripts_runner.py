@@ -1,7 +1,7 @@
 """Reads transcripts (tests/transcripts/*.yaml) and builds the programs they describe.
 
 A case's steps become the records of a scripted source. Elements and watermarks pass through in order; a step that sets
-the clock begins a new epoch, because that is when timers of the wall clock fire.
+the clock begins a new epoch, because processing-time timers fire then.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ ELEMENT = re.compile(r"(?:(?P<side>[LR]) )?(?P<key>\S+) (?P<value>\S+)(?: @ (?P<
 
 @dataclass
 class Item:
-    """One step of a script: an element, a watermark, or (in between epochs) a time of the clock."""
+    """One step of a script: an element, a watermark, or (between epochs) a time of the clock."""
 
     kind: str
     key: str = ""
@@ -339,7 +339,7 @@ def evictor(spec: dict[str, Any]) -> w.Evictor:
 def build(env: StreamExecutionEnvironment, case: Case, clock: Any = None, epoch: int = 1 << 30) -> CollectSink:
     """Add a case's program to an environment; return the sink of its output lines."""
     items = [i for s in case.steps if isinstance(s, str) and (i := parse(s)) is not None]
-    # The end comes in an epoch of its own, so that its effects are separate.
+    # The end of the input has its own epoch, so that its effects are separate.
     items.append(Item("end"))
     strategy = WatermarkStrategy.for_generator(ScriptedWatermarks).with_timestamp_assigner(lambda item, _: item.time)
     script = env.from_source(ScriptSource(items, clock, epoch)).set_parallelism(1)
@@ -394,8 +394,10 @@ def interval_join(left: DataStream, right: DataStream, spec: dict[str, Any]) -> 
 
 
 def windows(elements: DataStream, keyed: Any, spec: dict[str, Any]) -> Iterator[DataStream]:
-    whole = bool(spec.get("all"))
-    windowed: Any = elements.window_all(assigner(spec["window"])) if whole else keyed.window(assigner(spec["window"]))
+    over_all = bool(spec.get("all"))
+    windowed: Any = (
+        elements.window_all(assigner(spec["window"])) if over_all else keyed.window(assigner(spec["window"]))
+    )
     if "trigger" in spec:
         windowed.trigger(trigger(spec["trigger"]))
     if "evictor" in spec:
@@ -404,7 +406,7 @@ def windows(elements: DataStream, keyed: Any, spec: dict[str, Any]) -> Iterator[
         windowed.allowed_lateness(spec["lateness"])
     if spec.get("late_output"):
         windowed.side_output_late_data(LATE)
-    about = (lambda f: Whole(f)) if whole else (lambda f: f)
+    about = (lambda f: Whole(f)) if over_all else (lambda f: f)
     function = spec["function"]
     if function == "sum":
         result = windowed.reduce(add)
@@ -414,10 +416,10 @@ def windows(elements: DataStream, keyed: Any, spec: dict[str, Any]) -> Iterator[
         result = windowed.aggregate(Average())
     else:
         result = windowed.process(about(ShowList() if function == "list" else CountFires()))
-    mark = "*" if whole else None
+    mark = "*" if over_all else None
     if function == "sum":
         yield result.map(lambda item: f"{mark or item.key} {item.value}")
-    elif function == "avg" and whole:
+    elif function == "avg" and over_all:
         yield result.map(lambda line: f"* {line.split(' ', 1)[1]}")
     else:
         yield result

@@ -38,7 +38,7 @@ def has_counted(client: Any) -> bool:
 
 
 def counted(path: str) -> dict[str, int]:
-    """Return how many numbers each aggregate of a savepoint has counted, by uid; check that each counted once."""
+    """Return the count of each aggregate of a savepoint, by uid; check that each record counted once."""
     inspection, counts = Inspection.open(path), {}
     for operator in inspection.operators():
         if not operator.name.startswith("GroupAggregate"):

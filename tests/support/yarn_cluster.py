@@ -22,7 +22,7 @@ from millstream.spark.jars import fetch_jars
 from millstream.spark.java import find_java
 
 _HADOOP = ("org.apache.hadoop", "hadoop-client-minicluster", "3.5.0")
-# Hadoop's uber jar lacks this one, and the resource manager does not start without it.
+# Hadoop's uber jar lacks this jar, without which the resource manager does not start.
 _SIGNATURES = ("org.bouncycastle", "bcpkix-jdk18on", "1.78.1")
 _SERVER = "org.apache.hadoop.yarn.server."
 _START_SECONDS = 120.0
@@ -93,7 +93,7 @@ class YarnCluster:
 
     def applications(self) -> list[tuple[str, str]]:
         """Return the id and final status of each application."""
-        apps = self._ask("apps").get("apps") or {}
+        apps = self._get("apps").get("apps") or {}
         return [(app["id"], app["finalStatus"]) for app in apps.get("app", [])]
 
     def logs(self, application: str) -> str:
@@ -106,12 +106,12 @@ class YarnCluster:
 
     def _registered(self) -> int:
         try:
-            return len((self._ask("nodes").get("nodes") or {}).get("node", []))
+            return len((self._get("nodes").get("nodes") or {}).get("node", []))
         except OSError:
             # The server does not listen yet.
             return 0
 
-    def _ask(self, resource: str) -> dict[str, dict[str, list[dict[str, str]]]]:
+    def _get(self, resource: str) -> dict[str, dict[str, list[dict[str, str]]]]:
         address = self._manager["yarn.resourcemanager.webapp.address"]
         with urllib.request.urlopen(f"http://{address}/ws/v1/cluster/{resource}", timeout=10) as answer:
             response: dict[str, dict[str, list[dict[str, str]]]] = json.load(answer)

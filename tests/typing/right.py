@@ -1,4 +1,4 @@
-"""Programs whose types mypy follows step by step. Never run: integration/project/test_typing.py checks them."""
+"""Programs whose types mypy infers at each step. Never run: integration/project/test_typing.py checks them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ assert_type(env.from_source(NumberSequenceSource(1, 9)), DataStream[int])
 assert_type(env.from_source(DataGeneratorSource(lambda i: f"event {i}", 10)), DataStream[str])
 assert_type(events.assign_timestamps_and_watermarks(WatermarkStrategy.for_monotonous_timestamps()), DataStream[Event])
 
-# --- one record at a time
+# --- stateless operators
 
 
 class Length(MapFunction[str, int]):
@@ -120,7 +120,7 @@ def untyped(value):  # type: ignore[no-untyped-def]
     return value
 
 
-def halves(value: int) -> Iterator[float]:
+def half_value(value: int) -> Iterator[float]:
     yield value / 2
 
 
@@ -139,13 +139,13 @@ assert_type(numbers.map(untyped), DataStream[Any])
 assert_type(numbers.map(Bare()), DataStream[Any])
 assert_type(numbers.map(Describe()), DataStream[str])
 assert_type(numbers.map(lambda x: str(x), Types.STRING()).map(Length()), DataStream[int])
-# A declared row makes rows of tuples; of a lambda's, mypy cannot tell.
+# With a declared row type, tuples become rows; mypy cannot infer that of a lambda.
 assert_type(numbers.map(pair, Types.ROW([Types.INT(), Types.INT()])), DataStream[Row])
 assert_type(numbers.map(lambda x: (x, 1), output_type=Types.ROW([Types.INT(), Types.INT()])), DataStream[Any])
 assert_type(events.map(lambda e: e.user).flat_map(Words()), DataStream[str])
 assert_type(events.flat_map(lambda e: [e.amount]), DataStream[int])
 assert_type(events.flat_map(lambda e: e.user.split()), DataStream[str])
-assert_type(numbers.flat_map(halves), DataStream[float])
+assert_type(numbers.flat_map(half_value), DataStream[float])
 assert_type(numbers.flat_map(rarely), DataStream[str])
 assert_type(numbers.filter(lambda x: x % 2), DataStream[int])
 assert_type(numbers.filter(Some()), DataStream[int])
@@ -270,7 +270,7 @@ assert_type(events.window_all(tumbling).apply(lambda window, inputs: [window.sta
 assert_type(events.window_all(tumbling).aggregate(Mean()), DataStream[float])
 assert_type(events.count_window_all(5).max(1), DataStream[Event])
 
-# --- several streams
+# --- connected streams
 
 
 class Both(CoMapFunction[Event, int, str]):
@@ -352,12 +352,12 @@ assert_type(near.process(lambda left, right, ctx: [left.amount + right]), DataSt
 
 # --- patterns
 
-found = CEP.pattern(keyed, Pattern.begin("a"))
-assert_type(found.in_processing_time(), PatternStream[Event])
-assert_type(found.select(lambda match: match["a"][0].amount), DataStream[int])
-assert_type(found.select(OutputTag("late"), lambda match, time: time, lambda match: "x"), DataStream[str])
-assert_type(found.flat_select(lambda match: [e.user for e in match["a"]]), DataStream[str])
-assert_type(found.process(lambda match, ctx: [ctx.timestamp()]), DataStream[int])
+pattern_stream = CEP.pattern(keyed, Pattern.begin("a"))
+assert_type(pattern_stream.in_processing_time(), PatternStream[Event])
+assert_type(pattern_stream.select(lambda match: match["a"][0].amount), DataStream[int])
+assert_type(pattern_stream.select(OutputTag("late"), lambda match, time: time, lambda match: "x"), DataStream[str])
+assert_type(pattern_stream.flat_select(lambda match: [e.user for e in match["a"]]), DataStream[str])
+assert_type(pattern_stream.process(lambda match, ctx: [ctx.timestamp()]), DataStream[int])
 
 
 class Alarm(PatternProcessFunction[Event, str], TimedOutPartialMatchHandler[Event]):
@@ -380,15 +380,15 @@ class Users(PatternFlatSelectFunction[Event, str]):
         yield from (e.user for e in match["a"])
 
 
-assert_type(found.process(Alarm()), DataStream[str])
-assert_type(found.select(Amount()), DataStream[int])
-assert_type(found.select(OutputTag("late"), lambda match, time: time, Amount()), DataStream[int])
-assert_type(found.flat_select(Users()), DataStream[str])
+assert_type(pattern_stream.process(Alarm()), DataStream[str])
+assert_type(pattern_stream.select(Amount()), DataStream[int])
+assert_type(pattern_stream.select(OutputTag("late"), lambda match, time: time, Amount()), DataStream[int])
+assert_type(pattern_stream.flat_select(Users()), DataStream[str])
 
 # --- asynchronous requests
 
 
-class Ask(AsyncFunction[int, str]):
+class Evaluate(AsyncFunction[int, str]):
     async def async_invoke(self, value: int) -> list[str]:
         return [str(value)]
 
@@ -397,10 +397,10 @@ async def ask(value: int) -> list[bytes]:
     return [bytes(value)]
 
 
-assert_type(AsyncDataStream.unordered_wait(numbers, Ask(), Time.seconds(1)), DataStream[str])
+assert_type(AsyncDataStream.unordered_wait(numbers, Evaluate(), Time.seconds(1)), DataStream[str])
 assert_type(AsyncDataStream.ordered_wait(numbers, ask, Time.seconds(1)), DataStream[bytes])
 
-# --- ends
+# --- sinks
 
 
 class Store(SinkFunction[Event]):
@@ -431,12 +431,12 @@ with events.execute_and_collect() as results:
     for event in results:
         assert_type(event, Event)
 
-# --- names without a type stand for any
+# --- unparametrized names mean Any
 
 
-def whatever(stream: DataStream) -> DataStream:
+def identity(stream: DataStream) -> DataStream:
     return stream
 
 
-assert_type(whatever(numbers), DataStream[Any])
-assert_type(whatever(numbers).map(lambda x: x.anything), DataStream[Any])
+assert_type(identity(numbers), DataStream[Any])
+assert_type(identity(numbers).map(lambda x: x.anything), DataStream[Any])

@@ -1,4 +1,4 @@
-"""Programs with mistakes: mypy must find one in each marked line, and nowhere else. Never run."""
+"""Programs with type errors: mypy must report one in each marked line, and no other. Never run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ByNumber(KeyedProcessFunction[int, Event, str]):
         yield value.user
 
 
-class Liar(ProcessFunction[str, str]):
+class WrongOutput(ProcessFunction[str, str]):
     def process_element(self, value: str, ctx: ProcessFunction.Context) -> Iterator[int]:  # error: incompatible with
         yield len(value)
 
@@ -90,7 +90,7 @@ class Both(CoMapFunction[str, int, str]):
         return str(value)
 
 
-class Ask(AsyncFunction[str, str]):
+class Evaluate(AsyncFunction[str, str]):
     async def async_invoke(self, value: str) -> list[str]:
         return [value]
 
@@ -125,7 +125,7 @@ events.union(numbers)  # error: incompatible type "DataStream[int]"
 events.connect(numbers).map(Both())  # error: incompatible type "Both"
 events.join(numbers).where(lambda e: e.missing)  # error: "Event" has no attribute "missing"
 events.join(numbers).where("user").equal_to(0).apply(lambda a, b: a)  # error: has no attribute "apply"
-AsyncDataStream.ordered_wait(numbers, Ask(), 5)  # error: incompatible type
+AsyncDataStream.ordered_wait(numbers, Evaluate(), 5)  # error: incompatible type
 numbers.add_sink(Store())  # error: incompatible type "Store"
 numbers.sink_to(Store())  # error: incompatible type "Store"
 text: DataStream[str] = numbers  # error: Incompatible types in assignment

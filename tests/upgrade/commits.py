@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# While there is no release: the first commit of format 3.
+# Before the first release: the first commit of format 3.
 FIRST = "446f18bd"
 OLDER = (FIRST,)
 
@@ -18,11 +18,11 @@ def exists(commit: str) -> bool:
     return subprocess.run(command, capture_output=True).returncode == 0
 
 
-def extract(commit: str, into: Path) -> Path:
+def extract(commit: str, target: Path) -> Path:
     """Extract the files of a commit into a directory, and return it."""
     if not exists(commit):
         raise SystemExit(f"There is no commit {commit} here: fetch the whole history (git fetch --unshallow).")
-    into.mkdir(parents=True)
+    target.mkdir(parents=True)
     packed = subprocess.run(["git", "-C", str(ROOT), "archive", commit], capture_output=True, check=True)
-    subprocess.run(["tar", "x", "-C", str(into)], input=packed.stdout, check=True)
-    return into
+    subprocess.run(["tar", "x", "-C", str(target)], input=packed.stdout, check=True)
+    return target

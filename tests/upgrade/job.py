@@ -1,8 +1,9 @@
-"""The job that is moved: only names that every version has, so that each can run it.
+"""The upgraded job: it uses only names that all versions have.
 
     millstream run job.py RECORDS OUT
 
-Slow until there is a file OUT.go; stops with a savepoint when there is a file OUT.save, and says where in OUT.saved.
+It is slow until the file OUT.go exists. When the file OUT.save exists, it stops with a savepoint and writes its path to
+OUT.saved.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from millstream.datastream.state import (
 )
 from millstream.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
 
-KEYS, LATER, WINDOW, BLOCK, PAUSE, GAP, END = 7, 250, 400, 100, 60, 30, 1 << 40
+KEYS, TIMER_DELAY, WINDOW, BLOCK, PAUSE, GAP, END = 7, 250, 400, 100, 60, 30, 1 << 40
 
 
 def time_of(i: int) -> int:
-    """After each block of numbers comes a pause, which ends the sessions."""
+    """Return the event time of a number; a pause after each block of numbers ends the sessions."""
     return i + i // BLOCK * PAUSE
 
 
@@ -59,7 +60,7 @@ class Spread(AggregateFunction):
 
 
 class Kinds(KeyedProcessFunction):
-    """Has one state of each kind, and emits all of them when a timer fires."""
+    """Has one state of each kind, and emits their values when a timer fires."""
 
     def open(self, runtime_context: Any) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
@@ -78,8 +79,8 @@ class Kinds(KeyedProcessFunction):
         self.rests.put(rest, (self.rests.get(rest) or 0) + 1)
         self.sum.add(i)
         self.spread.add(i)
-        ctx.timer_service().register_event_time_timer(time_of(i) + LATER)
-        # For the end of the input: the final values of all states.
+        ctx.timer_service().register_event_time_timer(time_of(i) + TIMER_DELAY)
+        # At the end of the input, this timer emits the final values of all states.
         ctx.timer_service().register_event_time_timer(END)
         yield f"seen,{key},{i}"
 
@@ -112,7 +113,7 @@ def main(records: int, out: str) -> None:
         sessions.uid("sessions").map(lambda p: f"session,{p[0]},{p[1]}", Types.STRING()).uid("session lines"),
     )
     lines.sink_to(FileSink.for_row_format(out, Encoder.simple_string_encoder()).build()).uid("files")
-    job = env.execute_async("moved")
+    job = env.execute_async("upgraded")
     result = job.get_job_execution_result()
     while not result.done():
         if os.path.exists(out + ".save"):

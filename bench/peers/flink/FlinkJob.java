@@ -93,7 +93,7 @@ public class FlinkJob {
         return t.getEpochSecond() + t.getNano() / 1e9;
     }
 
-    /** Records that are due at a steady rate, each stamped with the time it is due. */
+    /** Records at a steady rate, each stamped with its scheduled time. */
     static class Clocked extends RichParallelSourceFunction<Tuple2<Long, Double>> {
         final long seconds;
 
@@ -180,7 +180,7 @@ public class FlinkJob {
             return;
         }
         long records = option("records", 1_000_000);
-        // A first job loads and compiles what the second one is measured with.
+        // A first job loads and compiles the code of the measured one.
         run(program, Math.max(records / 5, 100_000));
         System.out.printf("{\"records\": %d, \"seconds\": %.3f}%n", records, run(program, records));
     }

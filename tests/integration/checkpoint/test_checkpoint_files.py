@@ -32,7 +32,7 @@ from tests.properties.checkpoint.test_restore import environment, process
 
 
 class Written:
-    """A job's directory with some checkpoints in it."""
+    """A job's directory with some checkpoints."""
 
     def __init__(self, directory: Path, checkpoints: int = 3) -> None:
         self.home = directory / ("ab" * 16)
@@ -72,20 +72,20 @@ def test_checkpoint_files_are_readable_after_write(written: Written) -> None:
 def test_checkpoint_check_detects_damage_in_every_file(written: Written) -> None:
     dice = random.Random(4)
     for path in written.files(3):
-        whole = path.read_bytes()
-        spoiled = [whole[: dice.randrange(len(whole))] for _ in range(20)] + [b""]
+        intact = path.read_bytes()
+        damaged = [intact[: dice.randrange(len(intact))] for _ in range(20)] + [b""]
         for _ in range(60):
-            flipped = bytearray(whole)
-            flipped[dice.randrange(len(whole))] ^= 1 << dice.randrange(8)
-            spoiled.append(bytes(flipped))
-        for data in spoiled:
+            flipped = bytearray(intact)
+            flipped[dice.randrange(len(intact))] ^= 1 << dice.randrange(8)
+            damaged.append(bytes(flipped))
+        for data in damaged:
             path.write_bytes(data)
             with pytest.raises(DamagedStateError, match=path.name):
                 check(written.location(3))
         path.unlink()
         with pytest.raises(DamagedStateError, match=path.name):
             check(written.location(3))
-        path.write_bytes(whole)
+        path.write_bytes(intact)
     check(written.location(3))
 
 
@@ -93,18 +93,18 @@ def test_checkpoint_check_detects_swapped_state_files(written: Written) -> None:
     """Each replacement (another subtask, another epoch, other rows) is a valid file, but not the right one."""
     *files, _ = written.files(3)
     for path in files:
-        whole = path.read_bytes()
+        intact = path.read_bytes()
         for other in files:
             if other != path:
                 path.write_bytes(other.read_bytes())
                 with pytest.raises(DamagedStateError, match=f"{path.name} is not the one that was written"):
                     check(written.location(3))
-        decoded = changelog.decode(path.name, whole)
+        decoded = changelog.decode(path.name, intact)
         changed = [replace(s, rows=dict(list(s.rows.items())[1:])) for s in decoded.sections()]
         path.write_bytes(b"".join(changelog.encode(decoded.header, changed)))
         with pytest.raises(DamagedStateError, match=f"{path.name} is not the one that was written"):
             check(written.location(3))
-        path.write_bytes(whole)
+        path.write_bytes(intact)
     check(written.location(3))
 
 
@@ -130,8 +130,8 @@ def test_find_origin_falls_back_to_latest_readable_checkpoint(
         origin = find_origin(config, name)
         assert origin is not None and origin.location == written.location(expected) and origin.claimed
         newest = set(written.files(expected)) - (set(written.files(expected - 1)) if expected > 1 else set())
-        spoiled = sorted(newest)[0]
-        spoiled.write_bytes(spoiled.read_bytes()[:-3])
+        damaged = sorted(newest)[0]
+        damaged.write_bytes(damaged.read_bytes()[:-3])
         if expected < 3:
             assert "starts from" in caplog.text
         caplog.clear()
@@ -225,12 +225,12 @@ def test_is_alive_distinguishes_live_and_dead_owners() -> None:
 
 def test_checkpoint_store_deletes_unreferenced_shared_files(written: Written) -> None:
     shared = written.home / SHARED
-    everything = {p.name for p in shared.iterdir()}
+    all_names = {p.name for p in shared.iterdir()}
     needed = open_checkpoint(written.location(1)).manifest.snapshot.files()
-    assert needed < everything
-    unneeded = everything - needed
+    assert needed < all_names
+    unneeded = all_names - needed
     written.store.delete_state([min(unneeded)])
-    assert {p.name for p in shared.iterdir()} == everything - {min(unneeded)}
+    assert {p.name for p in shared.iterdir()} == all_names - {min(unneeded)}
     written.store.sweep_state(needed)
     assert {p.name for p in shared.iterdir()} == needed
     check(written.location(1))
@@ -308,9 +308,9 @@ class _Counts(KeyedProcessFunction):
     def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> Iterator[tuple[int, int]]:
         count = (self._count.value() or 0) + 1
         self._count.update(count)
-        spoiled = self._home.with_name("spoiled")
-        if not spoiled.exists() and list(self._home.glob("*/chk-*/_metadata")):
-            spoiled.touch()
+        damaged = self._home.with_name("spoiled")
+        if not damaged.exists() and list(self._home.glob("*/chk-*/_metadata")):
+            damaged.touch()
             for file in self._home.glob("*/shared/*"):
                 file.unlink()
             raise RuntimeError("no luck")

@@ -1,4 +1,4 @@
-"""Reads the files of checkpoints and savepoints with nothing but what docs/savepoints.md documents."""
+"""Reads the files of checkpoints and savepoints using only the formats documented in docs/savepoints.md."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from golden import ids, programs
 from golden.cases import CASES, HERE, Case, location, make, resume, resume_as_job, runtime_snapshots, timeless
-from golden.place import placed
+from golden.workdir import locked_workdir
 
 from millstream.checkpoint.manifest import NAME, VERSION
 from millstream.checkpoint.store import open_checkpoint
@@ -20,12 +20,12 @@ from millstream.operators.base import Operator
 from millstream.state_processor import Savepoint
 
 VERSIONS = sorted(int(p.name[1:]) for p in HERE.glob("v*"))
-# Beside the cases: pickles of tags, compiled plans, ids of operators.
+# Files next to the cases: pickles of tags, compiled plans, ids of operators.
 OTHER_FILES = ("tags.json", "plans.json.gz", "ids.json")
 
 
 class Golden:
-    """The files of a case, copied to where they may be changed."""
+    """The files of a case, copied to a directory where the test may change them."""
 
     def __init__(self, case: Case, source: Path, directory: Path) -> None:
         self.case = case
@@ -35,9 +35,9 @@ class Golden:
         self.expected = json.loads((source / "expected.json").read_text())
         self.runtime_snapshots = self.expected.pop("carried")
 
-    def resume(self, **how: Any) -> Any:
-        with placed(self.source / "place"):
-            return resume(self.case, self.saved, **how)
+    def resume(self, **arguments: Any) -> Any:
+        with locked_workdir(self.source / "place"):
+            return resume(self.case, self.saved, **arguments)
 
 
 def _named(param: tuple[int, Case]) -> str:
@@ -45,7 +45,7 @@ def _named(param: tuple[int, Case]) -> str:
 
 
 ALL = [(version, case) for version in VERSIONS for case in CASES]
-# Those whose output is the same with another parallelism, and those whose output can be recovered.
+# Cases whose output is independent of the parallelism, and cases whose output can be recovered.
 RESCALING = [p for p in ALL if p[1].rescales]
 RECOVERING = [p for p in ALL if p[1].recovers]
 
@@ -76,7 +76,7 @@ def test_golden_checkpoint_restores_lmdb_backend(golden: Golden) -> None:
 
 @pytest.mark.parametrize("golden", RECOVERING, ids=_named, indirect=True)
 def test_golden_checkpoint_restores_under_job_master(golden: Golden, tmp_path: Path) -> None:
-    with placed(golden.source / "place"):
+    with locked_workdir(golden.source / "place"):
         assert resume_as_job(golden.case, golden.saved, tmp_path / "job") == golden.expected
 
 
@@ -118,7 +118,7 @@ def test_golden_files_match_files_written_today(case: Case, tmp_path: Path) -> N
     written = tmp_path / case.name
     assert {p.name for p in written.iterdir()} == {p.name for p in recorded.iterdir()}
     then, now = (json.loads((d / "expected.json").read_text()) for d in (recorded, written))
-    # The runtime snapshot also records how often the clock was read.
+    # The runtime snapshot also records the number of clock reads.
     assert now["files"] == then["files"]
     assert now["results"] == then["results"]
     then, now = (open_checkpoint(location(d / "saved")).manifest for d in (recorded, written))

@@ -260,7 +260,7 @@ def test_savepoint_listing_needs_no_classes_and_rows_name_missing_class(
     location = save(items(shop), tmp_path)
     monkeypatch.delitem(sys.modules, "a_shop")
     savepoint = Savepoint.load(location)
-    # Also where several files hold the same keys, which have to be merged.
+    # Also if several files hold the same keys, which are then merged.
     assert state(savepoint, "counts", "reduce").rows == 2
     with pytest.raises(MissingClassError) as e:
         list(savepoint.keyed_state("counts", "reduce"))
@@ -393,7 +393,7 @@ def test_savepoint_put_and_update_change_windows(save: Save, tmp_path: Path) -> 
     rest = {k: v for k, v in sessions.items() if k[0] != 0}
     assert rows_of(read, "sessions", "window-sessions") == {**rest, **fresh}
     results = finished(written, 3)
-    # The pane of key 0 has two more records, 42 and 49, and 56.
+    # The pane of key 0 has three more records: 42, 49 and 56.
     assert 1_000_000 + 42 + 49 + 56 in results
     assert {2_000_000, 3_000_000, 4_000_000} <= {r for r in results if isinstance(r, int)}
     assert any(r[0] == "general" and 5_000_000 in r[3] for r in tagged(results))
@@ -645,7 +645,7 @@ def test_savepoint_load_reads_manifest_without_state_descriptions(tmp_path: Path
     assert json.dumps(sorted(r.value for r in savepoint.keyed_state("keep", "total")))
 
 
-def test_keys_of_these_tests_cover_every_subtask() -> None:
+def test_state_program_keys_cover_every_subtask() -> None:
     for parallelism in (2, 3):
         owners = {owner(key_group(freeze(key_of(i)), 128), parallelism, 128) for i in range(7)}
         assert owners == set(range(parallelism))

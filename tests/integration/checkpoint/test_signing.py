@@ -192,28 +192,28 @@ def restore(config: Configuration, location: str) -> None:
     local.execute()
 
 
-WAYS: dict[str, Callable[[Configuration, str], Any]] = {
+READERS: dict[str, Callable[[Configuration, str], Any]] = {
     "restore": restore,
     "published": lambda config, location: find_published(config, "job", [location]),
     "load": lambda config, location: Savepoint.load(location, config).operators(),
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_unsigned_state_is_rejected_before_unpickling(tmp_path: Path, key: dict[str, str], way: str) -> None:
+@pytest.mark.parametrize("reader", READERS)
+def test_unsigned_state_is_rejected_before_unpickling(tmp_path: Path, key: dict[str, str], reader: str) -> None:
     mark = tmp_path / "attacked"
     location = foreign_savepoint(tmp_path / "foreign", mark)
     with pytest.raises(
         UntrustedStateError, match=f"^{location}/_metadata is not signed, .*`millstream savepoint sign`"
     ):
-        WAYS[way](Configuration.from_dict(key), location)
+        READERS[reader](Configuration.from_dict(key), location)
     # Also if it is signed with another key.
     manifest = open_checkpoint(location).manifest
     Path(location, NAME).write_bytes(encode_manifest(manifest, SigningKeys(b"another key, as long")))
     with pytest.raises(UntrustedStateError, match="not signed with a key of millstream.state.signing-key-file"):
-        WAYS[way](Configuration.from_dict(key), location)
+        READERS[reader](Configuration.from_dict(key), location)
     assert not mark.exists()
-    if way == "restore":
+    if reader == "restore":
         restore(Configuration(), location)
         assert mark.exists(), "the attack does not work without the key either"
 
@@ -244,8 +244,8 @@ def test_signed_manifest_is_rejected_after_any_change() -> None:
 def test_signed_savepoint_rejects_forged_file_with_same_crc(tmp_path: Path, key: dict[str, str]) -> None:
     location, _ = take_savepoint(tmp_path / "savepoints", key)
     (part, *_) = Path(location).glob("*.parquet")
-    whole = part.read_bytes()
-    part.write_bytes(forge(whole, len(whole) // 2))
+    intact = part.read_bytes()
+    part.write_bytes(forge(intact, len(intact) // 2))
     with pytest.raises(DamagedStateError, match=f"{part.name} is damaged: it fails its checksum"):
         find_origin(Configuration.from_dict({**key, f"{RECOVERY}.path": location}), "job")
 

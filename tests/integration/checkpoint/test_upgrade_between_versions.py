@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.upgrade.commits import FIRST, ROOT, exists, extract
-from tests.upgrade.moves import Move, Package
+from tests.upgrade.upgrades import Package, Upgrade
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -23,7 +23,7 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Package]:
     yield Package("older", sys.executable, {"PYTHONPATH": str(source / "src")})
 
 
-@pytest.mark.parametrize("how", ["by_savepoint", "by_checkpoint"])
-def test_job_restores_state_of_older_package_version(how: str, older: Package, tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["by_savepoint", "by_checkpoint"])
+def test_job_restores_state_of_older_package_version(method: str, older: Package, tmp_path: Path) -> None:
     newer = Package("newer", sys.executable, {"PYTHONPATH": str(ROOT / "src")})
-    getattr(Move(tmp_path, older, newer, records=1400, options=("--local",)), how)(parallelism=3)
+    getattr(Upgrade(tmp_path, older, newer, records=1400, options=("--local",)), method)(parallelism=3)

@@ -17,19 +17,19 @@ stream = StreamExecutionEnvironment.get_execution_environment().from_collection(
 """
 
 CASES = {
-    "a program that is put together wrongly": (
+    "an invalid call": (
         BEGIN + "stream.map(5)\n",
         '  File "job.py", line 3, in <module>\n'
         "    stream.map(5)\n"
         "map() takes a callable or an object with a method map(), not 5 (int).\n",
     ),
-    "something that is not there": (
+    "an unsupported method": (
         BEGIN + "stream.get_execution_environment().create_input(None)\n",
         '  File "job.py", line 3, in <module>\n'
         "    stream.get_execution_environment().create_input(None)\n"
         "millstream has no create_input(): ",
     ),
-    "an error of the program's own": (
+    "an error of the program": (
         "def look(x):\n    return x.there\nlook(1)\n",
         "Traceback (most recent call last):\n"
         '  File "job.py", line 3, in <module>\n'
@@ -54,7 +54,7 @@ CASES = {
         "    raise KeyError('a') from e\n"
         "KeyError: 'a'\n",
     ),
-    "a name that is misspelt": (
+    "a misspelt name": (
         "numbers = [1]\nprint(nubmers)\n",
         "Traceback (most recent call last):\n"
         '  File "job.py", line 2, in <module>\n'
@@ -62,8 +62,8 @@ CASES = {
         "          ^^^^^^^\n"
         "NameError: name 'nubmers' is not defined. Did you mean: 'numbers'?\n",
     ),
-    "no Python": ("x = (\n", '  File "job.py", line 1\n    x = (\n        ^\nSyntaxError: '),
-    "a module that is not there": (
+    "invalid syntax": ("x = (\n", '  File "job.py", line 1\n    x = (\n        ^\nSyntaxError: '),
+    "a missing module": (
         "import no_such_module_of_anybody\n",
         "Traceback (most recent call last):\n"
         '  File "job.py", line 1, in <module>\n'
@@ -73,7 +73,7 @@ CASES = {
 }
 
 
-def shown(directory: Path, program: str) -> str:
+def run_millstream(directory: Path, program: str) -> str:
     (directory / "job.py").write_text(program)
     command = [sys.executable, "-m", "millstream", "run", "job.py"]
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True)
@@ -83,28 +83,28 @@ def shown(directory: Path, program: str) -> str:
 
 @pytest.mark.parametrize("case", CASES)
 def test_run_prints_only_traceback_lines_of_program(case: str, tmp_path: Path) -> None:
-    program, reported = CASES[case]
-    assert shown(tmp_path, program).startswith(reported)
+    program, expected_error = CASES[case]
+    assert run_millstream(tmp_path, program).startswith(expected_error)
 
 
-def plainly(directory: Path, program: str) -> str:
+def run_python(directory: Path, program: str) -> str:
     (directory / "job.py").write_text(program)
     done = subprocess.run([sys.executable, "job.py"], cwd=directory, capture_output=True, text=True)
     assert done.returncode == 1
     return done.stderr
 
 
-@pytest.mark.parametrize("case", ["a program that is put together wrongly", "something that is not there"])
+@pytest.mark.parametrize("case", ["an invalid call", "an unsupported method"])
 def test_python_prints_same_error_as_run_command(case: str, tmp_path: Path) -> None:
-    program, reported = CASES[case]
-    assert plainly(tmp_path, program).replace(str(tmp_path) + "/", "").startswith(reported)
+    program, expected_error = CASES[case]
+    assert run_python(tmp_path, program).replace(str(tmp_path) + "/", "").startswith(expected_error)
 
 
 LOCAL = "from millstream.testing import LocalEnvironment\nenv = LocalEnvironment()\n"
 
 
 def test_function_error_starts_with_traceback_of_user_code(tmp_path: Path) -> None:
-    errors = plainly(tmp_path, LOCAL + "env.from_collection([0]).map(lambda x: 1 // x).print()\nenv.execute()\n")
+    errors = run_python(tmp_path, LOCAL + "env.from_collection([0]).map(lambda x: 1 // x).print()\nenv.execute()\n")
     file = str(tmp_path / "job.py")
     assert errors == (
         "Traceback (most recent call last):\n"
@@ -118,30 +118,30 @@ def test_function_error_starts_with_traceback_of_user_code(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("function", "reported"),
+    ("function", "expected_error"),
     [
         ("lambda x: x.splt()", "AttributeError: 'str' object has no attribute 'splt'. Did you mean: 'split'?\n"),
         ("lambda x: lenn(x)", "NameError: name 'lenn' is not defined. Did you mean: 'len'?\n"),
         ("lambda x: x.nothing_alike()", "AttributeError: 'str' object has no attribute 'nothing_alike'\n"),
     ],
 )
-def test_function_error_includes_suggestion_of_python(tmp_path: Path, function: str, reported: str) -> None:
-    errors = plainly(tmp_path, LOCAL + f"env.from_collection(['a b']).map({function}).print()\nenv.execute()\n")
-    assert f"{reported}in operator 'Map'" in errors
+def test_function_error_includes_suggestion_of_python(tmp_path: Path, function: str, expected_error: str) -> None:
+    errors = run_python(tmp_path, LOCAL + f"env.from_collection(['a b']).map({function}).print()\nenv.execute()\n")
+    assert f"{expected_error}in operator 'Map'" in errors
 
 
-def test_excepthook_of_program_is_kept(tmp_path: Path) -> None:
+def test_run_preserves_excepthook_of_program(tmp_path: Path) -> None:
     program = "import sys\nsys.excepthook = lambda *error: print('mine', file=sys.stderr)\n" + LOCAL
-    assert plainly(tmp_path, program + "env.execute()\n") == "mine\n"
-    assert "ZeroDivisionError" in plainly(tmp_path, LOCAL + "1 / 0\n")
+    assert run_python(tmp_path, program + "env.execute()\n") == "mine\n"
+    assert "ZeroDivisionError" in run_python(tmp_path, LOCAL + "1 / 0\n")
 
 
 def test_with_source_lines_adds_lines_known_to_driver_only() -> None:
     linecache.cache["a cell"] = (6, None, ["x = 1\n", "1 // 0\n"], "a cell")
-    reported = with_source_lines('  File "a cell", line 2, in f\n  File "a cell", line 1, in g\n    x = 1\nOops')
-    assert reported == '  File "a cell", line 2, in f\n    1 // 0\n  File "a cell", line 1, in g\n    x = 1\nOops'
+    expected_error = with_source_lines('  File "a cell", line 2, in f\n  File "a cell", line 1, in g\n    x = 1\nOops')
+    assert expected_error == '  File "a cell", line 2, in f\n    1 // 0\n  File "a cell", line 1, in g\n    x = 1\nOops'
 
 
 def test_run_suggests_pyflink_option_for_pyflink_import(tmp_path: Path) -> None:
-    errors = shown(tmp_path, "import pyflink.datastream\n")
+    errors = run_millstream(tmp_path, "import pyflink.datastream\n")
     assert errors.endswith("Run it with `millstream run --pyflink`, which imports millstream as pyflink.\n")

@@ -19,7 +19,7 @@ from millstream.service.options import ServiceOptions
 from millstream.service.registry import Registry
 from millstream.service.server import PublicServer, service_of
 from millstream.spark.java import find_java
-from tests.support.apache_flink import WHY_NOT, flink_folder, flink_python
+from tests.support.apache_flink import SKIP_REASON, flink_folder, flink_python
 from tests.support.helpers import job_of
 
 TOKEN = "t" * 32
@@ -87,7 +87,7 @@ def world() -> Iterator[World]:
     world.close()
 
 
-@pytest.mark.skipif(flink_python() is None, reason=WHY_NOT)
+@pytest.mark.skipif(flink_python() is None, reason=SKIP_REASON)
 @pytest.mark.timeout(300)
 def test_flink_cli_lists_savepoints_stops_and_cancels_jobs(world: World, tmp_path: Path) -> None:
     first, second = world.jobs

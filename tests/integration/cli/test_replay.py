@@ -54,7 +54,7 @@ def stamped(numbers: Numbers) -> Numbers:
     )
 
 
-class Remembers(KeyedProcessFunction[int, int, int]):
+class StatefulFunction(KeyedProcessFunction[int, int, int]):
     def open(self, runtime_context: Any) -> None:
         self.sum = runtime_context.get_state(ValueStateDescriptor("sum", Types.INT()))
 
@@ -64,7 +64,7 @@ class Remembers(KeyedProcessFunction[int, int, int]):
         self.sum.update(before + value)
 
 
-class Timed(Remembers):
+class Timed(StatefulFunction):
     def process_element(self, value: int, ctx: Any) -> Any:
         self.sum.update((self.sum.value() or 0) + value)
         ctx.timer_service().register_event_time_timer(ctx.timestamp() + 1)
@@ -74,7 +74,7 @@ class Timed(Remembers):
         yield 1 // (timestamp - 701) + self.sum.value()
 
 
-class Changes(Remembers):
+class Changes(StatefulFunction):
     """Changes its state before it fails."""
 
     def process_element(self, value: int, ctx: Any) -> Any:
@@ -145,7 +145,7 @@ CASES: dict[str, tuple[Callable[[Numbers], DataStream[Any]], str, list[str]]] = 
         ["record: 8\n"],
     ),
     "keyed process": (
-        lambda s: s.key_by(lambda x: x % 2).process(Remembers()),
+        lambda s: s.key_by(lambda x: x % 2).process(StatefulFunction()),
         "100 // (value - 7)",
         ["record: 7\n", "key: 1\n", "state: sum = 9\n"],
     ),
@@ -319,11 +319,11 @@ def test_replay_selects_failure_of_job_by_number(tmp_path: Path) -> None:
     assert entries[0]["replay"] == {
         "failure": 3, "kept": True, "note": "", "command": f"millstream replay {job_id} --failure 3",
     }  # fmt: skip
-    here = ("-D", f"millstream.failures.dir={tmp_path}")
-    assert "failure 2 of job" in run(job_id[:8], "--failure", "2", *here).stderr
-    assert "failure 3 of job" in run("thrice", *here).stderr
-    assert "Job thrice has no failure 4: there are 1, 2, 3." in run("thrice", "--failure", "4", *here).stderr
-    assert "has no failure of job another" in run("another", *here).stderr
+    options = ("-D", f"millstream.failures.dir={tmp_path}")
+    assert "failure 2 of job" in run(job_id[:8], "--failure", "2", *options).stderr
+    assert "failure 3 of job" in run("thrice", *options).stderr
+    assert "Job thrice has no failure 4: there are 1, 2, 3." in run("thrice", "--failure", "4", *options).stderr
+    assert "has no failure of job another" in run("another", *options).stderr
 
 
 def test_replay_reads_failures_of_archived_job(tmp_path: Path) -> None:
@@ -343,9 +343,9 @@ def test_replay_reads_failures_of_archived_job(tmp_path: Path) -> None:
     assert "is on the network, and a replay runs the code in the file" in refused.stderr
 
 
-def test_failure_report_says_what_is_too_large_or_cannot_be_pickled(tmp_path: Path) -> None:
+def test_failure_report_names_oversized_or_unpicklable_parts(tmp_path: Path) -> None:
     env = environment(tmp_path, **{"millstream.failures.keep-bytes": "300", "millstream.epoch.max-records": "1"})
-    env.from_collection([1, 1, 0]).key_by(lambda x: 5).process(Hoards()).print()
+    env.from_collection([1, 1, 0]).key_by(lambda x: 5).process(LargeStateFunction()).print()
     fail(env)
     done = run(str(report_files(tmp_path)[0]))
     assert "the state of its key is not kept: pickled it takes more than the 300 bytes" in done.stderr
@@ -368,7 +368,7 @@ def test_failure_report_says_what_is_too_large_or_cannot_be_pickled(tmp_path: Pa
     assert "the record is not kept: it cannot be pickled (TypeError: cannot pickle '_thread.lock'" in failure.note
 
 
-class Hoards(KeyedProcessFunction[int, int, int]):
+class LargeStateFunction(KeyedProcessFunction[int, int, int]):
     def open(self, runtime_context: Any) -> None:
         self.hoard = runtime_context.get_state(ValueStateDescriptor("hoard", Types.STRING()))
 

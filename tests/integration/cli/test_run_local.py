@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 MILLSTREAM = [sys.executable, "-m", "millstream.cli.main"]
-SAID = "millstream: running in this process, without Spark (millstream.engine=local)\n"
+START_MESSAGE = "millstream: running in this process, without Spark (millstream.engine=local)\n"
 
 SUMS = """
 import sys
@@ -38,7 +38,7 @@ def run(tmp_path: Path, text: str, *options: str, arguments: tuple[str, ...] = (
 def test_run_local_writes_checkpoints_and_files_in_this_process(tmp_path: Path, option: str) -> None:
     out = tmp_path / "out"
     done = run(tmp_path, SUMS, option, "-p", "3", arguments=(str(out),))
-    assert (done.returncode, done.stdout, done.stderr) == (0, "[] 3\n", SAID)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[] 3\n", START_MESSAGE)
     written = sorted(int(line) for file in out.rglob("part-*") for line in file.read_text().splitlines())
     expected = sorted(sum(range(i % 3, i + 1, 3)) for i in range(200))
     assert written == expected
@@ -56,7 +56,7 @@ print(list(env.from_collection([1]).map(lambda x: os.environ["python"] == sys.ex
 
 def test_run_local_functions_see_interpreter_of_worker(tmp_path: Path) -> None:
     done = run(tmp_path, PYTHON, "--local")
-    assert (done.stdout, done.stderr) == ("[True]\n", SAID)
+    assert (done.stdout, done.stderr) == ("[True]\n", START_MESSAGE)
 
 
 COUNTED = """

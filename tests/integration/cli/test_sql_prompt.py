@@ -184,7 +184,7 @@ def test_sql_prompt_runs_typed_statements(terminal: Terminal, tmp_path: Path) ->
 def test_sql_prompt_updates_table_in_place_until_q(terminal: Terminal) -> None:
     terminal.sees(PROMPT)
     terminal.types("SELECT a, COUNT(*) AS c FROM (VALUES (1), (1), (2)) AS v(a) GROUP BY a;\n")
-    # The count of 1 changed from 1 to 2: one row, drawn again.
+    # The count of 1 changed from 1 to 2: the row is redrawn.
     terminal.sees(r"SQL Query Result \(Table\)  Finished  Page 1 of 1  Rows 2")
     terminal.sees(r"\| +1 \| +2 \|\x1b\[K\r\n\| +2 \| +1 \|")
     terminal.types("q")

@@ -34,8 +34,8 @@ def all_settings() -> dict[str, Setting[Any]]:
     settings: dict[str, Setting[Any]] = {}
     for module in pkgutil.walk_packages(millstream.__path__, "millstream."):
         if not module.name.startswith(("millstream.spark", "millstream.testing", "millstream.pyflink")):
-            things = vars(importlib.import_module(module.name)).values()
-            settings |= {t.key: t for t in things if isinstance(t, Setting)}
+            values = vars(importlib.import_module(module.name)).values()
+            settings |= {t.key: t for t in values if isinstance(t, Setting)}
     return settings
 
 

@@ -172,7 +172,7 @@ def test_file_sink_writer_takes_over_files_of_another_process(tmp_path: Path) ->
     epoch(first, 3, ["late"])
     commit(sink, *staged)
     assert sorted(finished(tmp_path).values()) == ["a\n", "b\nc\n"]
-    # Its file is gone and must not reappear.
+    # The file of the aborted epoch was deleted and must not reappear.
     with pytest.raises(MillstreamError, match="no longer exists"):
         epoch(first, 4, ["later"])
     sink.create_committer(CONTEXT).recover([], "job")
@@ -198,7 +198,7 @@ def test_file_sink_writer_abandons_files_of_epoch_run_elsewhere(tmp_path: Path) 
     epoch(first, 1, ["a"])
     second.restore(travelled(first.runtime_snapshot()))
     staged = [epoch(second, 2, ["b"], flush=True)]
-    # Epoch 2 carried nothing over, which counts too.
+    # The snapshot of epoch 2 names no open file, which is valid, too.
     first.restore(None)
     staged.append(epoch(first, 3, ["c"], flush=True))
     commit(sink, *staged)
@@ -494,7 +494,7 @@ def test_file_sink_accepts_file_url(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "says"),
+    ("base", "error_text"),
     [
         ("s3://bucket/x", "s3:// is not supported yet"),
         ("hdfs://n/x", "hdfs://"),
@@ -502,8 +502,8 @@ def test_file_sink_accepts_file_url(tmp_path: Path) -> None:
         ("", "empty"),
     ],
 )
-def test_file_sink_rejects_unsupported_base_path(base: str, says: str) -> None:
-    with pytest.raises(InvalidProgramError, match=says):
+def test_file_sink_rejects_unsupported_base_path(base: str, error_text: str) -> None:
+    with pytest.raises(InvalidProgramError, match=error_text):
         FileSink.for_row_format(base, UTF8)
 
 

@@ -144,7 +144,7 @@ def test_partition_cuts_split_numbers_and_timestamps() -> None:
     assert partition_cuts(datetime(2024, 1, 1), datetime(2024, 1, 3), 2) == [datetime(2024, 1, 2)]
 
 
-def test_database_errors_are_classified_as_race_or_mistake(mariadb: Any) -> None:
+def test_database_errors_are_classified_by_cause(mariadb: Any) -> None:
     import psycopg
     import pymysql
 

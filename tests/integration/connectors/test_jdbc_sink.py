@@ -83,7 +83,7 @@ def test_jdbc_sink_flushes_at_the_end_of_the_epoch(url: str) -> None:
     writer.begin("2")
     assert writer.prepare_commit(True) is None
     writer.write(("e", 5))
-    # The epoch fails: its buffered rows are discarded and written again.
+    # The failed epoch discards its buffered rows, and writes them again.
     writer.begin("3")
     writer.prepare_commit(True)
     assert len(words(url)) == 4
@@ -185,7 +185,7 @@ def test_jdbc_sink_retries_a_failed_batch_on_a_new_connection(sqlite_url: str) -
         writer.write(("a", 1))
         writer.prepare_commit(False)
     assert words(sqlite_url) == [("a", 1)]
-    # As in Flink, the first time at once.
+    # Like Flink, it retries at once the first time.
     assert pauses == [0.0, 1.0] and len(closed) == 2
     writer.close()
 
@@ -200,7 +200,7 @@ def test_jdbc_sink_fails_after_max_retries(sqlite_url: str) -> None:
     ):
         writer.prepare_commit(False)
     assert words(sqlite_url) == [] and len(closed) == 3
-    # The epoch is repeated.
+    # The epoch runs again.
     writer.begin("2")
     writer.write(("a", 1))
     writer.prepare_commit(False)
@@ -215,7 +215,7 @@ def test_jdbc_sink_error_includes_the_database_message(tmp_path: Path) -> None:
         writer.prepare_commit(True)
 
 
-# --- what it is built with
+# --- options
 
 
 def test_jdbc_sink_options() -> None:
@@ -275,7 +275,7 @@ def test_jdbc_sink_rejects_invalid_arguments(build: Callable[[], Any], message: 
         build()
 
 
-def test_jdbc_sink_without_psycopg_says_what_to_install() -> None:
+def test_jdbc_sink_names_package_when_psycopg_is_missing() -> None:
     with (
         patch.object(jdbc_url, "find_spec", return_value=None),
         pytest.raises(InvalidProgramError, match=r"pip install 'psycopg\[binary\]'"),

@@ -41,8 +41,8 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
     if request.param == "sqlite":
         url = f"jdbc:sqlite:{tmp_path}/test.db"
     elif request.param == "postgres":
-        words = dict(w.split("=") for w in request.getfixturevalue("postgres").new_database().split())
-        url = f"jdbc:postgresql:///{words['dbname']}?host={words['host']}&port={words['port']}&user={words['user']}"
+        conninfo = dict(w.split("=") for w in request.getfixturevalue("postgres").new_database().split())
+        url = f"jdbc:postgresql:///{conninfo['dbname']}?host={conninfo['host']}&port={conninfo['port']}&user={conninfo['user']}"
     else:
         server = request.getfixturevalue("mariadb")
         url = f"jdbc:mariadb:///{server.new_database()}?unix_socket={server.socket}&user=root"
@@ -194,7 +194,7 @@ def test_jdbc_table_pushes_filters_and_limit_down(sqlite: Database, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "error_text"),
     [
         ({"url": "jdbc:oracle:thin"}, "Could not find any jdbc dialect factory that can handle url 'jdbc:oracle:thin'"),
         ({"scan.partition.num": "3"}, "Either all or none of the following options should be provided:\nscan.part"),
@@ -209,12 +209,12 @@ def test_jdbc_table_pushes_filters_and_limit_down(sqlite: Database, monkeypatch:
         ({"nope": "1"}, "Unsupported options found for 'jdbc'"),
     ],
 )
-def test_jdbc_table_rejects_invalid_options(options: dict[str, str], words: str) -> None:
+def test_jdbc_table_rejects_invalid_options(options: dict[str, str], error_text: str) -> None:
     t_env = local()
     settings = {"connector": "jdbc", "url": "jdbc:sqlite:/nowhere.db", "table-name": "t", **options}
     listed = ", ".join(f"'{k}' = '{v}'" for k, v in settings.items())
     t_env.execute_sql(f"CREATE TABLE t (a INT) WITH ({listed})")
-    with pytest.raises(ValidationException, match=words):
+    with pytest.raises(ValidationException, match=error_text):
         t_env.execute_sql("SELECT * FROM t")
 
 
@@ -259,7 +259,7 @@ def test_jdbc_sink_reports_row_and_table_when_database_rejects_it(database: Data
     table(t_env, url, "t", "k INT", sink__max_retries="0")
     with pytest.raises(MillstreamError) as error:
         t_env.execute_sql("INSERT INTO t VALUES (1), (1)").wait()
-    # The driver's own traceback would add nothing.
+    # The driver's own traceback would not help.
     assert str(error.value).startswith("JDBC: 2 rows for table 't', the first of them (1,), could not be written: ")
     assert run("SELECT * FROM t") == []
 
@@ -268,9 +268,11 @@ def test_jdbc_sink_reports_row_and_table_when_database_rejects_it(database: Data
 
 
 def test_jdbc_catalog_lists_databases_and_tables_of_postgres(postgres: PostgresServer) -> None:
-    words = dict(w.split("=") for w in postgres.new_database().split())
-    base = f"jdbc:postgresql:///?host={words['host']}&port={words['port']}"
-    run = runner(f"jdbc:postgresql:///{words['dbname']}?host={words['host']}&port={words['port']}&user={words['user']}")
+    conninfo = dict(w.split("=") for w in postgres.new_database().split())
+    base = f"jdbc:postgresql:///?host={conninfo['host']}&port={conninfo['port']}"
+    run = runner(
+        f"jdbc:postgresql:///{conninfo['dbname']}?host={conninfo['host']}&port={conninfo['port']}&user={conninfo['user']}"
+    )
     run(
         "CREATE TABLE things (b int, a varchar(5), n numeric(8, 2), at timestamp(3), tags text[], j jsonb, "
         "PRIMARY KEY (a, b))",
@@ -280,10 +282,10 @@ def test_jdbc_catalog_lists_databases_and_tables_of_postgres(postgres: PostgresS
         "INSERT INTO other.short VALUES ('abc')",
     )
     t_env = local()
-    catalog = JdbcCatalog("shop", words["dbname"], words["user"], "", base)
+    catalog = JdbcCatalog("shop", conninfo["dbname"], conninfo["user"], "", base)
     t_env.register_catalog("shop", catalog)
     t_env.use_catalog("shop")
-    assert t_env.get_current_database() == words["dbname"]
+    assert t_env.get_current_database() == conninfo["dbname"]
     assert {"other.short", "public.things"} <= set(t_env.list_tables())
     assert "postgres" in catalog.list_databases()
     described = rows(t_env, "DESCRIBE things")
@@ -302,9 +304,9 @@ def test_jdbc_catalog_lists_databases_and_tables_of_postgres(postgres: PostgresS
     assert sorted(rows(t_env, "SELECT * FROM `other.short`")) == [("abc",), ("xyz",)]
     with pytest.raises(CatalogException, match="create and drop tables in PostgreSQL"):
         t_env.execute_sql("CREATE TABLE mine (a INT) WITH ('connector' = 'print')")
-    options = f"'type' = 'jdbc', 'default-database' = 'postgres', 'username' = '{words['user']}', 'password' = ''"
+    options = f"'type' = 'jdbc', 'default-database' = 'postgres', 'username' = '{conninfo['user']}', 'password' = ''"
     t_env.execute_sql(f"CREATE CATALOG again WITH ({options}, 'base-url' = '{base}')")
-    assert words["dbname"] in [name for (name,) in rows(t_env, "SHOW DATABASES IN again")]
+    assert conninfo["dbname"] in [name for (name,) in rows(t_env, "SHOW DATABASES IN again")]
     with pytest.raises(ValidationException, match="Missing required options are:\n\nbase-url"):
         t_env.execute_sql(f"CREATE CATALOG wrong WITH ({options})")
     with pytest.raises(ValidationException, match="the base URL must be one of PostgreSQL"):
@@ -402,13 +404,13 @@ def test_lookup_hint_sets_async_and_retry(sqlite: Database) -> None:
     text = t_env.explain_sql(query)
     assert "async=[true]" in text and "retry=[lookup_miss, FIXED_DELAY, 50ms, 2]" in text
     assert len(rows(t_env, query)) == 4
-    for wrong, words in (
+    for wrong, error_text in (
         ("'table' = 'nobody'", "cannot match the name of input tables or views: \n`nobody` in `LOOKUP`"),
         ("'async' = 'true'", "incomplete required option"),
         ("'table' = 'c', 'fixed-delay' = '1 s'", "retry options can be both null or all not null"),
         ("'table' = 'c', 'nope' = '1'", "unsupported option 'nope'"),
     ):
-        with pytest.raises(ValidationException, match=words):
+        with pytest.raises(ValidationException, match=error_text):
             rows(t_env, f"SELECT /*+ LOOKUP({wrong}) */ o.o {JOIN.format('')}")
 
 
@@ -485,7 +487,7 @@ def test_partial_cache_evicts_by_age_and_size() -> None:
     assert look_up(cache, 1, 3) == ([1], [1, 0])
     assert look_up(cache, 3, 1) == ([1], [0, 1])
     assert inner.requests == [[1, 3]]
-    # Two more rows exceed the limit: the least recently used entry goes, which is the miss of 3.
+    # Two more rows exceed the limit: the least recently used entry, the miss of 3, is evicted.
     assert look_up(cache, 2, 1) == ([2, 2, 1], [2, 1])
     assert look_up(cache, 3) == ([], [0])
     assert inner.requests == [[1, 3], [2], [3]]

@@ -133,7 +133,7 @@ def test_mysql_source_starts_after_gtid_set(shop: MariaDbShop) -> None:
     with reading(begin(between)) as records:
         assert take(records, 1)[0].id == 23
     domain, server, number = next(g for g in last.split(",") if g.startswith("0-")).split("-")
-    # One domain is fully processed, the other not at all.
+    # The position has passed all of one domain, and none of the other.
     with closing(begin(f"{domain}-{server}-{number}").build().create_enumerator(1)) as enumerator:
         assigned = polled_changes(enumerator, 1)
         state = enumerator.snapshot()

@@ -127,7 +127,7 @@ def test_mysql_source_handles_other_statements_of_transactions(shop: MariaDbShop
 
 
 @pytest.mark.parametrize(
-    ("statements", "words"),
+    ("statements", "error_text"),
     [
         (
             ["XA START 'x'", "INSERT INTO orders VALUES (21, '')", "XA END 'x'", "XA PREPARE 'x'"],
@@ -137,9 +137,11 @@ def test_mysql_source_handles_other_statements_of_transactions(shop: MariaDbShop
         (["SET SESSION binlog_row_image = MINIMAL", "DELETE FROM orders WHERE id = 1"], "a change without all columns"),
     ],
 )
-def test_mysql_source_fails_on_changes_missing_in_binlog(shop: MariaDbShop, statements: list[str], words: str) -> None:
+def test_mysql_source_fails_on_changes_missing_in_binlog(
+    shop: MariaDbShop, statements: list[str], error_text: str
+) -> None:
     other = shop.server.connect(shop.database)
-    with pytest.raises(MillstreamError, match=words) as error, reading(shop.source()) as records, closing(other):
+    with pytest.raises(MillstreamError, match=error_text) as error, reading(shop.source()) as records, closing(other):
         take(records, 20)
         with other.cursor() as cursor:
             for statement in statements:
@@ -206,12 +208,12 @@ def test_mysql_source_restore_rejects_different_binlog(shop: MariaDbShop) -> Non
         state = enumerator.snapshot()
         with closing(source.create_enumerator(1)):
             # The server allows one connection per server id.
-            words = "Another reader has the same server_id: .*Set a unique server_id"
-            with pytest.raises(MillstreamError, match=words):
+            error_text = "Another reader has the same server_id: .*Set a unique server_id"
+            with pytest.raises(MillstreamError, match=error_text):
                 polled_changes(enumerator, 1)
     domain, server, number = state["gtid"].split("-")
     number_, position, *rest = state["offset"]
-    # As if the log were further ahead there, or another one.
+    # As if the server had a shorter or another log.
     for other in (
         {"gtid": f"{domain}-{server}-{int(number) + 1}"},
         {"offset": (number_, position - 1, *rest)},
@@ -246,8 +248,8 @@ def test_mysql_source_names_missing_privileges(shop: MariaDbShop) -> None:
     shop.run(f"GRANT SELECT ON {shop.database}.* TO reader@'127.0.0.1'")
     refused(source, "may not read the binlog position: .*REPLICATION CLIENT .BINLOG MONITOR")
     shop.run("GRANT BINLOG MONITOR ON *.* TO reader@'127.0.0.1'")
-    words = "may not read the binlog: .*Grant it REPLICATION SLAVE"
-    with pytest.raises(MillstreamError, match=words), reading(source) as records:
+    error_text = "may not read the binlog: .*Grant it REPLICATION SLAVE"
+    with pytest.raises(MillstreamError, match=error_text), reading(source) as records:
         list(records)
     shop.run("GRANT REPLICATION SLAVE ON *.* TO reader@'127.0.0.1'")
     with reading(source) as records:

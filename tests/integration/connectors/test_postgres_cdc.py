@@ -298,7 +298,7 @@ def test_postgres_source_replica_equals_original_after_kills(shop: PostgresShop,
         command = [sys.executable, cdc_replica.__file__, "postgres", source.conninfo, shop.slot, facts.conninfo]
         command.append(str(tmp_path))
         confirmed = []
-        # The first kills happen during the snapshot, the others later and later.
+        # The first kills happen during the snapshot, the others at later points.
         for seconds in (0.15, 0.25, 0.4, 0.8, 1.2):
             job = subprocess.Popen(command)
             wait_until(shop.is_read)

@@ -1,4 +1,4 @@
-"""PostgresSource with unusual tables, and when somebody changes what it relies on."""
+"""PostgresSource with unusual tables, and after changes by other users of the database."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ def test_postgres_source_reports_slot_dropped_while_reading(shop: PostgresShop, 
         shop.run("INSERT INTO orders VALUES (22)")
         wait_until(lambda: shop.confirmed() > before)
         active = f"FROM pg_replication_slots WHERE slot_name = '{shop.slot}'"
-        # The job reconnects at once, so the drop must be quick.
+        # The job reconnects at once, so the drop must be fast.
         drop = f"DO $$ BEGIN PERFORM pg_terminate_backend(active_pid, 1000) {active}; "
         shop.run(f"{drop} PERFORM pg_drop_replication_slot('{shop.slot}'); END $$")
         list(records)
@@ -275,11 +275,11 @@ def test_postgres_source_reports_table_removed_from_publication(shop: PostgresSh
     drop, add = (f"ALTER PUBLICATION dbz_publication {word} TABLE orders" for word in ("DROP", "ADD"))
     with pytest.raises(MillstreamError, match=words), reading(source) as records:
         take(records, 20)
-        # Although it is back before the next check.
+        # Although the table returns before the next check.
         shop.run(drop, "INSERT INTO orders VALUES (21)", add)
         list(records)
     wait_until(lambda: not shop.is_read())
-    # And if it was removed while the job was down.
+    # Also if it was removed while the job was down.
     with closing(source.build().create_enumerator(1)) as enumerator:
         state = enumerator.snapshot()
     shop.run(drop)
@@ -384,7 +384,7 @@ def test_postgres_source_reports_server_limits(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_postgres_source_bounds_retained_wal(shop: PostgresShop) -> None:
-    # An idle table beside a busy one: the slot retains what was written since the last heartbeat.
+    # An idle table next to a busy one: the slot retains the WAL since the last heartbeat.
     shop.run("CREATE TABLE busy (n int, t text)")
     retained = f"SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)::bigint, confirmed_flush_lsn::text \
 FROM pg_replication_slots WHERE slot_name = '{shop.slot}'"
@@ -394,7 +394,7 @@ FROM pg_replication_slots WHERE slot_name = '{shop.slot}'"
         written = max_retained = 0
         places: set[str] = set()
         end = time.monotonic() + 60
-        # However busy the machine is, this is reached if WAL is released repeatedly.
+        # Repeated releases of WAL reach this on any machine.
         while len(places) <= 3 or max_retained >= written / 2:
             assert time.monotonic() < end, (written, max_retained, len(places))
             ((before, _),) = shop.run(retained)

@@ -42,15 +42,15 @@ def test_push_buffer_retains_records_until_discarded() -> None:
 
 
 @contextmanager
-def serving(*talks: bytes) -> Iterator[int]:
+def serving(*messages: bytes) -> Iterator[int]:
     """Run a server that sends fixed data to each client and disconnects."""
     server = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
-        for talk in talks:
+        for message in messages:
             connection, _ = server.accept()
             with connection:
-                connection.sendall(talk)
+                connection.sendall(message)
         server.close()
 
     thread = threading.Thread(target=serve)

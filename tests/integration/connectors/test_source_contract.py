@@ -231,7 +231,7 @@ def test_sources_close_enumerators_opened_before_one_that_fails() -> None:
 # --- alignment
 
 
-# Time passes when something slow is read.
+# The clock advances during a slow read.
 CLOCK = ManualClock()
 
 

@@ -341,7 +341,7 @@ def test_sql_sink_rejects_connect_function_without_dbapi_connection() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "error_text"),
     [
         (("not callable", "t", ["a"], None), "without arguments"),
         ((dict, "", ["a"], None), "name of the table"),
@@ -352,9 +352,9 @@ def test_sql_sink_rejects_connect_function_without_dbapi_connection() -> None:
         ((dict, "t", ["a"], []), "some of the columns"),
     ],
 )
-def test_sql_sink_rejects_invalid_arguments(arguments: Any, says: str) -> None:
+def test_sql_sink_rejects_invalid_arguments(arguments: Any, error_text: str) -> None:
     *rest, keys = arguments
-    with pytest.raises(InvalidProgramError, match=says):
+    with pytest.raises(InvalidProgramError, match=error_text):
         SqlSink(*rest, key_columns=keys)
 
 
@@ -589,7 +589,7 @@ def shared_database(postgres: Any) -> Connect:
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_sql_sink_writes_each_record_once_to_postgres_under_failures(shared_database: Connect, seed: int) -> None:
-    # Crashed writers of the last example left connections open, which close with their objects.
+    # Crashed writers of the last example left connections open, which close when they are collected.
     gc.collect()
     run_sql(shared_database, "DROP TABLE IF EXISTS t", "DROP TABLE IF EXISTS t__staged")
     run_chaos(shared_database, "t", random.Random(seed))
@@ -611,7 +611,7 @@ def test_sql_sink_upserts_rows_in_mariadb(maria: Connect) -> None:
     first = epoch(sink, "0-1-a", [("a", 1), ("b", 2), ("a", 3)])
     assert counts(maria) == [("a", 0)]
     commit(sink, first, epoch(sink, "0-2-a", [("b", 4), ("c", 5)]))
-    # Once more, as after a failure.
+    # Again, as after a failure.
     commit(sink, first)
     assert run_sql(maria, "SELECT * FROM words ORDER BY word") == [("a", 3, "stays"), ("b", 4, None), ("c", 5, None)]
     assert staged_rows(maria) == 0

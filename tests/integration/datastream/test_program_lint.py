@@ -20,21 +20,21 @@ from millstream.datastream.window import GlobalWindows
 from millstream.testing import LocalEnvironment
 
 
-def yields(value: Any) -> Iterator[Any]:
+def generator(value: Any) -> Iterator[Any]:
     yield value
 
 
-def forgets(value: int) -> Any:
+def expression_without_return(value: int) -> Any:
     value > 3  # noqa: B015
 
 
-def forgets_in_all_ways(value: int, limit: int = 3) -> Any:
+def never_returns_value(value: int, limit: int = 3) -> Any:
     if value > limit:
         return
     print(value)
 
 
-def returns_once(value: int) -> Any:
+def sometimes_returns(value: int) -> Any:
     if value > 3:
         return True
     return None
@@ -44,18 +44,18 @@ def raises(value: int) -> Any:
     raise RuntimeError(value)
 
 
-class Forgets(FilterFunction):
+class FilterWithoutReturn(FilterFunction):
     def filter(self, value: Any) -> Any:
         value is not None  # noqa: B015
 
 
-class Yields(MapFunction):
+class GeneratorMap(MapFunction):
     def map(self, value: Any) -> Any:
         yield value
 
 
-def warned(action: Any) -> list[str]:
-    """Return the warnings of an action, which must be at the line that calls it here."""
+def warnings_of(action: Any) -> list[str]:
+    """Return the warnings of an action; each must name the line that calls the action here."""
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         action()
@@ -63,34 +63,39 @@ def warned(action: Any) -> list[str]:
     return [str(w.message) for w in seen]
 
 
-@pytest.mark.parametrize("function", [yields, Yields(), partial(yields)])
+@pytest.mark.parametrize("function", [generator, GeneratorMap(), partial(generator)])
 def test_map_warns_about_generator_function(function: Any) -> None:
     stream = LocalEnvironment().from_collection([1])
     warning = "map() was given a function that yields: each record becomes a generator; "
     warning += "use flat_map() to emit what it yields."
-    assert warned(lambda: stream.map(function)) == [warning]
-    assert warned(lambda: stream.key_by(str).map(function)) == [warning]
-    assert warned(lambda: stream.flat_map(function if callable(function) else yields)) == []
+    assert warnings_of(lambda: stream.map(function)) == [warning]
+    assert warnings_of(lambda: stream.key_by(str).map(function)) == [warning]
+    assert warnings_of(lambda: stream.flat_map(function if callable(function) else generator)) == []
 
 
-@pytest.mark.parametrize("function", [forgets, forgets_in_all_ways, Forgets(), partial(forgets_in_all_ways, limit=2)])
+@pytest.mark.parametrize(
+    "function",
+    [expression_without_return, never_returns_value, FilterWithoutReturn(), partial(never_returns_value, limit=2)],
+)
 def test_filter_warns_about_function_without_return(function: Any) -> None:
     stream = LocalEnvironment().from_collection([1])
     warning = "filter() was given a function that returns nothing, so no record passes: is a `return` missing?"
-    assert warned(lambda: stream.filter(function)) == [warning]
+    assert warnings_of(lambda: stream.filter(function)) == [warning]
 
 
 def test_filter_warns_about_generator_function() -> None:
     stream = LocalEnvironment().from_collection([1])
     warning = "filter() was given a function that yields: every record passes, because a generator is true."
-    assert warned(lambda: stream.filter(yields)) == [warning]
+    assert warnings_of(lambda: stream.filter(generator)) == [warning]
 
 
-@pytest.mark.parametrize("function", [returns_once, raises, bool, str.strip, lambda v: v > 3, lambda v: v and None])
+@pytest.mark.parametrize(
+    "function", [sometimes_returns, raises, bool, str.strip, lambda v: v > 3, lambda v: v and None]
+)
 def test_valid_functions_cause_no_warning(function: Any) -> None:
     stream = LocalEnvironment().from_collection([1])
-    assert warned(lambda: stream.filter(function)) == []
-    assert warned(lambda: stream.map(function)) == []
+    assert warnings_of(lambda: stream.filter(function)) == []
+    assert warnings_of(lambda: stream.map(function)) == []
 
 
 PROGRAM = """
@@ -131,7 +136,7 @@ class Stamps(TimestampAssigner):
         return 0
 
 
-REFUSED: list[tuple[Callable[[Any], object], str]] = [
+INVALID_CALLS: list[tuple[Callable[[Any], object], str]] = [
     (lambda s: s.union("x"), r"union\(\) takes a stream, not 'x'"),
     (lambda s: s.connect(5), r"connect\(\) takes a stream, not 5"),
     (lambda s: s.get_side_output("late"), r"get_side_output\(\) takes an OutputTag, .* not 'late'"),
@@ -155,7 +160,7 @@ REFUSED: list[tuple[Callable[[Any], object], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("give", "message"), REFUSED)
-def test_stream_methods_reject_arguments_of_wrong_type(give: Callable[[Any], object], message: str) -> None:
+@pytest.mark.parametrize(("call", "message"), INVALID_CALLS)
+def test_stream_methods_reject_arguments_of_wrong_type(call: Callable[[Any], object], message: str) -> None:
     with pytest.raises(InvalidProgramError, match=message):
-        give(LocalEnvironment().from_collection([1]))
+        call(LocalEnvironment().from_collection([1]))

@@ -27,7 +27,7 @@ connections = []
 while True:
     connections.append(server.accept()[0])
 """
-separate = pytest.mark.skipif(not can_separate(), reason="networks of their own are made by root only")
+separate = pytest.mark.skipif(not can_separate(), reason="separate networks require root")
 
 
 @pytest.fixture
@@ -60,22 +60,22 @@ def until(holds: Callable[[], bool]) -> bool:
 
 
 @separate
-def test_is_silent_detects_partitioned_host(network: Network, connection: socket.socket) -> None:
+def test_is_unresponsive_detects_partitioned_host(network: Network, connection: socket.socket) -> None:
     connection.sendall(b"x")
     assert until(lambda: not connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 60)[24])
-    network.part(1, 0)
+    network.partition(1, 0)
     connection.sendall(b"y")
     began = time.monotonic()
     assert until(lambda: is_unresponsive(connection, SECONDS))
     assert time.monotonic() - began >= SECONDS / 2
-    network.reunite()
-    # It stops being silent when the host answers again.
+    network.heal_partitions()
+    # The host is responsive when it answers again.
     assert until(lambda: not is_unresponsive(connection, SECONDS))
 
 
 @separate
 def test_keepalive_breaks_idle_connection_to_partitioned_host(network: Network, connection: socket.socket) -> None:
-    network.part(1, 0)
+    network.partition(1, 0)
     connection.settimeout(30)
     with pytest.raises(OSError, match="timed out|No route|unreachable") as broken:
         connection.recv(1)
@@ -83,7 +83,7 @@ def test_keepalive_breaks_idle_connection_to_partitioned_host(network: Network, 
     assert not isinstance(broken.value, TimeoutError) or broken.value.errno is not None
 
 
-def test_is_silent_ignores_process_that_does_not_read() -> None:
+def test_is_unresponsive_ignores_process_that_does_not_read() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as connection:
         connection.connect(server.getsockname())
         enable_keepalive(connection, 0.2)
@@ -98,12 +98,12 @@ def test_is_silent_ignores_process_that_does_not_read() -> None:
 
 
 @separate
-def test_poller_disconnects_from_silent_host(network: Network, connection: socket.socket) -> None:
-    link = Connection(connection, Credentials(b"s" * 32, keepalive_seconds=SECONDS), Side.CALLER)
+def test_poller_disconnects_from_unresponsive_host(network: Network, connection: socket.socket) -> None:
+    peer = Connection(connection, Credentials(b"s" * 32, keepalive_seconds=SECONDS), Side.CALLER)
     poller, lost = Poller(), []
-    poller.add(link, lambda frame: None, lambda: lost.append(link))
-    link.push(Frame(Kind.MET))
-    network.part(1, 0)
+    poller.add(peer, lambda frame: None, lambda: lost.append(peer))
+    peer.push(Frame(Kind.MET))
+    network.partition(1, 0)
     # The greeting stays in flight.
     poller.until(lambda: bool(lost), 30)
-    assert lost and link.reason
+    assert lost and peer.reason

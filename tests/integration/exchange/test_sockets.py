@@ -50,18 +50,18 @@ ENCRYPTED = Credentials(b"s" * 32, make_identity())
 
 
 @dataclass(frozen=True)
-class Way:
+class Endpoint:
     """The transport between driver and slots."""
 
     host: str | None
     credentials: Credentials = SECRET
 
 
-UNIX = Way(None)
-WAYS = [
+UNIX = Endpoint(None)
+ENDPOINTS = [
     pytest.param(UNIX, id="unix"),
-    pytest.param(Way(LOOPBACK), id="tcp"),
-    pytest.param(Way(LOOPBACK, ENCRYPTED), id="tls"),
+    pytest.param(Endpoint(LOOPBACK), id="tcp"),
+    pytest.param(Endpoint(LOOPBACK, ENCRYPTED), id="tls"),
 ]
 RunLevel = Callable[[int, LevelTask, list[bytes]], Iterator[tuple[int, bytes]]]
 
@@ -103,17 +103,17 @@ def test_connection_decodes_frames_read_byte_by_byte(credentials: Credentials) -
     for frame in frames:
         left.push(frame)
         right.push(frame)
-    heard: dict[Connection, list[Frame]] = {left: [], right: []}
+    received: dict[Connection, list[Frame]] = {left: [], right: []}
     for _ in range(20_000):
         for link in (left, right):
             link.flush()
         trickle(outer_a, outer_b)
         trickle(outer_b, outer_a)
         for link in (left, right):
-            heard[link] += link.receive()
-        if all(len(h) == len(frames) for h in heard.values()):
+            received[link] += link.receive()
+        if all(len(h) == len(frames) for h in received.values()):
             break
-    assert heard == {left: frames, right: frames}
+    assert received == {left: frames, right: frames}
     assert (left.reason, right.reason) == ("", "")
     for opened in (left.socket, right.socket, outer_a, outer_b):
         opened.close()
@@ -122,16 +122,16 @@ def test_connection_decodes_frames_read_byte_by_byte(credentials: Credentials) -
 # --- TLS
 
 
-def met_over_tcp(caller: Credentials, called: Credentials) -> tuple[Connection, Connection]:
+def authenticated_pair(caller: Credentials, called: Credentials) -> tuple[Connection, Connection]:
     """Return two connections that have completed their handshake."""
     a, b = tcp_pair()
     links = Connection(a, caller, Side.CALLER), Connection(b, called, Side.CALLED)
     poller = Poller()
-    over: list[int] = []
+    events: list[int] = []
     for link in links:
         link.push(Frame(Kind.STOP, payload=b"of this job only"))
-        poller.add(link, lambda frame: over.append(1), lambda: over.append(1))
-    poller.until(lambda: len(over) == 2, 5)
+        poller.add(link, lambda frame: events.append(1), lambda: events.append(1))
+    poller.until(lambda: len(events) == 2, 5)
     return links
 
 
@@ -139,9 +139,9 @@ def test_tls_connection_hides_frames_from_observer() -> None:
     (a, outer_a), (b, outer_b) = tcp_pair(), tcp_pair()
     links = Connection(a, ENCRYPTED, Side.CALLER), Connection(b, ENCRYPTED, Side.CALLED)
     links[0].push(Frame(Kind.EPOCH, 1, 0, b"a salary" * 100))
-    poller, heard, passed = Poller(), list[Frame](), bytearray()
+    poller, received, passed = Poller(), list[Frame](), bytearray()
     for link in links:
-        poller.add(link, heard.append, lambda: None)
+        poller.add(link, received.append, lambda: None)
 
     def spy(source: socket.socket, target: socket.socket) -> None:
         data = source.recv(1 << 16)
@@ -150,8 +150,8 @@ def test_tls_connection_hides_frames_from_observer() -> None:
 
     poller.watch(outer_a.fileno(), lambda: spy(outer_a, outer_b))
     poller.watch(outer_b.fileno(), lambda: spy(outer_b, outer_a))
-    assert poller.until(lambda: bool(heard), 5)
-    assert heard == [Frame(Kind.EPOCH, 1, 0, b"a salary" * 100)]
+    assert poller.until(lambda: bool(received), 5)
+    assert received == [Frame(Kind.EPOCH, 1, 0, b"a salary" * 100)]
     assert b"a salary" not in passed
     assert b"MILLSTR1" not in passed
     poller.close()
@@ -168,16 +168,16 @@ def test_tls_connection_delivers_decrypted_data_without_socket_event() -> None:
     frames = [Frame(Kind.DATA, 1, 1, bytes(size)), Frame(Kind.END, 1, 1, b"end")]
     for frame in frames:
         links[0].push(frame)
-    poller, heard = Poller(), list[Frame]()
+    poller, received = Poller(), list[Frame]()
     for link in links:
-        poller.add(link, heard.append, lambda: None)
-    assert poller.until(lambda: len(heard) == 2, 3)
-    assert heard == frames
+        poller.add(link, received.append, lambda: None)
+    assert poller.until(lambda: len(received) == 2, 3)
+    assert received == frames
     poller.close()
 
 
 @pytest.mark.parametrize(
-    ("caller", "called", "why_caller", "why_called"),
+    ("caller", "called", "caller_reason", "called_reason"),
     [
         pytest.param(
             Credentials(b"s" * 32, make_identity()),
@@ -199,12 +199,12 @@ def test_tls_connection_delivers_decrypted_data_without_socket_event() -> None:
     ],
 )
 def test_connection_rejects_peer_of_another_job_with_reason(
-    caller: Credentials, called: Credentials, why_caller: str, why_called: str
+    caller: Credentials, called: Credentials, caller_reason: str, called_reason: str
 ) -> None:
-    links = met_over_tcp(caller, called)
+    links = authenticated_pair(caller, called)
     assert all(link.closed and not link.is_authenticated for link in links)
-    assert why_caller in links[0].reason
-    assert why_called in links[1].reason
+    assert caller_reason in links[0].reason
+    assert called_reason in links[1].reason
     for link in links:
         link.close()
 
@@ -228,10 +228,10 @@ def test_connection_rejects_caller_without_certificate() -> None:
 
 def test_exchange_failure_explains_rejected_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_module, "START_SECONDS", 0.5)
-    with Party([1], ring, Way(LOOPBACK, ENCRYPTED)) as party:
-        party.credentials = SECRET
-        party.start()
-        assert "a connection was refused: the other side does not speak TLS" in party.fails().cause.text
+    with ThreadedExecution([1], ring, Endpoint(LOOPBACK, ENCRYPTED)) as execution:
+        execution.credentials = SECRET
+        execution.start()
+        assert "a connection was refused: the other side does not speak TLS" in execution.run_failing().cause.text
 
 
 def pem_files(directory: Path, name: str) -> Identity:
@@ -250,10 +250,10 @@ def test_credentials_repr_hides_secrets() -> None:
 
 def test_certificates_are_loaded_from_files(tmp_path: Path) -> None:
     own, other = pem_files(tmp_path, "own"), pem_files(tmp_path, "other")
-    with Party([2, 2], ring, Way(LOOPBACK, Credentials(b"s" * 32, own))) as party:
-        party.start()
-        assert party.run(1) == [b"0<1", b"1<0"]
-    links = met_over_tcp(Credentials(b"s" * 32, other), Credentials(b"s" * 32, own))
+    with ThreadedExecution([2, 2], ring, Endpoint(LOOPBACK, Credentials(b"s" * 32, own))) as execution:
+        execution.start()
+        assert execution.run(1) == [b"0<1", b"1<0"]
+    links = authenticated_pair(Credentials(b"s" * 32, other), Credentials(b"s" * 32, own))
     assert "certificate is not trusted here" in links[0].reason
     for link in links:
         link.close()
@@ -299,7 +299,7 @@ def test_handshake_rejects_reflected_proof() -> None:
         caller.feed(proof)
 
 
-class Bomb:
+class Attack:
     """Creates a file when it is unpickled."""
 
     def __init__(self, path: str) -> None:
@@ -310,13 +310,13 @@ class Bomb:
 
 
 def test_connection_neither_unpickles_nor_sends_before_authentication(tmp_path: Path) -> None:
-    bomb = pickle.dumps(Bomb(str(tmp_path / "exploded")))
+    attack_pickle = pickle.dumps(Attack(str(tmp_path / "exploded")))
     honest, stranger = linked_pair(second=OTHER)
     honest.push(Frame(Kind.EPOCH, 1, 0, b"of this job only"))
     # The stranger sends its frames without waiting.
     honest_saw: list[Frame] = []
     stranger._handshake = None
-    stranger.push(Frame(Kind.EPOCH, 1, 0, bomb))
+    stranger.push(Frame(Kind.EPOCH, 1, 0, attack_pickle))
     for _ in range(20):
         honest.flush()
         stranger.flush()
@@ -333,20 +333,20 @@ def test_connection_neither_unpickles_nor_sends_before_authentication(tmp_path: 
 
 
 def test_exchange_ignores_unauthenticated_caller(caplog: pytest.LogCaptureFixture) -> None:
-    with Party([2, 2], ring) as party:
-        stranger = Connection.to(party.exchange.address, OTHER)
+    with ThreadedExecution([2, 2], ring) as execution:
+        stranger = Connection.to(execution.exchange.address, OTHER)
         stranger.push(Frame(Kind.HELLO, payload=b'{"slot": 0, "address": "/x"}'))
         stranger.flush()
-        silent = Connection.to(party.exchange.address, SECRET)
+        silent = Connection.to(execution.exchange.address, SECRET)
         poller = Poller()
         lost: list[int] = []
         poller.add(stranger, lambda frame: None, lambda: lost.append(1))
         threading.Thread(target=lambda: poller.until(lambda: bool(lost), 60), daemon=True).start()
-        # Later the acceptor is closed, and nothing is rejected.
-        assert party.exchange.serve_until(lambda: "a connection was refused" in caplog.text, 60)
+        # Later the acceptor is closed, so nobody rejects the caller.
+        assert execution.exchange.serve_until(lambda: "a connection was refused" in caplog.text, 60)
         wait_until(lambda: bool(lost))
-        party.start()
-        assert party.run(1) == [b"0<1", b"1<0"]
+        execution.start()
+        assert execution.run(1) == [b"0<1", b"1<0"]
         silent.close()
 
 
@@ -383,18 +383,18 @@ def is_hung_up_on(stranger: socket.socket) -> bool:
     return True
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("whose", ["driver", "slot"])
-def test_exchange_survives_any_bytes_from_stranger(way: Way, whose: str) -> None:
-    with Party([2, 2], ring, way) as party:
-        party.start_one(0)
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+@pytest.mark.parametrize("target", ["driver", "slot"])
+def test_exchange_survives_any_bytes_from_stranger(endpoint: Endpoint, target: str) -> None:
+    with ThreadedExecution([2, 2], ring, endpoint) as execution:
+        execution.start_one(0)
         # Other slots connect to a slot after all have connected to the driver.
-        wait_until(lambda: 0 in party.slots)
-        attacked = party.exchange.address if whose == "driver" else party.slots[0]._channels.address
+        wait_until(lambda: 0 in execution.slots)
+        attacked = execution.exchange.address if target == "driver" else execution.slots[0]._channels.address
         strangers = [attack(attacked, data) for data in ATTACKS.values()]
         tracemalloc.start()
-        party.start_one(1)
-        assert party.run(1) == [b"0<1", b"1<0"]
+        execution.start_one(1)
+        assert execution.run(1) == [b"0<1", b"1<0"]
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
         tracemalloc.stop()
         # After the handshake no connection is pending, and the acceptor is closed.
@@ -403,7 +403,7 @@ def test_exchange_survives_any_bytes_from_stranger(way: Way, whose: str) -> None
             stranger.close()
         with pytest.raises(OSError):
             connect(attacked)
-        assert party.run(2) == [b"0<1", b"1<0"]
+        assert execution.run(2) == [b"0<1", b"1<0"]
 
 
 def test_exchange_accepts_all_slots_calling_at_once() -> None:
@@ -428,22 +428,22 @@ def test_exchange_accepts_all_slots_calling_at_once() -> None:
     exchange.close()
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_exchange_limits_silent_strangers(way: Way) -> None:
-    with Party([2, 2], ring, way) as party:
-        serves = threading.Thread(target=lambda: party.run(1))
-        serves.start()
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_exchange_limits_silent_strangers(endpoint: Endpoint) -> None:
+    with ThreadedExecution([2, 2], ring, endpoint) as execution:
+        exchange_thread = threading.Thread(target=lambda: execution.run(1))
+        exchange_thread.start()
         strangers: list[socket.socket] = []
         for _ in range(3 * MAX_UNAUTHENTICATED):
-            strangers.append(attack(party.exchange.address, b""))
+            strangers.append(attack(execution.exchange.address, b""))
             time.sleep(0.0005)
         # Two connections are reserved for slots, and as many for strangers.
         wait_until(lambda: sum(map(is_hung_up_on, strangers)) == 2 * MAX_UNAUTHENTICATED - 4, 30)
         # Slots of the job are still accepted.
-        party.start()
-        serves.join(10)
-        assert not serves.is_alive()
-        assert party.run(2) == [b"0<1", b"1<0"]
+        execution.start()
+        exchange_thread.join(10)
+        assert not exchange_thread.is_alive()
+        assert execution.run(2) == [b"0<1", b"1<0"]
         wait_until(lambda: all(map(is_hung_up_on, strangers)), 5)
         for stranger in strangers:
             stranger.close()
@@ -451,18 +451,18 @@ def test_exchange_limits_silent_strangers(way: Way) -> None:
 
 def test_acceptor_drops_stranger_after_proof_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acceptor, "AUTHENTICATION_SECONDS", 0.1)
-    with Party([1], lambda slot, task, messages: iter([(slot, b"done")]), Way(LOOPBACK)) as party:
-        serves = threading.Thread(target=lambda: party.run(1))
-        serves.start()
-        silent = attack(party.exchange.address, GREETING)
+    with ThreadedExecution([1], lambda slot, task, messages: iter([(slot, b"done")]), Endpoint(LOOPBACK)) as execution:
+        exchange_thread = threading.Thread(target=lambda: execution.run(1))
+        exchange_thread.start()
+        silent = attack(execution.exchange.address, GREETING)
         time.sleep(0.15)
         # The timeout is checked when another caller connects.
-        next_one = attack(party.exchange.address, b"")
+        next_one = attack(execution.exchange.address, b"")
         wait_until(lambda: is_hung_up_on(silent), 5)
         assert not is_hung_up_on(next_one)
-        party.start()
-        serves.join(5)
-        assert not serves.is_alive()
+        execution.start()
+        exchange_thread.join(5)
+        assert not exchange_thread.is_alive()
         silent.close()
         next_one.close()
 
@@ -479,7 +479,7 @@ def test_exchange_creates_unix_sockets_in_private_directory() -> None:
 # --- whole executions
 
 
-class Scripted:
+class ScriptedWork:
     """The work of a slot, defined by a test."""
 
     cannot_open: int | None = None
@@ -502,24 +502,24 @@ class Scripted:
         return f"{type(error).__name__}: {error}"
 
 
-class Party:
+class ThreadedExecution:
     """A driver in this thread and slots on threads."""
 
-    def __init__(self, widths: list[int], run_level: RunLevel, way: Way = UNIX) -> None:
+    def __init__(self, widths: list[int], run_level: RunLevel, endpoint: Endpoint = UNIX) -> None:
         self.widths = widths
         self.run_level = run_level
-        self.credentials = way.credentials
-        self.exchange = Exchange(max(widths), widths[-1], way.credentials, way.host)
+        self.credentials = endpoint.credentials
+        self.exchange = Exchange(max(widths), widths[-1], endpoint.credentials, endpoint.host)
         self.slots: dict[int, SlotLoop] = {}
         self.threads: list[threading.Thread] = []
         self.is_open = True
 
-    def __enter__(self) -> Party:
+    def __enter__(self) -> ThreadedExecution:
         return self
 
-    def start(self, but: int | None = None) -> None:
+    def start(self, without: int | None = None) -> None:
         for number in range(max(self.widths)):
-            if number != but:
+            if number != without:
                 self.start_one(number)
 
     def start_one(self, number: int) -> None:
@@ -529,7 +529,7 @@ class Party:
 
     def _serve(self, number: int, address: Address) -> None:
         try:
-            slot = SlotLoop(number, self.widths, address, self.credentials, Scripted(number, self.run_level))
+            slot = SlotLoop(number, self.widths, address, self.credentials, ScriptedWork(number, self.run_level))
         except (ConnectionRefusedError, FileNotFoundError):
             # Another slot failed, and the exchange closed, before this one connected.
             return
@@ -540,7 +540,7 @@ class Party:
         tasks = [LevelTask(epoch=epoch, level=level) for level in range(len(self.widths))]
         return [bytes(report) for report in self.exchange.run(epoch, pickle.dumps(tasks))]
 
-    def fails(self, epoch: int = 1) -> ExchangeFailed:
+    def run_failing(self, epoch: int = 1) -> ExchangeFailed:
         with pytest.raises(ExchangeFailed) as caught:
             self.run(epoch)
         return caught.value
@@ -564,23 +564,23 @@ def ring(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[in
         yield slot, b"%d<" % slot + b"".join(messages)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_exchange_runs_many_epochs(way: Way) -> None:
-    with Party([2, 2], ring, way) as party:
-        party.start()
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_exchange_runs_many_epochs(endpoint: Endpoint) -> None:
+    with ThreadedExecution([2, 2], ring, endpoint) as execution:
+        execution.start()
         for epoch in range(1, 200):
-            assert party.run(epoch) == [b"0<1", b"1<0"]
+            assert execution.run(epoch) == [b"0<1", b"1<0"]
 
 
 def test_exchange_reports_slot_that_fails_to_open_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Scripted, "cannot_open", 1)
-    with Party([2, 2], ring) as party:
-        party.start()
-        assert party.fails().cause == Cause(FailureKind.RAISED, "FileNotFoundError: a state file")
+    monkeypatch.setattr(ScriptedWork, "cannot_open", 1)
+    with ThreadedExecution([2, 2], ring) as execution:
+        execution.start()
+        assert execution.run_failing().cause == Cause(FailureKind.RAISED, "FileNotFoundError: a state file")
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_exchange_starts_level_after_barriers_of_all_slots(way: Way) -> None:
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_exchange_starts_level_after_barriers_of_all_slots(endpoint: Endpoint) -> None:
     both, first_is_done = threading.Barrier(2), threading.Event()
 
     def meet(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -596,28 +596,28 @@ def test_exchange_starts_level_after_barriers_of_all_slots(way: Way) -> None:
             # Enough data that the slot polls its connections: the other's barrier has arrived, its own is not sent yet.
             yield 0, bytes(1 << 17)
 
-    with Party([2, 2], meet, way) as party:
-        party.start()
-        assert party.run(1) == [b"%d" % (1 << 17), b"1"]
+    with ThreadedExecution([2, 2], meet, endpoint) as execution:
+        execution.start()
+        assert execution.run(1) == [b"%d" % (1 << 17), b"1"]
 
 
 def test_exchange_reports_deleted_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Party([2, 2], ring) as party:
-        directory = Path(os.path.dirname(str(party.exchange.address)))
+    with ThreadedExecution([2, 2], ring) as execution:
+        directory = Path(os.path.dirname(str(execution.exchange.address)))
 
-        def clean(work: Scripted, take_traffic: Callable[[], SlotTraffic | None]) -> None:
+        def clean(work: ScriptedWork, take_traffic: Callable[[], SlotTraffic | None]) -> None:
             for path in directory.glob("d-*"):
                 path.unlink(missing_ok=True)
 
-        monkeypatch.setattr(Scripted, "open", clean)
-        party.start()
-        cause = party.fails().cause
+        monkeypatch.setattr(ScriptedWork, "open", clean)
+        execution.start()
+        cause = execution.run_failing().cause
         assert cause.kind is FailureKind.RAISED
         assert re.search(r"The socket .*/d-. of slot . was deleted while the job was running", cause.text)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_exchange_runs_levels_of_different_parallelism(way: Way) -> None:
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_exchange_runs_levels_of_different_parallelism(endpoint: Endpoint) -> None:
     def count(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
         total = sum(map(int, messages)) if task.level else 1
         if task.level == 3:
@@ -627,14 +627,14 @@ def test_exchange_runs_levels_of_different_parallelism(way: Way) -> None:
                 yield target, b"%d" % total
 
     widths = [1, 4, 2, 3]
-    with Party(widths, count, way) as party:
-        party.start()
-        assert party.run(1) == [b"8"] * 3
-        assert party.run(2) == [b"8"] * 3
+    with ThreadedExecution(widths, count, endpoint) as execution:
+        execution.start()
+        assert execution.run(1) == [b"8"] * 3
+        assert execution.run(2) == [b"8"] * 3
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_exchange_transfers_large_skewed_blocks_both_ways(way: Way) -> None:
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_exchange_transfers_large_skewed_blocks_both_ways(endpoint: Endpoint) -> None:
     """Every slot sends 64 MB to every other at the same time, and three times as much to slot 0."""
     size = 64 << 20
     block = bytes(size)
@@ -646,17 +646,17 @@ def test_exchange_transfers_large_skewed_blocks_both_ways(way: Way) -> None:
         else:
             yield slot, b"%d" % sum(map(len, messages))
 
-    with Party([3, 3], flood, way) as party:
-        party.start()
-        assert party.run(1) == [b"%d" % (9 * size), b"%d" % (3 * size), b"%d" % (3 * size)]
+    with ThreadedExecution([3, 3], flood, endpoint) as execution:
+        execution.start()
+        assert execution.run(1) == [b"%d" % (9 * size), b"%d" % (3 * size), b"%d" % (3 * size)]
 
 
 @pytest.mark.parametrize("size", [1, 4 << 20])
-@pytest.mark.parametrize("way", WAYS)
-def test_slots_start_level_without_waiting_for_work_of_others(way: Way, size: int) -> None:
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_slots_start_level_without_waiting_for_work_of_others(endpoint: Endpoint, size: int) -> None:
     """Before slot 0 works, the others have received all they need to work at the same time."""
 
-    def dealt_out(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
+    def send_before_work(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
         if task.level == 0:
             yield from ((target, bytes(size)) for target in range(3))
         else:
@@ -664,15 +664,15 @@ def test_slots_start_level_without_waiting_for_work_of_others(way: Way, size: in
             time.sleep(0.3)
             yield slot, pickle.dumps((began, time.monotonic()))
 
-    with Party([1, 3], dealt_out, way) as party:
-        party.start()
-        party.run(1)
-        began, ended = zip(*map(pickle.loads, party.run(2)), strict=True)
+    with ThreadedExecution([1, 3], send_before_work, endpoint) as execution:
+        execution.start()
+        execution.run(1)
+        began, ended = zip(*map(pickle.loads, execution.run(2)), strict=True)
         assert max(began) < min(ended)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_slow_consumer_backpressures_sender(way: Way) -> None:
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_slow_consumer_backpressures_sender(endpoint: Endpoint) -> None:
     """While slot 1 is busy with level 0, slot 0 sends to it: at most 8 MiB wait at the sender."""
     message, produced, is_slow = bytes(1 << 20), [0], threading.Event()
 
@@ -686,10 +686,10 @@ def test_slow_consumer_backpressures_sender(way: Way) -> None:
         else:
             is_slow.wait(10)
 
-    with Party([2, 2], uneven, way) as party:
-        party.start()
+    with ThreadedExecution([2, 2], uneven, endpoint) as execution:
+        execution.start()
         reports: list[bytes] = []
-        epoch = threading.Thread(target=lambda: reports.extend(party.run(1)))
+        epoch = threading.Thread(target=lambda: reports.extend(execution.run(1)))
         epoch.start()
         wait_until(lambda: produced[0] > 8)
         time.sleep(0.3)
@@ -698,13 +698,13 @@ def test_slow_consumer_backpressures_sender(way: Way) -> None:
         assert produced[0] == stopped_at
         # Kernel buffers come on top of the credit; TCP sizes its own, up to about 40 MB here.
         assert stopped_at < 50
-        assert party.slots[0]._channels._channels[1].connection.queued <= CREDIT_BYTES
+        assert execution.slots[0]._channels._channels[1].connection.queued <= CREDIT_BYTES
         is_slow.set()
         epoch.join(20)
         assert reports == [b"0", b"100"]
         # The driver may get the report before they have counted it.
-        wait_until(lambda: not any(math.isnan(slot._ended_at) for slot in party.slots.values()))
-        sender, receiver = (party.slots[slot].take_traffic() for slot in (0, 1))
+        wait_until(lambda: not any(math.isnan(slot._ended_at) for slot in execution.slots.values()))
+        sender, receiver = (execution.slots[slot].take_traffic() for slot in (0, 1))
         assert sender is not None
         assert receiver is not None
         (sent,), (received,) = sender.channels, receiver.channels
@@ -715,7 +715,7 @@ def test_slow_consumer_backpressures_sender(way: Way) -> None:
         assert received.max_waiting == 100 << 20
         assert received.received == sent.sent > 100 << 20
         # The maximum is reset, and not reported again at once.
-        assert party.slots[0].take_traffic() is None
+        assert execution.slots[0].take_traffic() is None
         source, sink = SubtaskTraffic.of(sender, 0), SubtaskTraffic.of(receiver, 1)
         # The sender was backpressured until all was received, and then until it was processed.
         assert source.back_pressured >= sent.back_pressured
@@ -738,10 +738,10 @@ def test_slot_reports_busiest_channels(monkeypatch: pytest.MonkeyPatch) -> None:
         elif task.level == 1:
             yield slot, b"%d" % len(b"".join(messages))
 
-    with Party([4, 4], send) as party:
-        party.start()
-        party.run(1)
-        reported = party.slots[0].take_traffic()
+    with ThreadedExecution([4, 4], send) as execution:
+        execution.start()
+        execution.run(1)
+        reported = execution.slots[0].take_traffic()
         assert reported is not None
         assert [(c.slot, c.sent >> 20) for c in reported.channels] == [(2, 5), (3, 3)]
 
@@ -756,21 +756,21 @@ def test_slow_level_backpressures_upstream_but_pause_does_not() -> None:
             time.sleep(0.2)
             yield slot, b"".join(sorted(messages))
 
-    with Party([2, 1], slow_end) as party:
-        party.start()
+    with ThreadedExecution([2, 1], slow_end) as execution:
+        execution.start()
         for epoch in (1, 2):
-            assert party.run(epoch) == [b"01"]
+            assert execution.run(epoch) == [b"01"]
             time.sleep(0.3)
-        party.run(3)
+        execution.run(3)
         time.sleep(0.05)
-        reported = [party.slots[slot].take_traffic() for slot in (0, 1)]
+        reported = [execution.slots[slot].take_traffic() for slot in (0, 1)]
         sources = [SubtaskTraffic.of(traffic, 0) for traffic in reported if traffic is not None]
         sink = SubtaskTraffic.of(reported[0], 1) if reported[0] is not None else None
     assert sink is not None
     assert 0.6 <= sink.busy < 1.0
     assert sink.back_pressured == 0
     assert 0.6 <= sources[0].back_pressured < 1.0
-    # It learns with the next epoch that the last one ended.
+    # It learns the end of the last epoch with the next one.
     assert 0.4 <= sources[1].back_pressured < 0.7
     for source in sources:
         assert source.busy < 0.1
@@ -786,106 +786,106 @@ def test_exchange_fails_epoch_when_user_code_raises() -> None:
             raise ValueError("Boom")
         yield from ring(slot, task, messages)
 
-    with Party([2, 2], raising) as party:
-        party.start()
-        cause = party.fails().cause
+    with ThreadedExecution([2, 2], raising) as execution:
+        execution.start()
+        cause = execution.run_failing().cause
         assert cause.kind is FailureKind.RAISED
         assert cause.text == "ValueError: Boom"
-        # There is no other epoch in this execution.
-        assert party.fails(2).cause == cause
+        # The execution runs no other epoch.
+        assert execution.run_failing(2).cause == cause
 
 
-class Puppet:
-    """The only slot of an execution, which sends what a test scripts, and receives everything."""
+class ScriptedSlot:
+    """The only slot of an execution; it sends the frames of a test and records all received frames."""
 
     def __init__(self, address: Address) -> None:
         self.link = Connection.to(address, SECRET)
         self.poller = Poller()
-        self.heard: list[Frame] = []
+        self.received: list[Frame] = []
         self.has_ended = False
-        self.poller.add(self.link, self.heard.append, self._end)
+        self.poller.add(self.link, self.received.append, self._end)
 
     def _end(self) -> None:
         self.has_ended = True
 
-    def say(self, *frames: Frame) -> None:
+    def send(self, *frames: Frame) -> None:
         for frame in frames:
             self.link.push(frame)
         self.poller.until(lambda: not self.link.has_to_send and self.link.is_authenticated, 5)
 
-    def awaits(self, kind: Kind) -> None:
-        assert self.poller.until(lambda: any(f.kind is kind for f in self.heard), 5)
+    def receive(self, kind: Kind) -> None:
+        assert self.poller.until(lambda: any(f.kind is kind for f in self.received), 5)
 
 
 HELLO = Frame(Kind.HELLO, payload=b'{"slot": 0, "address": "/nowhere"}')
 
 
-def puppet_plays(script: Callable[[Puppet], None]) -> tuple[Exchange, threading.Thread]:
+def run_scripted_slot(script: Callable[[ScriptedSlot], None]) -> tuple[Exchange, threading.Thread]:
     exchange = Exchange(1, 1, SECRET, None)
 
     def play() -> None:
-        puppet = Puppet(exchange.address)
-        script(puppet)
-        puppet.link.close()
+        slot = ScriptedSlot(exchange.address)
+        script(slot)
+        slot.link.close()
 
     thread = threading.Thread(target=play, daemon=True)
     thread.start()
     return exchange, thread
 
 
-def meets(puppet: Puppet) -> None:
-    puppet.say(HELLO)
-    puppet.awaits(Kind.ROSTER)
+def register(slot: ScriptedSlot) -> None:
+    slot.send(HELLO)
+    slot.receive(Kind.ROSTER)
 
 
-def works(puppet: Puppet) -> None:
-    meets(puppet)
-    puppet.say(Frame(Kind.MET))
-    puppet.awaits(Kind.EPOCH)
+def start_epoch(slot: ScriptedSlot) -> None:
+    register(slot)
+    slot.send(Frame(Kind.MET))
+    slot.receive(Kind.EPOCH)
 
 
-def dies_in_its_report(puppet: Puppet) -> None:
-    works(puppet)
-    puppet.link.socket.setblocking(True)
-    puppet.link.socket.sendall(b"\x03" + bytes(8) + b"\x00\x00" + (1000).to_bytes(8, "big") + b"half")
+def disconnect_within_report(slot: ScriptedSlot) -> None:
+    start_epoch(slot)
+    slot.link.socket.setblocking(True)
+    slot.link.socket.sendall(b"\x03" + bytes(8) + b"\x00\x00" + (1000).to_bytes(8, "big") + b"half")
 
 
-def says_nonsense(puppet: Puppet) -> None:
-    works(puppet)
-    puppet.link.socket.setblocking(True)
-    puppet.link.socket.sendall(b"\xff" + bytes(18))
-    puppet.poller.until(lambda: puppet.has_ended, 5)
+def send_unknown_frame(slot: ScriptedSlot) -> None:
+    start_epoch(slot)
+    slot.link.socket.setblocking(True)
+    slot.link.socket.sendall(b"\xff" + bytes(18))
+    slot.poller.until(lambda: slot.has_ended, 5)
 
 
 @pytest.mark.parametrize(
-    ("script", "trouble"),
+    ("script", "kind"),
     [
-        pytest.param(lambda puppet: puppet.say(HELLO), FailureKind.DIED, id="starting"),
-        pytest.param(meets, FailureKind.DIED, id="meeting"),
-        pytest.param(works, FailureKind.DIED, id="running"),
-        pytest.param(dies_in_its_report, FailureKind.DIED, id="in the middle of a frame"),
-        pytest.param(says_nonsense, FailureKind.PROTOCOL, id="nonsense"),
+        pytest.param(lambda slot: slot.send(HELLO), FailureKind.DIED, id="registered"),
+        pytest.param(register, FailureKind.DIED, id="connecting to slots"),
+        pytest.param(start_epoch, FailureKind.DIED, id="running"),
+        pytest.param(disconnect_within_report, FailureKind.DIED, id="within a frame"),
+        pytest.param(send_unknown_frame, FailureKind.PROTOCOL, id="unknown frame"),
     ],
 )
-def test_exchange_detects_lost_slot_at_once(script: Callable[[Puppet], None], trouble: FailureKind) -> None:
-    exchange, thread = puppet_plays(script)
+def test_exchange_detects_lost_slot_at_once(script: Callable[[ScriptedSlot], None], kind: FailureKind) -> None:
+    exchange, thread = run_scripted_slot(script)
     started = time.monotonic()
     with pytest.raises(ExchangeFailed) as caught:
         exchange.run(1, b"tasks")
     assert time.monotonic() - started < 1
-    assert caught.value.cause.kind is trouble
+    assert caught.value.cause.kind is kind
     exchange.close()
     thread.join(10)
 
 
 def test_exchange_rejects_duplicate_report() -> None:
-    def reports_twice(puppet: Puppet) -> None:
-        works(puppet)
-        puppet.say(Frame(Kind.REPORT, 1, 0, b"r"))
-        puppet.say(Frame(Kind.REPORT, 1, 0, b"r"))
-        puppet.poller.until(lambda: puppet.has_ended, 5)
+    def report_twice(slot: ScriptedSlot) -> None:
+        start_epoch(slot)
+        slot.send(Frame(Kind.REPORT, 1, 0, b"r"))
+        slot.send(Frame(Kind.REPORT, 1, 0, b"r"))
+        slot.poller.until(lambda: slot.has_ended, 5)
 
-    exchange, thread = puppet_plays(reports_twice)
+    exchange, thread = run_scripted_slot(report_twice)
     assert [bytes(r) for r in exchange.run(1, b"tasks")] == [b"r"]
     with pytest.raises(ExchangeFailed) as caught:
         exchange.run(2, b"tasks")
@@ -895,12 +895,12 @@ def test_exchange_rejects_duplicate_report() -> None:
 
 
 def test_exchange_ignores_exit_of_stopped_slot() -> None:
-    def obeys(puppet: Puppet) -> None:
-        works(puppet)
-        puppet.say(Frame(Kind.REPORT, 1, 0, b"r"))
-        puppet.awaits(Kind.STOP)
+    def report_and_stop(slot: ScriptedSlot) -> None:
+        start_epoch(slot)
+        slot.send(Frame(Kind.REPORT, 1, 0, b"r"))
+        slot.receive(Kind.STOP)
 
-    exchange, thread = puppet_plays(obeys)
+    exchange, thread = run_scripted_slot(report_and_stop)
     exchange.run(1, b"tasks")
     exchange.release()
     assert exchange.serve_until(lambda: not thread.is_alive(), 5)
@@ -909,75 +909,75 @@ def test_exchange_ignores_exit_of_stopped_slot() -> None:
 
 def test_exchange_fails_epoch_when_slots_do_not_connect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_module, "START_SECONDS", 0.2)
-    with Party([2, 2], ring) as party:
-        party.start(but=1)
-        cause = party.fails().cause
+    with ThreadedExecution([2, 2], ring) as execution:
+        execution.start(without=1)
+        cause = execution.run_failing().cause
         assert cause.kind is FailureKind.START_TIMEOUT
         assert "1 of 2 slots are missing, the first is 1" in cause.text
 
 
-@pytest.mark.parametrize("when", ["while it meets", "while it runs"])
+@pytest.mark.parametrize("when", ["while connecting", "while running"])
 def test_slot_reports_broken_connection_to_another_slot(when: str) -> None:
-    """Slot 1 is a puppet whose connection to the driver stays open, so only slot 0 can notice."""
+    """Slot 1 is scripted, and its connection to the driver stays open, so only slot 0 can detect the failure."""
     exchange = Exchange(2, 2, SECRET, None)
 
     def play() -> None:
         assert isinstance(exchange.address, str)
         listener = listen(f"{exchange.address}-1")
-        puppet = Puppet(exchange.address)
-        puppet.say(Frame(Kind.HELLO, payload=b'{"slot": 1, "address": "%s"}' % str(address_of(listener)).encode()))
-        puppet.awaits(Kind.ROSTER)
+        slot = ScriptedSlot(exchange.address)
+        slot.send(Frame(Kind.HELLO, payload=b'{"slot": 1, "address": "%s"}' % str(address_of(listener)).encode()))
+        slot.receive(Kind.ROSTER)
         connection = None
         while connection is None:
             connection = accept(listener)
-        if when == "while it runs":
+        if when == "while running":
             link = Connection(connection, SECRET, Side.CALLED)
-            puppet.poller.add(link, lambda frame: None, lambda: None)
-            puppet.say(Frame(Kind.MET))
-            puppet.awaits(Kind.EPOCH)
-            puppet.poller.forget(connection.fileno())
+            slot.poller.add(link, lambda frame: None, lambda: None)
+            slot.send(Frame(Kind.MET))
+            slot.receive(Kind.EPOCH)
+            slot.poller.forget(connection.fileno())
         connection.close()
-        puppet.poller.until(lambda: puppet.has_ended, 5)
+        slot.poller.until(lambda: slot.has_ended, 5)
         listener.close()
-        puppet.link.close()
+        slot.link.close()
 
-    party = Party([2, 2], ring)
-    party.exchange.close()
-    party.exchange = exchange
+    execution = ThreadedExecution([2, 2], ring)
+    execution.exchange.close()
+    execution.exchange = exchange
     thread = threading.Thread(target=play, daemon=True)
-    with party:
+    with execution:
         thread.start()
-        party.start(but=1)
-        cause = party.fails().cause
+        execution.start(without=1)
+        cause = execution.run_failing().cause
         assert cause.kind is FailureKind.DIED
         assert cause.text.startswith("slot 0: slot 1 disconnected")
     thread.join(10)
 
 
-@pytest.mark.parametrize("when", ["before it meets", "between epochs", "in an epoch"])
+@pytest.mark.parametrize("when", ["before connecting", "between epochs", "in an epoch"])
 def test_slots_exit_when_driver_disconnects(when: str) -> None:
     entered, leave = threading.Event(), threading.Event()
 
-    def waits(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
+    def block_in_epoch(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
         if when == "in an epoch" and slot == 1 and task.level == 0:
             entered.set()
             leave.wait(5)
         yield from ring(slot, task, messages)
 
-    with Party([2, 2], waits) as party:
-        party.start()
-        wait_until(lambda: len(party.slots) == 2)
+    with ThreadedExecution([2, 2], block_in_epoch) as execution:
+        execution.start()
+        wait_until(lambda: len(execution.slots) == 2)
         if when == "between epochs":
-            party.run(1)
+            execution.run(1)
         elif when == "in an epoch":
-            runs = threading.Thread(target=party.fails)
-            runs.start()
+            epoch_thread = threading.Thread(target=execution.run_failing)
+            epoch_thread.start()
             entered.wait(5)
-            party.exchange.notify(CancelRequested())
-            runs.join(5)
+            execution.exchange.notify(CancelRequested())
+            epoch_thread.join(5)
             leave.set()
-        party.is_open = False
-        party.exchange.close()
-        for thread in party.threads:
+        execution.is_open = False
+        execution.exchange.close()
+        for thread in execution.threads:
             thread.join(10)
             assert not thread.is_alive()

@@ -371,8 +371,8 @@ def test_avro_file_split_at_every_offset_reads_each_record_once(tmp_path: Path) 
         share = FileSplitRange(0, path, start, end, size, end == size)
         return [r["number"] for batch in AvroFormat(NUMBERED).read(access, share) for r in batch]
 
-    for cut in range(1, size):
-        assert numbers(0, cut) + numbers(cut, size) == list(range(20))
+    for offset in range(1, size):
+        assert numbers(0, offset) + numbers(offset, size) == list(range(20))
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz", "snappy", "zstandard"])
@@ -396,7 +396,7 @@ def test_avro_format_resolves_writer_schema(tmp_path: Path) -> None:
     rest = {"items": [], "day": datetime.date(1970, 1, 2), "raw": b"\x01", "inner": {"a": 5, "b": None}}
     first, second = read(AvroFormat(new), tmp_path)
     assert (first, second) == ({"x": 1.0, **rest}, {"x": 2.0, **rest})
-    # What was filled in is each record's own.
+    # Each record has its own copy of a default value.
     assert first["items"] is not second["items"] and first["inner"] is not second["inner"]
     with pytest.raises(MillstreamError, match=r"a.avro was written with a schema that does not match the declared one"):
         read(AvroFormat(record_of(field("x", "string"))), tmp_path)
@@ -453,7 +453,7 @@ def test_file_sink_writes_avro_and_parquet_records(tmp_path: Path, kind: str) ->
     env = Env.get_execution_environment().set_parallelism(2)
     sink = FileSink.for_bulk_format(str(tmp_path / "out"), factories[kind])
     stream = env.from_collection(numbered(200)).rebalance()
-    # As PyFlink's programs declare it.
+    # Declared as in PyFlink's programs.
     stream = stream.map(lambda e: e, output_type=GenericRecordAvroTypeInfo(NUMBERED))
     stream.sink_to(sink.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner()).build())
     LocalJob(env, epoch_sizes=lambda: 30).run()
@@ -556,7 +556,7 @@ def test_avro_parquet_reader_names_damaged_file(tmp_path: Path) -> None:
             read(AvroParquetReaders.for_generic_record(NUMBERED), tmp_path / name)
 
 
-# --- what Flink wrote, as recorded by tests/pyflink/formats/record_avro.py
+# --- files written by Flink, as recorded by tests/pyflink/formats/record_avro.py
 
 FLINKS = TESTS / "pyflink" / "formats"
 
@@ -584,7 +584,7 @@ def test_avro_row_schemas_round_trip_messages() -> None:
     received = read_row.deserialize(message)
     assert received.nested == Row(a=1, b=None) and received.again == Row(a=2, b="x")
     assert received.array == [1, None, 3] and received.map == {"k": ["v"], "e": []}
-    # A row's types have no time zone, and there is none for UUIDs.
+    # The types of rows have no time zones and no UUIDs.
     assert received.ts_us == datetime.datetime(2024, 1, 2, 3, 4, 5, 678901) and received.uuid == str(UUID(int=5))
     assert (received.decimal, received.fixed, received.enum) == (Decimal("-1234567.891"), b"ab", "BLUE")
     convert = read_row.get_produced_type().converter()

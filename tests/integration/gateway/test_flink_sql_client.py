@@ -13,7 +13,7 @@ import pytest
 
 from millstream.gateway.server import Gateway
 from millstream.spark.java import find_java
-from tests.support.apache_flink import WHY_NOT, flink_folder, flink_jar
+from tests.support.apache_flink import SKIP_REASON, flink_folder, flink_jar
 from tests.support.paths import ROOT
 
 SETTINGS = {"millstream.engine": "local", "millstream.quiet": "true", "parallelism.default": "1"}
@@ -28,7 +28,7 @@ pytestmark = [
         flink_folder() is None
         or flink_jar("flink-sql-gateway") is None
         or flink_jar("flink-sql-jdbc-driver-bundle") is None,
-        reason=WHY_NOT,
+        reason=SKIP_REASON,
     ),
     pytest.mark.timeout(300),
 ]
@@ -112,7 +112,7 @@ def test_flink_jdbc_driver_runs_statements(gateway: Gateway, tmp_path: Path) -> 
     assert driver is not None
     # The driver's bundle contains no logging library.
     logging = [jar for jar in libraries() if jar.name.startswith(("log4j", "flink-dist"))]
-    source = str(ROOT / "tests" / "sql" / "flink" / "AskJdbc.java")
+    source = str(ROOT / "tests" / "sql" / "flink" / "JdbcStatements.java")
     values = "SELECT TIMESTAMP '2024-01-02 03:04:05.1' ts, CAST(1.5 AS DECIMAL(38, 18)) de, CAST(NULL AS INT) nu"
     statements = [SOURCE, SINK, "SELECT a, a * 2 AS d FROM t", values, "INSERT INTO s SELECT a FROM t", "SHOW JOBS"]
     result = java([driver, *logging], gateway, source, gateway.url.removeprefix("http://"), *statements, cwd=tmp_path)

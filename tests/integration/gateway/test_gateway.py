@@ -1,4 +1,4 @@
-"""The SQL gateway: the answers of Flink's gateway, tokens, cancellation, idle sessions."""
+"""The SQL gateway: the responses of Flink's gateway, tokens, cancellation, idle sessions."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ SETTINGS = {"millstream.engine": "local", "millstream.quiet": "true", "paralleli
 ENDLESS = "CREATE TABLE endless (n BIGINT) WITH ('connector'='datagen','rows-per-second'='1000')"
 
 
-def eventually(is_so: Callable[[], bool]) -> None:
+def eventually(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + 60
-    while not is_so():
+    while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)
 
@@ -66,26 +66,26 @@ def gateway() -> Iterator[Gateway]:
 
 
 class Client:
-    """A client with a session of its own."""
+    """A client with its own session."""
 
     def __init__(self, gateway: Gateway, **properties: str) -> None:
         self.url, self.token = gateway.url, gateway.token
-        status, opened = self.ask("/v4/sessions", "POST", {"properties": properties})
+        status, opened = self.send("/v4/sessions", "POST", {"properties": properties})
         assert status == 200
         self.path = f"/v4/sessions/{opened['sessionHandle']}"
 
-    def ask(self, path: str, method: str = "GET", body: Any = None) -> tuple[int, Any]:
-        return flinks.ask(self.url, path, method, body, self.token)
+    def send(self, path: str, method: str = "GET", body: Any = None) -> tuple[int, Any]:
+        return flinks.send(self.url, path, method, body, self.token)
 
     def begin(self, statement: str, **more: Any) -> str:
-        _, begun = self.ask(f"{self.path}/statements", "POST", {"statement": statement, **more})
-        return f"{self.path}/operations/{begun['operationHandle']}"
+        _, operation = self.send(f"{self.path}/statements", "POST", {"statement": statement, **more})
+        return f"{self.path}/operations/{operation['operationHandle']}"
 
     def rows(self, statement: str, **more: Any) -> list[Any]:
         uri = f"{self.begin(statement, **more)}/result/0?rowFormat=JSON"
         rows: list[Any] = []
         while True:
-            status, piece = self.ask(uri)
+            status, piece = self.send(uri)
             assert status == 200, piece
             if piece["resultType"] == "EOS":
                 return rows
@@ -95,7 +95,7 @@ class Client:
     def refused(self, statement: str) -> str:
         uri = f"{self.begin(statement)}/result/0?rowFormat=JSON"
         while True:
-            status, piece = self.ask(uri)
+            status, piece = self.send(uri)
             if status != 200:
                 return flinks.last_cause("\n".join(piece["errors"]))
             assert piece["resultType"] != "EOS"
@@ -105,7 +105,7 @@ class Client:
 def test_gateway_answers_statements_like_flink(gateway: Gateway) -> None:
     expected = json.loads(flinks.RECORDED.read_text())
     for (statement, _), ours, theirs in zip(
-        flinks.STATEMENTS, flinks.answers(gateway.url, gateway.token), expected, strict=True
+        flinks.STATEMENTS, flinks.results(gateway.url, gateway.token), expected, strict=True
     ):
         assert ours == theirs, statement
 
@@ -115,18 +115,18 @@ def test_gateway_serves_paths_of_each_version(gateway: Gateway) -> None:
     later = {"configure-session": 2, "scripts": 4, "materialized-tables/a.b.c/refresh": 3}
     for version in (1, 2, 3, 4):
         root = client.path.replace("/v4", f"/v{version}")
-        assert client.ask(f"/v{version}/info")[1] == {"productName": "Apache Flink", "version": "2.3.0"}
-        assert client.ask(f"/v{version}/api_versions")[1] == {"versions": ["V1", "V2", "V3", "V4"]}
-        assert client.ask(f"{root}/heartbeat", "POST", {}) == (200, {})
+        assert client.send(f"/v{version}/info")[1] == {"productName": "Apache Flink", "version": "2.3.0"}
+        assert client.send(f"/v{version}/api_versions")[1] == {"versions": ["V1", "V2", "V3", "V4"]}
+        assert client.send(f"{root}/heartbeat", "POST", {}) == (200, {})
         for path, since in later.items():
-            status, _ = client.ask(f"{root}/{path}", "POST", {"statement": "SET 'x' = 'y'"})
+            status, _ = client.send(f"{root}/{path}", "POST", {"statement": "SET 'x' = 'y'"})
             assert (status == 404) == (version < since), (version, path)
-    assert client.ask(client.path)[1]["properties"]["x"] == "y"
-    assert client.ask("/v5/info")[0] == 404
+    assert client.send(client.path)[1]["properties"]["x"] == "y"
+    assert client.send("/v5/info")[0] == 404
     # The next result is requested at the same version; version 1 knows one format.
     operation = client.begin("SHOW CATALOGS").replace("/v4", "/v1")
-    eventually(lambda: client.ask(f"{operation}/status")[1]["status"] == "FINISHED")
-    assert client.ask(f"{operation}/result/0")[1]["nextResultUri"] == f"{operation}/result/1"
+    eventually(lambda: client.send(f"{operation}/status")[1]["status"] == "FINISHED")
+    assert client.send(f"{operation}/result/0")[1]["nextResultUri"] == f"{operation}/result/1"
 
 
 def test_gateway_shows_describes_and_stops_jobs(gateway: Gateway, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_gateway_shows_describes_and_stops_jobs(gateway: Gateway, tmp_path: Path
     assert shown[job][1] == "insert-into_default_catalog.default_database.s"
     assert client.rows(f"DESCRIBE JOB '{job}'")[0][0] == job
     # The jobs are served at the same address, too.
-    _, overview = client.ask("/jobs/overview")
+    _, overview = client.send("/jobs/overview")
     assert job in [j["jid"] for j in overview["jobs"]]
     eventually(lambda: client.rows(f"DESCRIBE JOB '{job}'")[0][2] == "RUNNING")
     ((path,),) = client.rows(f"STOP JOB '{job}' WITH SAVEPOINT")
@@ -157,15 +157,15 @@ def test_gateway_cancel_of_query_cancels_its_job(gateway: Gateway) -> None:
     uri = f"{operation}/result/0?rowFormat=JSON"
     result: dict[str, Any] = {}
     while not result.get("results", {"data": []})["data"]:
-        _, result = client.ask(uri)
+        _, result = client.send(uri)
         uri = result["nextResultUri"]
-    assert client.ask(f"{operation}/status")[1] == {"status": "RUNNING"}
-    assert client.ask(f"{operation}/cancel", "POST", {}) == (200, {"status": "CANCELED"})
-    status, reported = client.ask(uri)
+    assert client.send(f"{operation}/status")[1] == {"status": "RUNNING"}
+    assert client.send(f"{operation}/cancel", "POST", {}) == (200, {"status": "CANCELED"})
+    status, reported = client.send(uri)
     assert status == 500 and "in CANCELED status" in reported["errors"][0]
     eventually(lambda: client.rows(f"DESCRIBE JOB '{result['jobID']}'")[0][2] == "CANCELED")
-    assert client.ask(f"{operation}/close", "DELETE") == (200, {"status": "CLOSED"})
-    assert client.ask(f"{operation}/status")[0] == 500
+    assert client.send(f"{operation}/close", "DELETE") == (200, {"status": "CLOSED"})
+    assert client.send(f"{operation}/status")[0] == 500
 
 
 def test_gateway_close_session_cancels_queries_but_not_inserts(gateway: Gateway) -> None:
@@ -174,13 +174,13 @@ def test_gateway_close_session_cancels_queries_but_not_inserts(gateway: Gateway)
     client.rows("CREATE TABLE s (n BIGINT) WITH ('connector'='blackhole')")
     ((inserting,),) = client.rows("INSERT INTO s SELECT n FROM endless")
     query = client.begin("SELECT n FROM endless")
-    eventually(lambda: "jobID" in client.ask(f"{query}/result/0?rowFormat=JSON")[1])
-    reading = client.ask(f"{query}/result/0?rowFormat=JSON")[1]["jobID"]
-    assert client.ask(client.path, "DELETE") == (200, {"status": "CLOSED"})
+    eventually(lambda: "jobID" in client.send(f"{query}/result/0?rowFormat=JSON")[1])
+    reading = client.send(f"{query}/result/0?rowFormat=JSON")[1]["jobID"]
+    assert client.send(client.path, "DELETE") == (200, {"status": "CLOSED"})
     eventually(lambda: other.rows(f"DESCRIBE JOB '{reading}'")[0][2] == "CANCELED")
     assert other.rows(f"DESCRIBE JOB '{inserting}'")[0][2] == "RUNNING"
     other.rows(f"STOP JOB '{inserting}'")
-    status, reported = client.ask(f"{client.path}/statements", "POST", {"statement": "SELECT 1"})
+    status, reported = client.send(f"{client.path}/statements", "POST", {"statement": "SELECT 1"})
     assert status == 500 and "does not exist" in reported["errors"][0]
 
 
@@ -189,18 +189,18 @@ def test_gateway_statement_settings_apply_to_that_statement_only(gateway: Gatewa
     query = "SELECT a, COUNT(*) FROM (VALUES (1), (1)) AS v(a) GROUP BY a"
     assert client.rows(query, executionConfig={"execution.runtime-mode": "batch"}) == [[1, 2]]
     assert client.rows(query) == [[1, 1], [1, 1], [1, 2]]
-    assert "execution.runtime-mode" not in client.ask(client.path)[1]["properties"]
+    assert "execution.runtime-mode" not in client.send(client.path)[1]["properties"]
 
 
 def test_gateway_reset_restores_settings_of_open_session(gateway: Gateway) -> None:
     client = Client(gateway, first="1")
     for statement in ("SET 'first' = '2'", "SET 'second' = '2'", "RESET"):
         client.rows(statement)
-    properties = client.ask(client.path)[1]["properties"]
+    properties = client.send(client.path)[1]["properties"]
     assert properties["first"] == "1" and "second" not in properties
     client.rows("SET 'first' = '3'")
     client.rows("RESET 'first'")
-    assert client.ask(client.path)[1]["properties"]["first"] == "1"
+    assert client.send(client.path)[1]["properties"]["first"] == "1"
 
 
 def test_gateway_statement_set_is_one_job_of_inserts(gateway: Gateway) -> None:
@@ -237,12 +237,12 @@ def test_gateway_script_runs_as_application(gateway: Gateway, tmp_path: Path, fi
     text = SCRIPT.format(path=out)
     (tmp_path / "a script.sql").write_text(text)
     sent = text if field == "script" else (tmp_path / "a script.sql").as_uri()
-    status, reported = client.ask(
+    status, reported = client.send(
         f"{client.path}/scripts", "POST", {field: sent, "executionConfig": {"pipeline.name": f"by {field}"}}
     )
     assert status == 200 and re.fullmatch("script-[0-9a-f]{32}", reported["clusterID"]), reported
     # It does not end with the session that sent it.
-    assert client.ask(client.path, "DELETE") == (200, {"status": "CLOSED"})
+    assert client.send(client.path, "DELETE") == (200, {"status": "CLOSED"})
     client = Client(gateway)
     eventually(lambda: [r[2] for r in client.rows("SHOW JOBS") if r[1] == f"by {field}"] == ["FINISHED"] * 2)
     assert sorted(line for file in out.glob("part-*") for line in file.read_text().split()) == ["4", "6"]
@@ -254,7 +254,7 @@ def test_gateway_failed_script_cancels_its_jobs_and_is_listed(
 ) -> None:
     client = Client(gateway)
     text = f"{ENDLESS}; CREATE TABLE s (n BIGINT) WITH ('connector'='blackhole'); INSERT INTO s SELECT n FROM endless;"
-    _, reported = client.ask(
+    _, reported = client.send(
         f"{client.path}/scripts", "POST", {"script": f"SET 'pipeline.name' = 'begun'; {text} SELECT m FROM endless"}
     )
     eventually(lambda: [r[2] for r in client.rows("SHOW JOBS") if r[1] == "begun"] == ["CANCELED"])
@@ -264,10 +264,10 @@ def test_gateway_failed_script_cancels_its_jobs_and_is_listed(
     (script,) = (row for row in client.rows("SHOW JOBS") if row[1] == reported["clusterID"])
     assert script[2] == "FAILED" and script[0] == reported["clusterID"].removeprefix("script-")
     assert client.rows(f"DESCRIBE JOB '{script[0]}'")[0][2] == "FAILED"
-    status, exceptions = client.ask(f"/jobs/{script[0]}/exceptions")
+    status, exceptions = client.send(f"/jobs/{script[0]}/exceptions")
     assert status == 200 and exceptions["root-exception"].startswith(reason)
-    assert client.ask(f"/jobs/{script[0]}")[1]["state"] == "FAILED"
-    assert client.ask(f"/jobs/{script[0]}/config")[0] == 200
+    assert client.send(f"/jobs/{script[0]}")[1]["state"] == "FAILED"
+    assert client.send(f"/jobs/{script[0]}/config")[0] == 200
 
 
 @pytest.mark.parametrize("protocol", ["http", "memory"])
@@ -280,7 +280,7 @@ def test_gateway_reads_script_from_uri(gateway: Gateway, tmp_path: Path, protoco
         else:
             fsspec.filesystem("memory").pipe_file("/scripts/a.sql", text.encode())
         body = {"scriptUri": f"{base}/a.sql", "executionConfig": {"pipeline.name": f"from {protocol}"}}
-        status, reported = client.ask(f"{client.path}/scripts", "POST", body)
+        status, reported = client.send(f"{client.path}/scripts", "POST", body)
     assert status == 200, reported
     eventually(lambda: [r[2] for r in client.rows("SHOW JOBS") if r[1] == f"from {protocol}"] == ["FINISHED"])
 
@@ -299,7 +299,7 @@ def test_gateway_reads_script_from_uri(gateway: Gateway, tmp_path: Path, protoco
 )
 def test_gateway_rejects_invalid_scripts(gateway: Gateway, body: dict[str, str], reason: str) -> None:
     client = Client(gateway)
-    status, reported = client.ask(f"{client.path}/scripts", "POST", body)
+    status, reported = client.send(f"{client.path}/scripts", "POST", body)
     assert status == 500 and "Failed to deploy script to cluster." in reported["errors"][0]
     assert reason in reported["errors"][0]
 
@@ -307,11 +307,11 @@ def test_gateway_rejects_invalid_scripts(gateway: Gateway, body: dict[str, str],
 def test_gateway_rejects_bad_requests(gateway: Gateway) -> None:
     client = Client(gateway)
     operation = client.begin("SHOW TABLES")
-    assert client.ask("/v4/sessions/xx")[0] == 400
-    assert client.ask(f"{operation}/result/x?rowFormat=JSON")[0] == 400
-    assert client.ask(f"{operation}/result/0?rowFormat=XML")[0] == 400
-    assert client.ask("/v4/sessions", "POST", {"properties": [1]})[0] == 400
-    status, reported = client.ask(f"{client.path}/configure-session", "POST", {"statement": "SELECT 1"})
+    assert client.send("/v4/sessions/xx")[0] == 400
+    assert client.send(f"{operation}/result/x?rowFormat=JSON")[0] == 400
+    assert client.send(f"{operation}/result/0?rowFormat=XML")[0] == 400
+    assert client.send("/v4/sessions", "POST", {"properties": [1]})[0] == 400
+    status, reported = client.send(f"{client.path}/configure-session", "POST", {"statement": "SELECT 1"})
     assert status == 500 and "Unsupported statement for configuring session" in reported["errors"][0]
     assert "There is no statement" in client.refused("")
     assert "JSON cannot represent" in client.refused("SELECT MAP[1, 2]")
@@ -321,7 +321,7 @@ def test_gateway_completes_statements(gateway: Gateway) -> None:
     client = Client(gateway)
     client.rows("CREATE TABLE orders (id INT, price INT) WITH ('connector'='blackhole')")
     request = {"statement": "SELECT * FROM or", "position": 16}
-    assert client.ask(f"{client.path}/complete-statement", "GET", request)[1] == {"candidates": ["orders"]}
+    assert client.send(f"{client.path}/complete-statement", "GET", request)[1] == {"candidates": ["orders"]}
 
 
 def test_gateway_rejects_requests_without_token(gateway: Gateway) -> None:
@@ -331,11 +331,11 @@ def test_gateway_rejects_requests_without_token(gateway: Gateway) -> None:
     gateway.start()
     try:
         for token in (None, original):
-            assert flinks.ask(gateway.url, "/v2/sessions", "POST", {}, token)[0] == 401
+            assert flinks.send(gateway.url, "/v2/sessions", "POST", {}, token)[0] == 401
         # The token is set by an option: it is in no file, and sessions do not show it.
         assert gateway.token == "secret" and gateway.token_file is None
         client = Client(gateway)
-        assert "millstream.rest.token" not in client.ask(client.path)[1]["properties"]
+        assert "millstream.rest.token" not in client.send(client.path)[1]["properties"]
         # The page itself shows no job.
         with urllib.request.urlopen(f"{gateway.url}/ui", timeout=30) as page:
             assert page.status == 200
@@ -371,8 +371,8 @@ def test_gateway_restores_foreign_savepoint_only_with_token(gateway: Gateway, tm
         ):
             uri = f"{client.path.replace('/v4', f'/v{version}')}/{path}"
             for token in (None, "guessed"):
-                assert flinks.ask(gateway.url, uri, "POST", body, token)[0] == 401
-    assert "execution.state-recovery.path" not in client.ask(client.path)[1]["properties"]
+                assert flinks.send(gateway.url, uri, "POST", body, token)[0] == 401
+    assert "execution.state-recovery.path" not in client.send(client.path)[1]["properties"]
     assert not mark.exists()
     # With the token, the state is restored, unless a signing key is set that did not sign it.
     client.rows(attack)
@@ -403,7 +403,7 @@ def started(batches: Iterator[Batch], timeout: float = 0.0) -> Operation:
     return operation
 
 
-def taken(operation: Operation, token: int) -> tuple[list[int], int | None]:
+def fetched(operation: Operation, token: int) -> tuple[list[int], int | None]:
     piece = operation.fetch(token)
     return [v for b in piece.batches for v in b.columns[0].to_pylist()], piece.next_token
 
@@ -411,8 +411,8 @@ def taken(operation: Operation, token: int) -> tuple[list[int], int | None]:
 def test_operation_fetch_repeats_rows_of_last_token() -> None:
     operation = started(iter([numbers(1, 2)]))
     eventually(lambda: operation.status == "FINISHED")
-    assert taken(operation, 0) == ([1, 2], 1)
-    assert taken(operation, 0) == ([1, 2], 1)
+    assert fetched(operation, 0) == ([1, 2], 1)
+    assert fetched(operation, 0) == ([1, 2], 1)
     assert operation.fetch(1).kind == "EOS"
     assert operation.fetch(1).kind == "EOS"
     with pytest.raises(OperationError, match="Expecting token to be 1 or 0, but found 7"):
@@ -428,7 +428,7 @@ def test_operation_fetch_returns_rows_before_failure() -> None:
 
     operation = started(failing())
     eventually(lambda: operation.status == "ERROR")
-    assert taken(operation, 0) == ([1], 1)
+    assert fetched(operation, 0) == ([1], 1)
     with pytest.raises(ValidationException, match="too much"):
         operation.fetch(1)
 
@@ -445,17 +445,17 @@ def test_operation_backpressures_query_when_rows_are_not_fetched() -> None:
     eventually(lambda: len(produced) >= 6)
     time.sleep(0.2)
     assert len(produced) == 6
-    rows, token = taken(operation, 0)
+    rows, token = fetched(operation, 0)
     assert len(rows) == 5000 and token == 1
     eventually(lambda: len(produced) > 6)
     operation.close()
 
 
 def test_operation_times_out() -> None:
-    go_on = threading.Event()
+    resume = threading.Event()
 
     def slow() -> Outcome:
-        go_on.wait(60)
+        resume.wait(60)
         return outcome(iter([]))
 
     operation = Operation(slow, 0.01)
@@ -463,7 +463,7 @@ def test_operation_times_out() -> None:
     eventually(lambda: operation.status == "TIMEOUT")
     with pytest.raises(OperationError, match="in TIMEOUT status"):
         operation.fetch(0)
-    go_on.set()
+    resume.set()
 
 
 # --- sessions, without a gateway

@@ -93,13 +93,13 @@ class Job:
             assert time.monotonic() < end, self.client.job.view
             time.sleep(0.005)
 
-    def until_widths(self, *widths: int) -> None:
+    def wait_for_parallelisms(self, *widths: int) -> None:
         """Wait until the job has this parallelism and more results."""
         self.until(lambda: self.widths == list(widths))
         count = len(self.sink.results())
         self.until(lambda: len(self.sink.results()) > count)
 
-    def until_all_have_state(self) -> None:
+    def wait_for_state(self) -> None:
         """Wait until there are records of each key, so that no subtask has none."""
         self.until(lambda: len({key for _, key, _ in self.sink.results()}) == KEYS)
 
@@ -124,15 +124,15 @@ def test_adaptive_job_rescales_with_available_slots(slots: Slots, tmp_path: Any)
     job = Job()
     job.until(lambda: job.client.job.view.status is JobStatus.CREATED)
     slots.count = 1
-    job.until_widths(1, 1)
-    job.until_all_have_state()
+    job.wait_for_parallelisms(1, 1)
+    job.wait_for_state()
     slots.count = 3
-    job.until_widths(3, 3)
+    job.wait_for_parallelisms(3, 3)
     # Slots beyond the parallelism of the program are not used.
     slots.count = 9
-    job.until_widths(4, 4)
+    job.wait_for_parallelisms(4, 4)
     slots.count = 2
-    job.until_widths(2, 2)
+    job.wait_for_parallelisms(2, 2)
     assert job.client.job.view.restarts == 0
     # Three changes, to three, four and two subtasks: each read its state once.
     job.until(lambda: job.metrics("numEpochsStateRead") == [9.0])
@@ -144,17 +144,17 @@ def test_adaptive_job_restarts_with_remaining_slots_after_failure(slots: Slots, 
     slots.count = 4
     # While it runs it would not be rescaled for an hour.
     job = Job(**{f"{_PREFIX}.executing.cooldown-after-rescaling".replace(".", "__"): "1 h"})
-    job.until_widths(4, 4)
-    job.until_all_have_state()
+    job.wait_for_parallelisms(4, 4)
+    job.wait_for_state()
     slots.count = 2
     FAIL.set()
-    job.until_widths(2, 2)
+    job.wait_for_parallelisms(2, 2)
     assert job.client.job.view.restarts == 1
     # The two read the state from files in their first epoch; all others found it in memory.
     job.until(lambda: job.metrics("numEpochsStateRead") == [2.0])
     job.stop(tmp_path)
-    here, read, share = job.metrics("numEpochsStateLocal", "numEpochsStateRead", "stateLocalShare")
-    assert read == 2 and here > 0 and share == here / (here + read) < 1
+    local, read, share = job.metrics("numEpochsStateLocal", "numEpochsStateRead", "stateLocalShare")
+    assert read == 2 and local > 0 and share == local / (local + read) < 1
 
 
 def test_reactive_job_uses_all_slots_up_to_max_parallelism(slots: Slots, tmp_path: Any) -> None:
@@ -163,9 +163,9 @@ def test_reactive_job_uses_all_slots_up_to_max_parallelism(slots: Slots, tmp_pat
         jobmanager__scheduler="default",
         **{"scheduler-mode": "reactive", "parallelism__default": "1", "pipeline__max-parallelism": "5"},
     )
-    job.until_widths(1, 1)
+    job.wait_for_parallelisms(1, 1)
     slots.count = 9
-    job.until_widths(5, 5)
+    job.wait_for_parallelisms(5, 5)
     with pytest.raises(InvalidProgramError, match="follows the available slots"):
         job.client.rescale(2).result(60)
     job.stop(tmp_path)
@@ -189,14 +189,14 @@ def test_adaptive_job_waiting_for_slots_can_be_cancelled(slots: Slots) -> None:
 def test_resource_requirements_are_read_and_set_over_rest(slots: Slots, tmp_path: Any) -> None:
     slots.count = 4
     job = Job()
-    job.until_widths(4, 4)
+    job.wait_for_parallelisms(4, 4)
     client, path = TestClient(make_app(Service(job.registry))), f"/jobs/{job.client.get_job_id()}/resource-requirements"
     bounds = client.get(path).json()
     assert [b["parallelism"] for b in bounds.values()] == [{"lowerBound": 1, "upperBound": 4}] * 2
     counting = list(bounds)[-1]
     bounds[counting]["parallelism"] = {"lowerBound": 1, "upperBound": 2}
     assert client.put(path, json=bounds).status_code == 200
-    job.until_widths(4, 2)
+    job.wait_for_parallelisms(4, 2)
     assert client.get(path).json() == bounds
     bounds[counting]["parallelism"] = {"lowerBound": 3, "upperBound": 2}
     refused = client.put(path, json=bounds)
@@ -204,6 +204,6 @@ def test_resource_requirements_are_read_and_set_over_rest(slots: Slots, tmp_path
     # As many as there are slots for, although more are requested.
     bounds[counting]["parallelism"] = {"lowerBound": 1, "upperBound": 128}
     assert client.put(path, json=bounds).status_code == 200
-    job.until_widths(4, 4)
+    job.wait_for_parallelisms(4, 4)
     assert client.get(path).json() == bounds
     job.stop(tmp_path)

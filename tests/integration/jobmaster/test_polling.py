@@ -1,4 +1,4 @@
-"""How often sources are polled, and how a source wakes the job instead."""
+"""The poll intervals of sources, and sources that wake the job instead."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_poll_backoff_resets_after_input() -> None:
 
 
 class Letters(Source):
-    """Holds what others put into it while the job runs; is polled only when it has input."""
+    """Buffers records that the test adds while the job runs; the job polls it only when it has input."""
 
     def __init__(self) -> None:
         self.pending: queue.SimpleQueue[str] = queue.SimpleQueue()

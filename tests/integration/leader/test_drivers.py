@@ -25,12 +25,12 @@ from millstream.leader import drivers as module
 from millstream.leader.cas_cells import FileCell
 from millstream.leader.drivers import DriverLease, DriverRegistry, owner_file, program_ended
 from millstream.leader.fence import Fence, JobRecord
-from tests.support.ha_runs import Managers, expected_lines, managers, written
+from tests.support.ha_runs import Managers, expected_lines, managers, written_lines
 
 HERE = this_process("job")
 # A process on a host that cannot be inspected here.
-AWAY = {**HERE, "host": "pod-1"}
-GONE = {**HERE, "started": "1"}
+OTHER_HOST = {**HERE, "host": "pod-1"}
+DEAD = {**HERE, "started": "1"}
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_driver_is_rejected_while_local_process_holds_job(drivers: DriverRegistr
 
 def test_driver_takes_over_at_once_when_local_process_is_dead(tmp_path: Path) -> None:
     drivers = DriverRegistry(str(tmp_path), {}, lease=600)
-    first = silent(drivers.claim_latest("job", GONE))
+    first = silent(drivers.claim_latest("job", DEAD))
     began = time.monotonic()
     second = drivers.claim_latest("job", HERE)
     assert time.monotonic() - began < 300
@@ -70,10 +70,10 @@ def test_driver_takes_over_at_once_when_local_process_is_dead(tmp_path: Path) ->
 
 
 def test_driver_takes_over_from_other_host_after_lease_expires(drivers: DriverRegistry, tmp_path: Path) -> None:
-    first = drivers.claim_latest("job", AWAY)
+    first = drivers.claim_latest("job", OTHER_HOST)
     with pytest.raises(InvalidProgramError, match="still runs .* on pod-1"):
         DriverRegistry(str(tmp_path), {}, lease=60).claim_latest("job", HERE)
-    # It only sleeps: whatever it does later is rejected.
+    # The other process only sleeps; its later actions are rejected.
     fence = silent(first)
     second = drivers.claim_latest("job", HERE)
     with pytest.raises(DeposedError):
@@ -82,7 +82,7 @@ def test_driver_takes_over_from_other_host_after_lease_expires(drivers: DriverRe
 
 
 def test_driver_lease_notifies_when_superseded(drivers: DriverRegistry) -> None:
-    first, reported = drivers.claim_latest("job", GONE), threading.Event()
+    first, reported = drivers.claim_latest("job", DEAD), threading.Event()
     first.watch(lambda reason: reported.set())
     second = drivers.claim_latest("job", HERE)
     assert reported.wait(10)
@@ -108,7 +108,7 @@ def test_driver_lease_renews_after_storage_failure(drivers: DriverRegistry, monk
 
 def test_driver_takes_over_when_other_host_releases_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drivers = DriverRegistry(str(tmp_path), {}, lease=600)
-    first = drivers.claim_latest("job", AWAY)
+    first = drivers.claim_latest("job", OTHER_HOST)
     with monkeypatch.context() as patched:
         patched.setattr(module.time, "sleep", lambda seconds: first.let_go())  # type: ignore[attr-defined]
         second = drivers.claim_latest("job", HERE)
@@ -117,9 +117,9 @@ def test_driver_takes_over_when_other_host_releases_lease(tmp_path: Path, monkey
 
 
 def test_driver_does_not_wait_for_released_lease(drivers: DriverRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    silent(drivers.claim_run("job", None, GONE))
-    # It takes over the run, too, whose record names it from then on.
-    drivers.claim_latest("job", AWAY).let_go()
+    silent(drivers.claim_run("job", None, DEAD))
+    # It also takes over the run, whose record names it from then on.
+    drivers.claim_latest("job", OTHER_HOST).let_go()
     with monkeypatch.context() as patched:
         patched.setattr(module.time, "sleep", lambda seconds: pytest.fail("it waits"))  # type: ignore[attr-defined]
         drivers.claim_latest("job", HERE).let_go()
@@ -153,7 +153,7 @@ def test_driver_is_rejected_when_another_claims_concurrently(
 def test_driver_is_rejected_when_previous_run_renews_concurrently(
     drivers: DriverRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = silent(drivers.claim_run("job", None, GONE))
+    first = silent(drivers.claim_run("job", None, DEAD))
     meanwhile(monkeypatch, first.renew)
     with pytest.raises(InvalidProgramError, match="Job 'job' still runs"):
         drivers.claim_latest("job", HERE)
@@ -162,8 +162,8 @@ def test_driver_is_rejected_when_previous_run_renews_concurrently(
 
 
 def test_driver_takes_over_directory_of_standalone_run(drivers: DriverRegistry, tmp_path: Path) -> None:
-    first = silent(drivers.claim_run("job", None, GONE))
-    owner = owner_file(first, GONE)
+    first = silent(drivers.claim_run("job", None, DEAD))
+    owner = owner_file(first, DEAD)
     assert (tmp_path / first.run_id / "_record").is_dir()
     running = drivers.claim_run("job", None, HERE)
     with pytest.raises(InvalidProgramError, match="still runs"):
@@ -191,7 +191,7 @@ def test_driver_claims_job_while_another_job_runs(drivers: DriverRegistry) -> No
 def test_run_ids_increase_when_clock_goes_back(
     drivers: DriverRegistry, monkeypatch: pytest.MonkeyPatch, is_latest: bool
 ) -> None:
-    first = silent(drivers.claim_latest("job", GONE) if is_latest else drivers.claim_run("job", None, GONE))
+    first = silent(drivers.claim_latest("job", DEAD) if is_latest else drivers.claim_run("job", None, DEAD))
     now = time.time_ns()
     monkeypatch.setattr("millstream.common.run_ids.time.time_ns", lambda: now - 3600 * 10**9)
     second = drivers.claim_latest("job", HERE)
@@ -200,15 +200,15 @@ def test_run_ids_increase_when_clock_goes_back(
 
 
 def test_finished_job_stays_finished_until_program_ends(drivers: DriverRegistry) -> None:
-    first = drivers.claim_latest("job", GONE)
+    first = drivers.claim_latest("job", DEAD)
     first.fence.end(JobStatus.FINISHED.name, "")
     silent(first)
     # The process was killed here.
-    second = drivers.claim_latest("job", GONE)
+    second = drivers.claim_latest("job", DEAD)
     assert second.fence.record.outcome == "FINISHED"
     second.let_go()
     program_ended(well=False)
-    third = drivers.claim_latest("job", GONE)
+    third = drivers.claim_latest("job", DEAD)
     assert third.fence.record.outcome == "FINISHED"
     third.let_go()
     program_ended()
@@ -222,7 +222,7 @@ def test_finished_job_stays_finished_until_program_ends(drivers: DriverRegistry)
 
 @pytest.mark.parametrize("status", [JobStatus.FAILED, JobStatus.CANCELED])
 def test_failed_or_canceled_job_runs_again(drivers: DriverRegistry, status: JobStatus) -> None:
-    first = drivers.claim_latest("job", GONE)
+    first = drivers.claim_latest("job", DEAD)
     first.fence.end(status.name, "")
     silent(first)
     second = drivers.claim_latest("job", HERE)
@@ -232,7 +232,7 @@ def test_failed_or_canceled_job_runs_again(drivers: DriverRegistry, status: JobS
 
 def finish(drivers: DriverRegistry) -> None:
     """Finish a job in this program."""
-    hold = drivers.claim_latest("job", GONE)
+    hold = drivers.claim_latest("job", DEAD)
     hold.fence.end(JobStatus.FINISHED.name, "")
     hold.let_go()
 
@@ -241,7 +241,7 @@ def test_finished_job_stays_finished_when_program_fails_in_another_job(drivers: 
     finish(drivers)
     drivers.claim_latest("another job", HERE).let_go()
     program_ended(well=False)
-    assert drivers.claim_latest("job", GONE).fence.record.outcome == "FINISHED"
+    assert drivers.claim_latest("job", DEAD).fence.record.outcome == "FINISHED"
 
 
 @pytest.mark.parametrize(("error", "outcome"), [(ValueError(), "FINISHED"), (None, None)])
@@ -251,7 +251,7 @@ def test_finished_job_stays_finished_when_program_exits_with_error(
     finish(drivers)
     monkeypatch.setattr(sys, "last_value", error, raising=False)
     module._at_exit()
-    assert drivers.claim_latest("job", GONE).fence.record.outcome == outcome
+    assert drivers.claim_latest("job", DEAD).fence.record.outcome == outcome
 
 
 def test_owner_file_names_live_driver_until_release(drivers: DriverRegistry) -> None:
@@ -263,7 +263,7 @@ def test_owner_file_names_live_driver_until_release(drivers: DriverRegistry) -> 
     hold.let_go()
     assert not drivers.is_alive(owner)
     # Without a record, liveness is that of the process.
-    assert drivers.is_alive(HERE) and not drivers.is_alive(GONE)
+    assert drivers.is_alive(HERE) and not drivers.is_alive(DEAD)
 
 
 def test_driver_is_rejected_while_run_id_is_held(drivers: DriverRegistry) -> None:
@@ -274,7 +274,7 @@ def test_driver_is_rejected_while_run_id_is_held(drivers: DriverRegistry) -> Non
     first.fence.publish("a/chk-1")
     silent(first)
     first.let_go()
-    lost = silent(drivers.claim_run("job", run, GONE))
+    lost = silent(drivers.claim_run("job", run, DEAD))
     second = drivers.claim_run("job", run, HERE)
     with pytest.raises(DeposedError):
         lost.publish("a/chk-1")
@@ -300,7 +300,7 @@ def test_drivers_starting_concurrently_claim_job_once(tmp_path: Path) -> None:
     holds[0].let_go()
 
 
-# --- in processes
+# --- with processes
 
 RECORDS = 6000
 LEASE = {"millstream.high-availability.lease-duration": "900 ms"}
@@ -315,9 +315,9 @@ def run(cluster: Managers, **more: str) -> subprocess.Popen[bytes]:
 
 
 def check(cluster: Managers, process: subprocess.Popen[bytes]) -> None:
-    cluster.hurry()
-    assert process.wait(120) == 0, cluster.everything()
-    assert written(cluster.out) == expected_lines(RECORDS), cluster.everything()
+    cluster.stop_throttling()
+    assert process.wait(120) == 0, cluster.all_logs()
+    assert written_lines(cluster.out) == expected_lines(RECORDS), cluster.all_logs()
 
 
 def move_away(cluster: Managers) -> None:
@@ -337,12 +337,12 @@ def test_second_successor_is_rejected_before_first_checkpoint(tmp_path: Path) ->
         cluster.until(lambda: None not in (first.poll(), second.poll()) or cluster.lines() > 20, 120)
         cluster.until(lambda: first.poll() is not None or second.poll() is not None)
         loser, winner = (first, second) if first.poll() is not None else (second, first)
-        assert loser.poll() == 1, cluster.everything()
-        assert "Job 'counts' still runs" in cluster.log(cluster.processes.index(loser)), cluster.everything()
+        assert loser.poll() == 1, cluster.all_logs()
+        assert "Job 'counts' still runs" in cluster.log(cluster.processes.index(loser)), cluster.all_logs()
         check(cluster, winner)
 
 
-def test_driver_of_lost_host_is_replaced_and_fenced_when_it_wakes(tmp_path: Path) -> None:
+def test_driver_of_lost_host_is_replaced_and_fenced_when_resumed(tmp_path: Path) -> None:
     with managers(tmp_path, settings(tmp_path)) as cluster:
         frozen = tmp_path / "frozen"
         first = run(cluster, millstream__testing__fault=f"driver.before-publish|freeze|3|{frozen}")
@@ -353,8 +353,8 @@ def test_driver_of_lost_host_is_replaced_and_fenced_when_it_wakes(tmp_path: Path
         before = cluster.lines()
         cluster.until(lambda: cluster.lines() > before + 20)
         os.kill(first.pid, signal.SIGCONT)
-        assert first.wait(60) == 1, cluster.everything()
-        assert "Job 'counts' is not this process's any more" in cluster.log(0), cluster.everything()
+        assert first.wait(60) == 1, cluster.all_logs()
+        assert "Job 'counts' is not this process's any more" in cluster.log(0), cluster.all_logs()
         assert "restarts in" not in cluster.log(0)
         check(cluster, second)
         left = [p for p in (tmp_path / "checkpoints").rglob("*") if p.is_file() and "_jobs" not in str(p)]
@@ -363,18 +363,18 @@ def test_driver_of_lost_host_is_replaced_and_fenced_when_it_wakes(tmp_path: Path
 
 def test_finished_job_does_not_rerun_after_process_kill(tmp_path: Path) -> None:
     with managers(tmp_path, settings(tmp_path)) as cluster:
-        cluster.hurry()
+        cluster.stop_throttling()
         killed = run(cluster, millstream__testing__fault=f"driver.after-removal|kill-driver|1|{tmp_path / 'killed'}")
         assert killed.wait(120) == -signal.SIGKILL
-        assert written(cluster.out) == expected_lines(RECORDS)
+        assert written_lines(cluster.out) == expected_lines(RECORDS)
         again = run(cluster)
-        assert again.wait(120) == 0, cluster.everything()
-        assert "job 'counts' has already finished" in cluster.log(1), cluster.everything()
-        assert written(cluster.out) == expected_lines(RECORDS)
+        assert again.wait(120) == 0, cluster.all_logs()
+        assert "job 'counts' has already finished" in cluster.log(1), cluster.all_logs()
+        assert written_lines(cluster.out) == expected_lines(RECORDS)
         # Its program has ended now: a new start runs it again.
         once_more = run(cluster)
-        assert once_more.wait(120) == 0, cluster.everything()
-        assert written(cluster.out) == expected_lines(RECORDS) + expected_lines(RECORDS)
+        assert once_more.wait(120) == 0, cluster.all_logs()
+        assert written_lines(cluster.out) == expected_lines(RECORDS) + expected_lines(RECORDS)
 
 
 def test_job_that_cannot_start_releases_name_and_finished_job_reruns(tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def test_fence_drops_unreadable_checkpoint_after_fallback(tmp_path: Path) -> Non
     assert fence(cells, 3).claim().checkpoints == ("/c/1/chk-1", "/c/2/chk-2")
 
 
-class Forgetful:
+class LossyCell:
     """A cell that executes each request, but sometimes loses the response."""
 
     def __init__(self, inner: Cell) -> None:
@@ -201,7 +201,7 @@ class Forgetful:
 
 def test_fence_detects_own_write_after_lost_response(tmp_path: Path) -> None:
     cells = FileCells(open_storage(str(tmp_path)))
-    cell = Forgetful(cells.cell("job"))
+    cell = LossyCell(cells.cell("job"))
     own = Fence(cell, JOB, "shop", 1)
     cell.loses = True
     with pytest.raises(TimeoutError):
@@ -210,14 +210,14 @@ def test_fence_detects_own_write_after_lost_response(tmp_path: Path) -> None:
     cell.loses = True
     with pytest.raises(TimeoutError):
         own.publish("/c/1/chk-1")
-    # The job does not rely on it, and prevents others from relying on it.
+    # The job does not rely on this checkpoint, and prevents others from relying on it.
     own.keep_only("/c/1", [])
     own.publish("/c/1/chk-2")
     assert fence(cells, 2).claim().checkpoints == ("/c/1/chk-2",)
 
 
 def test_fence_end_fails_when_outcome_cannot_be_written(tmp_path: Path) -> None:
-    cell = Forgetful(FileCells(open_storage(str(tmp_path))).cell("job"))
+    cell = LossyCell(FileCells(open_storage(str(tmp_path))).cell("job"))
     own = Fence(cell, JOB, "shop", 1)
     own.claim()
     cell.loses = True

@@ -1,4 +1,4 @@
-"""Two job managers of one application, in processes of their own: one leads, and the other takes over."""
+"""Two job managers of one application in separate processes: one leads, and the other takes over."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ha_runs import Managers, expected_lines, managers, quick, written
+from tests.support.ha_runs import Managers, expected_lines, managers, quick, written_lines
 
 RECORDS = 8000
 
@@ -30,9 +30,9 @@ def both(cluster: Managers) -> tuple[subprocess.Popen[bytes], subprocess.Popen[b
 
 def check(cluster: Managers, process: subprocess.Popen[bytes]) -> None:
     """Wait for the application to end, and check that every record counts once."""
-    cluster.hurry()
-    assert process.wait(60) == 0, cluster.everything()
-    assert written(cluster.out) == expected_lines(RECORDS), cluster.everything()
+    cluster.stop_throttling()
+    assert process.wait(60) == 0, cluster.all_logs()
+    assert written_lines(cluster.out) == expected_lines(RECORDS), cluster.all_logs()
 
 
 def test_standby_restores_job_when_leader_is_killed(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_standby_restores_job_when_leader_is_killed(tmp_path: Path) -> None:
         check(cluster, late)
 
 
-def test_leader_frozen_during_commit_does_no_harm_when_it_wakes(tmp_path: Path) -> None:
+def test_leader_frozen_during_commit_becomes_standby_when_resumed(tmp_path: Path) -> None:
     with managers(tmp_path, quick(tmp_path)) as cluster:
         frozen = tmp_path / "frozen"
         leader = run(cluster, millstream__testing__fault=f"driver.in-commit|freeze|3|{frozen}")
@@ -64,12 +64,12 @@ def test_leader_frozen_during_commit_does_no_harm_when_it_wakes(tmp_path: Path) 
         before = cluster.lines()
         cluster.until(lambda: cluster.lines() > before + 20)
         os.kill(leader.pid, signal.SIGCONT)
-        # It notices by itself, leaves the job alone, and becomes a standby.
+        # It detects this by itself, does not touch the job, and becomes a standby.
         cluster.until(lambda: "restarting as a standby" in cluster.log(0))
         assert "is suspended" in cluster.log(0)
         check(cluster, standby)
-        assert leader.wait(30) == 0, cluster.everything()
-        assert written(cluster.out) == expected_lines(RECORDS)
+        assert leader.wait(30) == 0, cluster.all_logs()
+        assert written_lines(cluster.out) == expected_lines(RECORDS)
 
 
 def test_deposed_leader_cannot_publish_without_checking_lease(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_deposed_leader_cannot_publish_without_checking_lease(tmp_path: Path) ->
         fault = f"driver.before-publish|freeze|3|{frozen}"
         leader = run(cluster, millstream__testing__fault=fault, **patient)
         cluster.until(frozen.exists)
-        # Another process gives its lease away.
+        # Another process releases its lease.
         _release(cluster)
         standby = run(cluster)
         cluster.until(lambda: "term 2" in cluster.log(1) and "starts from" in cluster.log(1))
@@ -112,7 +112,7 @@ def test_leader_hands_over_job_at_once_on_sigterm(tmp_path: Path) -> None:
         leader, standby = both(cluster)
         cluster.until(lambda: cluster.lines() > 50)
         leader.terminate()
-        assert leader.wait(20) == 143, cluster.everything()
+        assert leader.wait(20) == 143, cluster.all_logs()
         seconds = cluster.until(lambda: "term 2" in cluster.log(1))
         # Without waiting for the lease to expire.
         assert seconds < 15

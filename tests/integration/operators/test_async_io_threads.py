@@ -94,22 +94,22 @@ def test_stream_harness_waits_for_async_requests() -> None:
 
 
 def test_async_cancel_cancels_requests_and_closes_functions_on_loop() -> None:
-    _Closes.seen = []
+    _ClosingFunction.seen = []
     env = LocalEnvironment()
-    stream = AsyncDataStream.ordered_wait(env.from_collection([1]), _Closes(), Time.seconds(100))
+    stream = AsyncDataStream.ordered_wait(env.from_collection([1]), _ClosingFunction(), Time.seconds(100))
     stream.sink_to(CollectSink())
     client = env.execute_async("waits")
     deadline = time.monotonic() + 10
-    while "asked" not in _Closes.seen and time.monotonic() < deadline:
+    while "requested" not in _ClosingFunction.seen and time.monotonic() < deadline:
         time.sleep(0.005)
     began = time.monotonic()
     client.cancel().result()
     with pytest.raises(JobCancelledError):
         client.get_job_execution_result().result()
-    assert _Closes.seen == ["asked", "cancelled", "closed"] and time.monotonic() - began < 2
+    assert _ClosingFunction.seen == ["requested", "cancelled", "closed"] and time.monotonic() - began < 2
 
 
-class _Closes(AsyncFunction):
+class _ClosingFunction(AsyncFunction):
     seen: list[str] = []
 
     def open(self, runtime_context: RuntimeContext) -> None:
@@ -117,17 +117,17 @@ class _Closes(AsyncFunction):
 
     async def async_invoke(self, value: Any) -> list[Any]:
         assert asyncio.get_running_loop() is self.loop
-        _Closes.seen.append("asked")
+        _ClosingFunction.seen.append("requested")
         try:
             await asyncio.sleep(100)
         except asyncio.CancelledError:
-            _Closes.seen.append("cancelled")
+            _ClosingFunction.seen.append("cancelled")
             raise
         return []
 
     def close(self) -> None:
         self.loop.run_until_complete(asyncio.sleep(0))
-        _Closes.seen.append("closed")
+        _ClosingFunction.seen.append("closed")
 
 
 def test_async_request_that_exits_or_cancels_itself_fails_job() -> None:

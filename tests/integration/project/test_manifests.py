@@ -1,4 +1,4 @@
-"""The files of deploy/: Kubernetes accepts them, and their commands parse."""
+"""The files of deploy/: Kubernetes accepts them, and their commands can be parsed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_manifests_commands_parse(tmp_path: Path) -> None:
         first, *arguments = [a.replace("/work/", f"{tmp_path}/") for a in container["args"]]
         assert first == "millstream"
         command, context = cli, click.Context(cli)
-        # Parsed as far as the options of the last command, and not run.
+        # Parse the options of the last command without running it.
         while isinstance(command, click.Group):
             name, subcommand, arguments = command.resolve_command(context, arguments)
             assert subcommand is not None

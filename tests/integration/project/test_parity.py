@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.pyflink import parity
-from tests.support.apache_flink import WHY_NOT, flink_python
+from tests.support.apache_flink import SKIP_REASON, flink_python
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def python() -> Path:
     """Return the interpreter of an installed apache-flink; without one the test is skipped."""
     interpreter = flink_python()
     if interpreter is None:
-        pytest.skip(WHY_NOT)
+        pytest.skip(SKIP_REASON)
     return interpreter
 
 
@@ -24,4 +24,4 @@ def test_parity_lists_every_name_of_apache_flink(python: Path) -> None:
 
 
 def test_recorded_signatures_equal_apache_flink(python: Path) -> None:
-    assert parity.recorded_signatures() == parity.flinks_signatures(python)
+    assert parity.recorded_signatures() == parity.flink_signatures(python)

@@ -11,7 +11,7 @@ from tests.support.apache_flink import flink_folder, flink_python, needs_flink  
 
 pytestmark = needs_flink
 
-# Connectors to servers are not there yet.
+# Connectors to servers require packages that are not installed here.
 SERVERS = ("kafka", "pulsar", "kinesis", "elasticsearch", "cassandra")
 # Examples that are not Python, use undefined names, or need missing resources, each with the reason.
 BROKEN = {
@@ -110,7 +110,7 @@ def test_pyflink_docstring_examples_build() -> None:
         exec(PRELUDE, names)
         if name.startswith("ExecutionConfig"):
             names["config"] = names["env"].get_config()
-        # Where a stream is left open, it is the one from above; a line may be continued by a prompt.
+        # Code that uses an undefined stream refers to the previous one; a prompt may continue a line.
         code = re.sub(r"^ds\d? = \.\.\.$", "", code, flags=re.MULTILINE).replace("pyflink", "millstream")
         try:
             exec(code, names)

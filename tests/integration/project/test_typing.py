@@ -33,7 +33,7 @@ Errors = dict[Path, dict[int, list[str]]]
 
 @pytest.fixture(scope="module")
 def errors(tmp_path_factory: pytest.TempPathFactory) -> Errors:
-    """Every file's errors by line, of one run over all."""
+    """The errors by line of every file, from one mypy run."""
     files = [*sorted(SAMPLES.glob("*.py")), *EXAMPLES]
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--no-pretty", "--hide-error-context"]
     command += ["--cache-dir", str(tmp_path_factory.mktemp("mypy")), *(str(f.relative_to(ROOT)) for f in files)]
@@ -46,7 +46,7 @@ def errors(tmp_path_factory: pytest.TempPathFactory) -> Errors:
 
 
 def expected(path: Path) -> dict[int, str]:
-    """What the marks of a wrong program ask for."""
+    """Return the errors that the marks of a file expect."""
     lines = enumerate(path.read_text().splitlines(), 1)
     return {number: line.split("# error: ")[1] for number, line in lines if "# error: " in line}
 

@@ -1,4 +1,4 @@
-"""The job service under attack: web pages, other users of the machine, and slow, numerous or huge requests."""
+"""Attacks on the job service: web pages, other users of the machine, and slow, numerous or huge requests."""
 
 from __future__ import annotations
 
@@ -70,19 +70,19 @@ class Target:
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), 10)
 
-    def ask(self, line: str, body: bytes = b"", **headers: str) -> tuple[int, bytes]:
+    def send(self, line: str, body: bytes = b"", **headers: str) -> tuple[int, bytes]:
         """Send a request with these headers; return the status code and the body."""
-        reported = {"Host": f"127.0.0.1:{self.port}", "Content-Length": str(len(body)), "Connection": "close"}
-        reported |= {name.replace("_", "-"): value for name, value in headers.items()}
-        head = "".join(f"{name}: {value}\r\n" for name, value in reported.items())
+        all_headers = {"Host": f"127.0.0.1:{self.port}", "Content-Length": str(len(body)), "Connection": "close"}
+        all_headers |= {name.replace("_", "-"): value for name, value in headers.items()}
+        head = "".join(f"{name}: {value}\r\n" for name, value in all_headers.items())
         with self.connect() as client:
             client.sendall(f"{line} HTTP/1.1\r\n{head}\r\n".encode() + body)
             received = b""
             with contextlib.suppress(ConnectionError):
                 while part := client.recv(65536):
                     received += part
-        head_said, _, answer = received.partition(b"\r\n\r\n")
-        return int(head_said.split()[1]) if head_said else 0, answer
+        response_head, _, answer = received.partition(b"\r\n\r\n")
+        return int(response_head.split()[1]) if response_head else 0, answer
 
     def state(self) -> str:
         return self.registry.entries()[0].view.status.name
@@ -101,14 +101,14 @@ def target() -> Iterator[Target]:
 
 
 def test_service_rejects_foreign_host_header(target: Target) -> None:
-    # A page of evil.example whose name now points to 127.0.0.1: for the browser it is the same site.
-    status, answer = target.ask("GET /jobs/overview", Host=f"evil.example:{target.port}")
+    # A page of evil.example, whose DNS name now resolves to 127.0.0.1, is same-site for the browser.
+    status, answer = target.send("GET /jobs/overview", Host=f"evil.example:{target.port}")
     assert status == 403 and b"not called 'evil.example'" in answer
     for name in ("localhost", "127.0.0.1", "[::1]", "LOCALHOST.", "jobs.localhost", "127.8.8.8"):
-        assert target.ask("GET /jobs/overview", Host=f"{name}:{target.port}")[0] == 200, name
-    # What only looks like this machine.
+        assert target.send("GET /jobs/overview", Host=f"{name}:{target.port}")[0] == 200, name
+    # Names that only resemble this machine.
     for name in ("localhost.evil.example", "127.0.0.1.evil.example", "evil.example#localhost", "0.0.0.0"):
-        assert target.ask("GET /jobs/overview", Host=f"{name}:{target.port}")[0] in (400, 403), name
+        assert target.send("GET /jobs/overview", Host=f"{name}:{target.port}")[0] in (400, 403), name
 
 
 def test_service_accepts_configured_host_name() -> None:
@@ -120,25 +120,26 @@ def test_service_accepts_configured_host_name() -> None:
 
 def test_service_rejects_requests_of_other_origins(target: Target) -> None:
     job = target.start()
-    evil = {"Origin": "https://evil.example", "Sec_Fetch_Site": "cross-site"}
+    cross_site = {"Origin": "https://evil.example", "Sec_Fetch_Site": "cross-site"}
     simple = {"Content_Type": "text/plain"}
     stop = json.dumps({"targetDirectory": "/tmp", "drain": False}).encode()
-    # What a page may send without asking the browser's leave: forms, images, links.
-    assert target.ask(f"POST /jobs/{job}/stop", stop, **evil, **simple)[0] == 403
-    assert target.ask(f"POST /v1/jobs/{job}/savepoints", b"{}", **evil, **simple)[0] == 403
-    assert target.ask(f"GET /jobs/{job}/yarn-cancel", Sec_Fetch_Site="cross-site")[0] == 403
-    assert target.ask(f"GET /jobs/{job}/yarn-cancel", Origin="null")[0] == 403
-    # A page that another program of this machine serves is of another origin too.
+    # Requests that a page may send without a preflight: forms, images, links.
+    assert target.send(f"POST /jobs/{job}/stop", stop, **cross_site, **simple)[0] == 403
+    assert target.send(f"POST /v1/jobs/{job}/savepoints", b"{}", **cross_site, **simple)[0] == 403
+    assert target.send(f"GET /jobs/{job}/yarn-cancel", Sec_Fetch_Site="cross-site")[0] == 403
+    assert target.send(f"GET /jobs/{job}/yarn-cancel", Origin="null")[0] == 403
+    # A page served by another program of this machine has another origin, too.
     assert (
-        target.ask(f"GET /jobs/{job}/yarn-cancel", Origin="http://localhost:3000", Sec_Fetch_Site="same-site")[0] == 403
+        target.send(f"GET /jobs/{job}/yarn-cancel", Origin="http://localhost:3000", Sec_Fetch_Site="same-site")[0]
+        == 403
     )
-    assert target.ask("OPTIONS /jobs/overview", **evil, Access_Control_Request_Method="PATCH")[0] == 403  # type: ignore[arg-type]
+    assert target.send("OPTIONS /jobs/overview", **cross_site, Access_Control_Request_Method="PATCH")[0] == 403  # type: ignore[arg-type]
     assert target.state() == "RUNNING"
     # A link from any site may lead to the page, which then sends its own requests.
-    assert target.ask("GET /ui/index.html", Sec_Fetch_Site="cross-site")[0] == 200
+    assert target.send("GET /ui/index.html", Sec_Fetch_Site="cross-site")[0] == 200
     own = {"Origin": target.server.url, "Sec_Fetch_Site": "same-origin"}
-    assert target.ask(f"PATCH /jobs/{job}?mode=cancel", b"{}", **own)[0] == 202
-    status, _ = target.ask("GET /jobs/overview", Sec_Fetch_Site="none")
+    assert target.send(f"PATCH /jobs/{job}?mode=cancel", b"{}", **own)[0] == 202
+    status, _ = target.send("GET /jobs/overview", Sec_Fetch_Site="none")
     assert status == 200
 
 
@@ -160,16 +161,16 @@ def test_service_sends_no_cors_headers(target: Target) -> None:
     ],
 )  # fmt: skip
 def test_service_rejects_path_traversal(target: Target, path: str) -> None:
-    status, answer = target.ask(f"GET {path}")
+    status, answer = target.send(f"GET {path}")
     assert status in (400, 404) and b"root:" not in answer and b"import" not in answer
 
 
 def test_service_rejects_oversized_requests(target: Target) -> None:
-    assert target.ask("GET /" + "a" * 5000)[0] == 414
-    assert target.ask("GET /jobs?x=" + "a" * 20_000)[0] == 414
-    assert target.ask("GET /jobs", X="a" * 60_000)[0] == 200
-    assert target.ask("GET /jobs", X="a" * 70_000)[0] in (0, 431)
-    # Without an end.
+    assert target.send("GET /" + "a" * 5000)[0] == 414
+    assert target.send("GET /jobs?x=" + "a" * 20_000)[0] == 414
+    assert target.send("GET /jobs", X="a" * 60_000)[0] == 200
+    assert target.send("GET /jobs", X="a" * 70_000)[0] in (0, 431)
+    # A body without an end.
     with target.connect() as client, contextlib.suppress(ConnectionError):
         sent = 0
         while sent < 50_000_000:
@@ -177,27 +178,27 @@ def test_service_rejects_oversized_requests(target: Target) -> None:
             sent += 90_000
     assert sent < 20_000_000
     job = target.start()
-    assert target.ask(f"POST /jobs/{job}/savepoints", b"x" * (1 << 21))[0] == 413
-    assert target.ask(f"POST /jobs/{job}/savepoints", b"[" * 200_000)[0] == 400
-    assert target.ask(f"POST /jobs/{job}/savepoints", b'{"target-directory": "/nowhere/\\ud800"}')[0] in (202, 400)
-    assert target.ask(f"POST /jobs/{job}/savepoints", b'{"target-directory": 1' + b"0" * 5000 + b"}")[0] == 400
+    assert target.send(f"POST /jobs/{job}/savepoints", b"x" * (1 << 21))[0] == 413
+    assert target.send(f"POST /jobs/{job}/savepoints", b"[" * 200_000)[0] == 400
+    assert target.send(f"POST /jobs/{job}/savepoints", b'{"target-directory": "/nowhere/\\ud800"}')[0] in (202, 400)
+    assert target.send(f"POST /jobs/{job}/savepoints", b'{"target-directory": 1' + b"0" * 5000 + b"}")[0] == 400
     assert target.state() == "RUNNING"
 
 
 def test_service_drops_idle_connections(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_limits, "HEAD_SECONDS", 0.5)
     monkeypatch.setattr(request_limits, "MAX_CONNECTIONS", 20)
-    silent = [target.connect() for _ in range(50)]
+    idle = [target.connect() for _ in range(50)]
     began = time.monotonic()
-    with target.connect() as dribble, contextlib.suppress(ConnectionError):
+    with target.connect() as slow_client, contextlib.suppress(ConnectionError):
         while time.monotonic() - began < 5:
-            dribble.sendall(b"G")
+            slow_client.sendall(b"G")
             time.sleep(0.05)
     assert time.monotonic() - began < 3
-    # Those that were too many were turned away at once, the others after a moment, and there is room again.
-    assert all(_is_hung_up(client) for client in silent)
-    assert target.ask("GET /jobs")[0] == 200
-    # A connection with earlier requests too.
+    # Excess connections are closed at once, the others after a moment; then new ones are accepted.
+    assert all(_is_disconnected(client) for client in idle)
+    assert target.send("GET /jobs")[0] == 200
+    # Also a connection with earlier requests.
     with target.connect() as client:
         client.sendall(b"GET /jobs HTTP/1.1\r\nHost: localhost\r\n\r\n")
         answer = b""
@@ -205,10 +206,10 @@ def test_service_drops_idle_connections(target: Target, monkeypatch: pytest.Monk
             answer += client.recv(65536)
         client.sendall(b"GET /jobs")
         client.settimeout(5)
-        assert _is_hung_up(client)
+        assert _is_disconnected(client)
 
 
-def _is_hung_up(client: socket.socket) -> bool:
+def _is_disconnected(client: socket.socket) -> bool:
     try:
         return client.recv(1) == b""
     except ConnectionError:
@@ -221,7 +222,7 @@ def test_service_rejects_connections_over_limit(target: Target, monkeypatch: pyt
     monkeypatch.setattr(request_limits, "MAX_CONNECTIONS", 5)
     connections = [target.connect() for _ in range(5)]
     time.sleep(0.2)
-    assert all(_is_hung_up(target.connect()) for _ in range(5))
+    assert all(_is_disconnected(target.connect()) for _ in range(5))
     for client in connections:
         client.sendall(b"GET /jobs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert client.recv(12) == b"HTTP/1.1 200"
@@ -242,7 +243,7 @@ def test_service_aborts_response_that_is_not_read(target: Target, monkeypatch: p
                 read += len(part)
     assert read < 20_000_000
     monkeypatch.setattr(request_limits, "ANSWER_SECONDS", 60)
-    assert len(target.ask("GET /jobmanager/log")[1]) > 20_000_000
+    assert len(target.send("GET /jobmanager/log")[1]) > 20_000_000
 
 
 def test_service_times_out_missing_request_body(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,7 +267,7 @@ _TINY = b"GET /jobs HTTP/1.1\r\nHost: localhost\r\n\r\n"
 def test_service_bounds_memory_of_requests_before_token(request_bytes: bytes) -> None:
     target = Target(millstream__rest__token=TOKEN)
     try:
-        assert target.ask("GET /jobs", Authorization=f"Bearer {TOKEN}")[0] == 200
+        assert target.send("GET /jobs", Authorization=f"Bearer {TOKEN}")[0] == 200
         before = psutil.Process().memory_info().rss
         clients = [target.connect() for _ in range(33)]
         threads = [threading.Thread(target=_send_all, args=(c, request_bytes), daemon=True) for c in clients]
@@ -276,7 +277,7 @@ def test_service_bounds_memory_of_requests_before_token(request_bytes: bytes) ->
         max_memory = before
         while any(thread.is_alive() for thread in threads):
             began = time.monotonic()
-            assert target.ask("GET /jobs", Authorization=f"Bearer {TOKEN}")[0] == 200
+            assert target.send("GET /jobs", Authorization=f"Bearer {TOKEN}")[0] == 200
             slowest = max(slowest, time.monotonic() - began)
             max_memory = max(max_memory, psutil.Process().memory_info().rss)
         for client in clients:
@@ -322,7 +323,7 @@ def test_service_rejects_request_bodies_over_total_limit(target: Target, monkeyp
         client.close()
     # Input of closed connections no longer counts.
     end = time.monotonic() + 20
-    while target.ask(f"POST /jobs/{job}/savepoints", b" " * 900_000 + b"[]")[0] == 503:
+    while target.send(f"POST /jobs/{job}/savepoints", b" " * 900_000 + b"[]")[0] == 503:
         assert time.monotonic() < end
         time.sleep(0.05)
 
@@ -336,14 +337,14 @@ def test_service_encodes_nan_metrics_as_json_strings(target: Target) -> None:
 
     shown = aggregated_metrics([{"lag": float("nan")}, {"lag": 1.0}], ["lag"], None)
     assert json.loads(json_bytes(shown))[0]["sum"] == "NaN"
-    assert target.ask(f"GET /jobs/{job}/vertices/{vertex}/subtasks/metrics?get=idleTimeMsPerSecond")[0] == 200
+    assert target.send(f"GET /jobs/{job}/vertices/{vertex}/subtasks/metrics?get=idleTimeMsPerSecond")[0] == 200
 
 
 def test_mask_secrets_is_fast_on_long_words() -> None:
     began = time.process_time()
-    for hostile in ("x" * 200_000, "password" * 20_000, "a://" * 40_000, "a://b:" * 20_000, "token'" * 20_000):
-        assert masked_text(hostile + " password=abc").endswith("password=******")
-    # Of the processor's time: from each letter on it would be minutes.
+    for text in ("x" * 200_000, "password" * 20_000, "a://" * 40_000, "a://b:" * 20_000, "token'" * 20_000):
+        assert masked_text(text + " password=abc").endswith("password=******")
+    # CPU time: quadratic matching would take minutes.
     assert time.process_time() - began < 3
 
 
@@ -353,11 +354,11 @@ def test_service_masks_secrets_in_failures(target: Target) -> None:
 
     job = target.start(breaks)
     end = time.monotonic() + 20
-    while b"cannot connect" not in (answer := target.ask(f"GET /jobs/{job}/exceptions")[1]):
+    while b"cannot connect" not in (answer := target.send(f"GET /jobs/{job}/exceptions")[1]):
         assert time.monotonic() < end
         time.sleep(0.05)
     for path in (f"/jobs/{job}/exceptions", f"/jobs/{job}", f"/jobs/{job}/explanations", "/jobmanager/log"):
-        answer = target.ask(f"GET {path}")[1]
+        answer = target.send(f"GET {path}")[1]
         assert b"hunter" not in answer, path
 
 
@@ -391,21 +392,21 @@ def _form(name: str, content: bytes = b"print()") -> bytes:
 def test_cluster_keeps_uploads_in_upload_directory(cluster: Target, tmp_path: Any) -> None:
     mine = {"Authorization": f"Bearer {TOKEN}", "Content_Type": "multipart/form-data; boundary=x"}
     for name in ("../../evil.py", "/etc/cron.d/evil.py", "..\\\\..\\\\evil.py", "a/../../evil.py"):
-        status, answer = cluster.ask("POST /jars/upload", _form(name), **mine)
+        status, answer = cluster.send("POST /jars/upload", _form(name), **mine)
         assert status == 200 and json.loads(answer)["filename"].startswith(str(tmp_path / "uploads")), name
     for name in ("evil.py\x00.txt", "evil.sh", ".py/", "\u202eyp.evil", "a" * 5000 + ".py", "evil.py; x=y.zip\x01"):
-        assert cluster.ask("POST /jars/upload", _form(name), **mine)[0] == 400, name
-    assert cluster.ask("POST /jars/upload", _form("big.py", b"x" * 20_000), **mine)[0] == 413
-    assert cluster.ask("POST /jars/upload", b"--x--", **mine)[0] == 400
+        assert cluster.send("POST /jars/upload", _form(name), **mine)[0] == 400, name
+    assert cluster.send("POST /jars/upload", _form("big.py", b"x" * 20_000), **mine)[0] == 413
+    assert cluster.send("POST /jars/upload", b"--x--", **mine)[0] == 400
     assert {p.parent for p in tmp_path.rglob("*evil.py")} == {tmp_path / "uploads"}
     # A link in that directory is no upload.
     (tmp_path / "secret.py").write_text("SECRET")
     linked = "0" * 36 + "_linked.py"
     (tmp_path / "uploads" / linked).symlink_to(tmp_path / "secret.py")
-    assert linked.encode() not in cluster.ask("GET /jars", **mine)[1]  # type: ignore[arg-type]
+    assert linked.encode() not in cluster.send("GET /jars", **mine)[1]  # type: ignore[arg-type]
     for jar in (linked, "..%2fsecret.py", "%2e%2e%2fsecret.py"):
-        assert cluster.ask(f"POST /jars/{jar}/run", b"{}", **mine)[0] == 404, jar
-        assert cluster.ask(f"DELETE /jars/{jar}", **mine)[0] == 404, jar  # type: ignore[arg-type]
+        assert cluster.send(f"POST /jars/{jar}/run", b"{}", **mine)[0] == 404, jar
+        assert cluster.send(f"DELETE /jars/{jar}", **mine)[0] == 404, jar  # type: ignore[arg-type]
     assert (tmp_path / "secret.py").exists()
 
 
@@ -413,8 +414,8 @@ def test_cluster_keeps_uploads_in_upload_directory(cluster: Target, tmp_path: An
 def test_cluster_without_submission_rejects_uploads(cluster: Target) -> None:
     mine = {"Authorization": f"Bearer {TOKEN}", "Content_Type": "multipart/form-data; boundary=x"}
     for line in ("POST /jars/upload", "GET /jars", "POST /programs", "POST /jars/a.py/run", "POST /jars/a.py/plan"):
-        assert cluster.ask(line, _form("a.py"), **mine)[0] == 404, line
-    assert json.loads(cluster.ask("GET /config")[1])["features"]["web-submit"] is False
+        assert cluster.send(line, _form("a.py"), **mine)[0] == 404, line
+    assert json.loads(cluster.send("GET /config")[1])["features"]["web-submit"] is False
 
 
 def test_cluster_rejects_submit_and_shutdown_without_token(cluster: Target) -> None:
@@ -434,7 +435,7 @@ def test_cluster_rejects_submit_and_shutdown_without_token(cluster: Target) -> N
             {"Authorization": f"Bearer {TOKEN}x"},
             {"Authorization": "Basic x"},
         ):
-            assert cluster.ask(line, _form("a.py"), **form, **shown)[0] == 401, (line, shown)
+            assert cluster.send(line, _form("a.py"), **form, **shown)[0] == 401, (line, shown)
 
 
 def test_program_output_is_limited_on_disk(tmp_path: Any, monkeypatch: Any) -> None:

@@ -16,8 +16,8 @@ from millstream.service.app import Service, make_app
 from millstream.service.registry import Registry
 from tests.support.helpers import job_of
 
-# Flink's metrics of a task and of a job: docs/ops/metrics of 2.3, without the job's times that depend on its scheduler
-# and the task's metrics of network buffers.
+# Flink's task and job metrics: docs/ops/metrics of 2.3, without the job's times that depend on its scheduler and the
+# task metrics of network buffers.
 OF_TASK = {
     "numRecordsIn", "numRecordsOut", "numBytesIn", "numBytesOut", "numRecordsInPerSecond", "numRecordsOutPerSecond",
     "numBytesInPerSecond", "numBytesOutPerSecond", "currentInputWatermark", "currentOutputWatermark", "watermarkLag",
@@ -32,7 +32,7 @@ OF_JOB = {
 
 
 class Stamp(TimestampAssigner):
-    """The numbers are times, but for each hundredth, which is long past."""
+    """The numbers are their own timestamps, except for each hundredth, which is late."""
 
     def extract_timestamp(self, value: int, record_timestamp: int) -> int:
         return 0 if value % 100 == 0 else 1_000_000 + value
@@ -84,7 +84,7 @@ def test_metrics_have_flink_names_and_correct_values() -> None:
     assert read["measures.shop.country.at.sizes.sum"] == sum(range(1, 4001))
     assert read["measures.shop.country.at.rate.count"] == 4000
     assert last["currentInputWatermark"] == last["currentOutputWatermark"] == 2**63 - 1
-    # Two subtasks read 2000 numbers each, in order, and each hundredth is late once time has begun.
+    # Two subtasks read 2000 numbers each, in order; each hundredth is late once there is a watermark.
     assert 20 <= windowed["windows.numLateRecordsDropped"] <= 40
     job_metrics = {m["id"]: m for m in client.get(f"{about}/metrics").json()}
     assert set(job_metrics) >= OF_JOB, OF_JOB - set(job_metrics)
@@ -95,9 +95,9 @@ def test_metrics_have_flink_names_and_correct_values() -> None:
     assert totals[1]["metrics"]["read-bytes"] == windowed["numBytesIn"]
 
 
-def _metrics(client: TestClient, path: str, how: str = "sum") -> dict[str, float]:
+def _metrics(client: TestClient, path: str, aggregation: str = "sum") -> dict[str, float]:
     names = [m["id"] for m in client.get(path).json()]
-    return {m["id"]: m[how] for m in client.get(f"{path}?get={','.join(names)}").json()}
+    return {m["id"]: m[aggregation] for m in client.get(f"{path}?get={','.join(names)}").json()}
 
 
 def test_running_source_reports_lag_and_meter_rate() -> None:
@@ -118,6 +118,6 @@ def test_running_source_reports_lag_and_meter_rate() -> None:
                 break
     finally:
         job.cancel().result()
-    # Event time stands some minutes after 1970.
+    # Event time is some minutes after 1970.
     assert metrics["watermarkLag"] > 50 * 365 * 86_400_000
     assert 100 < metrics["measures.shop.country.at.rate"] < 4000

@@ -39,7 +39,7 @@ OPERATIONS = [
     for path, methods in yaml.safe_load((FOLDER / "flink-rest-v1-2.3.0.yml").read_text())["paths"].items()
     for method in methods
 ]
-# Only a cluster takes programs.
+# Only a cluster runs programs.
 OF_CLUSTER = {o for o in OPERATIONS if o.split()[1].startswith(("/jars", "/cluster"))}
 SCHEMATHESIS = existing_venv("schemathesis")
 TOKEN = "t" * 32
@@ -83,9 +83,9 @@ def _start(registry: Registry) -> JobClient:
     }
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     numbers = env.from_source(NumberSequenceSource(1, 10**12), WatermarkStrategy.no_watermarks(), "numbers")
-    # The map sleeps, which leaves the interpreter to the requests.
+    # The map sleeps, so that the interpreter serves requests.
     numbers.map(_slowly).key_by(lambda x: x % 10).reduce(lambda a, b: a + b).add_sink(lambda v: None)
-    client = env.execute_async("asked")
+    client = env.execute_async("queried")
     registry.add(job_of(client), settings)
     return client
 
@@ -145,7 +145,7 @@ def test_job_responses_match_openapi_file(tmp_path: Path) -> None:
             tmp_path, app, {*LEFT_OUT, *OF_CLUSTER, *STEERING}, parameters=parameters, bodies=bodies,
             queries=queries, once=list(bodies), special=special, headers=shown,
         )  # fmt: skip
-        # Operations that end a job come last, each with its own job.
+        # Operations that end a job run last, each with its own job.
         parameters["jobid"] = str(stopped.get_job_id())
         special = {"PATCH /jobs/{jobid}": {"jobid": str(cancelled.get_job_id())}}
         others = set(OPERATIONS) - STEERING
@@ -161,7 +161,7 @@ def test_job_responses_match_openapi_file(tmp_path: Path) -> None:
             client_of_job.cancel().result()
 
 
-# Operations after which a job is not what it was.
+# Operations that change the job.
 STEERING = {
     "PATCH /jobs/{jobid}",
     "PATCH /jobs/{jobid}/rescaling",
@@ -240,7 +240,7 @@ def test_cluster_responses_match_openapi_file(tmp_path: Path) -> None:
     refused = client.post(f"/jars/{ends.id}/plan")
     assert refused.status_code == 400 and "ended with code 3 without a plan" in refused.json()["errors"][0]
     uploads.delete(ends.id)
-    # A job that is run needs Spark: tests/spark/test_session.py.
+    # Running a job needs Spark: tests/spark/test_session.py.
     of_cluster = {*OF_CLUSTER, "GET /overview", "GET /taskmanagers", "GET /config"} - {"POST /jars/{jarid}/run"}
     left_out = {*LEFT_OUT, *(set(OPERATIONS) - of_cluster), "POST /jars/upload"}
     headers = {"Authorization": f"Bearer {TOKEN}"}

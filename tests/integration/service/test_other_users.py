@@ -1,4 +1,4 @@
-"""What another user of the machine can do: as user 65534, in its own processes."""
+"""The access of another user of the machine, user 65534, in separate processes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ as_nobody = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a pr
 
 
 def run_as_nobody(code: str, *words: str) -> str:
-    """Run Python code as another user; return what it prints."""
+    """Run Python code as another user; return its output."""
     done = subprocess.run(
         ["/usr/bin/env", "python3", "-I", "-c", code, *words],
         user=OTHER, group=OTHER, extra_groups=[], capture_output=True, text=True, cwd="/", timeout=60, check=False,
@@ -115,16 +115,16 @@ def test_runtime_directory_ignores_xdg_of_another_user(shared: Path, monkeypatch
     assert runtime_directory() == str(shared / f"millstream-run-{os.geteuid()}")
 
 
-@pytest.mark.parametrize("how", ["link", "mode"])
-def test_private_directory_rejects_link_or_open_mode(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("problem", ["link", "mode"])
+def test_private_directory_rejects_link_or_open_mode(tmp_path: Path, problem: str) -> None:
     path = tmp_path / "run"
-    if how == "link":
+    if problem == "link":
         (tmp_path / "target").mkdir(0o700)
         path.symlink_to(tmp_path / "target")
     else:
         path.mkdir()
         path.chmod(0o750)
-    with pytest.raises(NotPrivateError, match="is not a directory" if how == "link" else r"mode 750"):
+    with pytest.raises(NotPrivateError, match="is not a directory" if problem == "link" else r"mode 750"):
         make_private_directory(str(path))
 
 
@@ -171,7 +171,7 @@ def test_gateway_rejects_other_user_on_loopback(shared: Path) -> None:
         path = Path(gateway.token_file)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600 and path.read_text() == gateway.token
         assert run_as_nobody(_ASK, gateway.url, str(path)).split() == ["401", "PermissionError"]
-        # Who owns it finds it.
+        # Its owner finds it.
         (service,) = running_services()
         assert (service.url, service.token) == (gateway.url, gateway.token)
         (client,) = services(None, None)
@@ -231,7 +231,7 @@ def test_service_is_read_only_for_other_user(shared: Path, tmp_path: Path) -> No
         reported = run_as_nobody(_CHANGE, server.url, str(job.get_job_id()), str(target), str(path)).split()
         assert reported == ["200", *["401"] * 12, "PermissionError"]
         assert not target.exists() and job.get_job_status().result().name == "RUNNING"
-        # Commands of the user who owns it find the token, also by another name of this machine.
+        # Commands of the owner find the token, also by another name of this machine.
         for address in (None, server.url, server.url.partition("://")[2].replace("127.0.0.1", "localhost")):
             (client,) = services(address, None)
             begun = client.ask(f"/jobs/{job.get_job_id()}/savepoints", "POST", {"target-directory": str(target)})
@@ -282,7 +282,7 @@ def test_token_file_of_dead_process_is_deleted(tmp_path: Path, monkeypatch: pyte
     token, other = TokenFile(1234, "secret"), TokenFile(1235, "other")
     token.write()
     other.write()
-    # That of a later service at the same port stays.
+    # The file of a later service at the same port stays.
     TokenFile(1235, "secret").remove()
     assert list(running_services()) == []
     assert (os.path.exists(token.path), os.path.exists(other.path)) == (False, True)

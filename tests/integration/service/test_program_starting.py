@@ -1,4 +1,4 @@
-"""Forked processes of a session cluster's programs: what each owns, what they share, how they end."""
+"""Forked processes of a session cluster's programs: their own resources, shared memory, exit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ sys.exit(7)
 
 
 class Programs:
-    """Starts a program over and over."""
+    """Starts programs."""
 
     def __init__(self, folder: Path) -> None:
         self.starter = ProgramStarter()
@@ -40,7 +40,7 @@ class Programs:
         (folder / "program.py").write_text(PROGRAM)
 
     def start(self, argument: str) -> tuple[ProgramProcess, Path]:
-        """Return the process, and its directory."""
+        """Start a program; return its process and its directory."""
         home = self._folder / str(len(self.started))
         (home / "work").mkdir(parents=True)
         spec = {
@@ -58,7 +58,7 @@ class Programs:
         return process, home
 
     def start_waiting(self) -> tuple[ProgramProcess, psutil.Process]:
-        """Return a program that has begun and does not end."""
+        """Return a program that has started and does not end."""
         process, home = self.start("wait")
         wait_until(lambda: (home / "out").read_text().endswith("\n"), 60)
         return process, psutil.Process(int(re.findall(r"(\d+)\]", (home / "out").read_text())[0]))
@@ -88,7 +88,7 @@ def test_forked_program_has_its_own_directory_session_output_and_exit_code(progr
         assert text.startswith(f"['{home}/work', '{home}/work', '{home}', 'end', True, "), text
         assert (home / "err").read_text() == ""
         numbers += text.split("]")[1].split()
-    # Each has random numbers of its own, too; numpy's would be the same after a fork.
+    # Each has its own random seed; a fork would copy numpy's.
     assert len(set(numbers)) == 4
 
 
@@ -115,7 +115,7 @@ def test_forked_program_outlives_fork_server(programs: Programs) -> None:
     assert other.wait() == 7
     assert running.is_running()
     process.send_signal(signal.SIGTERM)
-    # The fork server, which would know its exit code, has died.
+    # The fork server, which knows the exit code, has died.
     assert process.wait() == 255
     # Its new parent may not have reaped it yet.
     assert not running.is_running() or running.status() == psutil.STATUS_ZOMBIE

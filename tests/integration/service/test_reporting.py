@@ -41,7 +41,7 @@ env.execute("reported")
 
 
 class Collector:
-    """Takes OTLP over HTTP, and remembers what it has read."""
+    """Receives OTLP over HTTP, and records the requests."""
 
     def __init__(self) -> None:
         self.metrics: list[Any] = []
@@ -82,8 +82,8 @@ def collector() -> Iterator[tuple[Collector, str]]:
         server.server_close()
 
 
-def attributes(thing: Any) -> dict[str, Any]:
-    return {a.key: getattr(a.value, a.value.WhichOneof("value")) for a in thing.attributes}
+def attributes(record: Any) -> dict[str, Any]:
+    return {a.key: getattr(a.value, a.value.WhichOneof("value")) for a in record.attributes}
 
 
 def test_otel_reporter_sends_metrics_checkpoints_and_restarts(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_otel_reporter_sends_metrics_checkpoints_and_restarts(tmp_path: Path) ->
             timeout=90,
         )
     assert done.returncode == 0, done.stderr
-    # More than the last report.
+    # More reports than the last one.
     assert len(server.metrics) > 1
     (resource,) = server.metrics[-1].resource_metrics
     assert {"service.name": "shop", "region": "eu", "stage": "test"}.items() <= attributes(resource.resource).items()
@@ -125,7 +125,7 @@ def test_otel_reporter_sends_metrics_checkpoints_and_restarts(tmp_path: Path) ->
     assert attributes(starts[1])["failure"] == "ValueError: the first time"
     assert starts[1].end_time_unix_nano - starts[1].start_time_unix_nano >= 90_000_000
     checkpoints = [attributes(s) for s in spans if s.name == "Checkpoint"]
-    # The one that was being taken when the job failed may have failed with it.
+    # A report in progress may have failed with the job.
     states = [c["checkpointStatus"] for c in checkpoints]
     assert states.count("COMPLETED") >= 3 and states.count("FAILED") <= 1 and len(states) >= 3
     numbers = [c["checkpointId"] for c in checkpoints]

@@ -238,7 +238,7 @@ def test_rest_returns_errors_for_unknown_paths(world: World, path: str, status: 
 
 
 def test_rest_rejects_bad_requests(world: World) -> None:
-    job = world.start("asked")
+    job = world.start("queried")
     path = f"/jobs/{job}/savepoints"
     assert world.client.post(path, content=b"not json").status_code == 400
     assert world.client.post(path, content=b"[1]").status_code == 400
@@ -341,8 +341,8 @@ def test_cli_finds_jobs_of_other_processes(world: World, tmp_path: Any, monkeypa
         assert json.loads(run(cli, ["explain", "found", "--json"]).output) == []
         logging.getLogger("millstream").warning("something to be seen")
         assert "something to be seen" in run(cli, ["logs", "-n", "5"]).output
-        taken = run(cli, ["savepoint", job[:6], str(tmp_path / "saved")])
-        assert "Savepoint of job" in taken.output, taken.output
+        result = run(cli, ["savepoint", job[:6], str(tmp_path / "saved")])
+        assert "Savepoint of job" in result.output, result.output
         assert "is complete" in run(cli, ["checkpoint", job]).output
         result = json.loads(run(cli, ["checkpoint", job, "--json"]).output)
         assert result["job"] == job and result["checkpoint"] > 0
@@ -409,7 +409,7 @@ def test_environment_serves_jobs_when_rest_port_is_set(capsys: pytest.CaptureFix
     assert reported.count("millstream: jobs are served at http://127.0.0.1:") == 1
     url = reported.split("served at ")[1].split()[0]
     with urllib.request.urlopen(f"{url}/jobs/overview") as answer:
-        # Others of this process may have been served before.
+        # Other tests of this process may have started a server.
         assert "served" in [j["name"] for j in json.load(answer)["jobs"]]
 
 
@@ -492,7 +492,7 @@ def test_front_caches_answers_until_change() -> None:
 
 
 def test_rest_queries_state_by_operator_state_and_key(world: World) -> None:
-    job = world.start("asked", execution__checkpointing__interval="1 h")
+    job = world.start("queried", execution__checkpointing__interval="1 h")
     world.until(f"/jobs/{job}", runs)
     assert "no complete checkpoint" in world.get(f"/jobs/{job}/state", 404)["errors"][0]
     begun = world.client.post(f"/jobs/{job}/checkpoints", json={}).json()["request-id"]
@@ -507,7 +507,7 @@ def test_rest_queries_state_by_operator_state_and_key(world: World) -> None:
     assert row["key"] == 3 and row["value"] > 0 and answer["complete"]
     assert len(world.get(path)["rows"]) == 10 and world.get(f"{path}?key=nobody")["rows"] == []
     assert "has no state 'other'" in world.get(f"/jobs/{job}/state/{operator['operator']}/other", 404)["errors"][0]
-    # Nothing was stopped for it.
+    # The query did not stop the job.
     assert world.get(f"/jobs/{job}")["state"] == "RUNNING"
 
 
@@ -558,7 +558,7 @@ def test_history_command_serves_archives(tmp_path: Any) -> None:
 
 
 class SlowAnswers:
-    """An application whose answers take a while; `n_answers` counts them."""
+    """An application with slow responses; `n_answers` counts them."""
 
     def __init__(self) -> None:
         self.n_answers = 0
@@ -572,8 +572,8 @@ class SlowAnswers:
         await send({"type": "http.response.body", "body": b"%d" % number})
 
 
-def asks(front: Front) -> asyncio.Task[bytes]:
-    async def ask() -> bytes:
+def request_task(front: Front) -> asyncio.Task[bytes]:
+    async def request() -> bytes:
         body: list[bytes] = []
 
         async def send(message: Any) -> None:
@@ -583,7 +583,7 @@ def asks(front: Front) -> asyncio.Task[bytes]:
         await front(scope, None, send)  # type: ignore[arg-type]
         return b"".join(body)
 
-    return asyncio.create_task(ask())
+    return asyncio.create_task(request())
 
 
 def test_front_shares_answer_of_concurrent_requests() -> None:
@@ -591,15 +591,15 @@ def test_front_shares_answer_of_concurrent_requests() -> None:
         now = [0.0]
         app = SlowAnswers()
         front = Front(app, None, 1.0, lambda: now[0])
-        clients = [asks(front) for _ in range(200)]
+        clients = [request_task(front) for _ in range(200)]
         await asyncio.sleep(0)
-        # Computing it takes longer than the cache retains it.
+        # Computing the response takes longer than the cache retains it.
         now[0] = 5.0
         app.may_answer.set()
         assert await asyncio.gather(*clients) == [b"1"] * 200
-        assert await asks(front) == b"1"
+        assert await request_task(front) == b"1"
         now[0] = 6.5
-        assert await asks(front) == b"2"
+        assert await request_task(front) == b"2"
 
     asyncio.run(run())
 
@@ -608,30 +608,30 @@ def test_front_repeats_answer_when_first_client_disconnects() -> None:
     async def run() -> None:
         app = SlowAnswers()
         front = Front(app, None, 1.0, lambda: 0.0)
-        first, second = asks(front), asks(front)
+        first, second = request_task(front), request_task(front)
         await asyncio.sleep(0)
         first.cancel()
         app.may_answer.set()
         assert await second == b"2"
-        assert await asks(front) == b"2"
+        assert await request_task(front) == b"2"
 
     asyncio.run(run())
 
 
-def test_job_output_is_kept_by_job_and_executor() -> None:
-    heard = JobOutput()
+def test_job_output_is_stored_by_job_and_executor() -> None:
+    job_output = JobOutput()
     for slot, executor in enumerate(("0", "1")):
         location = SlotLocation(executor, "host", 1)
-        heard.on_report("job", SlotReport(level=0, slot=slot, subtasks=[], printed="", location=location))
+        job_output.on_report("job", SlotReport(level=0, slot=slot, subtasks=[], printed="", location=location))
     line = LogLine("shop", logging.WARNING, "no price, token=abc", 12.0, "prices")
-    heard.on_report("job", SlotReport(level=0, slot=1, subtasks=[], printed="hello\n", logged=[line]))
-    assert heard.logged(executor="0") == [] and heard.printed(executor="0") == ""
-    ((source, text),) = heard.logged(executor="1")
+    job_output.on_report("job", SlotReport(level=0, slot=1, subtasks=[], printed="hello\n", logged=[line]))
+    assert job_output.logged(executor="0") == [] and job_output.printed(executor="0") == ""
+    ((source, text),) = job_output.logged(executor="1")
     assert source == 12.0 and "WARNING shop - [prices" in text and text.endswith("no price, token=******")
-    assert heard.logged(job="job") == heard.logged() == [(source, text)]
-    # What print() writes is written on the driver: it is the job's.
-    heard.on_printed("job", "1> a\n")
-    assert heard.printed(job="job") == "hello\n1> a\n" and heard.printed(executor="1") == "hello\n"
+    assert job_output.logged(job="job") == job_output.logged() == [(source, text)]
+    # print() writes on the driver, so its output belongs to the job.
+    job_output.on_printed("job", "1> a\n")
+    assert job_output.printed(job="job") == "hello\n1> a\n" and job_output.printed(executor="1") == "hello\n"
 
 
 def test_executors_share_slots() -> None:
@@ -659,9 +659,9 @@ def _commands(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[t
         yield words, command
 
 
-# What prints no facts: it runs programs, or files of its own.
+# Commands that print no facts: they run programs, or write files.
 NO_FACTS = {("run",), ("completion",), ("cluster", "start"), ("cluster", "stop"), ("state", "export"), ("replay",)}
-# What SQL prints is its rows; for machines there is the gateway.
+# The SQL command prints rows; the gateway serves programs.
 NO_FACTS |= {("sql",), ("sql-gateway",)}
 
 

@@ -1,4 +1,4 @@
-"""Why has nothing come out of a query? A silent source, rows that wait for time, a join without partners."""
+"""Diagnosis of queries without results: an idle source, rows that wait for the watermark, a join without partners."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def explanations(client: TestClient, job: str) -> list[dict[str, Any]]:
     return results
 
 
-def until_told(client: TestClient, job: str, kind: str) -> dict[str, Any]:
+def wait_for_explanation(client: TestClient, job: str, kind: str) -> dict[str, Any]:
     end = time.monotonic() + 60
     while True:
-        reported = [e for e in explanations(client, job) if e["kind"] == kind]
-        if reported:
-            return reported[0]
+        matching = [e for e in explanations(client, job) if e["kind"] == kind]
+        if matching:
+            return matching[0]
         assert time.monotonic() < end
         time.sleep(0.05)
 
@@ -70,24 +70,25 @@ WINDOWS = (
     "window_end"
 )
 WAITS = {
-    "windows": (WINDOWS.format("both_of_them"), "f0 STRING, c BIGINT"),
-    "rows": ("SELECT f0, SUM(f1) OVER (PARTITION BY f0 ORDER BY ts) FROM both_of_them", "f0 STRING, s BIGINT"),
+    "windows": (WINDOWS.format("all_events"), "f0 STRING, c BIGINT"),
+    "rows": ("SELECT f0, SUM(f1) OVER (PARTITION BY f0 ORDER BY ts) FROM all_events", "f0 STRING, s BIGINT"),
 }
 
 
 @pytest.mark.parametrize("kind", WAITS)
 def test_diagnosis_names_idle_source_that_holds_watermark_back(kind: str) -> None:
     t_env = tables(orders=[1_000, 1_500, 90_000], payments=[])
-    t_env.execute_sql("CREATE TEMPORARY VIEW both_of_them AS SELECT * FROM orders UNION ALL SELECT * FROM payments")
+    t_env.execute_sql("CREATE TEMPORARY VIEW all_events AS SELECT * FROM orders UNION ALL SELECT * FROM payments")
     with running(t_env, *WAITS[kind]) as (client, job):
-        reported = until_told(client, job, "event time")
-    assert "payments" in reported["title"], reported
-    # In words of SQL, not of the DataStream API.
+        explanation = wait_for_explanation(client, job, "event time")
+    assert "payments" in explanation["title"], explanation
+    # In SQL terms, not those of the DataStream API.
     assert (
-        "SET 'table.exec.source.idle-timeout' = '10 s'" in reported["text"] and "with_idleness" not in reported["text"]
+        "SET 'table.exec.source.idle-timeout' = '10 s'" in explanation["text"]
+        and "with_idleness" not in explanation["text"]
     )
-    count = reported["about"]["waiting"][kind]
-    assert count >= 2 and f"{count} {kind} wait, the first for 1970-01-01 00:00:01." in reported["text"], reported
+    count = explanation["about"]["waiting"][kind]
+    assert count >= 2 and f"{count} {kind} wait, the first for 1970-01-01 00:00:01." in explanation["text"], explanation
 
 
 FIRST = "SELECT f0, f1 FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY f0 ORDER BY ts) AS rn FROM orders) WHERE rn = 1"
@@ -100,9 +101,9 @@ NEAR = (
 def test_diagnosis_counts_rows_waiting_for_watermark() -> None:
     """The watermark is a second behind the only rows, and no later row arrives."""
     with running(tables(orders=[1_000, 1_500]), FIRST, "f0 STRING, f1 BIGINT") as (client, job):
-        reported = until_told(client, job, "event time")
-    assert "Source: orders holds event time back" in reported["title"], reported
-    assert "1 row waits, the first for 1970-01-01 00:00:01." in reported["text"], reported
+        explanation = wait_for_explanation(client, job, "event time")
+    assert "Source: orders holds event time back" in explanation["title"], explanation
+    assert "1 row waits, the first for 1970-01-01 00:00:01." in explanation["text"], explanation
 
 
 def test_diagnosis_counts_outer_join_rows_waiting_for_both_sides() -> None:
@@ -110,8 +111,8 @@ def test_diagnosis_counts_outer_join_rows_waiting_for_both_sides() -> None:
         client,
         job,
     ):
-        reported = until_told(client, job, "event time")
-    assert "payments" in reported["title"] and reported["about"]["waiting"] == {"rows": 2}, reported
+        explanation = wait_for_explanation(client, job, "event time")
+    assert "payments" in explanation["title"] and explanation["about"]["waiting"] == {"rows": 2}, explanation
 
 
 JOINS = {
@@ -126,13 +127,13 @@ JOINS = {
 def test_diagnosis_names_join_with_rows_of_one_side(name: str) -> None:
     t_env = tables(orders=[1_000, 2_000], payments=[])
     with running(t_env, JOINS[name], "f0 STRING, f1 BIGINT") as (client, job):
-        reported = until_told(client, job, "waiting join")
-    assert reported["title"].startswith(name) and reported["title"].endswith("waits for its second input")
-    assert reported["text"].startswith("2 rows wait for a matching row of "), reported
-    assert "payments" in reported["text"] and reported["about"] == {"input": 1, "rows": 2}
+        explanation = wait_for_explanation(client, job, "waiting join")
+    assert explanation["title"].startswith(name) and explanation["title"].endswith("waits for its second input")
+    assert explanation["text"].startswith("2 rows wait for a matching row of "), explanation
+    assert "payments" in explanation["text"] and explanation["about"] == {"input": 1, "rows": 2}
 
 
-def are_there(client: TestClient, job: str, count: int) -> bool:
+def have_arrived(client: TestClient, job: str, count: int) -> bool:
     """Return whether `count` batches have reached the join."""
     vertex = next(v["id"] for v in client.get(f"/jobs/{job}").json()["vertices"] if "Join(" in v["name"])
     n: int = client.get(f"/jobs/{job}/vertices/{vertex}/diagnostics").json()["subtasks"][0]["records-in"]
@@ -141,7 +142,7 @@ def are_there(client: TestClient, job: str, count: int) -> bool:
 
 @pytest.mark.parametrize(
     ("join", "payments", "batches"),
-    # Rows without a partner come out; and there are rows of both, though none of them is another's partner.
+    # Rows without a partner are emitted; both sides have rows, though none match.
     [("LEFT JOIN", [], 1), ("JOIN", [5_000], 2)],
 )
 def test_diagnosis_ignores_joins_that_do_not_wait(join: str, payments: list[int], batches: int) -> None:
@@ -149,6 +150,8 @@ def test_diagnosis_ignores_joins_that_do_not_wait(join: str, payments: list[int]
     query = f"SELECT o.f0, p.f1 FROM orders AS o {join} payments AS p ON o.f1 = p.f1"
     with running(t_env, query, "f0 STRING, f1 BIGINT") as (client, job):
         end = time.monotonic() + 60
-        while not are_there(client, job, batches) or "waiting join" in {e["kind"] for e in explanations(client, job)}:
+        while not have_arrived(client, job, batches) or "waiting join" in {
+            e["kind"] for e in explanations(client, job)
+        }:
             assert time.monotonic() < end, explanations(client, job)
             time.sleep(0.05)

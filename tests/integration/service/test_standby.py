@@ -1,4 +1,4 @@
-"""What a job manager answers that does not lead, and how clients find the one that does."""
+"""Responses of a standby job manager, and how clients find the leader."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def service(name: str) -> Iterator[HTTPServer]:
             self.wfile.write(json.dumps({"name": name}).encode())
 
         def log_message(self, *_: object) -> None:
-            """Log no requests."""
+            """Suppress the request log."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

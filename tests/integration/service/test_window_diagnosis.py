@@ -1,4 +1,4 @@
-"""Diagnosis of windows that have not fired: each reason, of a running job."""
+"""Diagnosis of windows that have not fired: a running job for each reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Numbers = DataStream[int]
 
 
 class Stamp(TimestampAssigner):
-    """Takes a record's time from a function."""
+    """Extracts a record's timestamp with a function."""
 
     def __init__(self, function: Callable[[int], int]) -> None:
         self._function = function
@@ -87,8 +87,8 @@ class OfPair(TimestampAssigner):
         return int(value[1])
 
 
-class Reminds(KeyedProcessFunction[Any, Any, Any]):
-    """Waits for a timer of event time."""
+class TimerFunction(KeyedProcessFunction[Any, Any, Any]):
+    """Waits for an event-time timer."""
 
     def process_element(self, value: Any, ctx: Any) -> Any:
         ctx.timer_service().register_event_time_timer(7_000)
@@ -112,8 +112,8 @@ def splits(env: StreamExecutionEnvironment, strategy: WatermarkStrategy, name: s
 
 Program = Callable[[StreamExecutionEnvironment], DataStream[Any]]
 
-# The parallelism and the program; of the diagnosis its kind, and parts of its title and text.
-WHY: dict[str, tuple[int, Program, str, list[str]]] = {
+# The parallelism and the program; the expected kind, and parts of the title and text.
+REASONS: dict[str, tuple[int, Program, str, list[str]]] = {
     "a split that is behind the others": (
         1,
         lambda env: windowed(splits(env, ordered(), "orders", a=[1_000, 100_000], b=[1_000, 2_500])),
@@ -158,7 +158,7 @@ WHY: dict[str, tuple[int, Program, str, list[str]]] = {
         lambda env: (
             env.from_source(Splits(a=[1, 2]), WatermarkStrategy.no_watermarks(), "orders")
             .key_by(lambda v: v[1])
-            .process(Reminds())
+            .process(TimerFunction())
         ),
         "event time",
         ["Source: orders", "WatermarkStrategy", "2 timers wait, the first for 1970-01-01 00:00:07.000."],
@@ -168,7 +168,7 @@ WHY: dict[str, tuple[int, Program, str, list[str]]] = {
         lambda env: (
             env.from_source(NumberSequenceSource(1, 10**9).at_most(50), source_name="numbers")
             .key_by(lambda x: 0)
-            .process(Reminds())
+            .process(TimerFunction())
         ),
         "event time",
         [
@@ -217,27 +217,27 @@ def running(env: StreamExecutionEnvironment, name: str) -> Iterator[tuple[TestCl
         job.cancel().result()
 
 
-@pytest.mark.parametrize("reason", WHY)
+@pytest.mark.parametrize("reason", REASONS)
 def test_diagnosis_explains_why_window_has_not_fired(reason: str) -> None:
-    parallelism, build, kind, texts = WHY[reason]
+    parallelism, build, kind, texts = REASONS[reason]
     env = environment(parallelism)
     build(env).add_sink(lambda v: None)
     with running(env, reason) as (client, job):
-        reported = _until_told(client, job, kind)
+        explanation = _wait_for_explanation(client, job, kind)
     for text in texts:
-        assert text in f"{reported['title']}\n{reported['text']}", reported
+        assert text in f"{explanation['title']}\n{explanation['text']}", explanation
 
 
 def test_diagnosis_names_split_with_stalled_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnosis, "_MAX_STALL_MS", 100)
     env = environment(1)
     windowed(splits(env, ordered(), "orders", a=[1_000, 1_500])).add_sink(lambda v: None)
-    with running(env, "stands") as (client, job):
-        reported = _until_told(client, job, "event time")
-    assert reported["level"] == "high" and "unchanged for 0 s" in reported["text"]
-    assert "A window fires when a record arrives with a timestamp after its end." in reported["text"]
-    assert reported["about"]["waiting"] == {"windows": 1} and reported["about"]["earliest"] == 1_999
-    assert (reported["about"]["split"], reported["about"]["watermark"], reported["about"]["idle"]) == (
+    with running(env, "stalled") as (client, job):
+        explanation = _wait_for_explanation(client, job, "event time")
+    assert explanation["level"] == "high" and "unchanged for 0 s" in explanation["text"]
+    assert "A window fires when a record arrives with a timestamp after its end." in explanation["text"]
+    assert explanation["about"]["waiting"] == {"windows": 1} and explanation["about"]["earliest"] == 1_999
+    assert (explanation["about"]["split"], explanation["about"]["watermark"], explanation["about"]["idle"]) == (
         "a",
         1_499,
         False,
@@ -275,27 +275,27 @@ def test_diagnosis_names_hot_key_and_state_per_subtask() -> None:
     numbers = env.from_source(NumberSequenceSource(1, 10**9), WatermarkStrategy.no_watermarks(), "numbers")
     numbers.key_by(lambda x: "hot" if x % 10 else str(x)).reduce(lambda a, b: b).name("last").add_sink(lambda v: None)
     with running(env, "hot") as (client, job):
-        reported = _until_told(client, job, "skew")
+        explanation = _wait_for_explanation(client, job, "skew")
         end = time.monotonic() + 20
-        while not reported["about"]["keys"]:
+        while not explanation["about"]["keys"]:
             assert time.monotonic() < end
-            reported = _until_told(client, job, "skew")
+            explanation = _wait_for_explanation(client, job, "skew")
         vertices = client.get(f"/jobs/{job}").json()["vertices"]
         seen = client.get(f"/jobs/{job}/vertices/{vertices[1]['id']}/diagnostics").json()["subtasks"]
-    assert reported["about"]["keys"][0]["key"] == "'hot'" and reported["about"]["keys"][0]["share"] > 0.8
-    assert "hot key 'hot' with 9" in reported["text"]
-    subtask = seen[reported["about"]["subtask"]]
+    assert explanation["about"]["keys"][0]["key"] == "'hot'" and explanation["about"]["keys"][0]["share"] > 0.8
+    assert "hot key 'hot' with 9" in explanation["text"]
+    subtask = seen[explanation["about"]["subtask"]]
     assert subtask["hottest-keys"][0]["key"] == "'hot'"
-    assert subtask["records-in"] > 2 * seen[1 - reported["about"]["subtask"]]["records-in"]
+    assert subtask["records-in"] > 2 * seen[1 - explanation["about"]["subtask"]]["records-in"]
     assert subtask["state-rows"] > 100 and subtask["state-bytes"] > 10 * subtask["state-rows"] // 2
 
 
-def _until_told(client: TestClient, job: str, kind: str) -> dict[str, Any]:
+def _wait_for_explanation(client: TestClient, job: str, kind: str) -> dict[str, Any]:
     end = time.monotonic() + 20
     while True:
         results: list[dict[str, Any]] = client.get(f"/jobs/{job}/explanations").json()["explanations"]
-        reported = [e for e in results if e["kind"] == kind]
-        if reported:
-            return reported[0]
+        matching = [e for e in results if e["kind"] == kind]
+        if matching:
+            return matching[0]
         assert time.monotonic() < end, results
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Heartbeats of slot processes: only a process that is frozen is silent."""
+"""Heartbeats of slot processes: only a frozen process is unresponsive."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def keeps_the_interpreter() -> None:
     re.match(r"(a+)+$", "a" * 64 + "b")
 
 
-def forked(heartbeat: Heartbeat, does: Callable[[], None]) -> int:
+def forked(heartbeat: Heartbeat, action: Callable[[], None]) -> int:
     pid = os.fork()
     if pid == 0:
         heartbeat.start()
-        does()
+        action()
         os._exit(0)
     return pid
 
@@ -54,9 +54,9 @@ def is_silent_within(heartbeat: Heartbeat, pid: int, seconds: float) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-@pytest.mark.parametrize("does", [sleeps, keeps_the_interpreter])
-def test_heartbeat_is_silent_only_while_process_is_stopped(heartbeat: Heartbeat, does: Callable[[], None]) -> None:
-    pid = forked(heartbeat, does)
+@pytest.mark.parametrize("action", [sleeps, keeps_the_interpreter])
+def test_heartbeat_is_silent_only_while_process_is_stopped(heartbeat: Heartbeat, action: Callable[[], None]) -> None:
+    pid = forked(heartbeat, action)
     try:
         assert not is_silent_within(heartbeat, pid, 2 * SETTINGS.timeout)
         os.kill(pid, signal.SIGSTOP)
@@ -76,16 +76,16 @@ def test_heartbeat_is_not_silent_after_observer_was_frozen() -> None:
 
 
 def test_heartbeat_is_silent_only_after_timeout() -> None:
-    # Steps of a clock whose sums are exact.
+    # Clock increments whose sums are exact.
     times = count(0.0, 0.25)
     heartbeat = Heartbeat(SETTINGS, lambda: next(times))
     with subprocess.Popen(["sleep", "600"]) as idle:
-        # Its processor time changes no more.
+        # Its CPU time no longer changes.
         os.kill(idle.pid, signal.SIGSTOP)
         os.waitpid(idle.pid, os.WUNTRACED)
-        looks = [heartbeat.is_silent(idle.pid) for _ in range(7)]
+        results = [heartbeat.is_silent(idle.pid) for _ in range(7)]
         idle.kill()
-    assert looks == [False] * 6 + [True]
+    assert results == [False] * 6 + [True]
 
 
 def test_heartbeat_of_dead_process_is_silent() -> None:

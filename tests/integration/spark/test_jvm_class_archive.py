@@ -1,6 +1,6 @@
-"""The archive of Spark's classes: when it is used, created and replaced; no failure of it prevents Spark's start.
+"""The archive of Spark's classes: when it is used, created and replaced; a failure of it never prevents Spark's start.
 
-Java is a small script here that does with archives what Java does; tests/spark/test_programs.py has the real one.
+Java is a small script here that handles archives like Java; tests/spark/test_programs.py has the real one.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from millstream.spark.gateway import Gateway, JvmSettings
 from millstream.spark.java import Java
 from millstream.spark.jvm_class_archive import ClassArchive, find_archive
 
-# Ends at once if it is given an archive and REFUSES is set; says how it is reached unless NEVER is; at the end of its
-# input it writes the archive it was asked for.
+# Ends at once if it has an archive and REFUSES is set; prints its address unless NEVER is set; writes the requested
+# archive at the end of its input.
 SCRIPT = """#!/bin/sh
 for a in "$@"; do case "$a" in
     -XX:SharedArchiveFile=*) [ -n "$REFUSES" ] && exit 1; base="${a#*=}";;
@@ -69,7 +69,7 @@ def find(java: Java, jars: Path, own: list[str] | None = None) -> ClassArchive |
 
 
 def create_archive(java: Java, jars: Path) -> ClassArchive:
-    """Create an archive, as a JVM does that exits normally."""
+    """Create an archive like a JVM that exits normally."""
     archive = find(java, jars)
     assert archive is not None and archive.is_being_written
     Path(archive.options[-1].partition("=")[2]).write_text("classes")
@@ -130,7 +130,7 @@ def test_class_archive_respects_user_options(cache: Path, java: Java, jars: Path
 def test_class_archive_failure_is_not_retried_by_every_program(cache: Path, java: Java, jars: Path) -> None:
     archive = find(java, jars)
     assert archive is not None
-    # The JVM has ended and there is nothing.
+    # The JVM has ended, and no archive exists.
     archive.keep()
     assert find(java, jars) is None
     failed = next(cache.glob("*.failed"))

@@ -29,7 +29,7 @@ def test_gateway_reaps_java_after_start_timeout(tmp_path: Path, monkeypatch: pyt
     jvm.stop()
 
 
-# Says how it is reached, as Spark does: port 1, and a secret of one letter. It ends when its input is closed.
+# Prints its address like Spark: port 1, and a secret of one letter. It ends when its input is closed.
 _JAVA = """#!/bin/sh
 printf '\\000\\000\\000\\001\\000\\000\\000\\001x' > "$_PYSPARK_DRIVER_CONN_INFO_PATH.new"
 mv "$_PYSPARK_DRIVER_CONN_INFO_PATH.new" "$_PYSPARK_DRIVER_CONN_INFO_PATH"

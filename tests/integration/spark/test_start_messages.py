@@ -81,7 +81,7 @@ def test_missing_input_is_reported_before_spark_starts(tmp_path: Path, continuou
     )
     from pyspark import SparkContext
 
-    # Other tests may have one.
+    # Other tests may have created one.
     before = SparkContext._active_spark_context
     with pytest.raises(InvalidProgramError, match=missing):
         env.execute()

@@ -20,12 +20,12 @@ from millstream.spark import processes
 
 real = signal.setitimer
 
-def told_just_now(*arguments):
+def interrupted_setitimer(*arguments):
     signal.setitimer = real
     os.kill(os.getpid(), signal.SIGTERM)
     return real(*arguments)
 
-signal.setitimer = told_just_now
+signal.setitimer = interrupted_setitimer
 processes.exit_on_sigterm()
 try:
     raise SystemExit(0)

@@ -58,14 +58,14 @@ def saved(folder: Path, client: Any, min_records: int = 1) -> str:
 
 
 def _read(job: Any) -> int:
-    """Return how many batches the slowest vertex after a source has processed."""
+    """Return the number of batches processed by the slowest vertex after a source."""
     vertices = [v for v in job.view.plan.vertices if not v.is_source]
     progress = [job.view.progress.subtasks.get((v.id, 0)) for v in vertices]
     return min((0 if one is None else one.records_in for one in progress), default=0)
 
 
 def state(path: str, operator: str) -> list[tuple[Any, ...]]:
-    """Return the rows of the state of the operator whose name begins so."""
+    """Return the state rows of the operator whose name has this prefix."""
     inspection = Inspection.open(path)
     (matching,) = [o for o in inspection.operators() if o.name.startswith(operator)]
     return [(*(r.key or ()), *r.value) for s in matching.states for r in inspection.rows(matching, s)]

@@ -1,4 +1,4 @@
-"""What a query loads before its first row: nothing that it does not use."""
+"""A query imports only modules that it uses before its first row."""
 
 import subprocess
 import sys

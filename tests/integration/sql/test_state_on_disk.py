@@ -1,4 +1,4 @@
-"""State of SQL that is larger than memory: with the backend on disk its columns are in files that are mapped."""
+"""SQL state larger than memory: with the backend on disk, its columns are mapped files."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from millstream.state.changelog import FileHeader, Section, encode
 from millstream.state.kinds import COLUMNS
 
 where, directory = sys.argv[1:]
-kept = KeyedRows([pa.int64(), pa.string()], [0])
-kept.live_in(IN_MEMORY if where == "memory" else InFiles(directory))
+rows = KeyedRows([pa.int64(), pa.string()], [0])
+rows.live_in(IN_MEMORY if where == "memory" else InFiles(directory))
 
 def add(start, count):
     columns = [pa.array(range(start, start + count)), pa.array([str(i) * 200 for i in range(start, start + count)])]
-    kept.add(kept.find_or_add(columns[:1], count), columns)
+    rows.add(rows.find_or_add(columns[:1], count), columns)
 
 add(100_000, 2000)
 has = next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmData"))
@@ -39,9 +39,9 @@ try:
         add(start, 2000)
 except (MemoryError, pa.ArrowMemoryError):
     sys.exit("no memory")
-found = kept.find([pa.array(range(100_000, 440_000, 1111))], 307)
-assert kept.take(1, found).to_pylist() == [str(i) * 200 for i in range(100_000, 440_000, 1111)]
-changes = Section("rows", COLUMNS, "group", {0: kept.changes()})
+slots = rows.find([pa.array(range(100_000, 440_000, 1111))], 307)
+assert rows.take(1, slots).to_pylist() == [str(i) * 200 for i in range(100_000, 440_000, 1111)]
+changes = Section("rows", COLUMNS, "group", {0: rows.changes()})
 print(sum(map(len, encode(FileHeader("op", 0, 1, True, []), [changes]))) >> 20)
 """
 
@@ -86,13 +86,13 @@ def _left(backend: str, directory: Path) -> Counter[tuple[object, ...]]:
 def test_disk_state_returns_same_results_as_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
 
-    class Noted(array_storage.InFiles):
+    class RecordedInFiles(array_storage.InFiles):
         def make(self, count: int, dtype: object) -> object:  # type: ignore[override]
             sizes.append(count)
             return super().make(count, dtype)  # type: ignore[arg-type]
 
     monkeypatch.setattr(array_storage, "_LARGE", 1)
-    monkeypatch.setattr(array_storage, "InFiles", Noted)
+    monkeypatch.setattr(array_storage, "InFiles", RecordedInFiles)
     in_memory = _left("hashmap", tmp_path / "memory")
     assert not sizes
     assert _left("rocksdb", tmp_path / "files") == in_memory

@@ -88,7 +88,7 @@ class OldAccount(pydantic.v1.BaseModel):
 
 @attrs.frozen(eq=False)
 class Town:
-    """A class of attrs with an __eq__ that attrs did not write."""
+    """An attrs class with a hand-written __eq__."""
 
     name: str
 
@@ -101,7 +101,7 @@ class Town:
 
 @dataclass(frozen=True)
 class Compared:
-    """A dataclass whose own __eq__ has the steps of a generated one, over another attribute."""
+    """A dataclass with a hand-written __eq__ that has the steps of a generated one, over another attribute."""
 
     name: str
 
@@ -119,7 +119,7 @@ class Compared:
 
 
 class ByHash:
-    """Has its own equality, which its __hash__ matches."""
+    """Has its own equality, and a consistent __hash__."""
 
     def __init__(self, name: str, tags: frozenset[str]) -> None:
         self.name, self.tags, self.cached = name, tags, object()
@@ -186,7 +186,7 @@ class Lowered(str):
 
 @dataclass(frozen=True)
 class CaseInsensitive:
-    """A dataclass with an __eq__ that dataclass did not write."""
+    """A dataclass with a hand-written __eq__."""
 
     name: str
 
@@ -230,7 +230,7 @@ class Unknown:
 
 
 class Backwards(str):
-    """A text that compares in a way of its own, and hashes as texts do."""
+    """A text with its own equality, and the hash of texts."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Backwards) and other[::-1] == self[::-1]
@@ -257,7 +257,7 @@ def spelled(text: str) -> str:
 
 
 PLUS_ONE = dt.timezone(dt.timedelta(hours=1))
-# Pairs of equal keys, neither of which is the other or shares a string with it.
+# Pairs of equal keys that are different objects and share no strings.
 EQUAL = [
     (Tagged("ab", frozenset({"x", "yy"}), "1"), Tagged(spelled("ab"), frozenset({"yy", "x"}), "2")),
     (City("Ulm", frozenset({"x", "yy"}), "1"), City("ULM", frozenset({"yy", "x"}), "2")),
@@ -341,7 +341,7 @@ def test_stable_hash_agrees_for_equal_objects(one: Any, other: Any) -> None:
     # State finds one row for both.
     assert {hashable(one): "state"}[hashable(other)] == "state"
     assert stable_hash(hashable(one)) == stable_hash(hashable(other))
-    # And for what another process made of them.
+    # Also for copies from another process.
     assert stable_hash(pickle.loads(pickle.dumps(one))) == stable_hash(one)
 
 
@@ -379,7 +379,7 @@ def test_stable_hash_rejects_class_with_unknown_comparison(kind: type) -> None:
 
 
 class Day(Window):
-    """A window of a user's, as PyFlink's are written."""
+    """A user-defined window, like PyFlink's."""
 
     def __init__(self, day: int) -> None:
         self.day = day

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.apache_flink import WHY_NOT, flink_folder
+from tests.support.apache_flink import SKIP_REASON, flink_folder
 from tests.support.paths import TESTS
 
 PYFLINK = TESTS / "pyflink"
 RECORDED = {p.stem: p for p in sorted((PYFLINK / "table_examples").glob("*.txt"))}
-# Random parts of the output: the product, its price, the numbers of a frame.
+# Random parts of the output: the product, its price, the numbers of a window frame.
 RANDOM = {
     "async_scalar_function": re.compile(r"Product \w: \$\d+|\w+_for_\w+|\b[0-9a-f]\b"),
     "conversion_from_dataframe": re.compile(r"\d\.\d+"),
@@ -25,7 +25,7 @@ RANDOM = {
 }
 
 
-# Plans, which have the names of Java's classes in them; and why an example fails that fails with apache-flink, too.
+# Plans, which contain names of Java classes, and the error of an example that also fails with apache-flink.
 _PLANS = re.compile(r"== Abstract Syntax Tree ==\n.*?(?=^\+---)|^Traceback .*", re.MULTILINE | re.DOTALL)
 
 
@@ -33,7 +33,7 @@ _PLANS = re.compile(r"== Abstract Syntax Tree ==\n.*?(?=^\+---)|^Traceback .*", 
 def printed() -> Iterator[dict[str, str]]:
     folder = flink_folder()
     if folder is None:
-        pytest.skip(WHY_NOT)
+        pytest.skip(SKIP_REASON)
     examples = folder / "examples" / "table"
     names = {p.stem: str(p.relative_to(examples).with_suffix("")) for p in examples.rglob("*.py")}
     command = [sys.executable, str(PYFLINK / "run_table_examples.py"), str(examples), *(names[n] for n in RECORDED)]

@@ -1,4 +1,4 @@
-"""Small programs print what PyFlink printed for them (`tests/sql/programs.py`), by the names of `pyflink`."""
+"""Small programs print PyFlink's output (`tests/sql/programs.py`) through the `pyflink` alias."""
 
 from __future__ import annotations
 

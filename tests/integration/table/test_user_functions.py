@@ -1,4 +1,4 @@
-"""Functions of users that keep something give what apache-flink gave (`tests/sql/user_functions.py`)."""
+"""Stateful user functions give the results of apache-flink (`tests/sql/user_functions.py`)."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def _operator(function: Any, table: bool = False) -> Operator:
 @pytest.mark.parametrize("function", [WeightedAverage(), Joined(), Top2()], ids=lambda f: type(f).__name__)
 def test_user_aggregate_accumulators_restore_from_files(function: Any) -> None:
     rows = [("+I", k, v, w) for k, v, w in [("a", 1, 1), ("b", 2, 3), ("a", 4, 5), ("b", 7, 1), ("a", 3, 2)]]
-    whole = Bare(_operator(function, isinstance(function, Top2)))
-    whole.take(batch_of(rows, _KINDS))
+    uninterrupted = Bare(_operator(function, isinstance(function, Top2)))
+    uninterrupted.take(batch_of(rows, _KINDS))
     restarted = Bare(_operator(function, isinstance(function, Top2)))
     for row in rows:
         restarted.take(batch_of([row], _KINDS))
         restarted.restart()
-    assert changes_of(restarted.out) == whole.changes()
+    assert changes_of(restarted.out) == uninterrupted.changes()
 
 
 def test_table_aggregate_handles_retractions_and_ttl() -> None:
@@ -213,9 +213,9 @@ def test_async_function_timeout_or_failure_fails_job() -> None:
     ("key", "value"), [("max_attempts", "often"), ("timeout", "long"), ("retry_strategy", "SOMETIMES")]
 )
 def test_async_function_rejects_invalid_options(key: str, value: str) -> None:
-    class Same(AsyncScalarFunction):
+    class Identity(AsyncScalarFunction):
         async def eval(self, value: int) -> int:
             return value
 
     with pytest.raises(MillstreamError, match=f"Could not parse value '{value}' for 'table.exec.async-scalar."):
-        _results_of(Same(), **{key: value})
+        _results_of(Identity(), **{key: value})

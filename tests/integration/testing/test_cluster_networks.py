@@ -11,17 +11,17 @@ import pytest
 from tests.support.helpers import wait_until
 from tests.support.spark_cluster import Network, can_separate
 
-pytestmark = pytest.mark.skipif(not can_separate(), reason="making networks takes root, and iproute2")
+pytestmark = pytest.mark.skipif(not can_separate(), reason="creating networks requires root and iproute2")
 
-_LEAVE = """
+_KILLED_PROGRAM = """
 import os, subprocess
 from tests.support.spark_cluster import Network
 network = Network.free()
 network.make()
 network.add(1)
 null = subprocess.DEVNULL
-slept = subprocess.Popen([*network.inside(1), "sleep", "600"], stdin=null, stdout=null, stderr=null)
-print(network.address(1), slept.pid, flush=True)
+sleeper = subprocess.Popen([*network.inside(1), "sleep", "600"], stdin=null, stdout=null, stderr=null)
+print(network.address(1), sleeper.pid, flush=True)
 os.read(0, 1)
 os.kill(os.getpid(), 9)
 """
@@ -36,7 +36,9 @@ def _has_ended(pid: int) -> bool:
 
 
 def test_network_of_killed_program_is_removed() -> None:
-    with subprocess.Popen([sys.executable, "-c", _LEAVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+    with subprocess.Popen(
+        [sys.executable, "-c", _KILLED_PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as program:
         assert program.stdout is not None
         address, pid = program.stdout.readline().decode().split()
         networks = [Network.free()]

@@ -1,4 +1,4 @@
-"""A program in this process has the life of a job on Spark: checkpoints, savepoints, restarts, another parallelism."""
+"""A local program has the lifecycle of a job on Spark: checkpoints, savepoints, restarts, rescaling."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_failed_savepoint_leaves_job_running(tmp_path: Path) -> None:
     sums(local, 100_000, rate=1000)
     client = local.execute_async()
     (tmp_path / "file").touch()
-    # A file in the way, and names that no file can have.
+    # A file in place of the directory, and invalid file names.
     for target in (str(tmp_path / "file"), "a\0b", "/nowhere/\ud800"):
         with pytest.raises(RequestFailedError, match="No savepoint can be written to .*, and the job goes on without"):
             client.trigger_savepoint(target).result()
@@ -120,7 +120,7 @@ def test_local_environment_retains_checkpoints_like_spark(tmp_path: Path) -> Non
     home = tmp_path / "checkpoints" / str(client.get_job_id())
     client.cancel().result()
     assert len(list_checkpoints(str(home))) == 2
-    # What the last one names has been committed, and nothing else.
+    # The output named by the last checkpoint has been committed, and no other.
     local = LocalEnvironment(
         Configuration.from_dict({"execution.state-recovery.path": list_checkpoints(str(home))[0][0]})
     )
@@ -177,7 +177,7 @@ def test_job_survives_wall_clock_set_back() -> None:
 
 
 def test_at_most_once_file_sink_continues_after_failure(tmp_path: Path) -> None:
-    """No file may be left open over an epoch: a restart deletes what no checkpoint names, and none names it."""
+    """No file may stay open across epochs: a restart deletes files without a checkpoint, and no checkpoint names it."""
     settings = {
         "execution.checkpointing.interval": "10 ms",
         "execution.checkpointing.mode": "AT_MOST_ONCE",
@@ -204,9 +204,9 @@ def test_job_result_cannot_be_taken_by_another_job() -> None:
 
 
 def test_finished_source_is_not_aligned_after_restart() -> None:
-    """It reports no watermark to its group; otherwise the other source would never advance."""
+    """A finished source reports no watermark to its group; otherwise the other source would never advance."""
     local = LocalEnvironment(restarts=1)
-    aligned = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(_Same())
+    aligned = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(_Identity())
     aligned = aligned.with_watermark_alignment("group", Duration.of_millis(10), Duration.of_millis(1))
     few = local.from_source(TestingSource([1]), aligned, "few")
     many = [*range(1_000, 1_010), ABORT, *range(1_010, 1_020)]
@@ -217,7 +217,7 @@ def test_finished_source_is_not_aligned_after_restart() -> None:
     assert {1, *range(1_000, 1_020)} == set(sink.results())
 
 
-class _Same(TimestampAssigner):
+class _Identity(TimestampAssigner):
     def extract_timestamp(self, value: int, record_timestamp: int) -> int:
         return value
 
@@ -337,5 +337,5 @@ def test_add_python_file_loads_last_module_of_same_name(tmp_path: Path) -> None:
         env.add_python_file(str(directory / "brought_answer.py"))
         if answer > 1:
             results += list(env.from_collection([0]).map(_answer).execute_and_collect())
-    # As in PyFlink, where each job has new workers.
+    # Like PyFlink, which starts new workers for each job.
     assert results == [2, 3]

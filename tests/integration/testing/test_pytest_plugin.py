@@ -1,4 +1,4 @@
-"""The pytest plugin, in a pytest of its own, found by its entry point as in a user's project."""
+"""The pytest plugin in a separate pytest, which finds it by its entry point as in a user's project."""
 
 from __future__ import annotations
 

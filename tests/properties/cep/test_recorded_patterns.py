@@ -1,4 +1,4 @@
-"""Patterns beside recorded answers of Flink CEP: matches, rejections, restarts and state left behind."""
+"""Patterns compared with recorded results of Flink CEP: matches, rejections, restarts and remaining state."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_patterns_match_recorded_flink_cases() -> None:
 
 @pytest.mark.parametrize("part", range(4))
 def test_cep_operator_matches_recorded_cases_after_every_restart(part: int) -> None:
-    # With another parallelism each time; the first half of a case's name is its number.
+    # With another parallelism each time; a case's number is the first part of its name.
     for index, (case, theirs) in enumerate(ALL[part::80]):
         if "error" in theirs:
             continue
@@ -42,19 +42,19 @@ def test_cep_operator_matches_recorded_cases_after_every_restart(part: int) -> N
 
 
 def test_cep_operator_within_clears_state_of_recorded_patterns() -> None:
-    left, looked_at = 0, 0
+    left, n_cases = 0, 0
     for case, theirs in ALL[::12]:
         # Flink sets no timer for runs that begin before 1970, so they remain.
         by_time = not case["processing"] and all(item[-1] > 0 for item in case["input"])
         if not by_time or "error" in theirs or compile_pattern(pattern_of(case)).window <= 0:
             continue
-        looked_at += 1
+        n_cases += 1
         left += rows_left(case)
     assert left == 0
-    assert looked_at > 20
+    assert n_cases > 20
 
 
-def test_patterns_reject_recorded_cases_in_the_words_of_flink() -> None:
+def test_patterns_reject_recorded_cases_with_messages_of_flink() -> None:
     rejected = 0
     for case, theirs in ALL:
         error = theirs.get("error", "")

@@ -1,4 +1,4 @@
-"""Snapshot anywhere, kill, restore at any parallelism, with any backend: the same as never interrupted."""
+"""A job killed at any snapshot and restored at any parallelism and backend equals an uninterrupted job."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ COUNT = 400
 
 
 def event(i: int) -> tuple[int, int, int]:
-    """Key, value, time: keys of several kinds of hash, time that goes up and down a little."""
+    """Key, value, time: keys with several kinds of hashes, times slightly out of order."""
     return (i * 7919) % 11, i, i * 10 + (i * 31) % 50
 
 
 def key(e: Any) -> Any:
-    """Keys that are no plain numbers: tuples, strings, lists and dicts have to find their group again."""
+    """Keys other than plain numbers: tuples, strings, lists and dicts must find their key group after a restore."""
     k = e[0]
     return [k, str(k), (k, "x"), [k, 1], {"k": k}][k % 5]
 
@@ -256,15 +256,15 @@ def test_restore_of_changed_program_keeps_matching_state() -> None:
     job = LocalJob(env, epoch_sizes=lambda: 50)
     job.run_epoch()
     job.run_epoch()
-    # An operator more before, one more behind, another order, no chaining.
+    # One more operator before, one more after, another order, no chaining.
     env = environment(3).disable_operator_chaining()
     changed = env.from_source(NumberSequenceSource(0, COUNT - 1)).map(lambda i: i).map(event)
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(60))
     marked = changed.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(lambda e, _: e[2])).uid("marks")
     marked.key_by(key).process(_Everything()).uid("all").filter(lambda r: True).sink_to(sink)
-    goes_on = LocalJob(env, epoch_sizes=lambda: 50, snapshot=job.snapshot(), storage=job.storage)
-    assert not is_same_graph(job.snapshot(), goes_on.plan)
-    goes_on.run()
+    restored = LocalJob(env, epoch_sizes=lambda: 50, snapshot=job.snapshot(), storage=job.storage)
+    assert not is_same_graph(job.snapshot(), restored.plan)
+    restored.run()
     assert seen(sink.results(), "process") == uninterrupted("process")
 
 
@@ -311,8 +311,8 @@ def test_restore_redistributes_operator_state_at_new_parallelism(parallelism: in
     assert not any(restored for restored, _, _ in sink.results())
     env, sink = environment(parallelism), CollectSink()
     program(env, sink)
-    goes_on = LocalJob(env, epoch_sizes=lambda: 1, snapshot=job.snapshot(), storage=job.storage)
-    goes_on.run_epoch()
+    restored = LocalJob(env, epoch_sizes=lambda: 1, snapshot=job.snapshot(), storage=job.storage)
+    restored.run_epoch()
     first = sink.results()
     # Every subtask received the whole union list; each element of the split list went to one subtask.
     assert all(restored and union == [0, 1, 2, 10, 11, 12] for restored, union, _ in first)
@@ -320,13 +320,13 @@ def test_restore_redistributes_operator_state_at_new_parallelism(parallelism: in
     if parallelism == 1:
         assert set(assigned) == {0, 1, 2, 3, 10, 11, 12, 13}
     else:
-        # The third subtask has no split to read, so what it was given does not show.
+        # The third subtask reads no split, so its restored state does not show.
         assert (
             Counter(assigned)[0] <= 1 and len([v for v in assigned if v in (0, 1, 2, 10, 11, 12)]) == 12 // parallelism
         )
 
 
-class _Remembering(KeyedProcessFunction):
+class _StatefulFunction(KeyedProcessFunction):
     def __init__(self, expires: bool) -> None:
         self.expires = expires
 
@@ -346,14 +346,14 @@ def test_restore_rejects_added_or_removed_ttl(before: bool, after: bool, tmp_pat
     def program(expires: bool) -> Env:
         env = environment(1)
         numbers = env.from_collection([1, 2, 3, 4]).uid("numbers").key_by(lambda v: 0)
-        numbers.process(_Remembering(expires)).uid("remembering").sink_to(CollectSink())
+        numbers.process(_StatefulFunction(expires)).uid("remembering").sink_to(CollectSink())
         return env
 
     job = LocalJob(program(before), epoch_sizes=lambda: 2)
     job.run_epoch()
-    goes_on = start_from(program(after), save_savepoint(job, tmp_path))
+    restored = start_from(program(after), save_savepoint(job, tmp_path))
     if before == after:
-        goes_on.run()
+        restored.run()
         return
     with pytest.raises(Exception, match="State 'last' has (a|no) time to live now"):
-        goes_on.run()
+        restored.run()

@@ -18,9 +18,9 @@ Change = tuple[str, int, Any, Any]
 
 @dataclass
 class Store:
-    """A database with transactions: numbers are given when they begin, the log is in the order of commits.
+    """A database with transactions: they are numbered at their start, and logged in commit order.
 
-    What is in the log is not seen at once by others, as in PostgreSQL.
+    Changes in the log become visible later, as in PostgreSQL.
     """
 
     tables: dict[str, dict[int, int]] = field(default_factory=lambda: {"a": {}, "b": {}})
@@ -54,7 +54,7 @@ class Store:
         return Visibility(min(inside, default=xmax), xmax, inside)
 
     def rows(self, table: str, seen: Visibility) -> dict[int, int]:
-        """What a snapshot sees of a table: the log as far as it is seen."""
+        """A snapshot's view of a table: the visible part of the log."""
         rows: dict[int, int] = {}
         for xid, changes in self.log:
             for name, key, _, value in changes if seen.sees(xid) else ():
@@ -99,7 +99,7 @@ class Reader:
                 if self.machine.begin(chunk, seen):
                     self.reading.append((chunk, seen, len(self.store.log)))
                     return
-                # What is in the way ends by itself.
+                # Conflicting transactions end by themselves.
                 self.store.hidden.clear()
                 for xid in list(self.store.open):
                     self.store.commit(xid)
@@ -157,9 +157,9 @@ def work(store: Store, rng: random.Random) -> None:
         store.begin()
     elif choice < 0.6 and store.open:
         xid = rng.choice(list(store.open))
-        taken = {(t, k) for x, changes in store.open.items() if x != xid for t, k, _ in changes}
+        locked = {(t, k) for x, changes in store.open.items() if x != xid for t, k, _ in changes}
         table, key = rng.choice("ab"), rng.randrange(30)
-        if (table, key) not in taken:
+        if (table, key) not in locked:
             store.open[xid].append((table, key, None if rng.random() < 0.3 else rng.randrange(1000)))
     elif choice < 0.9 and store.open:
         store.commit(rng.choice(list(store.open)))

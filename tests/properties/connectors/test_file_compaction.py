@@ -68,7 +68,7 @@ def committer_of(sink: FileSink, job_id: str = "job") -> Committer:
 
 
 class Run:
-    """A sink's life, checkpoint by checkpoint; one subtask."""
+    """The lifecycle of a sink with one subtask, checkpoint by checkpoint."""
 
     def __init__(self, sink: FileSink) -> None:
         self.writer = writer_of(sink)
@@ -88,7 +88,7 @@ class Run:
         self.committer.commit(self.stage(*values))
 
 
-# --- when and how
+# --- triggers and compactors
 
 
 def test_file_compaction_runs_after_checkpoint_count(tmp_path: Path) -> None:
@@ -198,13 +198,13 @@ def test_file_compaction_can_be_disabled_after_enable(tmp_path: Path) -> None:
     assert [p.name.startswith("part-") for p in tmp_path.iterdir()] == [True]
 
 
-# --- committed again
+# --- repeated commits
 
 
 def test_file_compaction_commit_is_idempotent(tmp_path: Path) -> None:
     run = Run(compacting(tmp_path, strategy(checkpoints=2)))
     first = run.stage("a")
-    # Two checkpoints at once: the second was taken before the output of the first was committed.
+    # Two concurrent checkpoints: the second was taken before the output of the first was committed.
     both = [*first, *run.stage("b")]
     run.committer.commit(first)
     run.committer.commit(both)
@@ -299,7 +299,7 @@ def test_file_compaction_leaves_files_finished_before_it_unchanged(tmp_path: Pat
 
 @contextmanager
 def at_step(number: int, action: Callable[[], None]) -> Iterator[list[int]]:
-    """Do something before the nth step on the file system; what it does itself is not counted."""
+    """Run an action before the nth file system step; steps of the action itself are not counted."""
     count = [0]
 
     def counted(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -348,7 +348,7 @@ def steps_of_commit(base: Path) -> int:
 
 @pytest.mark.parametrize("former", ["job", "elsewhere"])
 def test_file_compaction_recovers_from_driver_failure_at_any_step(tmp_path: Path, former: str) -> None:
-    """`elsewhere`: a driver failed, another restored and failed at once, so that a third knows only of the first."""
+    """`elsewhere`: a driver failed, another restored and failed at once, so that a third knows only the first."""
     steps = steps_of_commit(tmp_path / "measured")
     assert steps > 15
     for number in range(steps):
@@ -376,13 +376,13 @@ def test_file_compaction_recovers_after_published_file_is_removed(tmp_path: Path
         sink, run, manifest = prepared(base)
         with dying_at(number), pytest.raises(Crash):
             run.committer.commit(travelled(manifest))
-        taken = lines(base)
+        lines_before = lines(base)
         for path in finished(base):
             os.unlink(base / path)
         committer = committer_of(sink)
         committer.recover(travelled(manifest), "job")
         committer.finish()
-        assert taken + lines(base) == ["a", "b", "c"], number
+        assert lines_before + lines(base) == ["a", "b", "c"], number
 
 
 def test_file_compaction_recovers_from_failure_during_recovery(tmp_path: Path) -> None:
@@ -444,7 +444,7 @@ def test_file_compaction_tolerates_group_published_during_recovery(tmp_path: Pat
                 raise Crash
             rename(source, target)
 
-        def go_on(missed: Any = missed, rename: Any = rename) -> None:
+        def continue_job(missed: Any = missed, rename: Any = rename) -> None:
             with suppress(FileNotFoundError):
                 rename(*missed[0])
 
@@ -452,7 +452,7 @@ def test_file_compaction_tolerates_group_published_during_recovery(tmp_path: Pat
             committer_of(sink, "between").recover(travelled(manifest), "job")
         assert len(missed) == 1
         other = committer_of(sink, "job2")
-        with at_step(number, go_on):
+        with at_step(number, continue_job):
             other.recover(travelled(manifest), "job")
         other.finish()
         assert lines(base) == ["a", "b", "c"], number

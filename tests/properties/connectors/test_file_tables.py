@@ -53,7 +53,7 @@ def files(path: Path) -> list[str]:
     return sorted(str(p.parent / ("part" if p.name.startswith("part-") else p.name)) for p in paths)
 
 
-# --- partitions that are complete
+# --- complete partitions
 
 
 class _Files(Committer):
@@ -136,7 +136,7 @@ def test_partition_commit_pending_partitions_are_in_checkpoints_and_savepoints(t
     again = Commits(tmp_path, {"sink.partition-commit.delay": "10 s"})
     again.committer.recover([(subtask, named)], "job")
     again.now = 10_001
-    # A savepoint names nothing.
+    # A savepoint names no partition.
     commits.committer.finish()
     third = Commits(tmp_path, {"sink.partition-commit.delay": "10 s"})
     third.now = 10_001
@@ -145,14 +145,14 @@ def test_partition_commit_pending_partitions_are_in_checkpoints_and_savepoints(t
         (tmp_path / NOON / "_SUCCESS").unlink(missing_ok=True)
         one.commit(0, None, MIN_WATERMARK)
         assert one.complete == [NOON]
-    # When the input ends, everything is complete.
+    # The end of the input completes all partitions.
     commits.commit(0, None, MAX_WATERMARK)
     commits.commit(1, None, MAX_WATERMARK)
     assert commits.committer.waiting() == []
 
 
 def test_partition_commit_by_partition_time_in_job(tmp_path: Path) -> None:
-    """A watermark passes the first day while the job runs; the end passes the rest."""
+    """A watermark passes the first day while the job runs; the end of the input passes the rest."""
     env = LocalEnvironment()
     t_env = StreamTableEnvironment.create(env)
     t_env.get_config().set("table.local-time-zone", "UTC")
@@ -168,33 +168,33 @@ def test_partition_commit_by_partition_time_in_job(tmp_path: Path) -> None:
     declared(t_env, "dst", "(a INT, `day` STRING) PARTITIONED BY (`day`)", tmp_path, "json", options)
     t_env.execute_sql("INSERT INTO dst SELECT a, DATE_FORMAT(t, 'yyyy-MM-dd') FROM src").wait()
     assert files(tmp_path) == [f"day=2024-01-0{i}/{name}" for i in (1, 2) for name in ("_DONE", "part")]
-    # Such files are not read.
+    # Hidden files are not read.
     assert rows(t_env, "SELECT a FROM dst") == [(1,), (2,)]
 
 
-class MachineHarness:
-    """A policy of a user's."""
+class RecordingPolicy:
+    """A user-defined policy."""
 
-    heard: ClassVar[list[Partition]] = []
+    partitions: ClassVar[list[Partition]] = []
 
     def commit(self, partition: Partition) -> None:
-        self.heard.append(partition)
+        self.partitions.append(partition)
 
 
 def test_partition_commit_in_batch_runs_at_end_of_job(tmp_path: Path) -> None:
     t_env = batch()
     options = {
         "sink.partition-commit.policy.kind": "success-file,custom",
-        "sink.partition-commit.policy.class": f"{__name__}.MachineHarness",
+        "sink.partition-commit.policy.class": f"{__name__}.RecordingPolicy",
     }
     declared(t_env, "dst", "(a INT, p STRING, q STRING) PARTITIONED BY (p, q)", tmp_path, "parquet", options)
     t_env.execute_sql("INSERT INTO dst VALUES (1, 'x', 'a/b')").wait()
     assert files(tmp_path) == ["p=x/q=a%2Fb/_SUCCESS", "p=x/q=a%2Fb/part"]
-    assert MachineHarness.heard[-1] == Partition(str(tmp_path / "p=x" / "q=a%2Fb"), {"p": "x", "q": "a/b"})
+    assert RecordingPolicy.partitions[-1] == Partition(str(tmp_path / "p=x" / "q=a%2Fb"), {"p": "x", "q": "a/b"})
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "error_text"),
     [
         ({"policy.kind": "metastore"}, "You can only configure 'metastore' partition commit policy for a hive table"),
         ({"policy.kind": "sometimes"}, "Unsupported policy: sometimes. Supported are success-file and custom"),
@@ -205,11 +205,11 @@ def test_partition_commit_in_batch_runs_at_end_of_job(tmp_path: Path) -> None:
     ],
 )
 def test_partition_commit_rejects_invalid_options(
-    t_env: StreamTableEnvironment, tmp_path: Path, options: dict[str, str], words: str
+    t_env: StreamTableEnvironment, tmp_path: Path, options: dict[str, str], error_text: str
 ) -> None:
     more = {f"sink.partition-commit.{k}": v for k, v in options.items()}
     declared(t_env, "dst", "(a INT, p STRING) PARTITIONED BY (p)", tmp_path, "json", more)
-    with pytest.raises(ValidationException, match=words):
+    with pytest.raises(ValidationException, match=error_text):
         t_env.execute_sql("INSERT INTO dst VALUES (1, 'x')")
 
 
@@ -219,13 +219,13 @@ def test_partition_commit_rejects_partition_without_time(tmp_path: Path) -> None
         commits.commit(0, "day=today/hour=1", AT_NOON)
 
 
-# --- files that need not be read
+# --- skipped files
 
 
 def test_filesystem_source_prunes_partitions(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
     for day in (1, 2, 3):
         (tmp_path / f"day={day}").mkdir()
-        # What is not JSON would be an error.
+        # Reading a file that is not JSON would be an error.
         (tmp_path / f"day={day}" / "part-0").write_text('{"a": 1}\n' if day == 2 else "broken\n")
     declared(t_env, "src", "(a INT, `day` INT) PARTITIONED BY (`day`)", tmp_path, "json")
     assert rows(t_env, "SELECT * FROM src WHERE `day` = 1 + 1 AND a > 0") == [(1, 2)]
@@ -396,7 +396,7 @@ def test_orc_source_reads_selected_stripes_and_columns(tmp_path: Path, is_batch:
     env.set_parallelism(3)
     mode = EnvironmentSettings.in_batch_mode() if is_batch else EnvironmentSettings.in_streaming_mode()
     t_env = StreamTableEnvironment.create(env, mode)
-    # A column that the file has not is null; one that is not declared is not read.
+    # A declared column that the file lacks is null; an undeclared one is not read.
     declared(t_env, "src", "(missing INT, n BIGINT)", tmp_path, "orc")
     query = "SELECT COUNT(*), SUM(n), COUNT(missing) FROM src"
     (*_, last) = t_env.execute_sql(query).collect()
@@ -433,7 +433,7 @@ def test_avro_sink_applies_codec_and_legacy_timestamps(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file_format", "columns", "options", "words"),
+    ("file_format", "columns", "options", "error_text"),
     [
         ("parquet", "a INT", {"parquet.compression": "lzo"}, "'lzo' is none of UNCOMPRESSED, SNAPPY"),
         ("parquet", "a INT", {"parquet.utc-timezone": "false"}, "unchanged; remove the option"),
@@ -449,11 +449,16 @@ def test_avro_sink_applies_codec_and_legacy_timestamps(tmp_path: Path) -> None:
     ],
 )
 def test_filesystem_sink_rejects_inapplicable_options(
-    t_env: StreamTableEnvironment, tmp_path: Path, file_format: str, columns: str, options: dict[str, str], words: str
+    t_env: StreamTableEnvironment,
+    tmp_path: Path,
+    file_format: str,
+    columns: str,
+    options: dict[str, str],
+    error_text: str,
 ) -> None:
     declared(t_env, "dst", f"({columns})", tmp_path, file_format, options)
     value = "1" if columns == "a INT" else "TIMESTAMP '2024-01-02 03:04:05.6'"
-    with pytest.raises(ValidationException, match=words):
+    with pytest.raises(ValidationException, match=error_text):
         t_env.execute_sql(f"INSERT INTO dst VALUES ({value})")
 
 

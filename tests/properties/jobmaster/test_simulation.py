@@ -14,7 +14,7 @@ from tests.support.paths import ROOT
 # `make simulate` runs 20,000.
 SEEDS = 400
 
-# Seeds whose schedules detect mutants that few schedules detect. The search for others starts at seed 0.
+# Seeds that detect mutants which few schedules detect. The search for the other mutants starts at seed 0.
 DETECTING_SEEDS = {
     "failed-checkpoint-left-in-restart": 40,
     "final-abort-without-waiting": 50,
@@ -41,7 +41,7 @@ DETECTING_SEEDS = {
     "timestamp-not-monotonic": 501,
     "unconfirmed-state-deleted": 152,
 }
-# Schedules that a search runs at most.
+# The maximum number of schedules of a search.
 MAX_SEARCHED = 2_000
 
 _DIGEST = """

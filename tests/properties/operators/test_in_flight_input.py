@@ -1,4 +1,4 @@
-"""Input that arrived through an exchange and is pending at the end of a slice delays nothing else."""
+"""Input that is pending behind an exchange at the end of a slice delays nothing else."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_pending_input_is_not_idle() -> None:
     job = LocalJob(env, CLOCK)
     while not job.is_finished:
         job.run_epoch()
-        # Time passes between two epochs, for example because a checkpoint is written.
+        # The clock advances between two epochs, for example while a checkpoint is written.
         CLOCK.advance(400)
     assert sink.results() == [sum(range(n, n + 10)) for n in (0, 10, 20, 30)] + [1000]
 
@@ -225,11 +225,11 @@ def test_state_expires_behind_slow_map_and_exchange(parallelism: int) -> None:
     assert [count for value, count in sink.results() if value == 1] == [1, 2, 1]
 
 
-# --- nothing is lost or doubled
+# --- exactly once
 
 
 def counting(env: StreamExecutionEnvironment, sink: CollectSink, records: int = 60) -> None:
-    """Count records by key behind a slow function: (key, how many)."""
+    """Count records by key behind a slow function."""
     numbers = env.from_source(NumberSequenceSource(0, records - 1)).uid("source").rebalance().map(slowly).uid("slowly")
     pairs = numbers.map(lambda x: (x % 7, 1)).uid("pair").key_by(lambda t: t[0])
     pairs.map(slowly).uid("slow too").key_by(lambda t: t[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).uid(
@@ -278,7 +278,7 @@ def test_pending_input_is_restored_at_another_parallelism(before: int, after: in
 
 
 class _Erratic:
-    """A clock on which any time passes between two looks."""
+    """A clock that advances by a random amount with each read."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
@@ -324,7 +324,7 @@ def _windows(clock: Callable[[], int], random: Random | None) -> list[Any]:
 
 
 class _Counting(KeyedProcessFunction):
-    """Counts each key; the first is so slow that the subtask of it ends long after the others."""
+    """Counts each key; key 0 is so slow that its subtask ends long after the others."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         CALLS.append("open")
@@ -350,11 +350,11 @@ def test_checkpoint_contains_state_of_finished_subtasks(parallelism: int) -> Non
     job.run_epoch()
     for _ in range(3):
         CALLS.clear()
-        # As another job, which has to make the state its own.
+        # As another job, which must take ownership of the state.
         job = LocalJob(_counting(parallelism), CLOCK, snapshot=job.snapshot(), storage=job.storage)
         job.run_epoch()
         assert job.execution.owns_state and not job.is_finished
-    # Functions that have nothing to do any more are not opened.
+    # Functions without remaining work are not opened.
     assert CALLS == ["open"]
     job.run()
     assert dict(job.state_rows("seen")) == {**dict.fromkeys(range(1, 40), 1), 0: 31}
@@ -376,7 +376,7 @@ def test_savepoint_contains_state_of_finished_subtasks() -> None:
 def test_next_checkpoint_contains_held_state_of_finishing_subtasks(parallelism: int) -> None:
     job = LocalJob(_counting(2), CLOCK)
     job.run_epoch(keep=False)
-    # One of both counters has ended by now.
+    # One of the counters has ended by now.
     written = len(job.storage.files)
     job.run_epoch(keep=False)
     assert len(job.storage.files) == written and not job.is_finished
@@ -459,7 +459,7 @@ def test_second_input_interleaves_with_slow_first_input() -> None:
     first, second = (env.from_source(NumberSequenceSource(0, n)) for n in (39, 3))
     first.rebalance().connect(second.rebalance()).map(_Both()).sink_to(sink)
     LocalJob(env, CLOCK).run()
-    # Like Flink, it takes pending input of the two in turn.
+    # Like Flink, it alternates between pending input of the two.
     assert sink.results()[:8] == [(kind, n) for n in range(4) for kind in ("first", "second")]
     assert sink.results()[8:] == [("first", n) for n in range(4, 40)]
 
@@ -469,7 +469,7 @@ def test_second_input_arriving_later_does_not_wait_for_first() -> None:
     first = env.from_source(NumberSequenceSource(0, 99))
     second = env.from_source(NumberSequenceSource(0, 9))
     first.rebalance().connect(second.rebalance()).map(_Both()).sink_to(sink)
-    # Of the second, one record each epoch.
+    # The second input has one record per epoch.
     sizes = iter([100, *[1] * 1000])
     job = LocalJob(env, CLOCK, epoch_sizes=lambda: next(sizes))
     job.run_epoch()

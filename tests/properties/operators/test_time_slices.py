@@ -1,4 +1,4 @@
-"""Epochs are time slices: unread input is read in the next slice, and timers fire in between."""
+"""Epochs are time slices: pending input is read in the next slice, and timers fire in between."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read(env: StreamExecutionEnvironment, source: Source, watermarks: Any = None
     return env.from_source(source, watermarks or WatermarkStrategy.no_watermarks(), "source").uid("source")
 
 
-# --- one epoch after the other
+# --- consecutive epochs
 
 
 def test_time_slice_limits_epoch() -> None:
@@ -88,7 +88,7 @@ def test_time_slice_option_rejects_zero() -> None:
         LocalJob(env)
 
 
-def test_time_slice_rest_is_not_read_again_in_same_process() -> None:
+def test_time_slice_remainder_is_not_read_again_in_same_process() -> None:
     env, sink = program(), CollectSink()
     read(env, _Batches([[1, 2, 3], [4, 5, 6, 7], [8, 9]])).map(slowly).sink_to(sink)
     LocalJob(env, CLOCK).run()
@@ -105,7 +105,7 @@ def test_time_slice_splits_batches_of_any_type() -> None:
 
 
 class _Batches(Source[int]):
-    """One share of batches that are given; each read of one is noted."""
+    """One split with batches of any type; each read of a batch is recorded."""
 
     is_bounded = True
 
@@ -120,18 +120,18 @@ class _Batches(Source[int]):
 
 
 class _Once(SplitEnumerator):
-    def __init__(self, is_dealt: bool) -> None:
-        self._is_dealt = is_dealt
+    def __init__(self, is_assigned: bool) -> None:
+        self._is_assigned = is_assigned
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
-        first, self._is_dealt = not self._is_dealt, True
+        first, self._is_assigned = not self._is_assigned, True
         return SplitAssignment({0: ["all"]} if first else {})
 
     def is_finished(self) -> bool:
-        return self._is_dealt
+        return self._is_assigned
 
     def snapshot(self) -> bool:
-        return self._is_dealt
+        return self._is_assigned
 
 
 class _BatchReader(SourceReader):
@@ -185,7 +185,7 @@ class _SlowAlarm(KeyedProcessFunction):
 
 
 def test_processing_time_window_fires_after_its_last_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the real clock: a record in that millisecond still belongs to it, and no window fires twice."""
+    """By the real clock: a record of the window's last millisecond still belongs to it, and no window fires twice."""
     CALLS.append(0.0)
     monkeypatch.setattr("millstream.runtime_services.time.time", lambda: CALLS[-1])
     env, sink = program(), CollectSink()
@@ -250,7 +250,7 @@ _IDLE = (
 
 
 class _TwoSplits(NumberSequenceSource):
-    """The same numbers in each of two splits, which one subtask reads one after the other."""
+    """The same numbers in each of two splits, which one subtask reads in sequence."""
 
     def __init__(self) -> None:
         super().__init__(0, 199)
@@ -264,7 +264,7 @@ class _Doubled(SplitEnumerator):
         self._position = 0
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
-        # At first one record of each, so that both are known.
+        # First one record of each split, so that both are known.
         position, self._position = self._position, self._position + (budget if self._position else 1)
         return SplitAssignment({0: [(split, position, self._position, False) for split in (0, 1)]})
 
@@ -291,7 +291,7 @@ class _Request(AsyncFunction):
         return [value]
 
 
-# --- nothing is lost or doubled
+# --- exactly once
 
 
 def collection(path: Path) -> Callable[[StreamExecutionEnvironment], DataStream]:
@@ -322,7 +322,7 @@ SOURCES = [collection, sequence, generator, files, hybrid]
 
 
 def counting(stream: DataStream, sink: CollectSink) -> None:
-    """Count records by key: (key, how many)."""
+    """Count records by key."""
     pairs = stream.map(lambda x: (x % 7, 1)).uid("pair").key_by(lambda t: t[0])
     pairs.reduce(lambda a, b: (a[0], a[1] + b[1])).uid("sum").sink_to(sink).uid("sink")
 
@@ -352,7 +352,7 @@ def test_time_slices_are_exactly_once_across_process_restarts(
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (2, 3), (3, 1), (3, 3)])
-def test_unread_input_is_restored_at_another_parallelism(
+def test_pending_split_ranges_are_restored_at_another_parallelism(
     source: Callable[..., Any], before: int, after: int, tmp_path: Path
 ) -> None:
     make, sink = source(tmp_path), CollectSink()
@@ -366,7 +366,7 @@ def test_unread_input_is_restored_at_another_parallelism(
     counting(make(env), sink)
     snapshot: Snapshot = job.snapshot()
     job = LocalJob(env, CLOCK, snapshot=snapshot, storage=job.storage)
-    # Where the watermark of its split is.
+    # The position of the watermark of its split.
     head: Any = job.plan.vertices[0].head.operator
     snapshots = {
         subtask: decode(c)
@@ -409,8 +409,8 @@ def test_pending_split_ranges_ignore_failed_epoch_in_same_process() -> None:
         assert share.batch() == [4]
 
 
-class _Erratic:
-    """A clock on which any time passes between two looks."""
+class _RandomClock:
+    """A clock that advances by a random amount with each read."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
@@ -424,9 +424,9 @@ class _Erratic:
 @pytest.mark.parametrize("seed", range(30))
 def test_time_slice_results_are_independent_of_slice_ends(seed: int) -> None:
     parallelism = 1 + seed % 3
-    cut, whole = (windows_of(clock, parallelism) for clock in (_Erratic(seed), ManualClock()))
-    assert sorted(cut.sink.results()) == sorted(whole.sink.results())
-    assert cut.job.progress.epochs > whole.job.progress.epochs
+    sliced, unsliced = (windows_of(clock, parallelism) for clock in (_RandomClock(seed), ManualClock()))
+    assert sorted(sliced.sink.results()) == sorted(unsliced.sink.results())
+    assert sliced.job.progress.epochs > unsliced.job.progress.epochs
 
 
 class windows_of:
@@ -469,7 +469,7 @@ def test_savepoint_and_cancel_do_not_wait_for_slow_input(tmp_path: Path) -> None
     began = time.monotonic()
     job.cancel().result()
     assert time.monotonic() - began < 0.6
-    # Output counts with the checkpoints that were taken meanwhile.
+    # Output counts with the checkpoints taken meanwhile.
     assert 0 < len(sink.results()) < 100
 
 
@@ -498,7 +498,7 @@ def test_drain_reads_assigned_splits(tmp_path: Path) -> None:
     time.sleep(0.3)
     job.stop_with_savepoint(True, str(tmp_path)).result()
     job.get_job_execution_result().result()
-    # All splits were assigned at once: the environment reads a bounded source as a whole.
+    # All splits are assigned at once: the environment reads a bounded source as a whole.
     assert sink.results() == list(range(120))
 
 
@@ -512,7 +512,7 @@ def test_restart_within_split_range_is_exactly_once() -> None:
     assert sink.results() == list(range(40)) and CALLS == [14]
 
 
-# --- pace
+# --- chunk sizes
 
 
 def test_chunk_sizer_targets_short_chunks() -> None:

@@ -29,7 +29,7 @@ def test_transcripts_are_complete_and_unique() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_transcript_step_by_step(case: Case) -> None:
-    """Run one step per epoch: each `expect` sees exactly the output since the last one."""
+    """Run one step per epoch: each `expect` sees exactly the output since the previous one."""
     clock = SettableClock()
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
     sink = build(env, case, clock, epoch=1)

@@ -1,7 +1,7 @@
 """Random streams through windows, against a brute-force computation over the whole input.
 
-Watermarks are emitted at every record, so nothing may depend on where epochs are cut, on parallelism, or on processes
-that die: a record is late exactly when its window had ended before it came.
+Watermarks are emitted at every record, so results must not depend on epoch boundaries, parallelism or process restarts:
+a record is late exactly if its window had ended before it arrived.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ events = st.lists(st.tuples(st.sampled_from("abc"), st.integers(-30, 120), st.in
 
 
 def brute_force(stream: list[Event], windows_of: Callable[[int], list[tuple[int, int]]]) -> list[Any]:
-    """Assign every record that is not late to its windows; a window fires once, when it is reached."""
+    """Assign every record that is not late to its windows; a window fires once, when the watermark passes its end."""
     contents: dict[tuple[str, int, int], list[int]] = {}
     watermark = -(1 << 63)
     for key, timestamp, value in stream:
@@ -64,8 +64,8 @@ def joined(a: Any, b: Any) -> Any:
     return a[0], a[1], a[2] + b[2]
 
 
-def run(stream: list[Event], assigner: Any, parallelism: int, seed: int, as_they_come: bool = False) -> list[Any]:
-    """Run the windows; with `as_they_come` the records are combined, which goes another way through the operators."""
+def run(stream: list[Event], assigner: Any, parallelism: int, seed: int, with_reduce: bool = False) -> list[Any]:
+    """Run the windows; with `as_they_come` the records are reduced, which uses another operator."""
     dice = random.Random(seed)
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(parallelism)
     sink = CollectSink()
@@ -83,7 +83,7 @@ def run(stream: list[Event], assigner: Any, parallelism: int, seed: int, as_they
             [(_, _, values)] = elements
             yield key, window.start, window.end, values
 
-    if as_they_come:
+    if with_reduce:
         listed = marked.map(lambda e: (e[0], e[1], [e[2]])).set_parallelism(1)
         listed.key_by(lambda e: e[0]).window(assigner).reduce(joined, ShowOne()).sink_to(sink)  # type: ignore[call-overload]
     else:
@@ -105,7 +105,7 @@ parallelisms = st.sampled_from([1, 2, 5])
 @settings(max_examples=150, deadline=None)
 @given(events, st.integers(1, 25), st.integers(0, 24), parallelisms, st.integers(0, 1000), st.booleans())
 def test_tumbling_window_matches_oracle(
-    stream: list[Event], size: int, offset: int, parallelism: int, seed: int, as_they_come: bool
+    stream: list[Event], size: int, offset: int, parallelism: int, seed: int, with_reduce: bool
 ) -> None:
     offset %= size
 
@@ -113,28 +113,28 @@ def test_tumbling_window_matches_oracle(
         start = (t - offset) // size * size + offset
         return [(start, start + size)]
 
-    results = run(stream, TumblingEventTimeWindows.of(size, offset), parallelism, seed, as_they_come)
+    results = run(stream, TumblingEventTimeWindows.of(size, offset), parallelism, seed, with_reduce)
     assert results == brute_force(stream, windows_of)
 
 
 @settings(max_examples=150, deadline=None)
 @given(events, st.integers(1, 25), st.integers(1, 30), parallelisms, st.integers(0, 1000), st.booleans())
 def test_sliding_window_matches_oracle(
-    stream: list[Event], size: int, slide: int, parallelism: int, seed: int, as_they_come: bool
+    stream: list[Event], size: int, slide: int, parallelism: int, seed: int, with_reduce: bool
 ) -> None:
     def windows_of(t: int) -> list[tuple[int, int]]:
         return [(s, s + size) for s in range(t - size + 1, t + 1) if s % slide == 0]
 
-    results = run(stream, SlidingEventTimeWindows.of(size, slide), parallelism, seed, as_they_come)
+    results = run(stream, SlidingEventTimeWindows.of(size, slide), parallelism, seed, with_reduce)
     assert results == brute_force(stream, windows_of)
 
 
 @settings(max_examples=150, deadline=None)
 @given(events, st.integers(1, 25), parallelisms, st.integers(0, 1000), st.booleans())
 def test_session_window_matches_oracle(
-    stream: list[Event], gap: int, parallelism: int, seed: int, as_they_come: bool
+    stream: list[Event], gap: int, parallelism: int, seed: int, with_reduce: bool
 ) -> None:
-    results = run(stream, EventTimeSessionWindows.with_gap(gap), parallelism, seed, as_they_come)
+    results = run(stream, EventTimeSessionWindows.with_gap(gap), parallelism, seed, with_reduce)
     assert results == brute_force_sessions(stream, gap)
 
 
@@ -164,7 +164,7 @@ def test_periodic_watermark_is_emitted_at_epoch_end(bound: int) -> None:
 
 @pytest.mark.parametrize("backend", ["hashmap", "lmdb"])
 def test_session_windows_fire_in_time_order_across_keys(backend: str) -> None:
-    """At the end of input too, when everything fires at once."""
+    """Also at the end of the input, where all windows fire at once."""
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1).get_configuration().set_string("state.backend.type", backend)
     sink = CollectSink()

@@ -10,7 +10,7 @@ from bench.sql.nexmark_events import COLUMNS
 from bench.sql.nexmark_here import environment
 
 from millstream.connectors.datagen.table import Block
-from tests.sql.nexmark_answers import NAMES, left
+from tests.sql.nexmark_answers import NAMES, final_rows
 
 EVENTS = 5000
 
@@ -34,11 +34,11 @@ def test_nexmark_events_have_fixed_proportions() -> None:
         assert [member is not None for member in members] == [kind == k for k in range(3)]
 
 
-# Which windows q12 has depends on the clock; of q6, whose frame ends with one of several rows of the same time, which.
+# The windows of q12 depend on the clock; the result of q6 on the order of rows with equal times.
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in ("q6", "q12")])
 def test_nexmark_query_result_is_independent_of_parallelism(name: str) -> None:
     one, two = (
-        left(environment(ddl(), {"millstream.engine": "local", "parallelism.default": str(p)}, EVENTS), name)
+        final_rows(environment(ddl(), {"millstream.engine": "local", "parallelism.default": str(p)}, EVENTS), name)
         for p in (1, 2)
     )
     assert one == two

@@ -16,7 +16,7 @@ from millstream.table.expressions import col, json_array_agg, json_object_agg
 from millstream.testing import LocalEnvironment, ValuesTable
 
 _ROWS = [("a", 1, "00:01"), ("b", 3, "00:02"), ("a", 2, "00:03"), ("a", None, "00:04"), ("b", 3, "00:05")]
-# What each is given, and what it is of 1, 2 and null, and of 3 and 3.
+# Argument types, and the expected results for (1, 2, null) and for (3, 3).
 _GIVEN: dict[str, tuple[str, Any, Any]] = {
     "COUNT": ("x", 2, 2),
     "SUM": ("x", 3, 6),
@@ -103,22 +103,22 @@ def test_aggregate_cases_cover_all_aggregates() -> None:
     assert set(_AGGREGATES) == set(_GIVEN)
 
 
-def _ways(*ways: str) -> list[Any]:
-    """Return all pairs of an aggregate and a way; those of JSON have no OVER in Flink either."""
-    return [(n, w) for n in _AGGREGATES for w in ways if not (n.startswith("JSON") and w == _FRAMES)]
+def _contexts(*contexts: str) -> list[Any]:
+    """Return all pairs of an aggregate and a context; those of JSON have no OVER, as in Flink."""
+    return [(n, w) for n in _AGGREGATES for w in contexts if not (n.startswith("JSON") and w == _FRAMES)]
 
 
-@pytest.mark.parametrize("name, way", _ways("FROM t GROUP BY k", _CHANGED, _TUMBLE, _HOP, _SESSION, _FRAMES))
-def test_aggregate_matches_model_in_streaming(name: str, way: str) -> None:
+@pytest.mark.parametrize("name, context", _contexts("FROM t GROUP BY k", _CHANGED, _TUMBLE, _HOP, _SESSION, _FRAMES))
+def test_aggregate_matches_model_in_streaming(name: str, context: str) -> None:
     arguments, of_a, of_b = _GIVEN[name]
-    results = _left(_with_changes(), f"SELECT k, {name}({arguments}) {way}")
+    results = _left(_with_changes(), f"SELECT k, {name}({arguments}) {context}")
     assert _near(results) == _near({"a": of_a, "b": of_b})
 
 
-@pytest.mark.parametrize("name, way", _ways("FROM t GROUP BY k", _TUMBLE, _FRAMES))
-def test_aggregate_matches_model_in_batch(name: str, way: str) -> None:
+@pytest.mark.parametrize("name, context", _contexts("FROM t GROUP BY k", _TUMBLE, _FRAMES))
+def test_aggregate_matches_model_in_batch(name: str, context: str) -> None:
     arguments, of_a, of_b = _GIVEN[name]
-    results = _left(_environment(batch=True), f"SELECT k, {name}({arguments}) {way}")
+    results = _left(_environment(batch=True), f"SELECT k, {name}({arguments}) {context}")
     assert _near(results) == _near({"a": of_a, "b": of_b})
 
 

@@ -45,7 +45,7 @@ def _tables(parallelism: int = 2, **settings: str) -> tuple[StreamExecutionEnvir
     return env, t_env
 
 
-def _ways(env: StreamExecutionEnvironment, t_env: StreamTableEnvironment, insert: str) -> dict[str, list[str]]:
+def _partitionings(env: StreamExecutionEnvironment, t_env: StreamTableEnvironment, insert: str) -> dict[str, list[str]]:
     """Return the input partitioning of each operator."""
     t_env.create_statement_set().add_insert_sql(insert).attach_as_datastream()
     graph: StreamGraph = builder_of(env).stream_graph(None, builder_of(env).sinks)
@@ -53,18 +53,20 @@ def _ways(env: StreamExecutionEnvironment, t_env: StreamTableEnvironment, insert
 
 
 def test_union_all_preserves_key_order_with_single_subtask_input() -> None:
-    ways = _ways(*_tables(), "INSERT INTO o SELECT id, g, v + 1 FROM (SELECT * FROM t UNION ALL SELECT * FROM u) AS x")
-    assert ways["Calc"] == ["HASH", "HASH"]
+    partitionings = _partitionings(
+        *_tables(), "INSERT INTO o SELECT id, g, v + 1 FROM (SELECT * FROM t UNION ALL SELECT * FROM u) AS x"
+    )
+    assert partitionings["Calc"] == ["HASH", "HASH"]
     counts = "SELECT COUNT(*) AS id, SUM(g) AS g, SUM(v) AS v FROM t"
     union = f"SELECT id, g, v + 1 FROM ({counts} UNION ALL SELECT * FROM u) AS x"
-    # The one row of an aggregate over all has no key by which it could go, so that it goes one way.
-    assert "ORDERED" in _ways(*_tables(), f"INSERT INTO o {union}")["Calc"]
+    # A global aggregate has a single row without a key, so its exchange has one channel.
+    assert "ORDERED" in _partitionings(*_tables(), f"INSERT INTO o {union}")["Calc"]
 
 
-@pytest.mark.parametrize(("mode", "way"), [("AUTO", "FORWARD"), ("FORCE", "HASH"), ("NONE", "FORWARD")])
-def test_sink_keyed_shuffle_follows_option(mode: str, way: str) -> None:
+@pytest.mark.parametrize(("mode", "partitioning"), [("AUTO", "FORWARD"), ("FORCE", "HASH"), ("NONE", "FORWARD")])
+def test_sink_keyed_shuffle_follows_option(mode: str, partitioning: str) -> None:
     query = "INSERT INTO o SELECT g, COUNT(*), SUM(v) FROM t GROUP BY g"
-    assert _ways(*_tables(keyed_shuffle=mode), query)["Sink"] == [way]
+    assert _partitionings(*_tables(keyed_shuffle=mode), query)["Sink"] == [partitioning]
 
 
 def test_explain_shows_materializer_when_primary_key_order_is_lost() -> None:
@@ -88,7 +90,7 @@ def test_explain_shows_materializer_when_primary_key_order_is_lost() -> None:
 
 
 def _write_log(directory: Path, files: int, changes: int) -> Counter[int]:
-    """Write updates of players who change teams; return how many players each team has at the end."""
+    """Write updates of players who change teams; return the final number of players per team."""
     r, lines = Random(0), []
     teams: dict[int, int] = {}
     for _ in range(changes):

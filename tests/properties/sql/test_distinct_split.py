@@ -1,4 +1,4 @@
-"""`table.optimizer.distinct-agg.split.enabled`: aggregates over distinct values in two parts, with the same results."""
+"""`table.optimizer.distinct-agg.split.enabled`: distinct aggregates in two phases, with the same results."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ def _row(r: random.Random) -> tuple[Any, ...]:
 def _changes(seed: int, retracts: bool) -> list[Row]:
     """Return rows, some of which are deleted or updated later."""
     r = random.Random(seed)
-    there: list[Any] = []
+    live: list[Any] = []
     changes: list[Any] = []
     for _ in range(60):
-        if retracts and there and r.random() < 0.4:
-            removed = there.pop(r.randrange(len(there)))
+        if retracts and live and r.random() < 0.4:
+            removed = live.pop(r.randrange(len(live)))
             changes.append(_of_kind(removed, RowKind.DELETE))
         else:
-            there.append(_row(r))
-            changes.append(_of_kind(there[-1], RowKind.INSERT))
+            live.append(_row(r))
+            changes.append(_of_kind(live[-1], RowKind.INSERT))
     return changes
 
 
@@ -130,7 +130,7 @@ def test_distinct_split_equals_unsplit_aggregate_in_windows() -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        # Neither a session nor a window of processing time can be cut twice.
+        # Session windows and processing-time windows cannot be assigned in two phases.
         "SELECT window_start, window_end, COUNT(DISTINCT a) FROM TABLE(SESSION(TABLE e, DESCRIPTOR(ts), INTERVAL '1' "
         "SECOND)) GROUP BY window_start, window_end",
         "SELECT window_start, window_end, COUNT(DISTINCT a) FROM TABLE(TUMBLE(TABLE e, DESCRIPTOR(p), INTERVAL '1' "
@@ -142,16 +142,16 @@ def test_distinct_split_equals_unsplit_aggregate_in_windows() -> None:
     ],
 )
 def test_distinct_split_skips_aggregates_that_flink_skips(query: str) -> None:
-    split, whole = _environment(True), _environment(False)
-    for t_env in (split, whole):
+    split, unsplit = _environment(True), _environment(False)
+    for t_env in (split, unsplit):
         t_env.execute_sql(
             "CREATE TABLE e (a INT, b BIGINT, ts TIMESTAMP(3), p AS PROCTIME(), WATERMARK FOR ts AS ts) "
             "WITH ('connector' = 'datagen')"
         )
-    assert split.explain_sql(query) == whole.explain_sql(query)
+    assert split.explain_sql(query) == unsplit.explain_sql(query)
 
 
-# As Flink 2.3 explains it, but that a source reads the columns it needs.
+# Flink 2.3's text, except that a source reads only the required columns.
 _PLAN = """\
 GroupAggregate(groupBy=[a], partialFinalType=[FINAL], select=[a, $SUM0_RETRACT($f3_0) AS $f1, FIRST_VALUE_RETRACT($f4_0) AS $f2])
 +- Exchange(distribution=[hash[a]])

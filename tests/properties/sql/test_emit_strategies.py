@@ -1,4 +1,4 @@
-"""Early and late fires of windows match those recorded from Apache Flink (`tests/sql/firing.py`), with a test clock."""
+"""Early and late fires of windows match those recorded from Apache Flink (`tests/sql/emit_strategies.py`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from millstream.sql.plan.nodes import PeriodicFires, WindowKind
 from millstream.sql.types import DataTypes
 from millstream.table import Schema, StreamTableEnvironment
 from millstream.testing import CollectSink, LocalJob, ManualClock
-from tests.sql.firing import COLUMNS, QUERIES, RECORDED, ROWS, changes_by_query, declare
+from tests.sql.emit_strategies import COLUMNS, QUERIES, RECORDED, ROWS, changes_by_query, declare
 from tests.support.sql_runs import Bare
 from tests.support.sql_transcript import shown
 
@@ -58,9 +58,9 @@ def _changes(name: str, restarts: bool = False, parallelism: int = 1) -> dict[st
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@pytest.mark.parametrize("way", ["at one go", "in two subtasks, with restarts"])
-def test_emit_strategy_changelog_matches_recorded_flink(name: str, way: str) -> None:
-    results = _changes(name, restarts="restarts" in way, parallelism=2 if "two" in way else 1)
+@pytest.mark.parametrize("mode", ["without restarts", "two subtasks, with restarts"])
+def test_emit_strategy_changelog_matches_recorded_flink(name: str, mode: str) -> None:
+    results = _changes(name, restarts="with restarts" in mode, parallelism=2 if "two" in mode else 1)
     assert results == _FLINKS[name]
 
 
@@ -96,7 +96,7 @@ class _Windows:
         return self._out()
 
     def n_states(self) -> int:
-        """Return how many rows of state there are, of all tables."""
+        """Return the number of rows in all state tables."""
         assert self.operator.setup.state is not None
         return sum(1 for table in self.operator.setup.state.tables.values() for _ in table.rows())
 
@@ -121,7 +121,7 @@ def test_early_fire_interval_is_per_window() -> None:
     assert windows.advance_to(1555) == "-U a 7 4, +U a 8 4"
     assert windows.operator.next_wake() == 1600
     assert windows.take(("b", 1, 5)) == ""
-    # The end of the window emits the changes, and nothing is left to emit.
+    # At the end of the window all changes are emitted.
     assert windows.reach(9) == "-U b 5 1, +U b 6 2"
     assert windows.operator.next_wake() == 1640
     assert windows.reach(MAX_WATERMARK) == ""

@@ -1,4 +1,4 @@
-"""Every stateful operator as SQL: parallelism, epochs, restarts, failures and rescaling do not change the result."""
+"""Stateful SQL operators: parallelism, epochs, restarts, failures and rescaling do not change the result."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _MINI = {
 }
 
 
-# More of them with `make proof`.
+# `make proof` runs more.
 SEEDS = range(int(os.environ.get("MILLSTREAM_TEST_SEEDS", "1")))
 
 
@@ -117,7 +117,7 @@ SQL = {
     "windows of a group": _windows(f"TUMBLE(ts, {_SECOND})"),
     "windows of a group, longer": _windows("TUMBLE(ts, INTERVAL '3' SECOND)"),
     "sessions of a group": _windows("SESSION(ts, INTERVAL '0.3' SECOND)"),
-    # Of the wall clock.
+    # By the wall clock.
     "over, clock": _over("p ROWS UNBOUNDED PRECEDING"),
     "over, clock, range": _over("p"),
     "over, clock, range of a second": _over(f"p {_OVER_SECOND}"),
@@ -152,7 +152,7 @@ def _counted(window: Any) -> Any:
 
 @cache
 def _names() -> tempfile.TemporaryDirectory[str]:
-    """Return where a database is that has names of keys, two of one and none of another."""
+    """Return the path of a database with names of keys: two of one key and none of another."""
     directory = tempfile.TemporaryDirectory()
     with closing(sqlite3.connect(f"{directory.name}/names.db")) as database:
         database.execute("CREATE TABLE names (key TEXT, name TEXT)")
@@ -162,7 +162,7 @@ def _names() -> tempfile.TemporaryDirectory[str]:
     return directory
 
 
-def _looked_up(hint: str = "", options: str = "") -> Any:
+def _lookup_join(hint: str = "", options: str = "") -> Any:
     def build(t_env: StreamTableEnvironment) -> Table:
         url = f"jdbc:sqlite:{_names().name}/names.db"
         t_env.execute_sql(
@@ -251,11 +251,11 @@ FUNCTIONS = {
     ),
     "count windows": Case(_counted(Tumble.over(row_interval(3)))),
     "count windows that overlap": Case(_counted(Slide.over(row_interval(4)).every(row_interval(2)))),
-    "lookup join": Case(_looked_up()),
+    "lookup join": Case(_lookup_join()),
     "lookup join, from a cache": Case(
-        _looked_up(options=", 'lookup.cache' = 'PARTIAL', 'lookup.partial-cache.max-rows' = '3'")
+        _lookup_join(options=", 'lookup.cache' = 'PARTIAL', 'lookup.partial-cache.max-rows' = '3'")
     ),
-    "lookup join, async": Case(_looked_up(_ASYNC)),
+    "lookup join, async": Case(_lookup_join(_ASYNC)),
     "normalize": Case("SELECT * FROM latest", upserts=True),
     "materialize": Case(
         "SELECT MAX(id), k FROM t GROUP BY k, v",
@@ -307,11 +307,11 @@ QUERIES: dict[str, Case] = {
     **{f"{name}, rows late": _case(name, late=True) for name in _LATE_FOR},
 }
 _NOT_FOR_A_TIME = (
-    # Their time is that of their windows and bounds, or they keep nothing.
+    # Their timers follow windows and bounds, or they have no state.
     *("window", "sessions", "of a second", "interval", "match", "sort", "map", "lookup"),
-    # One key receives rows all the time.
+    # One key receives rows continuously.
     "of a table",
-    # After expiry, whether a retracted row has join partners depends on which input arrives first; and counts that
+    # After expiry, the first input to arrive determines whether a retracted row has join partners; and counts that
     # restart decrease, although the plan declares to a Top-N of updates that they never do.
     *("join of updates", "top, updates"),
 )

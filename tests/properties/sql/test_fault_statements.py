@@ -33,13 +33,13 @@ def test_fault_statement_results_match_sqlite(job: SqlJob, tmp_path: Path) -> No
     job.add_to(env, tmp_path)
     env.execute()
     expected, results = job.expected(), job.results(tmp_path)
-    wrong = Counter(name for name, *_ in ((expected - results) + (results - expected)))
-    assert not wrong
-    # Each of them has results.
+    differences = Counter(name for name, *_ in ((expected - results) + (results - expected)))
+    assert not differences
+    # Each statement has results.
     assert {name for name, *_ in expected} == set(job.statements)
 
 
-# On Spark: tests/spark/test_faults.py; all of them: `make chaos`.
+# On Spark: tests/spark/test_faults.py; all cases: `make chaos`.
 CASES = [
     Case("driver.after-commit", "raise", 0, job="sql-joins", local=True),
     Case("restart.from-savepoint", "to-3", 0, job="sql-ranks", local=True),

@@ -1,4 +1,4 @@
-"""Flink's own tests of functions and of its planner, as recorded facts: function_tests.py, planner_tests.py."""
+"""Test cases of Flink's function and planner tests, as recorded: function_tests.py, planner_tests.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ def test_functions_match_flink_tests_except_exclusions() -> None:
 
 
 def test_planner_matches_flink_tests_except_exclusions() -> None:
-    differing = {p["id"]: how for p in planner_tests.programs() if (how := planner_tests.difference(p)) is not None}
+    differing = {
+        p["id"]: difference for p in planner_tests.programs() if (difference := planner_tests.difference(p)) is not None
+    }
     excluded = planner_tests.exclusions()
     assert {k: v for k, v in differing.items() if k not in excluded} == {}
     assert sorted(set(excluded) - set(differing)) == [], "these pass now: take them out of planner_exclusions.tsv"

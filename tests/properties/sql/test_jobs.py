@@ -36,7 +36,7 @@ def test_sql_changelog_is_independent_of_epochs(name: str) -> None:
     job = LocalJob(env, epoch_sizes=lambda: 1)
     while not job.is_finished:
         job.run_epoch()
-        # As if another process went on after every epoch.
+        # As if another process continued after every epoch.
         job.restart_slots()
     assert changes_of(sink.results()) == expected
 

@@ -49,7 +49,7 @@ def _batch(rows: list[tuple[Any, ...]], kinds: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("skip", ["PAST LAST ROW", "TO NEXT ROW", "TO LAST D"])
 @pytest.mark.parametrize("seed", range(6))
 def test_match_recognize_is_independent_of_batches_and_restarts(seed: int, skip: str, within: str) -> None:
-    def run(cut: bool) -> list[Any]:
+    def run(in_batches: bool) -> list[Any]:
         r = Random(seed)
         operator, kinds = _operator(skip=skip, within=within)
         bare = Bare(operator)
@@ -58,10 +58,10 @@ def test_match_recognize_is_independent_of_batches_and_restarts(seed: int, skip:
             time += r.choice([0, 0, 1, 2])
             pending.append((r.choice("ab"), r.randint(0, 12), time + r.choice([0, 0, 1, -1])))
             watermark = r.random() < 0.3
-            if cut or watermark:
+            if in_batches or watermark:
                 bare.take(_batch(pending, kinds))
                 pending = []
-            if cut:
+            if in_batches:
                 bare.restart()
             if watermark:
                 operator.on_watermark(time - 2)
@@ -69,9 +69,9 @@ def test_match_recognize_is_independent_of_batches_and_restarts(seed: int, skip:
         operator.on_watermark((1 << 63) - 1)
         return sorted(bare.changes(), key=repr)
 
-    whole = run(False)
-    assert len(whole) > 2
-    assert run(True) == whole
+    expected = run(False)
+    assert len(expected) > 2
+    assert run(True) == expected
 
 
 def test_match_recognize_emits_with_watermark_and_drops_late_rows() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.table.udf import udf
-from tests.sql.nexmark_answers import NAMES, WITHOUT, declare, left, recorded
+from tests.sql.nexmark_answers import NAMES, WITHOUT, declare, final_rows, recorded
 
 
 def _environment(folder: Path) -> TableEnvironment:
@@ -21,9 +21,9 @@ def _environment(folder: Path) -> TableEnvironment:
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in WITHOUT])
 def test_nexmark_query_matches_recorded_flink(name: str, tmp_path: Path) -> None:
-    assert left(_environment(tmp_path), name) == recorded()[name]
+    assert final_rows(_environment(tmp_path), name) == recorded()[name]
 
 
 def test_nexmark_q6_has_row_per_auction_with_bid(tmp_path: Path) -> None:
     t_env = _environment(tmp_path)
-    assert len(left(t_env, "q6")) == len(left(t_env, "q9")) > 10
+    assert len(final_rows(t_env, "q6")) == len(final_rows(t_env, "q9")) > 10

@@ -1,4 +1,4 @@
-"""Random SQL programs have DuckDB's answers; `make sql-oracle` runs thousands."""
+"""Random SQL programs have DuckDB's results; `make sql-oracle` runs thousands."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Random queries match SQLite: in streaming after all changes, and in batch.
 
-MILLSTREAM_RANDOM_QUERIES says how many of each kind; without it, a few.
+MILLSTREAM_RANDOM_QUERIES is the number of queries of each kind; the default is small.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _environment(mode: str = "stream") -> TableEnvironment:
     t_env = TableEnvironment.create(settings)
     config = t_env.get_config().set("millstream.engine", "local").set("parallelism.default", "1")
     if mode == "mini-batch":
-        # Aggregates in two phases, too.
+        # Also aggregates in two phases.
         config.set("table.exec.mini-batch.enabled", "true").set("table.exec.mini-batch.size", "3")
     if mode == "batch-on-disk":
         config.set("millstream.batch.memory", "100")
@@ -70,7 +70,7 @@ def test_random_queries_match_sqlite(mode: str) -> None:
         try:
             result = t_env.execute_sql(query)
         except ValidationException as e:
-            # A query in a query in a query, that compares with the outermost by more than equality, below an aggregate.
+            # Three nested queries; the innermost compares with the outermost by more than equality, below an aggregate.
             assert "must be an equality with a column around" in str(e), query
             refused += 1
             continue
@@ -80,7 +80,7 @@ def test_random_queries_match_sqlite(mode: str) -> None:
 
 
 def _source(queries: Queries, seed: int) -> tuple[ValuesTable, list[tuple[int | None, ...]], bool]:
-    """Return a table of inserts, upserts or all kinds of changes, the rows that are left, and whether it has a key."""
+    """Return a table of inserts, upserts or all kinds of changes, its final rows, and whether it has a key."""
     kind = ("inserts", "upserts", "all")[seed % 3]
     if kind == "inserts":
         rows = queries.rows(6)

@@ -1,4 +1,4 @@
-"""Queries give the changelogs that were recorded on Apache Flink (`tests/sql/changelogs.py`)."""
+"""Queries give the changelogs recorded from Apache Flink (`tests/sql/changelogs.py`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.sql.changelogs import QUERIES, RECORDED, SELF, SIDED, changes, declar
 
 _FLINKS: dict[str, list[str]] = json.loads(RECORDED.read_text())
 
-# The same rows at the same watermark, in another order: Flink's is that of its hash table.
+# The same rows at the same watermark, in another order: Flink's order is that of its hash table.
 _IN_ANY_ORDER = {"hop"}
 
 

@@ -1,4 +1,4 @@
-"""Operators with state give the changelogs that were recorded on Apache Flink (`tests/sql/stateful.py`)."""
+"""Stateful operators give the changelogs recorded from Apache Flink (`tests/sql/stateful.py`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from millstream.table import EnvironmentSettings, TableEnvironment
-from tests.sql.stateful import CASES, LEFT, ORDERED, RECORDED, changes, declare
+from tests.sql.stateful import CASES, FINAL_ROWS, ORDERED, RECORDED, changes, declare
 
 _FLINKS: dict[str, list[str]] = json.loads(RECORDED.read_text())
 
@@ -30,7 +30,7 @@ def test_stateful_changelog_matches_recorded_flink(name: str) -> None:
     results = changes(t_env, case.query)
     if case.compared == ORDERED:
         assert results == expected
-    elif case.compared == LEFT:
+    elif case.compared == FINAL_ROWS:
         assert _left(results) == _left(expected)
     else:
         assert sorted(results) == sorted(expected)

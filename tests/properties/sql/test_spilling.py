@@ -54,21 +54,21 @@ _rows = st.lists(
 _batches = st.lists(_rows, max_size=6)
 
 
-# --- the file
+# --- spill files
 
 
 def test_spill_file_is_unnamed_and_readable_in_parts(tmp_path: Path) -> None:
     file = SpillFile(str(tmp_path))
-    places = [file.write(body) for body in (b"one", b"", b"three" * 1000)]
-    assert not list(tmp_path.iterdir()), "the file must be gone with its process"
-    assert [file.read(location) for location in reversed(places)] == [b"three" * 1000, b"", b"one"]
+    locations = [file.write(body) for body in (b"one", b"", b"three" * 1000)]
+    assert not list(tmp_path.iterdir()), "the file must not outlive its process"
+    assert [file.read(location) for location in reversed(locations)] == [b"three" * 1000, b"", b"one"]
     assert (file.written, file.files) == (5003, 1)
     file.clear()
     assert file.read(file.write(b"more")) == b"more"
     assert (file.written, file.files) == (5007, 2)
 
 
-# --- the budget
+# --- memory budget
 
 
 class _Owner:
@@ -100,7 +100,7 @@ def test_memory_budget_without_limit_never_spills() -> None:
     assert not done
 
 
-# --- operators: the same with a budget of a few bytes as with none
+# --- operators: a budget of a few bytes gives the same results as no limit
 
 
 def _all(batches: list[Any]) -> list[Any]:
@@ -181,7 +181,7 @@ def test_spilled_join_equals_join_in_memory(
         return join(kind, side, side, (null_safe,), condition, Session(batch=True))
 
     with pytest.MonkeyPatch.context() as patch:
-        # So few rows of a side are in hand that keys have more, and rows of one key go to disk once more.
+        # So few rows of a side fit into memory that keys have more, and rows of one key spill again.
         patch.setattr(spillable_rows, "_RUN_ROWS", 3)
         patch.setattr(batch_sort, "_IN_HAND", 2)
         patch.setattr(batch_sort, "BATCH_ROWS", 3)
@@ -243,7 +243,7 @@ def _in_order(rows: list[Any], order: list[Any]) -> list[Any]:
     for column, descending, nulls_first in reversed(order):
         some = [row for row in rows if row[column] is not None]
         nulls = [row for row in rows if row[column] is None]
-        # In reverse, too, Python leaves equal ones in their order.
+        # Python keeps the order of equal rows in reverse, too.
         some.sort(key=itemgetter(column), reverse=descending)
         rows = nulls + some if nulls_first else some + nulls
     return rows
@@ -385,8 +385,8 @@ def test_spilled_two_phase_aggregate_equals_aggregate_in_memory(
 def test_join_matches_are_returned_in_parts_of_any_size(mine: list[Any], theirs: list[Any], max_pairs: int) -> None:
     matches = Matches([_batch(mine).columns[0]], [_batch(theirs).columns[0]], [False], (len(mine), len(theirs)))
     parts = list(matches.pairs(max_pairs))
-    assert all(len(places) == len(rows) <= max_pairs for places, rows in parts)
-    pairs = [pair for places, rows in parts for pair in zip(places.tolist(), rows.tolist(), strict=True)]
+    assert all(len(locations) == len(rows) <= max_pairs for locations, rows in parts)
+    pairs = [pair for locations, rows in parts for pair in zip(locations.tolist(), rows.tolist(), strict=True)]
     expected = [(i, j) for i, a in enumerate(mine) for j, b in enumerate(theirs) if a[0] is not None and a[0] == b[0]]
     assert pairs == expected and len(matches) == len(expected)
 

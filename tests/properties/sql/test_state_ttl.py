@@ -1,4 +1,4 @@
-"""State TTL expires state when Apache Flink does (`tests/sql/expiring.py`), with a test clock."""
+"""State TTL expires state when Apache Flink does (`tests/sql/state_ttl.py`), with a test clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.sql.columns.keyed_columns import TtlIndex
 from millstream.table import Schema, StreamTableEnvironment
 from millstream.testing import LocalJob
-from tests.sql.expiring import COLUMNS, EACH, QUERIES, RECORDED, ROWS, changes_by_query, declare
+from tests.sql.state_ttl import COLUMNS, EACH, QUERIES, RECORDED, ROWS, changes_by_query, declare
 
 _FLINKS: dict[str, list[str]] = json.loads(RECORDED.read_text())
 
@@ -56,8 +56,8 @@ def _left(changes: list[str]) -> Counter[str]:
     return rows
 
 
-# A Top-N of inserts: Flink lets each row go by itself, and retracts rows that it never emitted. Here the rows of a
-# partition are retained while input for it arrives, and expire together.
+# In a Top-N of inserts, Flink expires each row separately, and retracts rows that it never emitted. In Millstream the
+# rows of a partition are retained while input for it arrives, and expire together.
 _TOP = {
     "top": "+I[a, 1, 1] +I[b, 5, 1] -U[a, 1, 1] +U[a, 3, 1] +I[a, 1, 2] +I[b, 4, 2] -U[a, 1, 2] +U[a, 2, 2] "
     "-U[b, 5, 1] +U[b, 7, 1] -U[b, 4, 2] +U[b, 5, 2] -U[b, 7, 1] +U[b, 8, 1] -U[b, 5, 2] +U[b, 7, 2] -U[b, 8, 1] "
@@ -66,7 +66,7 @@ _TOP = {
     "-D[b, 7] +I[b, 9] +I[a, 6] +I[a, 4] +I[b, 5] +I[b, 1]",
     "first_of_all": "+I[a, 1] +I[b, 5] -D[b, 5] +I[a, 3] -D[a, 3] +I[a, 2] +I[b, 5] +I[b, 1]",
 }
-# Flink counts rows for these, in other steps: only the final rows are compared.
+# Flink counts rows of these with other semantics: only the final rows are compared.
 _COUNTED = ("intersect_all", "except_all")
 
 
@@ -94,40 +94,40 @@ def test_state_ttl_top_n_partition_expires_together(name: str, results: dict[str
 
 def test_ttl_index_equals_full_scan() -> None:
     for seed in range(40):
-        rng, expiring, now = np.random.default_rng(seed), TtlIndex(), 0
+        rng, index, now = np.random.default_rng(seed), TtlIndex(), 0
         touched, live = np.zeros(0, np.int64), np.zeros(0, np.bool_)
         for _ in range(60):
             now += int(rng.integers(1, 2500))
             last = now - 6000
-            expired = expiring.expired(last, touched, live)
+            expired = index.expired(last, touched, live)
             assert expired.tolist() == np.flatnonzero(live & (touched <= last)).tolist()
-            # Some are left for another time.
-            goes = rng.random(len(expired)) < 0.8
-            live[expired[goes]] = False
-            expiring.add(expired[~goes], touched)
+            # The others remain for a later step.
+            is_removed = rng.random(len(expired)) < 0.8
+            live[expired[is_removed]] = False
+            index.add(expired[~is_removed], touched)
             touched[live & (rng.random(len(live)) < 0.2)] = now
             new = int(rng.integers(0, 9))
             touched, live = np.append(touched, np.full(new, now)), np.append(live, np.ones(new, np.bool_))
 
 
 class _Counted(np.ndarray):
-    """Counts the values that are read."""
+    """Counts the values that a scan reads."""
 
     n_reads = 0
 
-    def __getitem__(self, places: Any) -> Any:
-        _Counted.n_reads += np.size(places) if isinstance(places, np.ndarray) else 1
-        return super().__getitem__(places)
+    def __getitem__(self, indices: Any) -> Any:
+        _Counted.n_reads += np.size(indices) if isinstance(indices, np.ndarray) else 1
+        return super().__getitem__(indices)
 
 
 def test_ttl_index_does_not_scan_rows_before_expiry() -> None:
-    """Of a thousand batches each row lives for half: it is looked at a few times, not with each batch."""
-    expiring, batches, each = TtlIndex(), 1000, 10
+    """In a thousand batches each row lives for half: it is checked a few times, not with each batch."""
+    index, batches, each = TtlIndex(), 1000, 10
     touched = (np.arange(batches * each) // each * 1024).astype(np.int64)
     live = np.ones(len(touched), np.bool_)
     for batch in range(1, batches):
         now = batch * 1024
         counted = touched[: batch * each].view(_Counted)
-        expired = expiring.expired(now - batches // 2 * 1024, counted, live[: batch * each])
+        expired = index.expired(now - batches // 2 * 1024, counted, live[: batch * each])
         live[np.asarray(expired)] = False
     assert len(touched) < _Counted.n_reads < 10 * len(touched)

@@ -1,4 +1,4 @@
-"""TPC-H's 22 queries over its tables at a small scale: DuckDB's answers."""
+"""TPC-H's 22 queries over its tables at a small scale give DuckDB's results."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def descriptors(ttl: StateTtlConfig | None) -> list[Any]:
 
 
 class Model:
-    """What the states must hold: plain dicts, with the time of each write."""
+    """The expected contents of the states: plain dicts, with the time of each write."""
 
     def __init__(self, ttl: bool) -> None:
         self.ttl = ttl
@@ -132,7 +132,7 @@ operations = st.tuples(
     st.integers(0, 4),
     st.integers(0, 4),
 )
-# An epoch: its operations, how far the clock moves, whether it is acknowledged, and which process runs the next.
+# An epoch: its operations, the clock's advance, whether it is acknowledged, and the process that runs the next.
 epochs = st.lists(
     st.tuples(
         st.lists(operations, max_size=8), st.integers(0, 6), st.booleans(), st.sampled_from(["same", "hashmap", "lmdb"])

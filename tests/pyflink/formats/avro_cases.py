@@ -1,4 +1,4 @@
-"""A schema of Avro with records of it, for record_avro.py and the test that reads what it wrote."""
+"""An Avro schema with records, for record_avro.py and the test that reads its files."""
 
 import datetime as dt
 import uuid

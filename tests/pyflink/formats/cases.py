@@ -1,7 +1,7 @@
-"""Tricky inputs for the formats of files and messages; record.py runs them on PyFlink, a test on millstream.
+"""Edge cases of file and message formats; record.py runs them on PyFlink, a test on millstream.
 
-Columns and fields are written `name:TYPE`, `name:TYPE[]` for arrays; settings are the builder's methods with
-their arguments.
+Columns and fields are written `name:TYPE`, `name:TYPE[]` for arrays; settings are the builder's methods with their
+arguments.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 SNA = ["s:STRING", "n:INT", "a:STRING[]"]
 TYPES = ["b:BOOLEAN", "d:DOUBLE", "l:LONG", "ai:INT[]", "sm:SHORT", "ti:BYTE", "fl:FLOAT"]
 INTS = ["s:STRING", "n:INT"]
-# What py4j hands to Java in the right box.
+# Types that py4j passes to Java with the correct boxed class.
 BOXED = ["b:BOOLEAN", "d:DOUBLE", "n:INT", "ai:INT[]"]
 TIMES = ["d:SQL_DATE", "t:SQL_TIME", "ts:SQL_TIMESTAMP", "dec:BIG_DEC", "i:BIG_INT"]
 

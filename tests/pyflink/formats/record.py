@@ -1,9 +1,9 @@
-"""Record what Apache PyFlink does with the cases beside this file.
+"""Record the results of Apache PyFlink for the cases in cases.py.
 
     PATH=<venv with apache-flink>/bin:$PATH python record.py
 
-The formats are called directly, without a job: expected.json gets, for each case, the records or the text that came
-out, or {"error": ...} behind what came before it.
+The formats are called directly, without a job: expected.json gets, for each case, the resulting records or text, or
+{"error": ...} after the records that precede the error.
 """
 
 import json
@@ -84,7 +84,7 @@ def type_of(case):
 
 
 def plain(value):
-    """Return a value that came out of Java as JSON has it."""
+    """Return a Java value as a JSON value."""
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):
@@ -98,17 +98,17 @@ def plain(value):
 
 def fields_of(row, case):
     """Return the fields of a RowData."""
-    found = []
+    fields = []
     for i, field in enumerate(case["fields"]):
         _, kind, is_array = parts(field)
         if row.isNullAt(i):
-            found.append(None)
+            fields.append(None)
         elif is_array:
             array = row.getArray(i)
-            found.append([None if array.isNullAt(j) else _get(array, j, kind) for j in range(array.size())])
+            fields.append([None if array.isNullAt(j) else _get(array, j, kind) for j in range(array.size())])
         else:
-            found.append(_get(row, i, kind))
-    return found
+            fields.append(_get(row, i, kind))
+    return fields
 
 
 def _get(holder, i, kind):
@@ -122,27 +122,27 @@ def stream(text):
 
 
 def read_all(stream_format, case, show):
-    found = []
+    records = []
     try:
         configuration = jvm.org.apache.flink.configuration.Configuration()
         reader = stream_format._j_stream_format.createReader(configuration, stream(case["input"]))
         while (record := reader.read()) is not None:
-            found.append(show(record))
+            records.append(show(record))
     except Exception as error:
-        found.append({"error": message(error)})
-    return found
+        records.append({"error": message(error)})
+    return records
 
 
 def message(error):
     cause = getattr(error, "java_exception", None)
-    said = []
+    messages = []
     while cause is not None:
-        said.append(str(cause.getMessage()).split("\n")[0][:150])
+        messages.append(str(cause.getMessage()).split("\n")[0][:150])
         cause = cause.getCause()
-    return " / ".join(dict.fromkeys(said)) or repr(error)
+    return " / ".join(dict.fromkeys(messages)) or repr(error)
 
 
-def one(make):
+def result_or_error(make):
     try:
         return make()
     except Exception as error:
@@ -156,7 +156,7 @@ def builder_of(case, builder):
 
 
 def java_row(case):
-    """A Row, made by Flink's own reader of JSON: py4j would choose the boxes otherwise."""
+    """Return a Row created by Flink's own JSON reader: py4j would choose other boxed classes."""
     row_type = type_of(case)
     reader = JsonRowDeserializationSchema.builder().type_info(row_type).build()._j_deserialization_schema
     reader.open(None)
@@ -166,7 +166,7 @@ def java_row(case):
 
 def java_row_data(case):
     row = java_row(case)
-    found = jvm.org.apache.flink.table.data.GenericRowData(len(case["fields"]))
+    row_data = jvm.org.apache.flink.table.data.GenericRowData(len(case["fields"]))
     for i, field in enumerate(case["fields"]):
         _, kind, is_array = parts(field)
         value = row.getField(i)
@@ -176,12 +176,12 @@ def java_row_data(case):
                 is_text = kind == "STRING" and v is not None
                 objects[j] = jvm.org.apache.flink.table.data.StringData.fromString(v) if is_text else v
             value = jvm.org.apache.flink.table.data.GenericArrayData(objects)
-            found.setField(i, value)
+            row_data.setField(i, value)
         elif value is not None and kind == "STRING":
-            found.setField(i, jvm.org.apache.flink.table.data.StringData.fromString(value))
+            row_data.setField(i, jvm.org.apache.flink.table.data.StringData.fromString(value))
         else:
-            found.setField(i, value)
-    return found
+            row_data.setField(i, value)
+    return row_data
 
 
 def run(case):
@@ -191,15 +191,21 @@ def run(case):
     if kind == "csv_read":
         return read_all(CsvReaderFormat.for_schema(schema_of(case)), case, lambda r: fields_of(r, case))
     if kind == "csv_write":
-        return one(lambda: bulk_written(case))
+        return result_or_error(lambda: bulk_written(case))
     if kind == "csv_row":
-        return one(lambda: deserialized(builder_of(case, CsvRowDeserializationSchema.Builder(type_of(case))), case))
+        return result_or_error(
+            lambda: deserialized(builder_of(case, CsvRowDeserializationSchema.Builder(type_of(case))), case)
+        )
     if kind == "json_row":
         builder = JsonRowDeserializationSchema.builder().type_info(type_of(case))
-        return one(lambda: deserialized(builder_of(case, builder), case))
+        return result_or_error(lambda: deserialized(builder_of(case, builder), case))
     if kind == "csv_row_write":
-        return one(lambda: serialized(builder_of(case, CsvRowSerializationSchema.Builder(type_of(case))), case))
-    return one(lambda: serialized(JsonRowSerializationSchema.builder().with_type_info(type_of(case)).build(), case))
+        return result_or_error(
+            lambda: serialized(builder_of(case, CsvRowSerializationSchema.Builder(type_of(case))), case)
+        )
+    return result_or_error(
+        lambda: serialized(JsonRowSerializationSchema.builder().with_type_info(type_of(case)).build(), case)
+    )
 
 
 def deserialized(schema, case):

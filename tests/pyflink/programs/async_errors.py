@@ -5,7 +5,7 @@ from pyflink.datastream import AsyncDataStream, AsyncFunction, StreamExecutionEn
 
 
 async def later(value):
-    """Keeps the job alive while the error travels."""
+    """Keeps the job running until the error arrives."""
     await asyncio.sleep(1)
     return [value]
 

@@ -11,7 +11,7 @@ class Look(AsyncFunction):
 
 
 def main(env):
-    """Results in the order of the input, however long each took; a result may be of any length."""
+    """Results are in the order of the input, however long each takes; a result may have any length."""
     stream = env.from_collection([1, 2, 3, 4, 5], type_info=Types.INT())
     out = AsyncDataStream.ordered_wait(stream, Look(), Time.seconds(10), 4, Types.INT())
     print(out.get_type(), list(out.execute_and_collect()))

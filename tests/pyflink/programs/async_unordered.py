@@ -11,7 +11,7 @@ class Look(AsyncFunction):
 
 
 def main(env):
-    """Results in the order in which they are ready: 1 takes longest."""
+    """Results are in the order of completion: 1 takes longest."""
     stream = env.from_collection([1, 2], type_info=Types.INT())
     out = AsyncDataStream.unordered_wait(stream, Look(), Time.seconds(10), output_type=Types.INT())
     print(list(out.execute_and_collect()))

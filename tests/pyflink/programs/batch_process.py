@@ -15,7 +15,7 @@ class At(TimestampAssigner):
 
 
 class Steps(KeyedProcessFunction):
-    """One key after another, its elements sorted by time, its timers at its end."""
+    """In BATCH keys are processed in sequence: elements sorted by time, timers at the end of the key."""
 
     def open(self, runtime_context: RuntimeContext):
         self.n = runtime_context.get_state(ValueStateDescriptor("n", Types.INT()))

@@ -3,7 +3,7 @@ from pyflink.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 
 
 def main(env):
-    """In BATCH a running reduction gives only its last value, once for each key."""
+    """In BATCH a running reduction emits only its last value, once per key."""
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     data = [("a", 3), ("b", 2), ("a", 1), ("a", 5), ("b", 4), ("c", 9)]
     stream = env.from_collection(data, type_info=Types.TUPLE([Types.STRING(), Types.INT()]))

@@ -6,7 +6,7 @@ from pyflink.datastream import (
 
 
 class Timers(KeyedProcessFunction):
-    """A timer of the clock that is not due when a key ends fires all the same in BATCH."""
+    """In BATCH a processing-time timer fires at the end of its key, even if it is not due."""
 
     def process_element(self, value, ctx):
         service = ctx.timer_service()

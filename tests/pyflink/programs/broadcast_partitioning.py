@@ -11,7 +11,7 @@ class Where(MapFunction):
 
 
 def main(env):
-    """Every subtask is given every element, in order."""
+    """Every subtask receives every element, in order."""
     stream = env.from_collection([1, 2, 3], type_info=Types.INT())
     out = stream.broadcast().map(Where()).set_parallelism(3)
     groups = {}

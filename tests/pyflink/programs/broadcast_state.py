@@ -6,7 +6,7 @@ RULES = MapStateDescriptor("rules", Types.STRING(), Types.INT())
 
 
 class Apply(BroadcastProcessFunction):
-    """Holds values back until their rule is there, so that the order of the inputs is no matter."""
+    """Buffers values until their rule arrives, so that the order of the inputs does not matter."""
 
     def open(self, runtime_context):
         self.waiting = []

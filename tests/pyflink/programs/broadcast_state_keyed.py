@@ -13,10 +13,10 @@ class At(TimestampAssigner):
 
 class Apply(KeyedBroadcastProcessFunction):
     def open(self, runtime_context):
-        self.kept = runtime_context.get_list_state(ListStateDescriptor("kept", Types.LONG()))
+        self.values = runtime_context.get_list_state(ListStateDescriptor("values", Types.LONG()))
 
     def process_element(self, value, ctx):
-        self.kept.add(value[1])
+        self.values.add(value[1])
         ctx.timer_service().register_event_time_timer(100)
         yield "seen", ctx.get_current_key(), ctx.timestamp()
 
@@ -31,7 +31,7 @@ class Apply(KeyedBroadcastProcessFunction):
             timestamp,
             ctx.get_current_key(),
             rules.get(ctx.get_current_key()),
-            list(self.kept),
+            list(self.values),
         )
 
 

@@ -11,7 +11,7 @@ class Both(CoMapFunction):
 
 
 class Sparse(CoMapFunction):
-    """A map that gives None gives nothing; other false values are kept."""
+    """A map that returns None emits nothing; other false values are emitted."""
 
     def map1(self, value):
         return 0 if value == 1 else value

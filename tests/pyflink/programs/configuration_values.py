@@ -7,22 +7,22 @@ GROUPS = [{}, {"cpu": 0.0, "heap": 1}, {"cpu": 1.0}, {"heap": 1}, {"cpu": 1.0, "
 GROUPS += [{"off": 1}, {"managed": 1}, {"gpu": 1.0}, {"cpu": 1.0, "heap": 1, "gpu": 1.0}, {"cpu": -1.0, "heap": 1}]
 
 
-def group(wanted):
+def group(resources):
     builder = SlotSharingGroup.builder("g")
-    if "cpu" in wanted:
-        builder.set_cpu_cores(wanted["cpu"])
-    if "heap" in wanted:
-        builder.set_task_heap_memory(MemorySize.of_mebi_bytes(wanted["heap"]))
-    if "off" in wanted:
-        builder.set_task_off_heap_memory_mb(wanted["off"])
-    if "managed" in wanted:
-        builder.set_managed_memory_mb(wanted["managed"])
-    if "gpu" in wanted:
-        builder.set_external_resource("gpu", wanted["gpu"])
-    made = builder.build()
-    sizes = (made.get_task_heap_memory(), made.get_task_off_heap_memory(), made.get_managed_memory())
+    if "cpu" in resources:
+        builder.set_cpu_cores(resources["cpu"])
+    if "heap" in resources:
+        builder.set_task_heap_memory(MemorySize.of_mebi_bytes(resources["heap"]))
+    if "off" in resources:
+        builder.set_task_off_heap_memory_mb(resources["off"])
+    if "managed" in resources:
+        builder.set_managed_memory_mb(resources["managed"])
+    if "gpu" in resources:
+        builder.set_external_resource("gpu", resources["gpu"])
+    slot_group = builder.build()
+    sizes = (slot_group.get_task_heap_memory(), slot_group.get_task_off_heap_memory(), slot_group.get_managed_memory())
     shown = [None if size is None else size.get_bytes() for size in sizes]
-    return made.get_name(), made.get_cpu_cores(), shown, made.get_external_resources()
+    return slot_group.get_name(), slot_group.get_cpu_cores(), shown, slot_group.get_external_resources()
 
 
 def main(env):
@@ -39,11 +39,11 @@ def main(env):
     print(Configuration().set_integer("a", 1) == Configuration().set_string("a", "1"))
     for text in LISTS:
         print(repr(text), Configuration.parse_list_value(text))
-    for wanted in GROUPS:
+    for resources in GROUPS:
         try:
-            print(wanted, group(wanted))
+            print(resources, group(resources))
         except Exception:
-            print(wanted, "refused")
+            print(resources, "refused")
     backend = EmbeddedRocksDBStateBackend()
     backend.set_db_storage_paths("/tmp/a", "file:///tmp/b")
     print(backend.get_db_storage_paths())

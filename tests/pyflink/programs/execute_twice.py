@@ -3,7 +3,7 @@ from pyflink.datastream import StreamExecutionEnvironment
 
 
 def main(env):
-    """A second execute() runs only what was added since the first."""
+    """A second execute() runs only the operators added since the first."""
     stream = env.from_collection(["a", "b"], type_info=Types.STRING())
     stream.print()
     print(env.execute("first").get_job_id() is not None, flush=True)

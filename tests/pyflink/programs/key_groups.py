@@ -11,7 +11,7 @@ class Where(KeyedProcessFunction):
 
 
 def main(env):
-    """All of a key goes to one subtask, in order, and twenty keys do not all go to the same."""
+    """All elements of a key go to one subtask, in order; twenty keys are spread over several subtasks."""
     env.set_parallelism(2)
     data = [("key%d" % (i % 20), i) for i in range(60)]
     stream = env.from_collection(data, Types.TUPLE([Types.STRING(), Types.INT()]))

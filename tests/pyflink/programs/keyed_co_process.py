@@ -10,7 +10,7 @@ class At(TimestampAssigner):
 
 
 class Gather(KeyedCoProcessFunction):
-    """One list state, filled from both inputs and read when the time comes."""
+    """One list state, filled from both inputs and read by a timer."""
 
     def open(self, runtime_context: RuntimeContext):
         self.seen = runtime_context.get_list_state(ListStateDescriptor("seen", Types.STRING()))

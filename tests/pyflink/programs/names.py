@@ -102,16 +102,16 @@ def main(env):
     print(*env.from_collection("abc").execute_and_collect())
     windows = env.from_collection([1, 2]).key_by(lambda v: 0).window(GlobalWindows.create())
     print(*windows.trigger(CountTrigger.of(0)).process(Windows()).execute_and_collect())
-    for made, declared in (
+    for key_value, declared in (
         (Row(1, 2), Types.ROW([Types.INT(), Types.INT()])),
         (Row(1, 2), Types.ROW_NAMED(["x", "y"], [Types.INT(), Types.INT()])),
         (Row(y=2, x=1), Types.ROW_NAMED(["x", "y"], [Types.INT(), Types.INT()])),
         ((1, 2), Types.TUPLE([Types.INT(), Types.INT()])),
         (Row(1, 2), None),
     ):
-        by_row = s.key_by(lambda v, made=made: made, declared)
+        by_row = s.key_by(lambda v, key_value=key_value: key_value, declared)
         print(*by_row.process(Key()).execute_and_collect())
-    for mistake in (
+    for invalid_call in (
         lambda: s.map(5),
         lambda: s.filter(5),
         lambda: s.flat_map(None),
@@ -123,12 +123,12 @@ def main(env):
         lambda: OutputTag("a", 5),
     ):
         try:
-            mistake()
+            invalid_call()
         except TypeError:
             print("TypeError")
-    for mistake in (lambda: OutputTag(None), lambda: OutputTag(""), lambda: Row(1, a=2)):
+    for invalid_call in (lambda: OutputTag(None), lambda: OutputTag(""), lambda: Row(1, a=2)):
         try:
-            mistake()
+            invalid_call()
         except ValueError:
             print("ValueError")
 

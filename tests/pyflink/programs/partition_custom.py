@@ -22,7 +22,7 @@ class ByLength(Partitioner):
 
 
 class Gather(KeyedProcessFunction):
-    """Gives out everything at the end, sorted."""
+    """Emits all elements at the end, sorted."""
 
     def __init__(self):
         self.values = []

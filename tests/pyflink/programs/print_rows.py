@@ -9,7 +9,7 @@ WORDS = ["to", "be", "or", "not", "that", "is", "the", "question", "Aa", "BB", "
 
 
 def main(env):
-    """print() writes rows in Python's words, and other types in Java's."""
+    """print() formats rows as Python does, and other types as Java does."""
     text, number = Types.STRING(), Types.INT()
     everything = Types.ROW(
         [text, number, Types.BOOLEAN(), Types.DOUBLE(), Types.BIG_DEC(), Types.SQL_DATE(), Types.SQL_TIMESTAMP()]

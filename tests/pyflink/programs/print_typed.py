@@ -3,7 +3,7 @@ from pyflink.datastream import StreamExecutionEnvironment
 
 
 def main(env):
-    """How print() writes the values of declared types."""
+    """print() formats values by their declared types."""
     for declared, values in (
         (Types.INT(), [1, -2]),
         (Types.DOUBLE(), [1.0, 0.1, 1e20]),

@@ -3,7 +3,7 @@ from pyflink.datastream import StreamExecutionEnvironment
 
 
 def main(env):
-    """How print() writes values of no declared type: as str() does, text as it is."""
+    """print() formats values without a declared type with str()."""
     values = [1, 0.5, "text", None, True, ("a", 0), ["a", 0], {"k": None}, Row("a", 2), Row(f=1)]
     env.from_collection([0]).flat_map(lambda v: values).print()
     env.execute()

@@ -11,7 +11,7 @@ class Where(MapFunction):
 
 
 def main(env):
-    """Round robin, from a subtask that is not settled."""
+    """Round robin, starting at an unspecified subtask."""
     stream = env.from_collection(list(range(9)), type_info=Types.INT())
     out = stream.rebalance().map(Where()).set_parallelism(3)
     groups = {}

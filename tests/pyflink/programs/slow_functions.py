@@ -1,4 +1,4 @@
-"""Functions that take a fifth of a second for a record: what else has come due does not wait for all of them."""
+"""Functions that take 0.2 s per record: timers, other inputs and TTL do not wait for all of their records."""
 
 import time
 
@@ -23,7 +23,7 @@ def slowly(value):
 
 
 class Alarm(KeyedProcessFunction):
-    """Is slow behind a shuffle, and sets a timer with the second record that comes due during the third."""
+    """Is slow behind a shuffle; the second record sets a timer that is due during the third."""
 
     def process_element(self, value, ctx):
         if value == 1:
@@ -36,7 +36,7 @@ class Alarm(KeyedProcessFunction):
 
 
 class Seen(KeyedProcessFunction):
-    """Counts in a state that lives for less time than it takes until its key comes again."""
+    """Counts in a state whose TTL is shorter than the time until its key arrives again."""
 
     def __init__(self, function):
         self.function = function
@@ -98,14 +98,14 @@ def main(env):
     applied = numbers(env, 8).rebalance().connect(numbers(env, 2).broadcast(RULES)).process(Apply())
     pairs = list(applied.execute_and_collect())
     known = [rules for _, rules in pairs]
-    # When rules come that have a way of their own differs from run to run, but not by as much as eight records take.
+    # The time at which rules of a separate input arrive varies, but by less than eight records take.
     print([event for event, _ in pairs], "rules are never fewer:", known == sorted(known), "in the end:", known[-1])
     for stream in (numbers(env, 6), numbers(env, 6).rebalance()):
         windows = stream.map(slowly, Types.INT()).key_by(lambda x: 0).window(
             TumblingProcessingTimeWindows.of(Time.milliseconds(300))
         )
         counts = list(windows.process(Count(), Types.INT()).execute_and_collect())
-        # How many are in the last one, which the end of the input does not close, differs from run to run.
+        # The number of records in the last window, which the end of the input does not fire, varies.
         print("windows fire while the input is read:", len(counts) >= 2, "few in each:", max(counts) <= 3)
 
 

@@ -4,7 +4,7 @@ from pyflink.datastream.state import ValueStateDescriptor
 
 
 class Twice(KeyedProcessFunction):
-    """Two handles of the same name are the same state; of two operators they are not."""
+    """Two handles with the same name are the same state in one operator, but not in two operators."""
 
     def open(self, runtime_context: RuntimeContext):
         self.one = runtime_context.get_state(ValueStateDescriptor("n", Types.INT()))

@@ -14,15 +14,15 @@ class Keep(KeyedProcessFunction):
         table.enable_time_to_live(config)
         self.value = runtime_context.get_state(value)
         self.table = runtime_context.get_map_state(table)
-        self.kept = runtime_context.get_state(ValueStateDescriptor("kept", Types.INT()))
+        self.permanent = runtime_context.get_state(ValueStateDescriptor("permanent", Types.INT()))
 
     def process_element(self, value, ctx):
         if value == 3:
             time.sleep(1.5)
-        before = self.value.value(), self.table.get(0), self.kept.value()
+        before = self.value.value(), self.table.get(0), self.permanent.value()
         self.value.update(value)
         self.table.put(0, value)
-        self.kept.update(value)
+        self.permanent.update(value)
         yield value, before
 
 

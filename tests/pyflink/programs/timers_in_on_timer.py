@@ -9,7 +9,7 @@ class At(TimestampAssigner):
 
 
 class Timers(KeyedProcessFunction):
-    """A timer set by a timer fires too, even for a time that has passed."""
+    """A timer set by a timer fires too, even if its time has passed."""
 
     def process_element(self, value, ctx):
         ctx.timer_service().register_event_time_timer(100)

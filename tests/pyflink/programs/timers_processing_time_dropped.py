@@ -2,7 +2,7 @@ from pyflink.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 
 
 class Timers(KeyedProcessFunction):
-    """A timer of the clock that is not due when the input ends never fires in STREAMING."""
+    """In STREAMING a processing-time timer that is not due at the end of the input never fires."""
 
     def process_element(self, value, ctx):
         service = ctx.timer_service()

@@ -4,7 +4,7 @@ from pyflink.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 
 
 class Timers(KeyedProcessFunction):
-    """A timer of the clock that is due when the input ends fires."""
+    """A processing-time timer that is due at the end of the input fires."""
 
     def process_element(self, value, ctx):
         ctx.timer_service().register_processing_time_timer(value)

@@ -9,7 +9,7 @@ class At(TimestampAssigner):
 
 
 class Timers(KeyedProcessFunction):
-    """Timers of several keys fire in the order of their times, the same time only once a key."""
+    """Timers of several keys fire in time order, once per key and time."""
 
     def process_element(self, value, ctx):
         service = ctx.timer_service()

@@ -10,7 +10,7 @@ class At(TimestampAssigner):
 
 
 class Timers(KeyedProcessFunction):
-    """What is set, deleted or set again while timers fire counts at once; no two keys have a timer at one time."""
+    """Timers that are set, deleted or set again while others fire take effect at once; no two keys share a time."""
 
     def __init__(self, delays, change):
         self.delays = delays

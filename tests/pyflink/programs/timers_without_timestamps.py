@@ -2,7 +2,7 @@ from pyflink.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 
 
 class Timers(KeyedProcessFunction):
-    """With no timestamps and no watermarks there is still a last watermark that fires timers."""
+    """Without timestamps and watermarks the final watermark still fires timers."""
 
     def process_element(self, value, ctx):
         ctx.timer_service().register_event_time_timer(10)

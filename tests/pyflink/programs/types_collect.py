@@ -6,7 +6,7 @@ from pyflink.datastream import StreamExecutionEnvironment
 
 
 def main(env):
-    """What comes back for each declared type, and what the next function is given."""
+    """The collected value of each declared type, and the value that the next function receives."""
     for declared, value in (
         (Types.BOOLEAN(), True),
         (Types.STRING(), "é"),

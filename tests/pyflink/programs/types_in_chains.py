@@ -12,7 +12,7 @@ class Text(ProcessFunction):
 
 
 def main(env):
-    """Between chained functions values go as they are, whatever was declared."""
+    """Chained functions pass values unchanged, regardless of the declared type."""
     pairs = Types.TUPLE([Types.INT(), Types.INT()])
     for value, declared in (
         (1.5, Types.INT()),
@@ -20,9 +20,9 @@ def main(env):
         ((1, 2), Types.ROW_NAMED(["x", "y"], [Types.INT(), Types.INT()])),
         ({1: "a", "b": 2}, Types.MAP(Types.STRING(), Types.INT())),
     ):
-        made = env.from_collection([0]).map(lambda _, value=value: value, output_type=declared)
-        print(*made.filter(lambda v: True).map(str).execute_and_collect())
-        print(*made.process(Text()).execute_and_collect())
+        stream = env.from_collection([0]).map(lambda _, value=value: value, output_type=declared)
+        print(*stream.filter(lambda v: True).map(str).execute_and_collect())
+        print(*stream.process(Text()).execute_and_collect())
     named = env.from_collection([0]).map(lambda _: Pair(1, 2), output_type=pairs)
     print(*named.map(lambda pair: pair.second).execute_and_collect())
     several = env.from_collection([0]).flat_map(lambda _: [1.5, "a"], output_type=Types.INT())

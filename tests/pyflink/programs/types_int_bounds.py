@@ -3,7 +3,7 @@ from pyflink.datastream import StreamExecutionEnvironment
 
 
 def main(env):
-    """A number that its declared type does not hold is refused where it is encoded."""
+    """A number out of the range of its declared type is rejected when it is encoded."""
     for name, declared, bits in (
         ("BYTE", Types.BYTE(), 8),
         ("SHORT", Types.SHORT(), 16),
@@ -11,9 +11,9 @@ def main(env):
         ("LONG", Types.LONG(), 64),
     ):
         for number in (2 ** (bits - 1) - 1, -(2 ** (bits - 1)), 2 ** (bits - 1), 2**bits + 7):
-            made = env.from_collection([0]).map(lambda v, number=number: number, output_type=declared)
+            stream = env.from_collection([0]).map(lambda v, number=number: number, output_type=declared)
             try:
-                print(name, number, list(made.key_by(lambda v: 0).map(lambda v: v + 0.0).execute_and_collect()))
+                print(name, number, list(stream.key_by(lambda v: 0).map(lambda v: v + 0.0).execute_and_collect()))
             except Exception:
                 print(name, number, "is refused")
 

@@ -3,7 +3,7 @@ from pyflink.datastream import StreamExecutionEnvironment
 
 
 def main(env):
-    """A stream of rows hands out rows, whether rows or tuples went in."""
+    """A stream of rows emits rows, whether it receives rows or tuples."""
     named = Types.ROW_NAMED(["name", "n"], [Types.STRING(), Types.INT()])
     plain = Types.ROW([Types.STRING(), Types.INT()])
     for label, data, declared in (

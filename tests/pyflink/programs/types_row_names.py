@@ -5,7 +5,7 @@ XY = Types.ROW_NAMED(["x", "y"], [Types.INT(), Types.INT()])
 
 
 def main(env):
-    """Rows with names go by them when they are encoded."""
+    """Named rows are encoded by field name."""
     for value, declared in (
         (Row(y=2, x=1), XY),
         (Row(1, 2), XY),
@@ -15,8 +15,8 @@ def main(env):
         ({"k": Row(y=2, x=1)}, Types.MAP(Types.STRING(), XY)),
         ((5, Row(y=2, x=1)), Types.TUPLE([Types.INT(), XY])),
     ):
-        made = env.from_collection([0]).map(lambda _, value=value: value, output_type=declared)
-        print(*made.key_by(lambda v: 0).map(lambda v: v, output_type=declared).execute_and_collect())
+        stream = env.from_collection([0]).map(lambda _, value=value: value, output_type=declared)
+        print(*stream.key_by(lambda v: 0).map(lambda v: v, output_type=declared).execute_and_collect())
     print(*env.from_collection([Row(y=2, x=1)], type_info=XY).map(str).execute_and_collect())
 
 

@@ -25,8 +25,10 @@ def slowly(value):
 
 
 def main(env):
-    """No watermarks: timestamps are set, time stands still until the end. A second assigner is
-    given the timestamp that the first one set."""
+    """Without watermarks: timestamps are set, but event time does not advance until the end.
+
+    A second assigner receives the timestamp that the first one set.
+    """
     env.get_config().set_auto_watermark_interval(20)
     strategy = WatermarkStrategy.no_watermarks().with_timestamp_assigner(At())
     stream = (

@@ -15,7 +15,7 @@ class Stamps(ProcessFunction):
 
 
 def main(env):
-    """Without an assigner records keep the timestamps they have, if they have any."""
+    """Without an assigner records retain their timestamps, if any."""
     monotonous = WatermarkStrategy.for_monotonous_timestamps()
     bounded = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1))
     for strategy in (monotonous, bounded, bounded.with_idleness(Duration.of_seconds(1))):

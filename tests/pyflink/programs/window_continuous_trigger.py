@@ -15,7 +15,7 @@ class Describe(ProcessWindowFunction):
 
 
 def main(env):
-    """With a last watermark only, every interval of the window up to its end still fires."""
+    """With only the final watermark, every interval of the window still fires."""
     data = [("a", 1), ("a", 4), ("a", 9), ("a", 12)]
     stream = env.from_collection(data).assign_timestamps_and_watermarks(
         WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(At())

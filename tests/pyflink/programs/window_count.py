@@ -7,7 +7,7 @@ class Describe(ProcessWindowFunction):
 
 
 def main(env):
-    """Only full windows; what is left at the end is not given out."""
+    """Only full windows fire; the rest at the end is dropped."""
     data = [("a", 1), ("b", 2), ("a", 3), ("a", 4), ("b", 5), ("a", 6), ("a", 7)]
     stream = env.from_collection(data)
     for result in stream.key_by(lambda v: v[0]).count_window(2).process(Describe()).execute_and_collect():

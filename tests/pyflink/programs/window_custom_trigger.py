@@ -11,7 +11,7 @@ class At(TimestampAssigner):
 
 
 class OnCommand(Trigger):
-    """Does what the element says; a timer fires what is left at the end."""
+    """Executes the command in each element; a timer fires the rest at the end."""
 
     def __init__(self):
         self.count = ReducingStateDescriptor("count", lambda a, b: a + b, Types.LONG())

@@ -15,7 +15,7 @@ class Describe(ProcessWindowFunction):
 
 
 def main(env):
-    """A count trigger on time windows counts in each window and leaves the rest unsaid."""
+    """A count trigger on time windows counts per window and does not emit the rest."""
     data = [("a", 1), ("a", 12), ("a", 4), ("a", 9), ("a", 13), ("a", 2)]
     for trigger in (CountTrigger.of(2), EventTimeTrigger.create()):
         stream = env.from_collection(data).assign_timestamps_and_watermarks(

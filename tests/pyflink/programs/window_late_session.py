@@ -25,7 +25,7 @@ def slowly(value):
 
 
 def main(env):
-    """A late element that is allowed for lengthens its session, and the whole fires again."""
+    """A late element within the allowed lateness extends its session, and the whole session fires again."""
     env.get_config().set_auto_watermark_interval(20)
     data = []
     for at in (10, 30, 12, 5, 60, 11):

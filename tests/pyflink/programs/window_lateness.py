@@ -28,7 +28,7 @@ def slowly(value):
 def windowed(env, lateness):
     env.get_config().set_auto_watermark_interval(20)
     data = []
-    # 2, 3: late and allowed for 10. 19: in time. 5: after the window's end and the lateness.
+    # 2 and 3 are late but allowed by the lateness of 10. 19 is in time. 5 is after the window's end plus the lateness.
     for at in (1, 12, 2, 3, 19, 21, 5, 15, 40, 15):
         data += [("a", at)] + [("tick", 0)] * 4
     stream = (

@@ -15,7 +15,7 @@ class Describe(ProcessWindowFunction):
 
 
 def main(env):
-    """The window function is given the one reduced value; a lone value is passed on as it is."""
+    """The window function receives the one reduced value; a single value is passed unchanged."""
     data = [("a", 25), ("a", 3), ("a", 9), ("a", 1), ("a", 10)]
     stream = env.from_collection(data).assign_timestamps_and_watermarks(
         WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(At())

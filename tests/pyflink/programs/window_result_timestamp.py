@@ -15,7 +15,7 @@ class Stamp(KeyedProcessFunction):
 
 
 def main(env):
-    """A window's result carries the window's last timestamp, so windows can follow windows."""
+    """A window's result has the window's last timestamp, so windows can be chained."""
     data = [("a", 1), ("a", 9), ("a", 10), ("a", 19), ("a", 20)]
     stream = env.from_collection(data).assign_timestamps_and_watermarks(
         WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(At())

@@ -32,7 +32,7 @@ class Collect(AggregateFunction):
         return a + b
 
 
-# Each element lengthens one session at most: none joins two.
+# Each element extends at most one session: none merges two.
 DATA = [("a", 10), ("b", 10), ("a", 15), ("a", 12), ("a", 41), ("a", 8), ("b", 100), ("a", 21)]
 
 

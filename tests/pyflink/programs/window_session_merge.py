@@ -15,7 +15,7 @@ class Describe(ProcessWindowFunction):
 
 
 def main(env):
-    """An element between two sessions joins them."""
+    """An element between two sessions merges them."""
     data = [("a", 10), ("a", 20), ("a", 15), ("a", 11), ("a", 50), ("a", 45), ("a", 21)]
     stream = env.from_collection(data).assign_timestamps_and_watermarks(
         WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(At())

@@ -15,7 +15,7 @@ class Describe(ProcessWindowFunction):
 
 
 def main(env):
-    """[6,8) and [8,10) touch and become one session; [11,13) does not reach."""
+    """[6,8) and [8,10) touch and become one session; [11,13) does not touch them."""
     stream = env.from_collection(
         [("a", 6), ("a", 8), ("a", 11)]
     ).assign_timestamps_and_watermarks(

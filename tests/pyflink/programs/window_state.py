@@ -11,7 +11,7 @@ class At(TimestampAssigner):
 
 
 class Count(ProcessWindowFunction):
-    """How often the window has fired, and how often the key has."""
+    """Counts the firings of the window, and of the key."""
 
     def __init__(self):
         self.fired = ValueStateDescriptor("fired", Types.INT())

@@ -16,7 +16,7 @@ class Describe(ProcessWindowFunction):
 
 
 def main(env):
-    """Contents in the order of arrival; one key's windows in the order of their ends."""
+    """Elements in arrival order; one key's windows in the order of their ends."""
     data = [("a", 25), ("a", 3), ("a", 9), ("a", 1), ("a", 10), ("a", -1), ("a", -10)]
     stream = env.from_collection(data).assign_timestamps_and_watermarks(
         WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(At())

@@ -1,4 +1,4 @@
-"""Run the tests of one package of PyFlink's here, in this process, and write what came of each as JSON.
+"""Run the tests of one package of PyFlink on Millstream in this process, and write the outcome of each as JSON.
 
     one_package.py CHECKOUT OUTPUT package ... [--only part-of-an-id]
 
@@ -25,16 +25,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import names
 
-# A test that takes longer hangs.
+# The timeout of a test.
 SECONDS = 120
 
 
-class _Hangs(BaseException):
-    """A test has taken too long."""
+class _Timeout(BaseException):
+    """A test exceeded its timeout."""
 
 
 class _Outcomes(unittest.TestResult):
-    """What came of each test: `passed`, `skipped`, or the traceback."""
+    """The outcome of each test: `passed`, `skipped`, or the traceback."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class _Outcomes(unittest.TestResult):
 
     def startTest(self, test: unittest.TestCase) -> None:
         super().startTest(test)
-        # Jobs run in this process: a module that an earlier test has brought along is not one of this test's.
+        # Jobs run in this process: remove modules that an earlier test added.
         for name, module in list(sys.modules.items()):
             if re.search(r"/millstream-[^/]*/files/", getattr(module, "__file__", None) or ""):
                 del sys.modules[name]
@@ -83,13 +83,13 @@ def _module_suite(name: str, only: str, outcomes: _Outcomes) -> unittest.TestSui
     except Exception:
         outcomes.outcomes[name.removeprefix("pyflink.")] = traceback.format_exc()
         return unittest.TestSuite()
-    # Bases are imported into modules, whose own tests they are not.
-    found = _tests(unittest.defaultTestLoader.loadTestsFromModule(module))
-    return unittest.TestSuite(t for t in found if type(t).__module__ == name and only in t.id())
+    # Modules also import base classes, whose tests belong to other modules.
+    tests = _tests(unittest.defaultTestLoader.loadTestsFromModule(module))
+    return unittest.TestSuite(t for t in tests if type(t).__module__ == name and only in t.id())
 
 
 def _on_alarm(*_: object) -> None:
-    raise _Hangs(f"took longer than {SECONDS} s")
+    raise _Timeout(f"took longer than {SECONDS} s")
 
 
 def main() -> None:

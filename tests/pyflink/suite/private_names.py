@@ -1,4 +1,4 @@
-"""Functions of PyFlink's that its tests import by their private names, as what they are called in Millstream."""
+"""Private functions of PyFlink that its tests import, mapped to their counterparts in Millstream."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def install() -> None:
-    """Put them where the tests look."""
+    """Add them to the modules from which the tests import them."""
     from pyflink.java_gateway import NeedsJava
 
     from millstream.common import typeinfo
@@ -18,10 +18,10 @@ def install() -> None:
     from millstream.table import in_memory_tables, types, verification
 
     def needs_java(name: str) -> Callable[..., Any]:
-        def raised(*args: Any, **kwargs: Any) -> Any:
+        def raise_error(*args: Any, **kwargs: Any) -> Any:
             raise NeedsJava(name)
 
-        return raised
+        return raise_error
 
     signed = {"b": ctypes.c_byte, "h": ctypes.c_short, "i": ctypes.c_int, "l": ctypes.c_long, "q": ctypes.c_longlong}
     unsigned = {"B": ctypes.c_ubyte, "H": ctypes.c_ushort, "I": ctypes.c_uint, "L": ctypes.c_ulong}
@@ -31,7 +31,7 @@ def install() -> None:
             inferred[code] = values.inferred_type(array.array(code, "a" if code == "u" else [1]))
         except TypeError:
             continue
-    given: dict[str, Any] = {
+    functions: dict[str, Any] = {
         "_infer_schema_from_data": lambda data, names=None: in_memory_tables.row_type_of(data, names),
         "_infer_type": values.inferred_type,
         "_merge_type": lambda a, b: values.merged_types([a, b]),
@@ -42,7 +42,7 @@ def install() -> None:
         "_from_java_data_type": needs_java("types of Java's"),
         "_to_java_data_type": needs_java("types of Java's"),
     }
-    for name, value in given.items():
+    for name, value in functions.items():
         setattr(types, name, value)
     state_backend._from_j_state_backend = needs_java("state backends of Java's")  # type: ignore[attr-defined]
     typeinfo._from_java_type = needs_java("types of Java's")  # type: ignore[attr-defined]

@@ -2,10 +2,10 @@
 
     python -m tests.pyflink.suite.run [--only part-of-an-id] [--verbose]
 
-The tests are not a part of this repository. Git takes them from Flink's sources, once, into the cache folder of the
-benchmarks; FLINK_REPOSITORY names another place for those sources. Each job runs in the process of its test.
-`exclusions.yaml` has the tests that do not count, since they are about Java's side of PyFlink, and those that count
-and fail, since the behaviour is another here. Anything else that fails is an error, and so is an entry that passes.
+The tests are not in this repository. Git clones Flink's sources once into the cache folder of the benchmarks;
+FLINK_REPOSITORY is another location of these sources. Each job runs in the process of its test. `exclusions.yaml` lists
+the tests that do not count, because they test PyFlink's Java bindings, and those that count and fail, because the
+behaviour differs. Any other failure is an error, and so is a listed test that passes.
 """
 
 from __future__ import annotations
@@ -29,33 +29,34 @@ HERE = Path(__file__).resolve().parent
 VERSION = "2.3.0"
 SOURCES = os.environ.get("FLINK_REPOSITORY", "https://github.com/apache/flink.git")
 PACKAGES = ("common/tests", "datastream/tests", "table/tests")
-AT_LEAST = 0.97
+MIN_PASSED_SHARE = 0.97
 
 
 def checkout() -> Path:
-    """Return the folder `pyflink` of Flink's sources."""
+    """Return the folder `pyflink` of Flink's sources; clone them if needed."""
     folder = CACHE / f"flink-python-{VERSION}"
     if not folder.exists():
-        half = folder.with_suffix(".half")
-        subprocess.run(["rm", "-rf", str(half)], check=True)
+        partial = folder.with_suffix(".half")
+        subprocess.run(["rm", "-rf", str(partial)], check=True)
         clone = ["git", "clone", "--quiet", "--depth", "1", "--filter=blob:none", "--sparse"]
-        subprocess.run([*clone, "--branch", f"release-{VERSION}", SOURCES, str(half)], check=True)
-        subprocess.run(["git", "-C", str(half), "sparse-checkout", "set", "flink-python/pyflink"], check=True)
-        half.rename(folder)
+        subprocess.run([*clone, "--branch", f"release-{VERSION}", SOURCES, str(partial)], check=True)
+        subprocess.run(["git", "-C", str(partial), "sparse-checkout", "set", "flink-python/pyflink"], check=True)
+        partial.rename(folder)
     return folder / "flink-python" / "pyflink"
 
 
 @dataclass(frozen=True)
-class Listed:
+class Exclusions:
     """The tests that are expected to fail, by pattern."""
 
     excluded: dict[str, str]
     differs: dict[str, str]
 
     @staticmethod
-    def read() -> Listed:
-        given = yaml.safe_load((HERE / "exclusions.yaml").read_text())
-        return Listed(*({t: why for why, tests in given[k].items() for t in tests} for k in ("excluded", "differs")))
+    def read() -> Exclusions:
+        lists = yaml.safe_load((HERE / "exclusions.yaml").read_text())
+        kinds = ("excluded", "differs")
+        return Exclusions(*({t: reason for reason, tests in lists[k].items() for t in tests} for k in kinds))
 
     def kind(self, test: str) -> str:
         """Return "excluded", "differs" or "expected"."""
@@ -66,43 +67,43 @@ class Listed:
 
 
 def outcomes(folder: Path, only: str) -> dict[str, str]:
-    """Return what came of each test: `passed`, `skipped: ..` or a traceback."""
-    found: dict[str, str] = {}
-    with tempfile.TemporaryDirectory() as place:
+    """Return the outcome of each test: `passed`, `skipped: ..` or a traceback."""
+    outcomes_by_test: dict[str, str] = {}
+    with tempfile.TemporaryDirectory() as temporary:
         for package in PACKAGES:
-            output = Path(place) / "outcomes.json"
+            output = Path(temporary) / "outcomes.json"
             command = [sys.executable, str(HERE / "one_package.py"), str(folder), str(output), package, "--only", only]
             done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
             if done.returncode:
-                sys.exit(f"{package} did not run to its end:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
-            found |= json.loads(output.read_text())
-    return found
+                sys.exit(f"{package} did not finish:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+            outcomes_by_test |= json.loads(output.read_text())
+    return outcomes_by_test
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="")
-    parser.add_argument("--verbose", action="store_true", help="show the tracebacks of all that fails")
+    parser.add_argument("--verbose", action="store_true", help="show the tracebacks of all failed tests")
     options = parser.parse_args()
-    listed = Listed.read()
-    wrong: list[str] = []
+    exclusions = Exclusions.read()
+    unexpected: list[str] = []
     counts: Counter[str] = Counter()
     for test, outcome in outcomes(checkout(), options.only).items():
-        kind, passed = listed.kind(test), outcome == "passed"
+        kind, passed = exclusions.kind(test), outcome == "passed"
         if outcome.startswith("skipped"):
             counts["skipped"] += 1
             continue
         counts["excluded" if kind == "excluded" else "passed" if passed else "failed"] += 1
         if passed != (kind == "expected"):
-            wrong.append(f"{test} is listed and passes" if passed else f"{test} fails")
+            unexpected.append(f"{test} is listed and passes" if passed else f"{test} fails")
         if not passed and (options.verbose or kind == "expected"):
             print(f"--- {test}\n{outcome}")
     counted = counts["passed"] + counts["failed"]
     share = counts["passed"] / max(counted, 1)
-    print("\n".join(wrong))
+    print("\n".join(unexpected))
     print(f"PyFlink {VERSION}'s tests: {counts['passed']} of {counted} pass ({share:.1%}); ", end="")
-    print(f"{counts['excluded']} are about Java's side of PyFlink, {counts['skipped']} PyFlink skips itself.")
-    if wrong or (share < AT_LEAST and not options.only):
+    print(f"{counts['excluded']} test PyFlink's Java bindings, {counts['skipped']} PyFlink skips itself.")
+    if unexpected or (share < MIN_PASSED_SHARE and not options.only):
         sys.exit(1)
 
 

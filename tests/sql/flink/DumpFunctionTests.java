@@ -165,7 +165,7 @@ public class DumpFunctionTests {
         return "{" + String.join(",", parts) + "}";
     }
 
-    // --- values: what JSON has not is {"kind": text}
+    // --- values: types without a JSON equivalent are {"kind": text}
 
     private static String value(Object v) {
         if (v == null || v instanceof Boolean || v instanceof Integer || v instanceof Long || v instanceof Short || v instanceof Byte) {
@@ -229,7 +229,7 @@ public class DumpFunctionTests {
         return b.append('"').toString();
     }
 
-    // --- what is private
+    // --- access to private members
 
     private static Object get(Object of, String name) throws Exception {
         for (Class<?> c = of.getClass(); c != null; c = c.getSuperclass()) {

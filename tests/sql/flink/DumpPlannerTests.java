@@ -121,7 +121,7 @@ public class DumpPlannerTests {
         return rows == null ? strings : rows.stream().map(Row::toString).collect(Collectors.toList());
     }
 
-    // --- values: what JSON has not is {"kind": text}
+    // --- values: types without a JSON equivalent are {"kind": text}
 
     private static String value(Object v) {
         if (v == null || v instanceof Boolean || v instanceof Integer || v instanceof Long || v instanceof Short || v instanceof Byte) {

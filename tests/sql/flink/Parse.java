@@ -7,7 +7,7 @@ import org.apache.calcite.sql.parser.SqlParser;
 import org.apache.flink.sql.parser.impl.FlinkSqlParserImpl;
 import org.apache.flink.sql.parser.validate.FlinkSqlConformance;
 
-/** Tells for each line of a file whether Flink's own parser takes it: + or -, then the line. */
+/** Prints for each line of a file whether Flink's own parser accepts it: + or -, then the line. */
 public class Parse {
     public static void main(String[] arguments) throws Exception {
         SqlParser.Config config = SqlParser.config()
@@ -15,7 +15,7 @@ public class Parse {
                 .withConformance(FlinkSqlConformance.DEFAULT)
                 .withLex(Lex.JAVA)
                 .withIdentifierMaxLength(256);
-        StringBuilder told = new StringBuilder();
+        StringBuilder output = new StringBuilder();
         for (String line : Files.readAllLines(Paths.get(arguments[0]))) {
             char answer = '+';
             try {
@@ -23,8 +23,8 @@ public class Parse {
             } catch (SqlParseException e) {
                 answer = '-';
             }
-            told.append(answer).append(' ').append(line).append('\n');
+            output.append(answer).append(' ').append(line).append('\n');
         }
-        Files.write(Paths.get(arguments[1]), told.toString().getBytes(StandardCharsets.UTF_8));
+        Files.write(Paths.get(arguments[1]), output.toString().getBytes(StandardCharsets.UTF_8));
     }
 }

@@ -1,4 +1,4 @@
--- Calculation, with a function of the user's.
+-- Calculation, with a user function.
 SELECT auction, bidder, 0.908 * price AS price,
     CASE
         WHEN HOUR(`dateTime`) >= 8 AND HOUR(`dateTime`) <= 18 THEN 'dayTime'

@@ -1,4 +1,4 @@
-"""Random programs whose answers DuckDB knows.
+"""Runs random programs and compares their results with DuckDB's.
 
 python -m tests.sql.oracle [--count 2000] [--seed 0]     (`make sql-oracle`)
 """
@@ -17,7 +17,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--raw", action="store_true", help="print programs as they were made")
+    parser.add_argument("--raw", action="store_true", help="print failing programs without shrinking them")
     options = parser.parse_args()
     counts: Counter[str] = Counter()
     operators: Counter[str] = Counter()
@@ -25,19 +25,19 @@ def main() -> None:
     for seed in range(options.seed, options.seed + options.count):
         case = make(seed)
         try:
-            found_difference = difference(case)
+            result = difference(case)
         except Skipped as e:
             counts[f"skipped: {str(e)[:60]}"] += 1
             continue
         operators.update(case.program.labels())
-        if found_difference is None:
+        if result is None:
             counts["right"] += 1
-        elif is_refused(found_difference):
-            counts[f"refused: {found_difference.summary[:200]}"] += 1
-            print(f"refused: seed {seed} {found_difference.summary}", flush=True)
+        elif is_refused(result):
+            counts[f"refused: {result.summary[:200]}"] += 1
+            print(f"refused: seed {seed} {result.summary}", flush=True)
         else:
             counts["wrong"] += 1
-            print(found_difference if options.raw else smallest(found_difference), flush=True)
+            print(result if options.raw else smallest(result), flush=True)
         if seed % 500 == 499:
             print(
                 f"{seed + 1 - options.seed} programs, {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True

@@ -16,12 +16,12 @@ def _columns_of(table: str) -> list[Column]:
 
 
 class EventTime:
-    """Makes queries whose operators need event time.
+    """Generates queries whose operators need event time.
 
     Args:
-        r: what makes choices.
-        column: names a column of a type.
-        aggregates: makes aggregates over columns.
+        r: the source of random choices.
+        column: returns the name of a column of a type.
+        aggregates: generates aggregates over columns.
     """
 
     def __init__(self, r: random.Random, column: Callable[[str], Column], aggregates: Aggregates) -> None:
@@ -123,7 +123,7 @@ class EventTime:
         )
         return Relation(text, columns, label="window join")
 
-    # --- rows in the order of their time
+    # --- rows in time order
 
     def _over(self) -> Relation:
         r = self._random
@@ -181,7 +181,7 @@ class EventTime:
         items = ", ".join(f"{n} AS {c.name}" for n, c in zip(names, columns, strict=True))
         key = self._random.choice(["id", "b"])
         flink = f"SELECT {items.replace('{v}', 'v')} FROM e {kind} v FOR SYSTEM_TIME AS OF e.ts ON e.{key} = v.id"
-        # In DuckDB, v_until has each version with the time of the next.
+        # In DuckDB, v_until has each version with the start time of the next.
         valid = f"e.{key} = w.id AND e.ts >= w.ts AND e.ts < w.until"
         duck = f"SELECT {items.replace('{v}', 'w')} FROM e {kind} v_until AS w ON {valid}"
         return Relation(Sql(flink, duck), columns, label="temporal join", streaming_only=True)

@@ -1,4 +1,4 @@
-"""Random expressions over typed columns: only what both systems mean alike, or what can be written so for each."""
+"""Random expressions over typed columns: only those with equal semantics in both systems, or a translation for each."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from .relations import Column, Piece, Sql, cast, joined, sql
 
 _COMPARED = ("=", "<>", "<", "<=", ">", ">=")
-# What expressions can be made for.
+# The types of generated expressions.
 KINDS = ("int", "text", "dec", "dbl", "time", "date", "bool")
 
 
 class Expressions:
-    """Makes expressions of a type over some columns."""
+    """Generates expressions of a type over some columns."""
 
     def __init__(self, r: random.Random, columns: Sequence[Column]) -> None:
         self._random = r
@@ -57,7 +57,7 @@ class Expressions:
         return cast(literal, kind) if kind in ("int", "text", "dec") else literal
 
     def _any(self, kind: str, depth: int) -> Sql:
-        """Return what there is for every type."""
+        """Return the generators that are available for every type."""
         a, b, d = self.of(kind, depth + 1), self.of(kind, depth + 1), depth + 1
         form = self._random.randrange(4)
         if form == 0:

@@ -15,7 +15,7 @@ _PLAIN = [name for name in TABLES if name != "v"]
 
 
 class Generator:
-    """Makes programs."""
+    """Generates programs."""
 
     def __init__(self, r: random.Random) -> None:
         self._random = r
@@ -57,7 +57,7 @@ class Generator:
         return self._random.choices([make for _, make in self._operators], weights)[0](depth - 1)
 
     def _other(self, depth: int) -> Relation:
-        """Return a second input: not as deep, so that programs do not grow without end."""
+        """Return a second input, with less depth, so that programs are finite."""
         return self._relation(self._random.randint(0, max(0, min(depth, 1))))
 
     def _leaf(self) -> Relation:
@@ -69,7 +69,7 @@ class Generator:
         if self._random.random() < 0.5:
             names = self._random.sample(names, self._random.randint(1, len(names)))
         columns = tuple(self._column(definition.columns[name]) for name in names)
-        # An attribute of time may not go into every operator; a plain timestamp may.
+        # A time attribute is not allowed in every operator; a plain timestamp is.
         values: list[Piece] = [cast(n, "time") if n == definition.rowtime else n for n in names]
         key = tuple(c.name for c, n in zip(columns, names, strict=True) if n == definition.key)
         text = sql("SELECT {} FROM {}", _items(values, columns), table)
@@ -167,7 +167,7 @@ class Generator:
         return Relation(text, columns, (below,), "grouping sets")
 
     def _order(self, below: Relation) -> str:
-        """Return an order in which no two rows that differ are alike."""
+        """Return an order that is total up to identical rows."""
         shuffled = [c.name for c in self._random.sample(list(below.columns), len(below.columns))]
         if below.key and self._random.random() < 0.6:
             shuffled = list(below.key)
@@ -221,7 +221,7 @@ class Generator:
         return Relation(text, (*below.columns, column), (below,), "unnest")
 
     def _over(self, depth: int) -> Relation:
-        """Return running aggregates over rows that are updated."""
+        """Return running aggregates over updating rows."""
         below = self._relation(depth)
         value, kind = self._random.choice(
             [(f"SUM({c.name})", c.kind) for c in below.of_kind("int", "dbl")] or [("COUNT(*)", "int")]
@@ -365,5 +365,5 @@ class Generator:
 
 
 def _items(values: Sequence[Piece], columns: Sequence[Column]) -> Sql:
-    """Return items of SELECT."""
+    """Return the items of a select list."""
     return joined(", ", [sql("{} AS {}", v, c.name) for v, c in zip(values, columns, strict=True)])

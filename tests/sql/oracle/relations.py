@@ -1,11 +1,11 @@
-"""SQL programs as trees: each relation has the text of both systems, and can be replaced by one of its inputs."""
+"""SQL programs as trees: each relation has its text in both dialects, and can be replaced by one of its inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-# The types of columns, as both systems name them.
+# The column types in both dialects.
 TYPES = {
     "int": ("BIGINT", "BIGINT"),
     "text": ("STRING", "VARCHAR"),
@@ -30,18 +30,18 @@ class Sql:
 
 Piece = Sql | str
 
-# An aggregate without keys over no rows has a row in batch, and none on a stream, as in Flink.
+# An aggregate without keys over no rows emits a row in batch, and none in streaming, as in Flink.
 _ANY = " HAVING TRUE"
 NOT_EMPTY = Sql("", _ANY)
 
 
 def on_stream(duck: str) -> str:
-    """Return what DuckDB is asked when a program runs as a stream."""
+    """Return DuckDB's query for a program that runs as a stream."""
     return duck.replace(_ANY, " HAVING COUNT(*) > 0")
 
 
 def sql(template: str, *parts: Piece) -> Sql:
-    """Return a template whose `{}` are filled in, in both dialects."""
+    """Return a template with its `{}` replaced, in both dialects."""
     flink = [p.flink if isinstance(p, Sql) else p for p in parts]
     duck = [p.duck if isinstance(p, Sql) else p for p in parts]
     return Sql(template.format(*flink), template.format(*duck))
@@ -53,7 +53,7 @@ def joined(separator: str, pieces: Sequence[Piece]) -> Sql:
 
 
 def cast(piece: Piece, kind: str) -> Sql:
-    """Return a value as another type."""
+    """Return a value cast to another type."""
     flink, duck = TYPES[kind]
     return sql("CAST({} AS {})", piece, Sql(flink, duck))
 
@@ -68,7 +68,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Relation:
-    """A query: its text, with `{0}` where its first input is, and its columns.
+    """A query: its text, with `{0}` for its first input, and its columns.
 
     Attributes:
         text: the query.
@@ -76,7 +76,7 @@ class Relation:
         inputs: the queries below it.
         label: the operator.
         key: the columns that identify its rows.
-        streaming_only: whether batch mode does not have it.
+        streaming_only: whether batch mode does not support it.
     """
 
     text: Sql
@@ -101,12 +101,12 @@ class Relation:
 
     @property
     def in_batch(self) -> bool:
-        """Whether batch mode has all its operators."""
+        """Whether batch mode supports all its operators."""
         return not self.streaming_only and all(i.in_batch for i in self.inputs)
 
     @property
     def depth(self) -> int:
-        """How many operators are above each other."""
+        """The depth of the tree."""
         return 1 + max((i.depth for i in self.inputs), default=0)
 
     def of_kind(self, *kinds: str) -> list[Column]:
@@ -114,16 +114,16 @@ class Relation:
         return [c for c in self.columns if c.kind in kinds]
 
     def smaller(self) -> Iterator[Relation]:
-        """Return programs with one operator less."""
+        """Return programs with one operator fewer."""
         for below in self.inputs:
             yield _with_columns(self, below)
         for index, below in enumerate(self.inputs):
-            for less in below.smaller():
-                yield replace(self, inputs=(*self.inputs[:index], less, *self.inputs[index + 1 :]))
+            for smaller_input in below.smaller():
+                yield replace(self, inputs=(*self.inputs[:index], smaller_input, *self.inputs[index + 1 :]))
 
 
 def _with_columns(above: Relation, below: Relation) -> Relation:
-    """Return a relation of the columns of the one above it, with values of the same types, or nulls."""
+    """Return a relation with the columns of the one above it: values of the same types, or nulls."""
     items: list[Sql] = []
     for index, column in enumerate(above.columns):
         alike = below.of_kind(column.kind)

@@ -1,4 +1,4 @@
-"""Runs a program here in several ways and in DuckDB, compares the final rows, and shrinks a program that differs."""
+"""Runs a program in several modes and in DuckDB, compares the final rows, and shrinks a program that differs."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from .tables import TABLES, Table, TableMaker
 
 Answer = Counter[tuple[Any, ...]]
 
-# More rows than that are not worth the time.
-_MOST_ROWS = 3000
-# DuckDB's division is of doubles: this is decimals', rounded half up.
+# Programs with more rows are skipped.
+_MAX_ROWS = 3000
+# DuckDB divides doubles; this divides decimals, rounding half up.
 _HALF_UP = """CREATE MACRO half_up(n, d) AS CAST(
     (2 * abs(n::HUGEINT) + abs(d::HUGEINT)) // (2 * abs(d::HUGEINT)) * sign(n) * sign(d) AS DECIMAL(38, 0))"""
 _UNTIL = """CREATE OR REPLACE VIEW v_until AS SELECT id, s, d, ts, until FROM (
     SELECT *, coalesce(lead(ts) OVER (PARTITION BY id ORDER BY ts), TIMESTAMP '9999-01-01') AS until FROM v_history
-) AS h WHERE NOT gone"""
+) AS h WHERE NOT is_deleted"""
 
 
 class Skipped(Exception):
-    """DuckDB cannot run the program, or it makes too many rows."""
+    """DuckDB cannot run the program, or its result has too many rows."""
 
 
 @dataclass(frozen=True)
 class Mode:
-    """A way to run a program."""
+    """A mode in which a program runs."""
 
     name: str
     parallelism: int = 1
@@ -48,13 +48,13 @@ class Mode:
     epochs: int | None = None
 
     def __str__(self) -> str:
-        cut = "" if self.epochs is None else f", epochs cut by seed {self.epochs}"
-        return f"{self.name} at parallelism {self.parallelism}{cut}"
+        epochs = "" if self.epochs is None else f", epochs by seed {self.epochs}"
+        return f"{self.name} at parallelism {self.parallelism}{epochs}"
 
 
 @dataclass(frozen=True)
 class Case:
-    """A program, its tables and a way to run it."""
+    """A program, its tables and its modes."""
 
     seed: int
     program: Relation
@@ -64,7 +64,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Difference:
-    """What went otherwise, and where."""
+    """A difference from the expected result, and its mode."""
 
     case: Case
     mode: Mode
@@ -105,7 +105,7 @@ def _reads_one_changelog(program: Relation) -> bool:
 
 
 def difference(case: Case) -> Difference | None:
-    """Return where a program has another answer than DuckDB's."""
+    """Return the first difference between a program's result and DuckDB's."""
     query = case.program.rendered().duck
     _oracle().fill(_used(case))
     in_batch = _oracle().answer(query)
@@ -120,25 +120,25 @@ def difference(case: Case) -> Difference | None:
             raise
         except Exception as e:
             return Difference(case, mode, f"{type(e).__name__}: {e}")
-        if answer != expected and not (answer == in_batch and _has_aggregate_of_nothing(case, mode)):
+        if answer != expected and not (answer == in_batch and _has_aggregate_over_no_rows(case, mode)):
             return Difference(case, mode, f"too many here {dict(answer - expected)}, missing {dict(expected - answer)}")
     return None
 
 
 def smallest(original: Difference) -> Difference:
-    """Return a difference of the same kind with as few operators and rows as can be had quickly."""
+    """Return a difference of the same kind with few operators and rows, found by a short search."""
     case = replace(original.case, modes=(original.mode,))
     best = replace(original, case=case)
     shrinking = True
     while shrinking:
         shrinking = False
-        for less in _smaller(best.case):
+        for candidate in _smaller(best.case):
             try:
-                again = difference(less)
+                smaller_difference = difference(candidate)
             except Skipped:
                 continue
-            if again is not None and _kind(again) == _kind(original):
-                best, shrinking = again, True
+            if smaller_difference is not None and _kind(smaller_difference) == _kind(original):
+                best, shrinking = smaller_difference, True
                 break
     return best
 
@@ -152,8 +152,8 @@ def _smaller(case: Case) -> Iterator[Case]:
         if program.depth <= case.program.depth and len(program.rendered().flink) < len(case.program.rendered().flink):
             yield replace(case, program=program)
     for table in _used(case):
-        for less in table.smaller():
-            yield replace(case, tables={**case.tables, table.name: less})
+        for candidate in table.smaller():
+            yield replace(case, tables={**case.tables, table.name: candidate})
     mode = case.modes[0]
     if mode.epochs is not None:
         yield replace(case, modes=(replace(mode, epochs=None, batch_rows=1000),))
@@ -181,14 +181,14 @@ class Oracle:
         self._database.execute(_HALF_UP)
 
     def fill(self, tables: Iterable[Table]) -> None:
-        """Take over the rows of tables."""
+        """Load the rows of tables."""
         for table in tables:
             definition = TABLES[table.name]
             columns = ", ".join(f"{name} {TYPES[kind][1]}" for name, kind in definition.columns.items())
-            self._make(table.name, columns, table.left())
+            self._make(table.name, columns, table.final_rows())
             if table.name == "v":
                 history = [(*row, kind is RowKind.DELETE) for kind, row in table.changes]
-                self._make("v_history", f"{columns}, gone BOOLEAN", history)
+                self._make("v_history", f"{columns}, is_deleted BOOLEAN", history)
                 self._database.execute(_UNTIL)
 
     def _make(self, name: str, columns: str, rows: list[tuple[Any, ...]]) -> None:
@@ -202,10 +202,10 @@ class Oracle:
     def answer(self, query: str) -> Answer:
         """Return the rows of a query."""
         try:
-            rows = self._database.execute(query).fetchmany(_MOST_ROWS + 1)
+            rows = self._database.execute(query).fetchmany(_MAX_ROWS + 1)
         except (duckdb.OutOfRangeException, duckdb.ConversionException, duckdb.InvalidInputException) as e:
             raise Skipped(str(e)) from e
-        if len(rows) > _MOST_ROWS:
+        if len(rows) > _MAX_ROWS:
             raise Skipped("too many rows")
         return Counter(tuple(map(_plain, row)) for row in rows)
 
@@ -219,7 +219,7 @@ def _plain(value: Any) -> Any:
     return value.normalize() + 0 if isinstance(value, Decimal) else value
 
 
-# --- here
+# --- Millstream
 
 
 def _answer(case: Case, mode: Mode) -> Answer:
@@ -229,8 +229,8 @@ def _answer(case: Case, mode: Mode) -> Answer:
     if mode.name == "row by row":
         at_once = _changes(case, Mode("streaming"))
         if [(row.get_row_kind(), tuple(row)) for row in changes] != [(r.get_row_kind(), tuple(r)) for r in at_once]:
-            raise AssertionError(f"the changes {changes} are {at_once} when all rows come at once")
-    return _left(changes)
+            raise AssertionError(f"the changes {changes} are {at_once} if all rows arrive at once")
+    return _final_rows(changes)
 
 
 def _environment(case: Case, mode: Mode) -> tuple[LocalEnvironment, StreamTableEnvironment]:
@@ -248,13 +248,13 @@ def _environment(case: Case, mode: Mode) -> tuple[LocalEnvironment, StreamTableE
 
 
 def _changes(case: Case, mode: Mode) -> list[Row]:
-    """Return the changes that a program makes."""
+    """Return the changelog of a program."""
     env, t_env = _environment(case, mode)
     return _run(env, t_env, case.program.rendered().flink, mode)
 
 
-def _has_aggregate_of_nothing(case: Case, mode: Mode) -> bool:
-    """Return whether an aggregate's input is empty by the query alone: a stream emits its row then, too."""
+def _has_aggregate_over_no_rows(case: Case, mode: Mode) -> bool:
+    """Return whether the query alone makes an aggregate's input empty: a stream emits its row then, too."""
     _, t_env = _environment(case, mode)
     _, plan = t_env.explain_sql(case.program.rendered().flink).split("== Optimized Execution Plan ==")
     return "Values(tuples=[[{" in plan
@@ -262,12 +262,12 @@ def _has_aggregate_of_nothing(case: Case, mode: Mode) -> bool:
 
 def _declare(t_env: StreamTableEnvironment, table: Table, mode: Mode) -> None:
     if mode.name == "batch":
-        source = ValuesTable(table.left(), batch_rows=mode.batch_rows, subtasks=mode.parallelism)
+        source = ValuesTable(table.final_rows(), batch_rows=mode.batch_rows, subtasks=mode.parallelism)
     else:
-        # Changes of a row have an order, which only one subtask keeps.
+        # Changes of a row are ordered, which requires a single subtask.
         subtasks = mode.parallelism if table.definition.changes == "inserts" else 1
         source = ValuesTable(table.rows(), table.mode(), batch_rows=mode.batch_rows, subtasks=subtasks)
-    t_env.execute_sql(f"CREATE TABLE {table.name} ({table.declared()}) WITH {source.options}")
+    t_env.execute_sql(f"CREATE TABLE {table.name} ({table.declaration()}) WITH {source.options}")
 
 
 def _run(env: StreamExecutionEnvironment, t_env: StreamTableEnvironment, query: str, mode: Mode) -> list[Row]:
@@ -281,26 +281,26 @@ def _run(env: StreamExecutionEnvironment, t_env: StreamTableEnvironment, query: 
     while not job.is_finished:
         job.run_epoch()
         if row_by_row:
-            # All processes are new after each row.
+            # Restart all processes after each row.
             job.restart_slots()
     return sink.results()
 
 
-def _key_places(program: Relation) -> list[int]:
+def _key_positions(program: Relation) -> list[int]:
     return [index for index, c in enumerate(program.columns) if c.name in program.key]
 
 
 def _with_key(program: Relation, rows: Answer) -> Answer:
-    """Return the rows that a table with a primary key takes."""
-    places = _key_places(program)
-    result = Counter({row: n for row, n in rows.items() if all(row[p] is not None for p in places)})
-    if len({tuple(row[p] for p in places) for row in result}) < result.total():
+    """Return the rows that a table with a primary key accepts."""
+    positions = _key_positions(program)
+    result = Counter({row: n for row, n in rows.items() if all(row[p] is not None for p in positions)})
+    if len({tuple(row[p] for p in positions) for row in result}) < result.total():
         raise Skipped("a smaller program has not the key of the larger one")
     return result
 
 
 def _upserted(case: Case, mode: Mode) -> Answer:
-    """Write a program's rows to a table with a primary key, which takes upserts, and return its rows."""
+    """Write a program's rows as upserts to a table with a primary key, and return its rows."""
     _, t_env = _environment(case, mode)
     program = case.program
     sink = ValuesTable((), ChangelogMode.upsert())
@@ -309,29 +309,29 @@ def _upserted(case: Case, mode: Mode) -> Answer:
     t_env.execute_sql(f"CREATE TABLE o ({columns}, PRIMARY KEY ({key}) NOT ENFORCED) WITH {sink.options}")
     tests = " AND ".join(f"{name} IS NOT NULL" for name in program.key)
     t_env.execute_sql(f"INSERT INTO o SELECT * FROM ({program.rendered().flink}) AS program WHERE {tests}").wait()
-    places = _key_places(program)
+    positions = _key_positions(program)
     rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for row in sink.results():
         values = tuple(map(_plain, row))
-        name = tuple(values[p] for p in places)
+        name = tuple(values[p] for p in positions)
         if row.get_row_kind() is RowKind.DELETE:
             if name not in rows:
-                raise AssertionError(f"the row of key {name} is deleted, and was never there")
+                raise AssertionError(f"the row of key {name} is deleted, but does not exist")
             del rows[name]
         else:
             rows[name] = values
     return Counter(rows.values())
 
 
-def _left(rows: Iterable[Row]) -> Answer:
+def _final_rows(rows: Iterable[Row]) -> Answer:
     counts: Answer = Counter()
     for row in rows:
         counts[tuple(map(_plain, row))] += -1 if row.get_row_kind().name in ("UPDATE_BEFORE", "DELETE") else 1
     if any(n < 0 for n in counts.values()):
-        raise AssertionError(f"rows are retracted that were never there: {dict(-counts)}")
+        raise AssertionError(f"retracted rows do not exist: {dict(-counts)}")
     return +counts
 
 
 def is_refused(difference: Difference) -> bool:
-    """Return whether a program was refused with a reason."""
+    """Return whether Millstream rejected a program with an error message."""
     return difference.summary.startswith((TableException.__name__, ValidationException.__name__))

@@ -23,7 +23,7 @@ _START = dt.datetime(2024, 2, 28, 23, 59, 30)
 
 @dataclass(frozen=True)
 class TableDef:
-    """What a table is like, whatever rows it has."""
+    """The properties of a table, independent of its rows."""
 
     columns: dict[str, str]
     changes: str = "inserts"
@@ -40,13 +40,13 @@ TABLES = {
     "g": TableDef({"id": "int", "a": "int", "s": "text", "x": "dbl", "ts": "time"}, rowtime="ts"),
     "v": TableDef({"id": "int", "s": "text", "d": "dec", "ts": "time"}, "upsert", "id", "ts"),
 }
-# How far rows of event time are out of order; watermarks wait as long.
+# The maximum out-of-orderness of event time, which is also the watermark delay.
 DISORDER = 4
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table's rows: as changes in their order, and those that are left."""
+    """A table's rows: its changes in order, and its final rows."""
 
     name: str
     changes: tuple[Change, ...]
@@ -55,8 +55,8 @@ class Table:
     def definition(self) -> TableDef:
         return TABLES[self.name]
 
-    def left(self) -> list[Values]:
-        """Return the rows when all changes are made."""
+    def final_rows(self) -> list[Values]:
+        """Return the final rows."""
         rows: list[Values] = []
         names = list(self.definition.columns)
         index = None if self.definition.key is None else names.index(self.definition.key)
@@ -81,12 +81,12 @@ class Table:
         return rows
 
     def mode(self) -> ChangelogMode:
-        """Return which changes it may have."""
+        """Return the changelog mode."""
         makers = {"all": ChangelogMode.all, "upsert": ChangelogMode.upsert, "inserts": ChangelogMode.insert_only}
         return makers[self.definition.changes]()
 
-    def declared(self) -> str:
-        """Return its columns for CREATE TABLE."""
+    def declaration(self) -> str:
+        """Return the columns for CREATE TABLE."""
         d = self.definition
         items = [
             f"{name} {TYPES[kind][0]}{' NOT NULL' if name in (d.key, d.rowtime) else ''}"
@@ -99,17 +99,17 @@ class Table:
         return ", ".join(items)
 
     def smaller(self) -> list[Table]:
-        """Return tables with fewer changes which are changelogs still."""
+        """Return tables with fewer changes that are still changelogs."""
         tables = []
-        places = list(range(len(self.changes)))
-        for removed in [places[: len(places) // 2], places[len(places) // 2 :], *([p] for p in places)]:
-            less = replace(self, changes=tuple(c for p, c in enumerate(self.changes) if p not in removed))
-            if less.changes != self.changes and less.is_changelog():
-                tables.append(less)
+        positions = list(range(len(self.changes)))
+        for removed in [positions[: len(positions) // 2], positions[len(positions) // 2 :], *([p] for p in positions)]:
+            candidate = replace(self, changes=tuple(c for p, c in enumerate(self.changes) if p not in removed))
+            if candidate.changes != self.changes and candidate.is_changelog():
+                tables.append(candidate)
         return tables
 
     def is_changelog(self) -> bool:
-        """Return whether every change can be made, and every UPDATE_BEFORE has its UPDATE_AFTER."""
+        """Return whether every change is possible, and every UPDATE_BEFORE has its UPDATE_AFTER."""
         d = self.definition
         rows: Counter[Values] = Counter()
         before = False
@@ -119,17 +119,17 @@ class Table:
                 return False
             before = kind is RowKind.UPDATE_BEFORE
             entry = row[:1] if d.changes == "upsert" else row
-            taken = any(r[0] == row[0] for r in rows) if d.key is not None else False
+            has_key = any(r[0] == row[0] for r in rows) if d.key is not None else False
             if kind in (RowKind.UPDATE_BEFORE, RowKind.DELETE):
                 if not rows[entry]:
                     return False
                 rows[entry] -= 1
                 rows = +rows
             elif d.changes == "upsert":
-                if taken is (kind is RowKind.INSERT):
+                if has_key is (kind is RowKind.INSERT):
                     return False
                 rows[entry] = 1
-            elif taken:
+            elif has_key:
                 return False
             else:
                 rows[entry] += 1
@@ -137,18 +137,18 @@ class Table:
 
 
 class TableMaker:
-    """Makes random tables."""
+    """Generates random tables."""
 
     def __init__(self, r: random.Random, max_rows: int = 9) -> None:
         self._random = r
         self._max_rows = max_rows
 
     def tables(self) -> dict[str, Table]:
-        """Return one of each."""
+        """Return one table of each definition."""
         return {name: Table(name, tuple(self._changes(d))) for name, d in TABLES.items()}
 
     def value(self, kind: str) -> Any:
-        """Return a value, often one of few."""
+        """Return a value, often one of a few."""
         r = self._random
         makers: dict[str, Callable[[], Any]] = {
             "int": lambda: r.randint(-2, 4),
@@ -186,55 +186,55 @@ class TableMaker:
 
     def _without_key(self, d: TableDef, rows: list[Values]) -> list[Change]:
         changes: list[Change] = []
-        left: list[Values] = []
+        live: list[Values] = []
         for row in rows:
-            if left and self._random.random() < 0.35:
-                removed = left.pop(self._random.randrange(len(left)))
+            if live and self._random.random() < 0.35:
+                removed = live.pop(self._random.randrange(len(live)))
                 if self._random.random() < 0.5:
                     changes.append((RowKind.DELETE, removed))
                     continue
                 changes += [(RowKind.UPDATE_BEFORE, removed), (RowKind.UPDATE_AFTER, row)]
             else:
                 changes.append((RowKind.INSERT, row))
-            left.append(row)
+            live.append(row)
         return changes
 
     def _by_key(self, d: TableDef) -> list[Change]:
-        """Return changes by the first column."""
+        """Return changes by key, which is the first column."""
         changes: list[Change] = []
-        left: dict[Any, Values] = {}
+        live: dict[Any, Values] = {}
         for _ in range(self._random.randrange(self._max_rows + 4)):
             row = self._row(d)
-            before = left.get(row[0])
+            before = live.get(row[0])
             if before is None:
                 changes.append((RowKind.INSERT, row))
             elif self._random.random() < 0.25:
-                changes.append((RowKind.DELETE, left.pop(row[0])))
+                changes.append((RowKind.DELETE, live.pop(row[0])))
                 continue
             elif d.changes == "upsert":
                 changes.append((RowKind.UPDATE_AFTER, row))
             else:
                 changes += [(RowKind.UPDATE_BEFORE, before), (RowKind.UPDATE_AFTER, row)]
-            left[row[0]] = row
+            live[row[0]] = row
         return changes
 
     def _over_time(self, d: TableDef) -> list[Change]:
-        """Return rows whose last column is their time, out of order by less than the watermark waits."""
+        """Return rows whose last column is their time, out of order by less than the watermark delay."""
         count = self._random.randrange(self._max_rows + 4)
         seconds = sorted(self._random.sample(range(90), count))
         times = [_START + dt.timedelta(seconds=s) for s in seconds]
         changes: list[Change] = []
-        left: dict[Any, Values] = {}
+        live: dict[Any, Values] = {}
         for time in times:
             row = (*self._row(d)[:-1], time)
             if d.key is None:
                 changes.append((RowKind.INSERT, row))
                 continue
-            kind = RowKind.UPDATE_AFTER if row[0] in left else RowKind.INSERT
-            if row[0] in left and self._random.random() < 0.25:
-                row, kind = (*left.pop(row[0])[:-1], time), RowKind.DELETE
+            kind = RowKind.UPDATE_AFTER if row[0] in live else RowKind.INSERT
+            if row[0] in live and self._random.random() < 0.25:
+                row, kind = (*live.pop(row[0])[:-1], time), RowKind.DELETE
             else:
-                left[row[0]] = row
+                live[row[0]] = row
             changes.append((kind, row))
         if d.key is None:
             changes.sort(key=lambda c: c[1][-1] + dt.timedelta(seconds=self._random.randrange(DISORDER)))

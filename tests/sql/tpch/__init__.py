@@ -1,4 +1,4 @@
-"""TPC-H: its tables at any scale, its 22 queries in Flink's SQL, and DuckDB's answers to them at a small scale."""
+"""TPC-H: its tables at any scale, its 22 queries in Flink's SQL, and DuckDB's results at a small scale."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from millstream.table import TableEnvironment
 
 HERE = Path(__file__).parent
 ANSWERS = HERE / "answers.json.gz"
-# At which the answers were recorded.
+# The scale of the recorded results.
 SCALE = 0.01
 TABLES = ("lineitem", "orders", "customer", "part", "partsupp", "supplier", "nation", "region")
 
@@ -27,13 +27,13 @@ _TYPES = {pa.int64(): "BIGINT", pa.int32(): "INT", pa.date32(): "DATE"}
 
 
 def queries() -> dict[int, str]:
-    """Return the queries by their numbers."""
+    """Return the queries by number."""
     text = (HERE / "queries.sql").read_text()
     return {int(n): query.strip() for n, query in re.findall(r"^-- q(\d+)\n(.*?)(?=^-- q|\Z)", text, re.S | re.M)}
 
 
 def generate(folder: Path, scale: float = SCALE) -> None:
-    """Write the tables, as Parquet; tpchgen-cli makes the same ones everywhere."""
+    """Write the tables as Parquet; tpchgen-cli generates the same ones everywhere."""
     program = Path(sys.executable).parent / "tpchgen-cli"
     subprocess.run([program, "parquet", "-s", str(scale), f"--output-dir={folder}"], check=True, capture_output=True)
 
@@ -54,12 +54,12 @@ def _type(arrow_type: pa.DataType) -> str:
 
 
 def answers() -> dict[int, list[list[Any]]]:
-    """Return DuckDB's answers; numbers with a point are floats, dates are texts."""
+    """Return DuckDB's results; decimals are floats, dates are texts."""
     return {int(n): rows for n, rows in json.loads(gzip.decompress(ANSWERS.read_bytes())).items()}
 
 
 def plain(rows: list[Any]) -> list[list[Any]]:
-    """Return rows as answers have them."""
+    """Return rows in the format of the recorded results."""
     return [[_plain(value) for value in row] for row in rows]
 
 
@@ -70,7 +70,7 @@ def _plain(value: Any) -> Any:
 
 
 def are_equal(actual: list[list[Any]], expected: list[list[Any]]) -> bool:
-    """Compare rows in their order; averages and quotients have other digits behind the sixth in DuckDB."""
+    """Compare rows in order; averages and quotients differ from DuckDB's after the sixth digit."""
     return len(actual) == len(expected) and all(
         len(a) == len(b) and all(map(_is_equal, a, b)) for a, b in zip(actual, expected, strict=True)
     )

@@ -1,8 +1,8 @@
-"""Write DuckDB's answers.
+"""Record DuckDB's results.
 
     python -m tests.sql.tpch.record
 
-It runs in DuckDB's venv (`bench/venvs.py`), which is made when there is none.
+It runs in DuckDB's venv (`bench/venvs.py`), which is created if needed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from bench.venvs import venv
 
 from tests.sql.tpch import ANSWERS, TABLES, generate, queries
 
-_ASK = """
+_SCRIPT = """
 import decimal, json, sys, duckdb
 folder, tables, queries = json.load(sys.stdin)
 database = duckdb.connect()
-# It would be drawn between the answers.
+# The bar would be written between the results.
 database.execute("SET enable_progress_bar = false")
 for table in tables:
     database.execute(f"CREATE VIEW {table} AS SELECT * FROM '{folder}/{table}.parquet'")
@@ -34,13 +34,13 @@ json.dump(answers, sys.stdout)
 """
 
 
-def ask(folder: Path) -> str:
-    """Return DuckDB's answers over the tables in a folder, as JSON."""
+def results_of_duckdb(folder: Path) -> str:
+    """Return DuckDB's results over the tables in a folder, as JSON."""
     python = venv("duckdb")
     if python is None:
-        raise SystemExit("DuckDB cannot be had")
+        raise SystemExit("DuckDB is not available")
     request = json.dumps([str(folder), TABLES, queries()])
-    done = subprocess.run([python, "-c", _ASK], input=request, capture_output=True, text=True, check=False)
+    done = subprocess.run([python, "-c", _SCRIPT], input=request, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
     return done.stdout
@@ -49,4 +49,4 @@ def ask(folder: Path) -> str:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as directory:
         generate(Path(directory))
-        ANSWERS.write_bytes(gzip.compress(ask(Path(directory)).encode(), mtime=0))
+        ANSWERS.write_bytes(gzip.compress(results_of_duckdb(Path(directory)).encode(), mtime=0))

@@ -175,7 +175,7 @@ def test_runs_pickle_each_event_once() -> None:
     many, size = len(runs.queue), len(dump(runs))
     cells = {id(c) for run in runs.queue for c in _chain(run[2])}
     assert many > 2_000
-    # A cell for each run at most, since a run that takes an event makes one.
+    # At most one cell per run, since a run creates a cell when it takes an event.
     assert len(cells) <= many
     assert size < many * 200
     again = pickle.loads(dump(runs))
@@ -236,7 +236,7 @@ def test_automaton_rejects_a_run_in_a_removed_state() -> None:
         other.event(runs, "b", 2)
 
 
-def test_matcher_key_is_at_rest_after_its_runs_end() -> None:
+def test_matcher_key_is_idle_after_its_runs_end() -> None:
     matcher = Matcher(Automaton(compile_pattern(begin("a").followed_by("b").where(is_("b")).within(10))))
     runs = Runs()
     assert matcher.fire(runs, [(5, "a")], 5) == []
@@ -253,15 +253,15 @@ def test_matcher_registers_one_timer_per_start_time() -> None:
     Matcher(Automaton(compile_pattern(plain.within(10)))).fire(runs, [(4, "c"), (5, "a"), (6, "c"), (7, "a")], 7)
     # The second timer is registered when the first fires.
     assert runs.timers == [15]
-    # A run that waits for an event since its last one has no timer, and ends with any; in Flink every event after one
-    # that began a run sets one, among those that are processed together.
+    # A window since the previous event has no timer of its own: any timer ends an expired run. As in Flink, an event
+    # registers a timer if an earlier event that was processed with it began a run.
     guarded = begin("a").followed_by("b").where(is_("b")).within(3, WithinType.PREVIOUS_AND_CURRENT).within(10)
     matcher, runs = Matcher(Automaton(compile_pattern(guarded))), Runs()
     matcher.fire(runs, [(4, "c"), (5, "a"), (6, "c")], 6)
     assert runs.timers == [15, 16]
     matcher.fire(runs, [(7, "c")], 7)
     assert runs.timers == [15, 16]
-    # One that began at 0 has none either.
+    # Nor has a run that began at 0.
     matcher, runs = Matcher(Automaton(compile_pattern(begin("a").followed_by("b").where(is_("b")).within(10)))), Runs()
     matcher.fire(runs, [(0, "a")], 0)
     assert runs.timers == [] and not runs.at_rest
@@ -299,11 +299,11 @@ def test_priority_queue_shrinks_to_the_same_order_as_a_rebuild() -> None:
             assert shrinking.least() == (heap[0][0] if heap else None)
 
 
-# --- what is refused
+# --- rejected patterns
 
 
 @pytest.mark.parametrize(
-    ("build", "words"),
+    ("build", "error_text"),
     [
         (lambda: begin("a").next("a"), "Duplicate pattern name: a. Names must be unique"),
         (lambda: Pattern.begin(begin("a")).next("a"), "Duplicate pattern name: a"),
@@ -360,10 +360,10 @@ def test_priority_queue_shrinks_to_the_same_order_as_a_rebuild() -> None:
         (lambda: begin("a").within("1 minute"), "for example Duration.of_minutes(10)"),  # type: ignore[arg-type]
     ],
 )
-def test_compile_pattern_rejects_malformed_patterns(build: Callable[[], Pattern], words: str) -> None:
+def test_compile_pattern_rejects_malformed_patterns(build: Callable[[], Pattern], error_text: str) -> None:
     with pytest.raises(MalformedPatternError) as refused:
         compile_pattern(build())
-    assert words in str(refused.value)
+    assert error_text in str(refused.value)
 
 
 def test_compile_pattern_accepts_combinations_after_greedy() -> None:
@@ -403,10 +403,10 @@ def test_event_buffer_orders_by_time_and_arrival() -> None:
     chance = random.Random(3)
     buffer, model, number = WaitingEvents(), [], 0
     for _ in range(300):
-        came = [(chance.randrange(60), "key", number + n) for n in range(chance.choice([0, 1, 1, 5, 40]))]
-        number += len(came)
-        model += came
-        buffer.add(sorted(came, key=lambda e: e[0]))
+        arrivals = [(chance.randrange(60), "key", number + n) for n in range(chance.choice([0, 1, 1, 5, 40]))]
+        number += len(arrivals)
+        model += arrivals
+        buffer.add(sorted(arrivals, key=lambda e: e[0]))
         until = chance.randrange(-1, 70)
         due = sorted((e for e in model if e[0] <= until), key=lambda e: e[0])
         model = [e for e in model if e[0] > until]

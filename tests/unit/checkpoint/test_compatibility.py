@@ -1,4 +1,4 @@
-"""The savepoint compatibility check predicts what a restore does."""
+"""The savepoint compatibility check predicts the result of a restore."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.state_programs import build
 Env = StreamExecutionEnvironment
 
 
-class Holding(KeyedProcessFunction):
+class StoringFunction(KeyedProcessFunction):
     """Stores a value in each of several states."""
 
     def __init__(self, *descriptors: StateDescriptor, problem: Exception | None = None) -> None:
@@ -47,17 +47,17 @@ class Holding(KeyedProcessFunction):
             raise self.problem
 
     def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
-        for held in self.values:
-            held.update(value)
-        for held in self.lists:
-            held.add(value)
+        for state in self.values:
+            state.update(value)
+        for state in self.lists:
+            state.add(value)
         return iter(())
 
 
 INT = ValueStateDescriptor("held", Types.INT())
 
 
-def holding(function: KeyedProcessFunction, uid: str | None = "hold", parallelism: int = 2) -> Env:
+def env_with(function: KeyedProcessFunction, uid: str | None = "hold", parallelism: int = 2) -> Env:
     env = Env.get_execution_environment().set_parallelism(parallelism)
     stream = env.from_collection(list(range(20))).uid("numbers").key_by(lambda x: x % 5).process(function)
     if uid is not None:
@@ -82,7 +82,7 @@ def texts(findings: Any) -> list[tuple[str, str | None, str]]:
 
 
 def can_start(location: str, env: Callable[[], Env]) -> bool:
-    """Try it."""
+    """Return whether a job starts from the location."""
     try:
         start_from(env(), location, epoch_sizes=lambda: 5).run_epoch()
     except (InvalidProgramError, SubtaskFailed):
@@ -113,23 +113,23 @@ def test_savepoint_check_reports_changed_parallelism(tmp_path: Path) -> None:
 
 
 def test_savepoint_check_reports_lost_and_new_operators(tmp_path: Path) -> None:
-    location = saved(holding(Holding(INT)), tmp_path)
-    report = check(location, holding(Holding(INT), uid="held elsewhere"))
+    location = saved(env_with(StoringFunction(INT)), tmp_path)
+    report = check(location, env_with(StoringFunction(INT), uid="held elsewhere"))
     assert not report.fits()
     assert report.fits(allow_lost=True)
     assert texts(report.lost) == [
         ("KEYED PROCESS", None, "held (value, 5 rows): the program has no operator with uid 'hold'")
     ]
     assert texts(report.new) == [("KEYED PROCESS", None, "is new and starts empty (held)")]
-    assert not can_start(location, lambda: holding(Holding(INT), uid="held elsewhere"))
+    assert not can_start(location, lambda: env_with(StoringFunction(INT), uid="held elsewhere"))
 
 
 def test_savepoint_check_warns_about_generated_ids(tmp_path: Path) -> None:
-    location = saved(holding(Holding(INT), uid=None), tmp_path)
-    assert [f.text for f in check(location, holding(Holding(INT), uid=None)).warnings] == [
+    location = saved(env_with(StoringFunction(INT), uid=None), tmp_path)
+    assert [f.text for f in check(location, env_with(StoringFunction(INT), uid=None)).warnings] == [
         "has state but no uid: it is found again only by its place in the program. Give it .uid(...)"
     ]
-    lost = check(location, holding(Holding(INT), uid="now with")).lost
+    lost = check(location, env_with(StoringFunction(INT), uid="now with")).lost
     assert lost[0].text.startswith("held (value, 5 rows): it had no uid, and there is no operator at its place (id ")
 
 
@@ -149,13 +149,13 @@ EXPIRING.enable_time_to_live(StateTtlConfig.new_builder(Time.hours(1)).build())
     ],
 )
 def test_savepoint_check_reports_changed_state_kind_or_type(now: StateDescriptor, text: str, tmp_path: Path) -> None:
-    report = check(saved(holding(Holding(INT)), tmp_path), holding(Holding(now)))
+    report = check(saved(env_with(StoringFunction(INT)), tmp_path), env_with(StoringFunction(now)))
     assert not report.fits(allow_lost=True)
     assert texts(report.changed) == [("KEYED PROCESS", "held", text)]
 
 
 def test_savepoint_check_reports_removed_ttl(tmp_path: Path) -> None:
-    report = check(saved(holding(Holding(EXPIRING)), tmp_path), holding(Holding(INT)))
+    report = check(saved(env_with(StoringFunction(EXPIRING)), tmp_path), env_with(StoringFunction(INT)))
     assert [f.text for f in report.changed] == ["expired and does not now, which is stored differently"]
 
 
@@ -167,8 +167,8 @@ def test_map_state_type_text_has_key_and_value_types(tmp_path: Path) -> None:
 
 def test_savepoint_check_accepts_undeclared_types(tmp_path: Path) -> None:
     untyped = ValueStateDescriptor("held")
-    assert check(saved(holding(Holding(untyped)), tmp_path / "1"), holding(Holding(INT))).fits()
-    assert check(saved(holding(Holding(INT)), tmp_path / "2"), holding(Holding(untyped))).fits()
+    assert check(saved(env_with(StoringFunction(untyped)), tmp_path / "1"), env_with(StoringFunction(INT))).fits()
+    assert check(saved(env_with(StoringFunction(INT)), tmp_path / "2"), env_with(StoringFunction(untyped))).fits()
 
 
 def test_savepoint_check_names_removed_pattern_states(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_savepoint_check_names_removed_pattern_states(tmp_path: Path) -> None:
 
 def test_savepoint_check_reports_new_and_unused_states(tmp_path: Path) -> None:
     other = ValueStateDescriptor("other")
-    report = check(saved(holding(Holding(INT)), tmp_path), holding(Holding(other)))
+    report = check(saved(env_with(StoringFunction(INT)), tmp_path), env_with(StoringFunction(other)))
     assert report.fits()
     assert texts(report.new) == [("KEYED PROCESS", "other", "starts empty")]
     assert texts(report.warnings) == [
@@ -205,26 +205,26 @@ def test_savepoint_check_reports_new_and_unused_states(tmp_path: Path) -> None:
 
 def test_savepoint_check_accepts_a_changed_kind_without_rows(tmp_path: Path) -> None:
     other = ValueStateDescriptor("other")
-    location = saved(holding(Holding(INT, other)), tmp_path / "before")
+    location = saved(env_with(StoringFunction(INT, other)), tmp_path / "before")
     emptied = Savepoint.load(location).update("hold", "held", lambda row: None).write(tmp_path / "after")
     lists = ListStateDescriptor("held")
-    assert not check(location, holding(Holding(lists, other))).fits()
-    assert check(emptied, holding(Holding(lists, other))).fits()
-    assert not can_start(location, lambda: holding(Holding(lists, other)))
-    assert can_start(emptied, lambda: holding(Holding(lists, other)))
+    assert not check(location, env_with(StoringFunction(lists, other))).fits()
+    assert check(emptied, env_with(StoringFunction(lists, other))).fits()
+    assert not can_start(location, lambda: env_with(StoringFunction(lists, other)))
+    assert can_start(emptied, lambda: env_with(StoringFunction(lists, other)))
 
 
 def test_savepoint_check_reports_functions_that_fail_to_open(tmp_path: Path) -> None:
-    location = saved(holding(Holding(INT)), tmp_path)
-    broken = Holding(INT, problem=ConnectionError("no database\nat this address"))
-    report = check(location, holding(broken))
+    location = saved(env_with(StoringFunction(INT)), tmp_path)
+    broken = StoringFunction(INT, problem=ConnectionError("no database\nat this address"))
+    report = check(location, env_with(broken))
     assert report.fits()
     assert texts(report.unknown) == [
         ("KEYED PROCESS", None, "its functions could not be opened: ConnectionError: no database at this address")
     ]
-    # States registered before the failure are known.
-    wrong = Holding(ListStateDescriptor("held"), problem=ConnectionError())
-    assert [f.text for f in check(location, holding(wrong)).changed] == ["was value state and is list state now"]
+    # States registered before the failure are checked.
+    wrong = StoringFunction(ListStateDescriptor("held"), problem=ConnectionError())
+    assert [f.text for f in check(location, env_with(wrong)).changed] == ["was value state and is list state now"]
 
 
 def test_savepoint_check_opens_only_operators_with_state() -> None:
@@ -305,24 +305,26 @@ def test_savepoint_check_matches_restore_for_other_window_types(before: str, now
     fits = before == now or any({before, now} <= group for group in FITS)
     assert report.fits() == fits, report.changed
     if fits:
-        whole, rest = CollectSink(), CollectSink()
-        LocalJob(windows(WINDOWS[now], whole)).run()
+        uninterrupted, rest = CollectSink(), CollectSink()
+        LocalJob(windows(WINDOWS[now], uninterrupted)).run()
         start_from(windows(WINDOWS[now], rest), location).run()
-        assert sorted(rest.results())[-5:] == sorted(whole.results())[-5:]
+        assert sorted(rest.results())[-5:] == sorted(uninterrupted.results())[-5:]
 
 
-# --- what is refused when it is tried
+# --- restores that fail
 
 
 def test_savepoint_check_reports_staged_output_of_a_removed_sink(tmp_path: Path) -> None:
-    location = saved(holding(Holding(INT)), tmp_path)
+    location = saved(env_with(StoringFunction(INT)), tmp_path)
     inspection = Inspection.open(location)
     sink = inspection.operator("out")
     inspection.snapshot.committables[sink.id] = b""
 
     def program() -> Env:
         env = Env.get_execution_environment().set_parallelism(2)
-        stream = env.from_collection(list(range(20))).uid("numbers").key_by(lambda x: x % 5).process(Holding(INT))
+        stream = (
+            env.from_collection(list(range(20))).uid("numbers").key_by(lambda x: x % 5).process(StoringFunction(INT))
+        )
         stream.uid("hold").sink_to(CollectSink()).uid("another")
         return env
 

@@ -92,19 +92,21 @@ def test_checkpoint_directory_can_be_taken_after_release(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("damage", [b"soon", b"", b"1.5", b"\xff\xfe", None])
-def test_damaged_superseded_note_is_reported_and_other_drivers_are_used(tmp_path: Path, damage: bytes | None) -> None:
+def test_damaged_superseded_entry_is_reported_and_other_drivers_are_used(tmp_path: Path, damage: bytes | None) -> None:
     write(driver(tmp_path, "a"), 1, 10)
-    note = tmp_path / "a" / "_superseded"
+    entry_file = tmp_path / "a" / "_superseded"
     if damage is None:
-        note.mkdir()
+        entry_file.mkdir()
     else:
-        note.write_bytes(damage)
-    with pytest.raises(DamagedStateError, match=f"No checkpoint of job 'job' .*{note}.* (is damaged|cannot be read)"):
+        entry_file.write_bytes(damage)
+    with pytest.raises(
+        DamagedStateError, match=f"No checkpoint of job 'job' .*{entry_file}.* (is damaged|cannot be read)"
+    ):
         start(tmp_path, "b")
     write(driver(tmp_path, "c"), 1, 5)
     assert start(tmp_path, "d") == "c/chk-1"
-    # The file is rewritten: entries in doubt are ignored.
-    assert note.read_text() == "0"
+    # The file is rewritten: unreadable entries are ignored.
+    assert entry_file.read_text() == "0"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ def test_damaged_owner_file_counts_as_no_owner(tmp_path: Path, damage: bytes | N
     else:
         owner.write_bytes(damage.replace(b"HERE", socket.gethostname().encode()))
     if damage == b"{}":
-        # Of a host without a name: it counts as one of another, which may well run.
+        # An owner without a host name counts as one of another host, which may still run.
         with pytest.raises(InvalidProgramError, match="still runs .*: stop it first"):
             start(tmp_path, "b")
     else:

@@ -1,4 +1,4 @@
-"""A disk that is full: the directory and the choices are named, not our own code."""
+"""A full disk: the error names the directory and the options, without internal lines."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from millstream.common.errors import MillstreamError
 from millstream.operators.diagnostics.failures import user_traceback
 from millstream.testing import CollectSink, LocalEnvironment
 
-SAID = "State cannot be written to {}: No space left on device. Free space there, set 'execution.checkpointing.dir'"
+FULL_DISK_MESSAGE = (
+    "State cannot be written to {}: No space left on device. Free space there, set 'execution.checkpointing.dir'"
+)
 
 
-def full(path: Path) -> str:
-    """Make a file that takes nothing."""
+def full_file(path: Path) -> str:
+    """Create a file whose writes fail with ENOSPC."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.symlink_to("/dev/full")
     return path.name
@@ -25,8 +27,8 @@ def full(path: Path) -> str:
 def test_storage_names_directory_and_options_when_the_disk_is_full(tmp_path: Path) -> None:
     storage = DirectoryStorage(str(tmp_path))
     with pytest.raises(MillstreamError) as raised:
-        storage.write(full(tmp_path / "state"), [b"x" * 100_000])
-    assert str(raised.value).startswith(SAID.format(tmp_path))
+        storage.write(full_file(tmp_path / "state"), [b"x" * 100_000])
+    assert str(raised.value).startswith(FULL_DISK_MESSAGE.format(tmp_path))
     assert user_traceback(raised.value) == str(raised.value)
 
 
@@ -41,7 +43,7 @@ def test_job_names_directory_and_options_when_the_checkpoint_disk_is_full(
     env.enable_checkpointing(10)
     env.get_configuration().set_string("execution.checkpointing.dir", str(tmp_path))
     env.from_collection([1]).sink_to(CollectSink())
-    # Of all that a job writes, its manifests are written by a descriptor.
+    # Only manifests are written through a file descriptor.
     monkeypatch.setattr(os, "fdopen", on_full_disk)
     with pytest.raises(MillstreamError, match="State cannot be written to .*: No space left on device"):
         env.execute()

@@ -1,4 +1,4 @@
-"""Fast dataclasses share their methods and behave like frozen ones, but for assignments."""
+"""Fast dataclasses share their methods, and behave like frozen dataclasses except for assignments."""
 
 import pickle
 from dataclasses import dataclass, field, replace
@@ -7,13 +7,13 @@ from millstream.common.fast_dataclass import fast_dataclass
 
 
 @fast_dataclass
-class Place:
+class Location:
     name: str
     position: int = field(default=0, compare=False, kw_only=True, repr=False)
 
 
 @fast_dataclass
-class Town(Place):
+class Town(Location):
     people: tuple[int, ...] = ()
 
 
@@ -30,14 +30,14 @@ class TownAsDataclass:
 
 
 def test_fast_dataclass_behaves_like_a_dataclass() -> None:
-    here, there = Town("Ulm", (1, 2), position=3), Town("Ulm", (1, 2), position=9)
+    first, second = Town("Ulm", (1, 2), position=3), Town("Ulm", (1, 2), position=9)
 
-    assert here == there and hash(here) == hash(there)
-    assert here != replace(here, name="Bonn") and here != Place("Ulm") and here != "Ulm"  # type: ignore[comparison-overlap]
-    assert repr(here) == repr(TownAsDataclass("Ulm", people=(1, 2))).replace("TownAsDataclass", "Town")
-    assert pickle.loads(pickle.dumps(here)) == here
+    assert first == second and hash(first) == hash(second)
+    assert first != replace(first, name="Bonn") and first != Location("Ulm") and first != "Ulm"  # type: ignore[comparison-overlap]
+    assert repr(first) == repr(TownAsDataclass("Ulm", people=(1, 2))).replace("TownAsDataclass", "Town")
+    assert pickle.loads(pickle.dumps(first)) == first
     assert Nothing() == Nothing() and len({Nothing(), Nothing()}) == 1
     assert repr(Nothing()) == "Nothing()"
-    match here:
+    match first:
         case Town(name, people):
             assert (name, people) == ("Ulm", (1, 2))

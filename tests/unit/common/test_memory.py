@@ -1,4 +1,4 @@
-"""Memory is divided as in Flink, whose recorded results are in tests/memory."""
+"""The memory model equals Flink's, whose recorded results are in tests/memory."""
 
 from __future__ import annotations
 

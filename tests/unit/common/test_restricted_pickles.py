@@ -27,7 +27,7 @@ from millstream.testing import CollectSink, LocalJob, save_checkpoint, save_save
 
 
 class Attack:
-    """Makes a directory when it is unpickled, if it is armed when it is pickled."""
+    """Creates a directory when it is unpickled, if `is_armed` was set when it was pickled."""
 
     is_armed = False
 
@@ -130,7 +130,7 @@ def test_restricted_pickle_imports_nothing_and_follows_no_attributes(
     monkeypatch.syspath_prepend(str(tmp_path))
     assert "evil_module" in repr(load_restricted(b"cevil_module\nThing\n(tR."))
     assert "evil_module" not in sys.modules
-    # Through a Millstream module to its imports.
+    # Through a Millstream module to the modules that it imports.
     mark = tmp_path / "attacked"
     for names in (
         ("millstream.common.private_files", "os.mkdir"),

@@ -128,7 +128,7 @@ def test_row_type_rejects_rows_with_other_field_names(row: Row) -> None:
 
 def test_typeinfo_accepts_numpy_scalars() -> None:
     np = pytest.importorskip("numpy")
-    taken = [
+    cases = [
         (Types.BOOLEAN(), np.bool_(True), True),
         (Types.INT(), np.int64(5), 5),
         (Types.LONG(), np.uint8(5), 5),
@@ -138,7 +138,7 @@ def test_typeinfo_accepts_numpy_scalars() -> None:
         (Types.STRING(), np.str_("a"), "a"),
         (Types.CHAR(), np.str_("a"), "a"),
     ]
-    for type_info, value, expected in taken:
+    for type_info, value, expected in cases:
         result = fit(type_info, value)
         assert result == expected
         assert type(result) is type(expected)
@@ -161,7 +161,7 @@ def test_row_type_text_shows_explicit_names_and_stream_type_shows_all() -> None:
     assert MapStateDescriptor("s", Types.INT(), row).type_text() == f"Integer -> {text}"
 
 
-def test_type_arguments_reject_what_is_not_a_type() -> None:
+def test_type_arguments_reject_other_objects() -> None:
     numbers = LocalEnvironment().from_collection([1])
     calls: list[Callable[[Any], object]] = [
         lambda t: LocalEnvironment().from_collection([1], t),

@@ -45,7 +45,7 @@ TEXT = StreamFormat.text_line_format()
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut small files as large ones are."""
+    """Split small files like large ones."""
     monkeypatch.setattr(file_formats, "MIN_SPLIT_BYTES", 50)
     monkeypatch.setattr(file_formats, "MAX_SPLIT_BYTES", 200)
     monkeypatch.setattr(lines, "BLOCK_BYTES", 37)
@@ -76,7 +76,7 @@ def files(*paths: Path, file_format: StreamFormat = TEXT) -> FileSource:
 
 
 def some_files(directory: Path, rng: random.Random) -> list[str]:
-    """Write files of odd shapes; return all their lines."""
+    """Write files with unusual line lengths; return all their lines."""
     expected = []
     for i in range(rng.randint(1, 6)):
         words = ["", "x", "é" * rng.randint(1, 30), "\U0001f600" * 9, "long " * rng.randint(1, 200), f"{i}", "a b"]
@@ -115,11 +115,11 @@ def test_file_source_reads_every_line_once_across_restarts(tmp_path: Path, seed:
     st.sampled_from([1, 2, 3, 7, 64, 1 << 18]),
 )
 @settings(max_examples=300, deadline=None)
-def test_file_source_splits_reassemble_the_file(parts: list[bytes], cuts: list[int], block: int) -> None:
+def test_file_source_splits_reassemble_the_file(parts: list[bytes], split_offsets: list[int], block: int) -> None:
     import io
 
     data = b"\n".join(parts)
-    edges = sorted({0, len(data), *(c for c in cuts if c < len(data))})
+    edges = sorted({0, len(data), *(c for c in split_offsets if c < len(data))})
     before, lines.BLOCK_BYTES = lines.BLOCK_BYTES, block
     try:
         blocks = [
@@ -223,7 +223,7 @@ def test_file_source_skips_hidden_and_empty_files(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     assert read(files(tmp_path)) == ["a"]
     assert read(files(tmp_path / "empty")) == []
-    # One that is named is meant.
+    # A hidden file named explicitly is read.
     assert read(files(tmp_path / "_SUCCESS")) == ["_SUCCESS"]
 
 
@@ -258,7 +258,7 @@ def test_file_source_reads_fsspec_paths() -> None:
         memory.rm("/in", recursive=True)
 
 
-# --- watched directories
+# --- monitored directories
 
 
 def watched(directory: Path) -> FileSource:
@@ -267,7 +267,7 @@ def watched(directory: Path) -> FileSource:
 
 
 def put(directory: Path, name: str, text: str, modified: int = 0) -> None:
-    """Move a file in."""
+    """Move a file into the directory."""
     path = directory / f".{name}"
     path.write_text(text)
     if modified:
@@ -336,7 +336,7 @@ def test_file_source_monitor_memory_is_bounded_by_the_directory(tmp_path: Path) 
     for i in range(1000):
         put(tmp_path, f"other-{i}", "x")
     enumerator.poll(1 << 30, 1e6)
-    # Eight bytes a file.
+    # Eight bytes per file.
     assert len(enumerator.snapshot().known) == 8000
     assert enumerator.poll(1 << 30, 2e6).split_ranges == {}
 
@@ -363,7 +363,7 @@ def test_file_source_monitor_retries_when_listing_fails(tmp_path: Path, caplog: 
     assert len(enumerator.poll(10, 2.0).split_ranges[0]) == 1
 
 
-# --- what a file must not do
+# --- files that change in unsupported ways
 
 
 def test_file_source_reads_a_growing_file_to_its_listed_size(tmp_path: Path) -> None:
@@ -387,7 +387,7 @@ def test_file_source_rejects_a_file_that_shrinks_or_vanishes(tmp_path: Path) -> 
         list(TEXT.read(FileAccess({}), share))
 
 
-# --- time
+# --- watermarks
 
 
 class Marks(ProcessFunction):
@@ -431,7 +431,7 @@ def test_file_source_rescaling_keeps_watermarks(tmp_path: Path) -> None:
     assert Counter(int(v) for v, _ in records) == Counter(t for i in range(6) for t in range(i * 10, i * 10 + 40))
 
 
-# --- old names
+# --- deprecated names
 
 
 def test_read_text_file_reads_lines(tmp_path: Path) -> None:

@@ -127,8 +127,8 @@ def test_hybrid_source_is_exactly_once_across_restarts(tmp_path_factory: pytest.
 class Parts(Source[int]):
     """A custom source that ends on the next poll, has named splits and records commit notifications."""
 
-    def __init__(self, first: int, count: int, heard: list[Any]) -> None:
-        self.first, self.count, self.heard = first, count, heard
+    def __init__(self, first: int, count: int, calls: list[Any]) -> None:
+        self.first, self.count, self.calls = first, count, calls
 
     @property
     def is_bounded(self) -> bool:
@@ -159,10 +159,10 @@ class _Parts(SplitEnumerator):
         return self.position
 
     def committed(self, snapshot: int) -> None:
-        self.source.heard.append(("committed", self.source.first, snapshot))
+        self.source.calls.append(("committed", self.source.first, snapshot))
 
     def close(self) -> None:
-        self.source.heard.append(("closed", self.source.first))
+        self.source.calls.append(("closed", self.source.first))
 
 
 class _PartReader(SourceReader):
@@ -184,8 +184,8 @@ def test_hybrid_source_accepts_custom_sources() -> None:
 
 
 def test_hybrid_source_notifies_each_source_of_commits() -> None:
-    heard: list[Any] = []
-    enumerator = chain(Parts(0, 2, heard), Parts(10, 2, heard)).create_enumerator(1)
+    calls: list[Any] = []
+    enumerator = chain(Parts(0, 2, calls), Parts(10, 2, calls)).create_enumerator(1)
     enumerator.poll(1, 0)
     in_first = enumerator.snapshot()
     enumerator.poll(1, 0)
@@ -193,11 +193,11 @@ def test_hybrid_source_notifies_each_source_of_commits() -> None:
     in_second = enumerator.snapshot()
     # The first source ends when the checkpoint taken in it completes.
     enumerator.committed(in_first)
-    assert heard == [("committed", 0, 1)]
+    assert calls == [("committed", 0, 1)]
     enumerator.committed(in_second)
-    assert heard[1:] == [("committed", 0, 2), ("closed", 0), ("committed", 10, 1)]
+    assert calls[1:] == [("committed", 0, 2), ("closed", 0), ("committed", 10, 1)]
     enumerator.close()
-    assert heard[4:] == [("closed", 10)]
+    assert calls[4:] == [("closed", 10)]
 
 
 def test_hybrid_source_polls_the_next_source_at_once() -> None:
@@ -236,7 +236,7 @@ def test_hybrid_source_watermarks_continue_in_the_next_source(parallelism: int) 
     running = LocalJob(env, None, lambda: 10)
     for _ in range(7):
         running.run_epoch()
-    # Within the second source: the snapshot has watermarks of two splits of it, and none of the first's.
+    # Within the second source: the snapshot has watermarks of its two splits, and none of the first source's.
     snapshot = running.snapshot()
     env = Env.get_execution_environment().set_parallelism(parallelism)
     stream = env.from_source(source, strategy).uid("source")
@@ -260,7 +260,7 @@ def test_hybrid_source_rejects_an_unbounded_source_before_the_last(tmp_path: Pat
         chain(for_ever, NumberSequenceSource(1, 2))
 
 
-def test_hybrid_source_rejects_what_is_not_a_source() -> None:
+def test_hybrid_source_rejects_other_objects() -> None:
     with pytest.raises(InvalidProgramError, match="HybridSource takes a Source or an object with the methods"):
         HybridSource.builder([1, 2])
 

@@ -63,7 +63,7 @@ def test_binlog_values_are_converted() -> None:
     assert read("binary", "binary(4)", b"\1") == b"\1\0\0\0"
     assert read("uuid", "uuid", bytes.fromhex(UUID.replace("-", "")[:30])) == UUID[:-2] + "00"
     assert read("inet6", "inet6", b"") == "::" and read("inet4", "inet4", b"\n\0\0\1") == "10.0.0.1"
-    # The column was of another type then.
+    # The column had another type then.
     assert read("uuid", "uuid", "text") == "text"
     assert shortest_float(1.2345677614212036) == 1.2345678 and shortest_float(0.10000000149011612) == 0.1
     assert normalized_time(timedelta(seconds=5, microseconds=250_000)).total_seconds() == 5.25

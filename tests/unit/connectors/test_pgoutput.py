@@ -21,7 +21,7 @@ from millstream.connectors.cdc.postgres.values import PostgresType, converter, c
 
 
 def row(*fields: Any) -> bytes:
-    """A row as the log has it: text, None, or UNCHANGED."""
+    """A row as it is in the log: text, None, or UNCHANGED."""
     parts = [struct.pack(">H", len(fields))]
     for f in fields:
         parts.append(b"n" if f is None else b"u" if f is UNCHANGED else b"t" + struct.pack(">i", len(f)) + f)

@@ -41,11 +41,11 @@ def collected(t_env: StreamTableEnvironment, query: str) -> list[tuple[Any, ...]
     return [tuple(r) for r in t_env.execute_sql(query).collect()]
 
 
-# --- finding them
+# --- lookup of connectors
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "error_text"),
     [
         ("", "Table options do not contain an option key 'connector' for discovering a connector"),
         ("WITH ('connector' = 'nope')", "There is no connector 'nope'.*(?s:.*)blackhole\ndatagen"),
@@ -62,7 +62,7 @@ def collected(t_env: StreamTableEnvironment, query: str) -> list[tuple[Any, ...]
         ),
     ],
 )
-def test_table_options_errors_match_flink(t_env: StreamTableEnvironment, options: str, words: str) -> None:
+def test_table_options_errors_match_flink(t_env: StreamTableEnvironment, options: str, error_text: str) -> None:
     t_env.execute_sql(f"CREATE TABLE bad (a INT) {options}")
     with pytest.raises(ValidationException) as error:
         t_env.execute_sql("SELECT * FROM bad")
@@ -70,7 +70,7 @@ def test_table_options_errors_match_flink(t_env: StreamTableEnvironment, options
         "Unable to create a source for reading table 'default_catalog.default_database.bad'.\n\nTable options are:"
     )
     assert message in str(error.value)
-    with pytest.raises(ValidationException, match=words):
+    with pytest.raises(ValidationException, match=error_text):
         t_env.execute_sql("SELECT * FROM bad")
 
 
@@ -86,10 +86,10 @@ def test_table_options_errors_hide_secrets(t_env: StreamTableEnvironment) -> Non
 def test_append_only_sink_rejects_an_updating_query(t_env: StreamTableEnvironment) -> None:
     sink = ValuesTable(changelog_mode=ChangelogMode.insert_only())
     t_env.execute_sql(f"CREATE TABLE snk (a INT, c BIGINT) WITH {sink.options}")
-    words = (
+    error_text = (
         "Table sink 'default_catalog.default_database.snk' doesn't support consuming update changes which is produced"
     )
-    with pytest.raises(TableException, match=f"{words} by node GroupAggregate"):
+    with pytest.raises(TableException, match=f"{error_text} by node GroupAggregate"):
         t_env.execute_sql("INSERT INTO snk SELECT x, COUNT(*) FROM (VALUES (1), (1)) AS t(x) GROUP BY x")
 
 
@@ -167,10 +167,10 @@ def test_print_sink_prefixes_lines_with_the_subtask(capsys: pytest.CaptureFixtur
     assert {line.partition("> ")[0] for line in lines} <= {"1", "2"}
 
 
-def _sums_above_zero(mode: str, key: str, taken: ChangelogMode) -> list[tuple[str, int, int]]:
+def _sums_above_zero(mode: str, key: str, sink_mode: ChangelogMode) -> list[tuple[str, int, int]]:
     t_env = StreamTableEnvironment.create(LocalEnvironment())
     t_env.get_config().set("table.exec.sink.upsert-materialize", mode)
-    source, sink = ValuesTable([(1, 1), (1, 1), (2, 5), (1, -2), (2, -4)]), ValuesTable((), taken)
+    source, sink = ValuesTable([(1, 1), (1, 1), (2, 5), (1, -2), (2, -4)]), ValuesTable((), sink_mode)
     t_env.execute_sql(f"CREATE TABLE src (a INT, b INT) WITH {source.options}")
     t_env.execute_sql(f"CREATE TABLE snk (a INT, n INT, PRIMARY KEY ({key}) NOT ENFORCED) WITH {sink.options}")
     t_env.execute_sql("INSERT INTO snk SELECT a, SUM(b) FROM src GROUP BY a HAVING SUM(b) > 0").wait()
@@ -179,7 +179,7 @@ def _sums_above_zero(mode: str, key: str, taken: ChangelogMode) -> list[tuple[st
 
 @pytest.mark.parametrize("mode", ["AUTO", "NONE"])
 def test_upsert_sink_receives_deletes_for_update_before(mode: str) -> None:
-    """A row that leaves the filter is an old half without a new one."""
+    """A row that leaves the filter emits UPDATE_BEFORE without UPDATE_AFTER."""
     assert _sums_above_zero(mode, "a", ChangelogMode.upsert()) == [
         ("INSERT", 1, 1), ("DELETE", 1, 1), ("UPDATE_AFTER", 1, 2), ("INSERT", 2, 5), ("DELETE", 1, 2),
         ("DELETE", 2, 5), ("UPDATE_AFTER", 2, 1),
@@ -434,12 +434,12 @@ def test_filesystem_sink_is_exactly_once_across_failures(tmp_path: Path) -> None
 def test_source_watermark_requires_connector_support() -> None:
     t_env = StreamTableEnvironment.create(LocalEnvironment())
     declared = "CREATE TABLE {} (ts TIMESTAMP(3), WATERMARK FOR ts AS SOURCE_WATERMARK()) WITH {}"
-    # As in Flink it may be declared.
+    # Like Flink, the declaration is accepted.
     t_env.execute_sql(declared.format("generated", "('connector' = 'datagen')"))
     with pytest.raises(ValidationException, match=r"SOURCE_WATERMARK\(\) takes the watermarks of a DataStream"):
         t_env.execute_sql("SELECT * FROM generated")
     values = ValuesTable([(datetime.datetime(2024, 1, 1, 0, 0, s),) for s in (1, 12, 3)], watermarks_on_event=True)
-    t_env.execute_sql(declared.format("given", values.options))
-    rows = t_env.execute_sql("SELECT ts, CURRENT_WATERMARK(ts) FROM given").collect()
+    t_env.execute_sql(declared.format("stamped", values.options))
+    rows = t_env.execute_sql("SELECT ts, CURRENT_WATERMARK(ts) FROM stamped").collect()
     times = [(row[0].second, row[1] and row[1].second) for row in rows]
     assert times == [(1, None), (12, 1), (3, 12)]

@@ -1,4 +1,4 @@
-"""Settings of checkpoints, state backends and storages: by methods, by keys, by older keys and names."""
+"""Settings of checkpoints, state backends and storages: by methods, by keys, by deprecated keys and names."""
 
 from __future__ import annotations
 
@@ -464,7 +464,7 @@ def test_rocksdb_backend_settings() -> None:
     )
     with pytest.raises(InvalidProgramError, match="give at least 1"):
         backend.set_number_of_transfer_threads(0)
-    # As Flink answers.
+    # Flink's defaults.
     backend.set_db_storage_paths("file:/tmp/a", "file:///tmp/b", "file://host/c/", "/d//e/")
     assert backend.get_db_storage_paths() == ["/tmp/a", "/tmp/b", "/c", "/d/e"]
     for path in ("a", "file:a", "hdfs:///a"):

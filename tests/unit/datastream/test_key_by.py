@@ -1,4 +1,4 @@
-"""Keys of whole programs: equal keys meet in one subtask, unsuitable keys are rejected."""
+"""Keys of whole programs: equal keys go to one subtask, unsuitable keys are rejected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Noted:
+class WithNote:
     value: float
     note: float = field(default=0.0, compare=False)
 
@@ -42,8 +42,8 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class Said:
-    """Defines an equality that its fields do not respect."""
+class ByText:
+    """Defines an equality that differs from that of its fields."""
 
     value: float
 
@@ -52,14 +52,14 @@ class Said:
 
 
 class Plain:
-    """A class without an `__eq__` of its own."""
+    """A class without its own `__eq__`."""
 
     def __init__(self, x: int) -> None:
         self.x = x
 
 
 class Valued(Plain):
-    """One that does."""
+    """A class with its own `__eq__`."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Valued) and other.x == self.x
@@ -68,7 +68,7 @@ class Valued(Plain):
         return hash(self.x)
 
 
-# Two ways to a key with a new NaN object each time: taken from the record, or computed.
+# Two kinds of key with a new NaN object each time: read from the record, or computed.
 SELECTORS: list[Callable[[Any], Any]] = [
     lambda v: v[0],
     lambda v: float("nan"),
@@ -120,7 +120,8 @@ def test_key_by_treats_all_nans_as_one_key(selector: Callable[[Any], Any]) -> No
     assert [total for _, total in totals] == [0, 1, 3, 6]
     counts = list(env.from_collection(nans()).key_by(selector).process(Count()).execute_and_collect())
     assert [count for count, _ in counts] == [1, 2, 3, 4]
-    # The function sees the key as the selector makes it; a set has no order, and one with a NaN another each time.
+    # The function receives the key that the selector returned; a set has no order, and one with a NaN differs each
+    # time.
     assert sorted(str(counts[0][1])) == sorted(str(selector((float("nan"), 0))))
 
 
@@ -159,7 +160,7 @@ def test_key_by_nan_finds_its_state_after_restart(selector: Callable[[Any], Any]
     assert [n for _, n in sink.results()] == [0, 1, 3, 6]
 
 
-@pytest.mark.parametrize("kind", [Reading, Noted, Recorded, Said])
+@pytest.mark.parametrize("kind", [Reading, WithNote, Recorded, ByText])
 def test_key_by_rejects_a_nan_in_a_dataclass(kind: type) -> None:
     with pytest.raises(EpochFailed, match="has a NaN in a field"):
         list(keyed_by(lambda v: kind(math.nan)))
@@ -177,13 +178,13 @@ def test_key_by_rejects_keys_without_value_equality(selector: Callable[[Any], An
 
 
 @pytest.mark.parametrize(
-    "selector", [lambda v: Valued(1), lambda v: Reading(1.0), lambda v: Noted(1.0, math.nan), lambda v: Valued]
+    "selector", [lambda v: Valued(1), lambda v: Reading(1.0), lambda v: WithNote(1.0, math.nan), lambda v: Valued]
 )
 def test_key_by_accepts_keys_with_value_equality(selector: Callable[[Any], Any]) -> None:
     assert [n for _, n in keyed_by(selector)] == [0, 1, 3, 6]
 
 
-# Recorded from PyFlink 2.3: the result of get_current_key() for keys of a declared type, and which keys meet.
+# Recorded from PyFlink 2.3: the results of get_current_key() for keys of a declared type, with counts per key.
 @pytest.mark.parametrize(
     ("key_type", "keys", "counted"),
     [

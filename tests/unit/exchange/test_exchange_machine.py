@@ -29,11 +29,11 @@ def in_epoch(epoch: int = 7) -> p.ExchangeMachine:
     return machine
 
 
-def fails(instructions: list[p.Instruction], trouble: p.FailureKind) -> None:
-    hang_up, fail = instructions
-    assert hang_up == p.CloseConnections()
+def check_failure(instructions: list[p.Instruction], kind: p.FailureKind) -> None:
+    close, fail = instructions
+    assert close == p.CloseConnections()
     assert isinstance(fail, p.FailEpoch)
-    assert fail.cause.kind is trouble
+    assert fail.cause.kind is kind
 
 
 def test_exchange_machine_registers_connects_then_sends_the_pending_epoch() -> None:
@@ -57,7 +57,7 @@ def test_exchange_machine_orders_reports_by_slot() -> None:
 def test_exchange_machine_rejects_a_duplicate_report() -> None:
     machine = in_epoch()
     machine.handle(p.SlotReported(1, 7, b"r"))
-    fails(machine.handle(p.SlotReported(1, 7, b"r")), p.FailureKind.PROTOCOL)
+    check_failure(machine.handle(p.SlotReported(1, 7, b"r")), p.FailureKind.PROTOCOL)
 
 
 def test_exchange_machine_fails_the_next_epoch_after_a_duplicate_report() -> None:
@@ -71,18 +71,18 @@ def test_exchange_machine_fails_the_next_epoch_after_a_duplicate_report() -> Non
 
 
 def test_exchange_machine_rejects_a_report_of_an_older_epoch() -> None:
-    fails(in_epoch().handle(p.SlotReported(0, 6, b"r")), p.FailureKind.PROTOCOL)
+    check_failure(in_epoch().handle(p.SlotReported(0, 6, b"r")), p.FailureKind.PROTOCOL)
 
 
 def test_exchange_machine_rejects_a_report_of_a_non_reporting_slot() -> None:
     machine = started(slots=2, reporters=1)
     machine.handle(p.EpochRequested(1, b""))
-    fails(machine.handle(p.SlotReported(1, 1, b"r")), p.FailureKind.PROTOCOL)
+    check_failure(machine.handle(p.SlotReported(1, 1, b"r")), p.FailureKind.PROTOCOL)
 
 
 def test_exchange_machine_ignores_slots_after_the_end() -> None:
     machine = in_epoch()
-    fails(machine.handle(p.SlotFailed(0, "Boom")), p.FailureKind.RAISED)
+    check_failure(machine.handle(p.SlotFailed(0, "Boom")), p.FailureKind.RAISED)
     for late in (
         p.SlotReported(1, 7, b"r"),
         p.SlotFailed(1, "x"),
@@ -96,16 +96,16 @@ def test_exchange_machine_ignores_slots_after_the_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "trouble"),
+    ("event", "kind"),
     [
         (p.SlotFailed(1, "Boom"), p.FailureKind.RAISED),
-        (p.ConnectionLost("slot 1 is gone"), p.FailureKind.DIED),
+        (p.ConnectionLost("slot 1 disconnected"), p.FailureKind.DIED),
         (p.SparkEnded(""), p.FailureKind.SPARK),
         (p.ProtocolViolated("?"), p.FailureKind.PROTOCOL),
         (p.CancelRequested(), p.FailureKind.CANCELLED),
     ],
 )
-def test_exchange_machine_fails_the_epoch_on_errors_in_every_phase(event: p.Event, trouble: p.FailureKind) -> None:
+def test_exchange_machine_fails_the_epoch_on_errors_in_every_phase(event: p.Event, kind: p.FailureKind) -> None:
     starting = p.ExchangeMachine(2, 2)
     meeting = p.ExchangeMachine(2, 2)
     for slot in (0, 1):
@@ -113,20 +113,20 @@ def test_exchange_machine_fails_the_epoch_on_errors_in_every_phase(event: p.Even
     for machine in (starting, meeting):
         machine.handle(p.EpochRequested(7, b""))
     for machine in (starting, meeting, in_epoch()):
-        fails(machine.handle(event), trouble)
+        check_failure(machine.handle(event), kind)
         assert machine.phase is p.Phase.ENDING
     idle = started()
     assert idle.handle(event) == [p.CloseConnections()]
     (failed,) = idle.handle(p.EpochRequested(7, b""))
     assert isinstance(failed, p.FailEpoch)
-    assert failed.cause.kind is trouble
+    assert failed.cause.kind is kind
 
 
 def test_exchange_machine_names_missing_slots_on_start_timeout() -> None:
     machine = p.ExchangeMachine(3, 3)
     machine.handle(p.EpochRequested(1, b""))
     machine.handle(p.SlotRegistered(0, "/s"))
-    fails(machine.handle(p.StartTimedOut()), p.FailureKind.START_TIMEOUT)
+    check_failure(machine.handle(p.StartTimedOut()), p.FailureKind.START_TIMEOUT)
     assert machine.cause is not None
     assert machine.cause.text == "2 of 3 slots are missing, the first is 1"
     assert in_epoch().handle(p.StartTimedOut()) == []
@@ -137,7 +137,7 @@ def test_exchange_machine_rejects_duplicate_and_unknown_registrations() -> None:
         machine = p.ExchangeMachine(2, 2)
         machine.handle(p.EpochRequested(1, b""))
         machine.handle(p.SlotRegistered(0, "/s"))
-        fails(machine.handle(p.SlotRegistered(slot, "/s")), p.FailureKind.PROTOCOL)
+        check_failure(machine.handle(p.SlotRegistered(slot, "/s")), p.FailureKind.PROTOCOL)
 
 
 def test_exchange_machine_release_stops_idle_slots_and_disconnects_busy_ones() -> None:
@@ -151,7 +151,7 @@ def test_exchange_machine_release_stops_idle_slots_and_disconnects_busy_ones() -
 
 
 def test_exchange_machine_rejects_a_second_epoch() -> None:
-    fails(in_epoch().handle(p.EpochRequested(8, b"")), p.FailureKind.PROTOCOL)
+    check_failure(in_epoch().handle(p.EpochRequested(8, b"")), p.FailureKind.PROTOCOL)
 
 
 def test_exchange_machine_answers_every_epoch_in_any_event_order() -> None:
@@ -221,11 +221,11 @@ def test_receive_buffer_detects_a_lost_last_end_in_the_next_epoch() -> None:
 
 
 def test_receive_buffer_detects_lost_and_duplicate_blocks() -> None:
-    for sent, came in ((2, 1), (1, 2)):
+    for sent, n_arrived in ((2, 1), (1, 2)):
         arrivals = ReceiveBuffer(0, [2, 2])
-        for _ in range(came):
+        for _ in range(n_arrived):
             arrivals.take(1, data(1, 1))
-        with pytest.raises(ProtocolError, match=f"sent {sent} blocks .* of which {came} arrived"):
+        with pytest.raises(ProtocolError, match=f"sent {sent} blocks .* of which {n_arrived} arrived"):
             arrivals.take(1, end_of(1, 1, sent))
 
 

@@ -1,4 +1,4 @@
-"""Debezium's, Maxwell's and Canal's JSON."""
+"""JSON messages of Debezium, Maxwell and Canal."""
 
 from __future__ import annotations
 

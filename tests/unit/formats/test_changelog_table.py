@@ -1,4 +1,4 @@
-"""Formats of changes as tables read them: Debezium's, Canal's and Maxwell's messages, and omitted fields."""
+"""Changelog table formats: messages of Debezium, Canal and Maxwell, and omitted fields."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read(name: str, *messages: Any, **options: str) -> list[tuple[str, Any, Any]
 UPDATED = [("-U", 1, "a"), ("+U", 1, "b")]
 
 
-def test_changelog_table_formats_emit_both_halves_of_an_update() -> None:
+def test_changelog_table_formats_emit_update_before_and_after() -> None:
     row, old = {"id": 1, "name": "b"}, {"id": 1, "name": "a"}
     assert read("debezium-json", {"before": old, "after": row, "op": "u"}) == UPDATED
     # The other formats contain only the changed columns of the old row.
@@ -67,7 +67,7 @@ TABLES = [("shop", "orders"), ("shop", "items"), ("shop2", "orders"), ("other", 
 
 
 @pytest.mark.parametrize(
-    ("name", "message", "words"),
+    ("name", "message", "error_text"),
     [
         ("debezium-json", {"op": "x"}, "its 'op' is 'x', which is none of c, r, u, d"),
         ("debezium-json", {"op": "u", "after": {"id": 1}}, "the 'before' of 'u' is missing; .*REPLICA IDENTITY FULL"),
@@ -78,14 +78,14 @@ TABLES = [("shop", "orders"), ("shop", "items"), ("shop2", "orders"), ("other", 
         ("canal-json", {"data": [{"id": "x"}], "type": "INSERT"}, "field 'id' of .* is not of type INT"),
     ],
 )
-def test_changelog_table_formats_reject_or_ignore_malformed_messages(name: str, message: Any, words: str) -> None:
+def test_changelog_table_formats_reject_or_ignore_malformed_messages(name: str, message: Any, error_text: str) -> None:
     good = b""
-    with pytest.raises(Malformed, match=words) as error:
+    with pytest.raises(Malformed, match=error_text) as error:
         read(name, good, message)
     assert error.value.index == 1
     rows = read(name, good, message, ignore_parse_errors="true")
     # An invalid field alone becomes null.
-    assert rows == ([("+I", None, None)] if "INT" in words else [])
+    assert rows == ([("+I", None, None)] if "INT" in error_text else [])
 
 
 def test_changelog_table_formats_metadata_columns() -> None:

@@ -1,4 +1,4 @@
-"""CSV, JSON and Parquet: files in jobs, errors with positions, writers, and old names."""
+"""CSV, JSON and Parquet: files in jobs, errors with positions, writers, and deprecated names."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def test_json_format_omits_null_fields_of_nested_rows() -> None:
     nested = pa.ListArray.from_arrays(pa.array([0, 2, 2, 3], pa.int32()), rows)
     fields = [Field("a", INNER), Field("b", DataTypes.ARRAY(INNER))]
     encoded = JsonFormat(LEAVES_OUT, "UTC").encoded(Batch([rows, nested], None, 3), fields)
-    # As RowDataToJsonConverters: an element of an array stays, null or not.
+    # Like RowDataToJsonConverters: an element of an array stays, null or not.
     assert encoded == [b'{"a":{"x":1},"b":[{"x":1},{}]}', b'{"a":{},"b":[]}', b'{"b":[null]}']
 
 

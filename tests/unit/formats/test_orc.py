@@ -1,4 +1,4 @@
-"""ORC files, and the factories of writers that take rows."""
+"""ORC files, and factories of writers for rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The formats of files and messages do what PyFlink did, as recorded by tests/pyflink/formats/record.py."""
+"""File and message formats give PyFlink's results, as recorded by tests/pyflink/formats/record.py."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and (value != value or abs(value) == float("inf")):
         return str(value)
     if isinstance(value, datetime.datetime):
-        # As Java writes it.
+        # Java's format.
         return f"{value:%Y-%m-%d %H:%M:%S}.{f'{value.microsecond:06}'.rstrip('0') or '0'}"
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 1 << 63:
         return str(value)

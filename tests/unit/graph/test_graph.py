@@ -54,9 +54,9 @@ BREAKS: dict[str, Callable[[DataStream], DataStream]] = {
 }
 
 
-@pytest.mark.parametrize("how", BREAKS)
-def test_chaining_breaks_on_repartitioning_or_parallelism(env: Env, how: str) -> None:
-    BREAKS[how](numbers(env)).print()
+@pytest.mark.parametrize("change", BREAKS)
+def test_chaining_breaks_on_repartitioning_or_parallelism(env: Env, change: str) -> None:
+    BREAKS[change](numbers(env)).print()
     heads = [n for n in names(env) if n.startswith("Map")]
     assert len(heads) == 1, names(env)
 

@@ -39,9 +39,9 @@ def test_epoch_sizer_tolerates_a_high_fixed_cost_per_epoch() -> None:
     for _ in range(100):
         read += sizer.budget
         sizer.finished(2.0 + sizer.budget * 1e-4, limited=True, records=sizer.budget, max_bytes=1)
-    # At worst half of the time is the epochs' own.
+    # Overhead takes at most half of the time.
     assert read > 0.2 * 100 * 2.0 / 1e-4
-    # As soon as the cluster is not busy any more, epochs are as short as they should be.
+    # When the cluster is no longer busy, epochs become as short as intended.
     took = 0.0
     for _ in range(100):
         took = 0.02 + sizer.budget * 1e-4
@@ -56,7 +56,7 @@ def test_epoch_sizer_ignores_epochs_without_records() -> None:
     assert 1 <= sizer.budget <= 100 * 16**2
 
 
-def test_epoch_sizer_tells_slow_records_from_fixed_cost() -> None:
+def test_epoch_sizer_distinguishes_slow_records_from_fixed_cost() -> None:
     sizer = EpochSizer()
     sizer.aim_at(1.0)
     for cost in (1e-5, 1e-3, 1e-5, 1e-2):
@@ -102,7 +102,7 @@ def test_epoch_sizer_lowers_the_budget_of_a_slow_source_only() -> None:
     sizer.epoch_processed({2}, {1}, {1: 700, 2: 1000}, 0.2, 0.4)
     sizer.epoch_processed({2}, {}, {2: 1000}, 1.8, 2.0)
     assert (sizer.budget_of(1), sizer.budget_of(2)) == (100, 1000)
-    # That fits, and perhaps more would.
+    # The budget was used up, so a larger one may be possible.
     sizer.epoch_processed({1, 2}, {}, {1: 100, 2: 1000}, 2.0, 2.2)
     assert (sizer.budget_of(1), sizer.budget_of(2)) == (200, 1000)
     for _ in range(5):

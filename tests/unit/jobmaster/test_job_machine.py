@@ -87,7 +87,7 @@ class MachineHarness:
                 return e.CheckpointsDiscarded(checkpoints=instruction.checkpoints)
         return None
 
-    def go_on(self) -> list[i.Instruction]:
+    def proceed(self) -> list[i.Instruction]:
         """Advance the clock until an action is requested, or no deadline is left."""
         for _ in range(20):
             if self.machine.deadline == math.inf or self.machine.has_ended:
@@ -100,7 +100,7 @@ class MachineHarness:
     def until(self, kind: type) -> Any:
         """Advance the clock until an action of a type is requested."""
         for _ in range(30):
-            for instruction in self.go_on():
+            for instruction in self.proceed():
                 if isinstance(instruction, kind):
                     return instruction
         raise AssertionError(f"{kind.__name__} was not requested: {self.instructions}")
@@ -159,7 +159,7 @@ def reported(
     has_pending_splits: bool = False,
     has_pending_blocks: bool = False,
 ) -> SlotReport:
-    """Return an epoch report; some assigned input may be unread, or pending behind the exchange."""
+    """Return an epoch report; some assigned input may remain unread, or pending behind the exchange."""
     left = partial(encode, watermark=0, idle=False, ended=False, channels={}, operators={}, watermarks={})
     snapshots = {v.id: b"" for v in plan.vertices}
     for v in plan.vertices:
@@ -203,9 +203,9 @@ def test_job_machine_opens_in_order() -> None:
     harness = MachineHarness()
     assert kinds(harness.send(e.JobStarted())) == ["ClaimDirectory", "OpenOutput"]
     assert harness.machine.view.status is JobStatus.CREATED
-    assert kinds(harness.go_on()) == ["OpenSlots"]
+    assert kinds(harness.proceed()) == ["OpenSlots"]
     assert {t.state for t in harness.machine.view.tasks.values()} == {ExecutionState.DEPLOYING}
-    harness.go_on()
+    harness.proceed()
     assert harness.machine.view.status is JobStatus.RUNNING  # type: ignore[comparison-overlap]
     assert {t.state for t in harness.machine.view.tasks.values()} == {ExecutionState.INITIALIZING}
 
@@ -230,7 +230,7 @@ def test_job_machine_slot_loss_waits_for_the_pending_manifest() -> None:
     harness.start()
     harness.epoch("output")
     harness.until(i.WriteManifest)
-    # The wait is short: the next epoch begins.
+    # The wait ends: the next epoch begins.
     harness.until(i.PollSources)
     harness.poll()
     instructions = harness.send(e.InstructionFailed(error=EpochFailed("a slot died")))
@@ -242,7 +242,7 @@ def test_job_machine_slot_loss_waits_for_the_pending_manifest() -> None:
     assert harness.machine.deadline > harness.now
     instructions = harness.send(e.ManifestWritten(checkpoint=1, location="there"))
     assert instructions[0] == i.CommitOutput(staged=staged_of(harness), checkpoint=1)
-    instructions = harness.go_on()
+    instructions = harness.proceed()
     assert kinds(instructions) == ["DiscardOthers", "RecoverOutput", "OpenSlots", "SweepState"]
     discard, recover, opened = instructions[:3]
     assert isinstance(discard, i.DiscardOthers) and discard.retained == {1}
@@ -268,7 +268,7 @@ def test_job_machine_finishes_after_all_output_is_committed() -> None:
     harness.start()
     harness.epoch("output", finished=True)
     harness.until(i.WriteManifest)
-    # It is lost: another one is taken, without an epoch.
+    # The checkpoint is lost: another one is taken, without an epoch.
     tolerant = MachineHarness(
         checkpoints=CheckpointOptions(enabled=True, interval=0.0, timeout=60.0, tolerable_failures=3)
     )
@@ -304,16 +304,16 @@ def test_job_machine_cancel_aborts_after_the_pending_manifest() -> None:
     harness.until(i.WriteManifest)
     harness.send(e.CancelRequested())
     assert harness.machine.view.status is JobStatus.CANCELLING
-    assert kinds(harness.go_on()) == ["ReleaseSlots"]
+    assert kinds(harness.proceed()) == ["ReleaseSlots"]
     # Other failures do not end the wait.
     assert kinds(harness.send(e.InstructionFailed(error=JobExecutionError("no")))) == ["Warn"]
-    assert kinds(harness.go_on()) == ["FinishOutput"]
+    assert kinds(harness.proceed()) == ["FinishOutput"]
     assert harness.send(e.TimePassed()) == []
     assert kinds(harness.send(e.InstructionFailed(error=JobExecutionError("no")))) == ["Warn"]
     assert harness.machine.deadline > harness.now
     commit, *_ = harness.send(e.ManifestWritten(checkpoint=1, location="there"))
     assert isinstance(commit, i.CommitOutput)
-    assert kinds(harness.go_on()) == ["DiscardOthers", "RecoverOutput"]
+    assert kinds(harness.proceed()) == ["DiscardOthers", "RecoverOutput"]
     finish = harness.until(i.Finish)
     assert isinstance(finish.error, JobCancelledError)
     assert {t.state for t in harness.machine.view.tasks.values()} == {ExecutionState.CANCELED}
@@ -388,7 +388,7 @@ def test_job_machine_answers_every_request_once(request_: Request) -> None:
         e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=harness.now + 1)
     )
     while not (answers := [x for x in harness.instructions if isinstance(x, (i.Answer, i.Refuse))]):
-        for instruction in todo or harness.go_on():
+        for instruction in todo or harness.proceed():
             match instruction:
                 case i.Replan():
                     harness.send(e.Replanned(plan=plan_of(2)))
@@ -439,7 +439,7 @@ def test_job_machine_view_is_immutable() -> None:
         before.epoch = 7  # type: ignore[misc]
 
 
-# --- input that is left to the next epoch
+# --- input that remains for the next epoch
 
 
 def test_job_machine_does_not_poll_a_source_with_pending_input() -> None:
@@ -469,7 +469,7 @@ def test_job_machine_polls_a_source_after_its_backlog_by_its_rate() -> None:
     instructions = harness.send(
         e.SourcesPolled(split_ranges={}, limited=False, finished=frozenset(), poll_again=math.inf)
     )
-    # Two records took twice as long as a slice.
+    # Two records took twice the slice.
     before = harness.now = harness.now + 2 * QUICK.longest
     harness.report(next(x for x in instructions if isinstance(x, i.RunEpoch)))
     poll = harness.until(i.PollSources)
@@ -550,7 +550,7 @@ def test_job_machine_slice_length_follows_engine_and_options() -> None:
             harness.start()
             harness.send(e.SlotsOpened(resident=False, slices=engine))
             lengths.append(harness.poll().tasks[0].slice)
-            # Epochs are aimed to take most of it.
+            # The target duration of epochs is most of it.
             assert harness.options.sizer.target_seconds == 0.75 * lengths[-1]
         return lengths
 
@@ -619,7 +619,7 @@ def test_job_machine_reads_less_at_once_under_backpressure() -> None:
     run = next(x for x in harness.found_nothing() if isinstance(x, i.RunEpoch))
     harness.report(run)
     assert 0 < harness.until(i.PollSources).budgets[harness.plan.vertices[0].id] < harness.options.sizer.budget
-    # No input was gathered on purpose: it was already pending.
+    # Input was already pending, so nothing was gathered.
     assert harness.now - before < 1
 
 
@@ -742,11 +742,11 @@ def test_job_machine_rescale_without_slots_keeps_the_old_plan() -> None:
     harness.report(next(x for x in instructions if isinstance(x, i.RunEpoch)))
     opened = harness.until(i.OpenSlots)
     assert opened.plan is not harness.plan
-    instructions = harness.send(e.InstructionFailed(error=JobExecutionError("there is no room")))
+    instructions = harness.send(e.InstructionFailed(error=JobExecutionError("there are no slots")))
     assert kinds(instructions) == ["Refuse", "ReleaseSlots", "OpenSlots"]
     again = instructions[-1]
     assert isinstance(again, i.OpenSlots) and again.plan is harness.plan and again.attempt == opened.attempt + 1
-    harness.go_on()
+    harness.proceed()
     assert harness.machine.view.status is JobStatus.RUNNING and harness.machine.view.restarts == 0
 
 
@@ -859,7 +859,7 @@ def test_job_machine_detects_slot_loss_without_input() -> None:
     harness.send(e.SlotsLost(attempt=0))
     run = harness.until(i.RunEpoch)
     assert harness.now == before and run.tasks[0].split_ranges == {}
-    harness.send(e.InstructionFailed(error=EpochFailed("a slot is gone")))
+    harness.send(e.InstructionFailed(error=EpochFailed("a slot died")))
     assert harness.until(i.OpenSlots).attempt == 1
     # Events of released slots are ignored.
     harness.until(i.PollSources)
@@ -881,7 +881,7 @@ def test_job_machine_handles_slot_loss_after_the_running_instruction() -> None:
     assert next_run.tasks[0].split_ranges == {} and next_run.tasks[0].epoch == 2
 
 
-# --- how long input gathers
+# --- the time during which input gathers
 
 
 def gathered(seconds: float, **options: Any) -> float:
@@ -994,7 +994,7 @@ def test_adaptive_job_continues_with_remaining_slots_after_a_failure() -> None:
     assert widths(harness.until(i.OpenSlots)) == [1, 4]
     harness.until(i.PollSources)
     run = harness.poll()
-    harness.send(e.InstructionFailed(error=EpochFailed("a machine is gone")))
+    harness.send(e.InstructionFailed(error=EpochFailed("a machine died")))
     counted(harness, 2)
     assert harness.until(i.CountSlots).desired == 4
     opened = harness.until(i.OpenSlots)

@@ -25,8 +25,8 @@ from millstream.jobmaster.machine.restart import (
 
 UNLIMITED = 2**31 - 1
 
-# Printed by the strategies of Flink 2.3.0 itself: name, arguments, then time=delay of each failure, x for the end;
-# all in milliseconds. Longer ones are cut off.
+# Printed by the strategies of Flink 2.3.0 itself: name, arguments, then time=delay of each failure, x for the end; all
+# in milliseconds. Longer sequences are truncated.
 FLINK = """
 rate 3 1165 485 : 1380=485 5348=485 8198=485 8198=485 8206=485 10701=485 11662=485 11669=485 11711=x
 rate 1 856 448 : 41=448 3836=448 6051=448 6085=x
@@ -61,7 +61,7 @@ def test_restart_strategy_decides_like_recorded_flink(line: str) -> None:
         time, expected = failure.split("=")
         delay = strategy.failed(float(time))
         assert (delay is None) == (expected == "x"), failure
-        # Flink cuts a backoff down to whole milliseconds.
+        # Flink truncates a backoff to whole milliseconds.
         assert delay is None or math.isclose(delay, float(expected), abs_tol=1.0), failure
 
 

@@ -49,9 +49,9 @@ def running(slots: int, options: ScalingOptions = OPTIONS, now: float = 0.0) -> 
     """Return a scheduler whose job runs with the given slots."""
     one = scheduler(options)
     one.handle(s.SlotsChanged(slots=slots), now)
-    fitted = one.requirements.fitted(slots)
-    assert fitted is not None
-    one.handle(s.Deployed(parallelisms=fitted), now)
+    parallelisms = one.requirements.fitted(slots)
+    assert parallelisms is not None
+    one.handle(s.Deployed(parallelisms=parallelisms), now)
     return one
 
 
@@ -72,7 +72,7 @@ def test_parallelism_bounds_in_reactive_mode_reach_max_parallelism() -> None:
     plan = plan_of(1, max_parallelism=6)
     source, sums = (v.id for v in plan.vertices)
     requirements = Requirements.of(plan, reactive=True)
-    # A collection is read by one.
+    # A collection has a single reader.
     assert requirements.fitted(3) == {source: 1, sums: 3}
     assert requirements.fitted(100) == {source: 1, sums: 6}
 
@@ -104,7 +104,7 @@ def test_spread_uses_the_fewest_slots() -> None:
     assert max(small.slots(level) for level in range(small.levels)) == 5
 
 
-# --- starting
+# --- start
 
 
 def test_scheduler_starts_at_once_with_all_desired_slots() -> None:
@@ -141,7 +141,7 @@ def test_scheduler_gives_up_with_too_few_slots_unless_reactive() -> None:
     assert width(two.handle(s.SlotsChanged(slots=1), 1e9)) == 1
 
 
-# --- running
+# --- rescaling
 
 
 def test_scheduler_rescales_after_the_next_checkpoint() -> None:
@@ -255,11 +255,11 @@ def best_fit(requirements: Requirements, slots: int) -> dict[int, int] | None:
     """Return the best parallelisms of two groups by brute force, which maximizes the smaller group."""
     source, sums, other = sorted(requirements.bounds)
     first, second = requirements.bounds[sums], requirements.bounds[other]
-    tried = [(a, b) for a in range(first.lower, first.upper + 1) for b in range(second.lower, second.upper + 1)]
-    fitting = [(min(pair), max(pair), pair) for pair in tried if sum(pair) <= slots]
-    if not fitting:
+    candidates = [(a, b) for a in range(first.lower, first.upper + 1) for b in range(second.lower, second.upper + 1)]
+    feasible = [(min(pair), max(pair), pair) for pair in candidates if sum(pair) <= slots]
+    if not feasible:
         return None
-    _, _, (one, two) = max(fitting)
+    _, _, (one, two) = max(feasible)
     return {source: 1, sums: one, other: two}
 
 
@@ -274,9 +274,9 @@ class World:
     now: float = 0.0
     slots: int = 0
     started_at: float = 0.0
-    wanted_at: float | None = 0.0
+    requested_at: float | None = 0.0
     # When the slots and bounds last changed.
-    same_since: float = 0.0
+    unchanged_since: float = 0.0
     parallelisms: dict[int, int] | None = None
     done: list[tuple[float, object]] = field(default_factory=list)
     has_ended: bool = False
@@ -294,22 +294,22 @@ class World:
         best = best_fit(self.one.requirements, self.slots)
         options = self.options
         if isinstance(decision, s.GiveUp):
-            assert best is None and self.wanted_at is not None and self.now >= self.wanted_at + options.wait
+            assert best is None and self.requested_at is not None and self.now >= self.requested_at + options.wait
             self.has_ended = True
             return
         assert best is not None and sum(sorted(decision.parallelisms.values())[1:]) <= self.slots
         assert decision.parallelisms == best
-        all_there = self.slots >= self.one.requirements.desired
+        has_desired_slots = self.slots >= self.one.requirements.desired
         if isinstance(decision, s.Start):
-            assert self.wanted_at is not None
-            waited = self.now >= self.wanted_at + min(options.settle_at_start, options.wait)
-            assert all_there or waited
+            assert self.requested_at is not None
+            waited = self.now >= self.requested_at + min(options.settle_at_start, options.wait)
+            assert has_desired_slots or waited
         else:
             assert decision.parallelisms != self.parallelisms
             assert self.now >= self.started_at + options.cooldown
-            assert all_there or self.now >= self.started_at + options.settle
+            assert has_desired_slots or self.now >= self.started_at + options.settle
             assert triggers or self.now >= self.started_at + options.max_delay
-        self.parallelisms, self.started_at, self.wanted_at = dict(best), self.now, None
+        self.parallelisms, self.started_at, self.requested_at = dict(best), self.now, None
         self.send(s.Deployed(parallelisms=best))
 
     def run(self, steps: int) -> None:
@@ -337,31 +337,31 @@ class World:
         options, best = self.options, best_fit(self.one.requirements, self.slots)
         if self.has_ended or best is None:
             return
-        if self.wanted_at is None:
+        if self.requested_at is None:
             patience = options.cooldown + options.settle + options.max_delay
-            since = max(self.same_since, self.started_at)
+            since = max(self.unchanged_since, self.started_at)
             assert self.now < since + patience or self.parallelisms == best
         else:
-            assert self.now < max(self.same_since, self.wanted_at) + options.settle_at_start
+            assert self.now < max(self.unchanged_since, self.requested_at) + options.settle_at_start
 
     def happen(self) -> None:
         kind = self.random.choice(("slots", "slots", "slots", "bounds", "checkpoint", "checkpoint", "lost", "fail"))
         if kind == "slots":
-            self.slots, self.same_since = self.random.choice((0, 1, 2, 3, 5, 8, 9)), self.now
+            self.slots, self.unchanged_since = self.random.choice((0, 1, 2, 3, 5, 8, 9)), self.now
             self.send(s.SlotsChanged(slots=self.slots))
         elif kind == "bounds":
             names = [v.head.id for v in self.plan.vertices]
             pairs = [sorted((self.random.randint(1, 4), self.random.randint(1, 4))) for _ in names[1:]]
             bounds = dict(zip(names, [Bounds(1, 1), *(Bounds(*p) for p in pairs)], strict=True))
-            self.same_since = self.now
+            self.unchanged_since = self.now
             self.send(s.RequirementsChanged(requirements=self.one.requirements.changed(self.plan, bounds)))
         elif kind == "checkpoint":
             self.send(s.CheckpointCompleted(), triggers=True)
         elif kind == "lost":
             self.send(s.CheckpointFailed(), triggers=True)
-        elif self.wanted_at is None:
+        elif self.requested_at is None:
             self.send(s.ExecutionFailed())
-            self.wanted_at = self.now
+            self.requested_at = self.now
             self.send(s.ResourcesWanted())
 
 

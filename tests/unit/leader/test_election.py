@@ -128,7 +128,7 @@ def test_election_refused_leader_checks_for_its_own_write() -> None:
     election.handle(Ticked(), 2.0)
     election.handle(LeaseUnreachable("timeout"), 3.0)
     election.handle(Ticked(), 5.0)
-    # The first renewal was written, but its answer was lost.
+    # The first renewal was written, but its response was lost.
     assert election.handle(LeaseRefused(), 5.1) == [ReadLease()]
     (again,) = election.handle(LeaseRead(Lease("a", 1, "http://a", 10.0, renewals=1), 2), 5.2)
     assert again == WriteLease(Lease("a", 1, "http://a", 10.0, renewals=2), 2)
@@ -167,7 +167,7 @@ def test_election_late_renewal_answer_after_step_down_is_ignored() -> None:
     assert isinstance(down, StepDown)
     assert election.handle(LeaseWritten(2), 6.1) == []
     assert election.role is Role.CANDIDATE
-    # Nor does it make one of a try of later that was refused.
+    # Nor because of a later attempt that was refused.
     election.handle(Ticked(), 8.0)
     election.handle(LeaseRead(Lease("a", 1, "", 10.0, is_released=True), 3), 8.0)
     election.handle(LeaseUnreachable("lost"), 8.1)
@@ -205,7 +205,7 @@ class Machine:
     offset: float
     rate: float
     frozen_until: float = 0.0
-    cut_off_until: float = 0.0
+    partitioned_until: float = 0.0
     # The requested operations and their answers, each with the time at which it takes effect.
     requests: list[tuple[float, object]] = field(default_factory=list)
     answers: list[tuple[float, object]] = field(default_factory=list)
@@ -234,7 +234,7 @@ class Cell:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_election_never_has_two_leaders_or_reuses_a_term(seed: int) -> None:
-    """Three candidates with clocks apart, by offset and rate; slow answers, lost ones, freezes and cuts."""
+    """Three candidates whose clocks differ in offset and rate; slow and lost responses, freezes and partitions."""
     chance = random.Random(seed)
     cell = Cell()
     machines = [
@@ -247,12 +247,12 @@ def test_election_never_has_two_leaders_or_reuses_a_term(seed: int) -> None:
             if chance.random() < 0.001:
                 m.frozen_until = now + chance.uniform(1, 30)
             if chance.random() < 0.001:
-                m.cut_off_until = now + chance.uniform(1, 30)
+                m.partitioned_until = now + chance.uniform(1, 30)
             # The cell applies the operation whether or not the candidate is awake.
             for due in [x for x in m.requests if x[0] <= now]:
                 m.requests.remove(due)
-                lost = now < m.cut_off_until
-                done: object = LeaseUnreachable("cut off") if lost and chance.random() < 0.5 else cell.do(due[1])
+                lost = now < m.partitioned_until
+                done: object = LeaseUnreachable("partitioned") if lost and chance.random() < 0.5 else cell.do(due[1])
                 m.answers.append((now + chance.random(), LeaseUnreachable("lost") if lost else done))
             if now < m.frozen_until:
                 continue

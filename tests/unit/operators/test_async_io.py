@@ -31,7 +31,7 @@ from millstream.operators.diagnostics.failures import SubtaskFailed
 from millstream.testing import CollectSink, LocalJob, ManualClock
 from millstream.testing.sources import ScriptedInput, record, scripted_stream, watermark
 
-# --- the queue alone
+# --- the queue without an operator
 
 
 def out(queue: InFlight) -> list[Any]:
@@ -47,7 +47,7 @@ def answered(queue: InFlight, *numbers: int) -> list[Any]:
 
 
 def queue_of(ordered: bool, *items: Any) -> InFlight:
-    """Return a queue with inputs that are their own numbers, and fences given as strings: their watermarks."""
+    """Return a queue of numbers; strings are fences, with their watermarks."""
     queue = InFlight(ordered)
     for item in items:
         if isinstance(item, int):
@@ -410,7 +410,7 @@ def test_async_wait_snapshot_is_isolated_from_record_mutation() -> None:
     assert again.epoch(seconds=1) == [["a", "changed"]]
 
 
-# --- what is in the cut
+# --- snapshots
 
 
 def test_async_wait_restore_repeats_requests_in_flight() -> None:
@@ -533,7 +533,7 @@ class AtTheEnd(KeyedProcessFunction):
 
 @pytest.mark.parametrize("heads", [False, True])
 def test_async_wait_idleness_waits_for_earlier_results(heads: bool) -> None:
-    """One input falls silent while its request is in flight: the time of both must not pass it before the result."""
+    """One input becomes idle while its request is in flight: the watermark must not pass it before the result."""
     env, sink, clock = StreamExecutionEnvironment.get_execution_environment(), CollectSink(), ManualClock()
     env.set_parallelism(1)
     quiet, other = ScriptedInput(), ScriptedInput()
@@ -541,7 +541,7 @@ def test_async_wait_idleness_waits_for_earlier_results(heads: bool) -> None:
     stamped = scripted_stream(env, quiet, 1).assign_timestamps_and_watermarks(
         silent.with_timestamp_assigner(lambda v, _: int(v[1]))
     )
-    # At the head of its chain an operator hears of it from its channels.
+    # The first operator of a chain gets idleness from its channels.
     stream = stamped.rebalance() if heads else stamped
     answers = AsyncDataStream.ordered_wait(stream, MachineHarness(), Time.seconds(100))
     answers.union(scripted_stream(env, other, 2)).process(EmitWatermarks()).sink_to(sink)

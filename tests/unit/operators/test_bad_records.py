@@ -1,4 +1,4 @@
-"""One policy for records that cannot be read, over formats."""
+"""One policy for unreadable records, for all formats."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CSV = CsvReaderFormat.for_schema(CsvSchema.builder().add_number_column("n", Type
 
 
 def a_source(kind: str, directory: Path) -> FileSource:
-    """Ten numbers, the fourth and the eighth spoilt."""
+    """Ten numbers, the fourth and the eighth invalid."""
     path = directory / f"numbers.{kind}"
     if kind == "avro":
         with open(path, "wb") as file:
@@ -71,14 +71,14 @@ def test_bad_records_policy_fails_skips_or_side_outputs(kind: str, tmp_path: Pat
     assert numbers(sink.results()) == GOOD
     assert result.get_accumulator_result("Source: File Source.numRecordsInErrors") == 2
 
-    env, sink, spoilt = LocalEnvironment(), CollectSink(), CollectSink()
+    env, sink, bad_sink = LocalEnvironment(), CollectSink(), CollectSink()
     strategy = WatermarkStrategy.for_monotonous_timestamps()
     stream = env.from_source(source.on_bad_records(BadRecords.to(BAD)), strategy, "numbers")
     stream.sink_to(sink)
-    stream.get_side_output(BAD).sink_to(spoilt)
+    stream.get_side_output(BAD).sink_to(bad_sink)
     env.execute()
     assert numbers(sink.results()) == GOOD
-    bad_records = spoilt.results()
+    bad_records = bad_sink.results()
     if kind == "avro":
         assert len(bad_records) == 2 and all("the block at byte" in bad.where for bad in bad_records)
     else:
@@ -92,13 +92,13 @@ def test_bad_records_policy_handles_lines_that_are_not_utf8(tmp_path: Path) -> N
     path.write_bytes(b"1\n\xff2\n3\n")
     schema = CsvSchema.builder().add_string_column("n").build()
     source = FileSource.for_record_stream_format(CsvReaderFormat.for_schema(schema), path).build()
-    env, sink, spoilt = LocalEnvironment(), CollectSink(), CollectSink()
+    env, sink, bad_sink = LocalEnvironment(), CollectSink(), CollectSink()
     stream = env.from_source(source.on_bad_records(BadRecords.to(BAD)))
     stream.sink_to(sink)
-    stream.get_side_output(BAD).sink_to(spoilt)
+    stream.get_side_output(BAD).sink_to(bad_sink)
     env.execute()
     assert [row["n"] for row in sink.results()] == ["1", "3"]
-    assert [(bad.value, bad.error) for bad in spoilt.results()] == [(b"\xff2", "byte 0xff is not UTF-8")]
+    assert [(bad.value, bad.error) for bad in bad_sink.results()] == [(b"\xff2", "byte 0xff is not UTF-8")]
 
 
 def test_bad_records_policy_applies_to_a_whole_hybrid_source(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ FIRST = [("a", 1), ("b", 2), ("a", 3), ("a", 4), ("a", 8)]
 SECOND = [("a", 2), ("b", 1), ("a", 5), ("a", 6), ("a", 7)]
 
 
-class Noted(KeyedCoProcessFunction):
+class LoggedInputs(KeyedCoProcessFunction):
     def process_element1(self, value: Any, ctx: Any) -> Iterator[Any]:
         yield ctx.get_current_key(), 1, value[1], ctx.timestamp()
 
@@ -33,7 +33,7 @@ def run(stamped: tuple[bool, bool], epoch: int) -> list[Any]:
         (s.assign_timestamps_and_watermarks(BY_TIME) if timed else s).key_by(lambda e: e[0])
         for s, timed in zip(streams, stamped, strict=True)
     ]
-    inputs[0].connect(inputs[1]).process(Noted()).sink_to(sink)
+    inputs[0].connect(inputs[1]).process(LoggedInputs()).sink_to(sink)
     job = LocalJob(env, epoch_sizes=lambda: epoch)
     while not job.is_finished:
         job.run_epoch()

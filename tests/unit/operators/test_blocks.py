@@ -45,7 +45,7 @@ def test_block_round_trips_records_of_its_layout(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_block_generated_loop_reads_what_it_wrote(layout: Layout) -> None:
+def test_block_generated_loop_round_trips_records(layout: Layout) -> None:
     bucket, w = layout.new_block(), CodeWriter("copy")
     with layout.loop(w) as (key, value):
         layout.append_code(w, w.bind(bucket.append, "append"), key.name if key else None, value)
@@ -102,7 +102,7 @@ def test_block_encodes_recursive_values() -> None:
     assert value[0] is value
 
 
-# Tuples that are known to end in 1, with the timestamp among their members.
+# Tuples whose constant last member is 1, with the timestamp among their members.
 PAIRS: list[Record] = [("a", ("a", 10, 1), 10), ("b", ("b", None, 1), None), ("a", ([2], 30, 1), 30)]
 PIECES = [Pieces((None, None, None)), Pieces((None, None, 1)), Pieces((None, None, 1), timestamp=1)]
 TAKEN_APART = [Layout(layout.has_key, layout.has_timestamp, pieces) for layout in LAYOUTS for pieces in PIECES]

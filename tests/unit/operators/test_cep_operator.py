@@ -280,12 +280,12 @@ def test_cep_operator_opens_and_closes_functions_and_conditions(tmp_path: Path) 
 
 
 def test_cep_operator_match_can_be_mutated_by_the_function() -> None:
-    def spoil(match: Any, ctx: Any) -> Any:
+    def mutate(match: Any, ctx: Any) -> Any:
         yield [list(e) for events in match.values() for e in events]
         match["a"][0].clear()
 
     pattern = Pattern.begin("a").where(lambda e: e[0] == "a").followed_by_any("b").where(lambda e: e[0] == "b")
-    with CepHarness(pattern, spoil) as harness:
+    with CepHarness(pattern, mutate) as harness:
         for time, event in enumerate([["a"], ["b", 1], ["b", 2]]):
             harness.process_element(event, timestamp=time)
         harness.process_watermark(10)
@@ -337,7 +337,7 @@ def test_cep_operator_warns_once_about_many_partial_matches(caplog: pytest.LogCa
         harness.process_watermark(2)
     (message,) = [r.message for r in caplog.records]
     # As soon as there are more than 10,000, although all of these events are before one watermark.
-    # Where a job has run in this process before, its speaker is named in front.
+    # If a job ran in this process before, its logger name precedes the message.
     assert "Key 'the key' has 16,384 partial matches of pattern 'n end' in operator " in message
 
 
@@ -378,7 +378,7 @@ def test_cep_operator_skip_to_missing_element_raises() -> None:
 
 
 @pytest.mark.parametrize(
-    ("build", "words"),
+    ("build", "error_text"),
     [
         (lambda s: CEP.pattern(s, "a"), "created with Pattern.begin"),  # type: ignore[arg-type]
         (lambda s: CEP.pattern("a", a_then_b()), "takes a stream first"),  # type: ignore[arg-type]
@@ -390,8 +390,8 @@ def test_cep_operator_skip_to_missing_element_raises() -> None:
         (lambda s: CEP.pattern(s, a_then_b()).side_output_late_data("late"), "takes an OutputTag"),  # type: ignore[arg-type]
     ],
 )
-def test_cep_api_rejects_invalid_programs_before_the_job_starts(build: Any, words: str) -> None:
-    with pytest.raises(InvalidProgramError, match=words):
+def test_cep_api_rejects_invalid_programs_before_the_job_starts(build: Any, error_text: str) -> None:
+    with pytest.raises(InvalidProgramError, match=error_text):
         build(LocalEnvironment().from_collection(["a"]))
 
 
@@ -469,7 +469,7 @@ def test_dynamic_patterns_are_added_changed_and_removed(restarts: bool) -> None:
     step((2, processor("p", 1, "a", "b"), 0), (1, "a1", 1), (1, "b1", 2))
     # No event is matched twice, and a new pattern matches only later events.
     step((1, "a1", 3), (2, processor("q", 1, "a", "c", within=50), 3), (1, "c1", 4), (1, "b1", 5))
-    # An older version, and one that is there, are not taken.
+    # Processors with an older or the same version are ignored.
     step((2, processor("p", 1, "a", "d"), 5), (2, processor("p", 0, "a", "d"), 5), (1, "a1", 6), (1, "b1", 7))
     # Partial matches of the old version are discarded, and do not time out.
     step((1, "a2", 8), (2, processor("q", 2, "a", "d", within=50), 8), (1, "c2", 9), (1, "d2", 10), (1, "a2", 20))

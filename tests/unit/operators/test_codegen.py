@@ -60,7 +60,7 @@ def test_codegen_frees_the_source_of_dropped_chains() -> None:
 
 
 def test_codegen_file_names_are_unique() -> None:
-    # Chains that are dropped make room for others at the same addresses.
+    # Dropped chains free their addresses for new ones.
     names = [f.__code__.co_filename for _ in range(CHAINS) for f in (make_chain(lambda x: x)[1],)]
     assert len(set(names)) == CHAINS
 

@@ -50,7 +50,7 @@ class Colour(IntEnum):
 
 
 class Name(str):
-    """A string that is not exactly one."""
+    """A subclass of str."""
 
 
 class Pair(NamedTuple):
@@ -59,7 +59,7 @@ class Pair(NamedTuple):
 
 
 class Index:
-    """An int by `__index__` alone, as numpy's are."""
+    """An int only by `__index__`, like numpy's."""
 
     def __index__(self) -> int:
         return 3
@@ -142,7 +142,7 @@ def converted(type_info: TypeInformation, value: Any) -> Any:
 
 
 def written(type_info: TypeInformation, known: InferredType = ANYTHING) -> Callable[[Any], Any]:
-    """Return the lines that a loop has for a type, as a function."""
+    """Return the generated lines for a type, as a function."""
     w = CodeWriter("test")
     out: list[Any] = []
     with w.block("for x in batch:"):
@@ -323,7 +323,7 @@ def test_element_type_inference_of_generators(function: Callable[..., Any], infe
 
 
 def test_element_type_inference_of_list_comprehensions() -> None:
-    # Python 3.12 compiles it into the function around it, where it is not looked for.
+    # Python 3.12 inlines the comprehension into the function, where inference does not read it.
     known = Fixed((ANYTHING, Whole(1, 1))) if sys.version_info < (3, 12) else ANYTHING
     assert elements_of(lambda s: [(w, 1) for w in s.split()]) == known
     assert elements_of(lambda s: [(w, 1) for w in s.split() if w]) == known
@@ -348,7 +348,7 @@ def test_inferred_type_union_contains_both(a: Any, b: Any) -> None:
         assert within(inferred_type_of(a), both)
 
 
-# --- how far sums can have moved
+# --- bounds of sums
 
 MOVES: list[Callable[[int, int], Any]] = [
     lambda a, b: a + b,
@@ -430,9 +430,9 @@ PAIR = Types.TUPLE([Types.LONG(), Types.INT()])
 def sum_up(
     elements: list[Any], type_info: TypeInformation | None, before: LocalJob | None = None
 ) -> tuple[LocalJob, list[Any], str | None]:
-    """Sum pairs up by key, perhaps on from another job; return the job, its results and its error.
+    """Sum pairs by key, optionally restoring another job; return the job, its results and its error.
 
-    The first epoch has one pair, the second all others. Without a type only the first is run.
+    The first epoch has one pair, the second all others. Without a type only the first runs.
     """
     env, sink = new_env(), CollectSink()
     pairs = env.from_source(NumberSequenceSource(0, len(elements) - 1)).map(lambda i: elements[i], type_info)
@@ -498,7 +498,7 @@ def test_typed_reduce_checks_restored_state(left: Any) -> None:
 
 def test_typed_reduce_over_a_union_assumes_no_input_type() -> None:
     env = new_env()
-    # Sums of these alone are at least 2, so only the upper bound is checked.
+    # Sums of these values alone are at least 2, so only the upper bound is checked.
     twos = env.from_collection([0, 0], Types.INT()).map(lambda x: (x, 2), PAIR)
     lowest = env.from_collection([(0, -(2**31))], PAIR)
     keyed = lowest.union(twos).key_by(lambda t: t[0], Types.INT())
@@ -508,7 +508,7 @@ def test_typed_reduce_over_a_union_assumes_no_input_type() -> None:
 
 
 def last_before_the_end(step: int) -> int:
-    """Return how often a number can be added up until an INT is too short for it."""
+    """Return the number of additions until an INT overflows."""
     return (2**31 - 1) // step
 
 
@@ -580,7 +580,7 @@ def test_typed_reduce_does_not_convert_values_that_fit(others: int, monkeypatch:
     real = type(PAIR).converter
     calls: list[Any] = []
 
-    def noting(self: Any) -> Callable[[Any], Any]:
+    def counting_converter(self: Any) -> Callable[[Any], Any]:
         convert = real(self)
 
         def run(value: Any) -> Any:
@@ -590,7 +590,7 @@ def test_typed_reduce_does_not_convert_values_that_fit(others: int, monkeypatch:
         return run
 
     before, _, _ = count_by(1, 600, [300 * (others + 1)], others, typed=False)
-    monkeypatch.setattr(type(PAIR), "converter", noting)
+    monkeypatch.setattr(type(PAIR), "converter", counting_converter)
     _, results, error = count_by(1, 600, [100] * 9, others, before)
     assert (results, error, calls) == (list(range(301, 601)), None, [])
 
@@ -656,7 +656,7 @@ def test_typed_reduce_passes_none_to_the_function() -> None:
 
 
 def loops_of(env: StreamExecutionEnvironment) -> str:
-    """Return the text of the loops of a program."""
+    """Return the text of the generated loops of a program."""
     before = set(linecache.cache)
     job = LocalJob(env)
     text = "".join("".join(linecache.cache[name][2]) for name in set(linecache.cache) - before)  # type: ignore[misc]
@@ -698,14 +698,14 @@ def test_coercion_codegen_skips_collections_and_read_only_filters() -> None:
     assert "fit" not in loops_of(env)
 
 
-def spoil(row: Row) -> bool:
+def mutating_filter(row: Row) -> bool:
     row[0] = True
     return True
 
 
 def test_filter_that_mutates_a_row_cannot_break_its_type() -> None:
     env, sink = new_env(), CollectSink()
-    env.from_collection([(1,)], Types.ROW([Types.INT()])).filter(spoil).sink_to(sink)
+    env.from_collection([(1,)], Types.ROW([Types.INT()])).filter(mutating_filter).sink_to(sink)
     LocalJob(env).run()
     assert sink.results()[0][0].__class__ is int
 
@@ -732,7 +732,7 @@ def test_chained_functions_pass_values_without_coercion(value: Any, type_info: T
 
 
 @pytest.mark.parametrize("where", ["exchange", "sink", "two", "side output", "watermarks"])
-def test_values_are_coerced_where_they_are_encoded(where: str) -> None:
+def test_values_are_coerced_when_they_are_encoded(where: str) -> None:
     env, sink = new_env(), CollectSink()
     stream = env.from_collection([1]).map(lambda _: 1.5, Types.INT())
     if where == "exchange":
@@ -748,7 +748,7 @@ def test_values_are_coerced_where_they_are_encoded(where: str) -> None:
         tag = OutputTag("side", Types.INT())
         aside = stream.process(Aside(tag)).get_side_output(tag)
         aside.sink_to(sink)
-    # Cut off, as PyFlink writes it.
+    # Truncated, as PyFlink encodes it.
     LocalJob(env).run()
     assert sink.results() in ([1], ["1"])
 

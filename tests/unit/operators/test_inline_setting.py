@@ -19,7 +19,7 @@ from millstream.testing.local_job import LocalJob
 
 Program = Callable[[DataStream[Any]], DataStream[Any]]
 
-# It occurs in every function of the programs, and nowhere else.
+# This text occurs in every function of the programs, and nowhere else.
 MARK = 7919
 OFFSET = 1
 BY_TIME = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(3)).with_timestamp_assigner(
@@ -105,12 +105,12 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     sources: list[str] = []
     build = CodeWriter.build
 
-    def noting(self: CodeWriter, parameters: str) -> Callable[..., None]:
+    def recording_build(self: CodeWriter, parameters: str) -> Callable[..., None]:
         function = build(self, parameters)
         sources.append("".join(linecache.getlines(function.__code__.co_filename)))
         return function
 
-    monkeypatch.setattr(CodeWriter, "build", noting)
+    monkeypatch.setattr(CodeWriter, "build", recording_build)
     yield sources
 
 

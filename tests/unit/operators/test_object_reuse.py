@@ -68,7 +68,7 @@ def has_a_variable_of_its_own(x: Any) -> Any:
     return [y + size for y in x]
 
 
-def takes_apart(line: str) -> Any:
+def splits_fields(line: str) -> Any:
     key, *rest = line.split()
     match rest:
         case [only]:
@@ -80,7 +80,7 @@ def takes_apart(line: str) -> Any:
     "function",
     [
         has_a_variable_of_its_own,
-        takes_apart,
+        splits_fields,
         lambda x: x,
         lambda x: (x % 10, 1),
         lambda a, b: (a[0], a[1] + b[1]),
@@ -113,18 +113,18 @@ def test_object_reuse_distrusts_functions_that_may_retain_values(function: Any) 
     assert not keeps_nothing(function)
 
 
-class Thing:
+class Holder:
     def __init__(self) -> None:
         self.inner = [1]
 
 
 def test_detach_copies_mutable_values() -> None:
-    thing = Thing()
-    value = (1, [2, {"a": [3]}], Row(f=[4]), thing)
+    holder = Holder()
+    value = (1, [2, {"a": [3]}], Row(f=[4]), holder)
     copy = detach(value)
     value[1][1]["a"].append(9)  # type: ignore[index]
     value[2].f.append(9)
-    thing.inner.append(9)
+    holder.inner.append(9)
     assert copy[:2] == (1, [2, {"a": [3]}])
     assert copy[2] == Row(f=[4])
     assert copy[3].inner == [1]
@@ -136,7 +136,7 @@ class Pair(NamedTuple):
 
 
 class Marked(Pair):
-    """A named tuple that can have more than its fields."""
+    """A named tuple that can have additional attributes."""
 
 
 def test_detach_copies_named_tuples_only_with_mutable_members() -> None:
@@ -149,7 +149,7 @@ def test_detach_copies_named_tuples_only_with_mutable_members() -> None:
 
 
 def test_detach_copies_instances_of_main_module_classes(monkeypatch: pytest.MonkeyPatch) -> None:
-    # With its code each takes 2 ms: cloudpickle sends classes of __main__ by value.
+    # With their code each would take 2 ms: cloudpickle pickles classes of __main__ by value.
     script = type("Order", (), {"__module__": "__main__"})
     monkeypatch.setattr(sys.modules["__main__"], "Order", script, raising=False)
     order: Any = script()

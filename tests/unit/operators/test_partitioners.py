@@ -6,7 +6,7 @@ from millstream.operators.runtime.partitioners import pointwise_targets
 
 
 def flinks_pointwise(up: int, down: int) -> dict[int, list[int]]:
-    """Flink's own rule, from the receivers' side: which senders each of them is connected to."""
+    """Flink's own rule, from the receivers' view: the senders connected to each receiver."""
     targets: dict[int, list[int]] = {s: [] for s in range(up)}
     for t in range(down):
         if up >= down:

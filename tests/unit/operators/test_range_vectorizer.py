@@ -55,7 +55,7 @@ class Doubler:
 
 
 @pytest.mark.parametrize(
-    ("function", "argument", "works"),
+    ("function", "argument", "expected"),
     [
         (lambda x: x * 3 + 1, Whole(0, 1 << 40), True),
         (lambda x: (x % 10, 1, -x, x & 255, x > 3), Whole(-5, 1 << 40), True),
@@ -73,7 +73,7 @@ class Doubler:
         (lambda x: 5 // x, Whole(-1, 1), False),
         (lambda x: 5 % (x - 3), Whole(0, 9), False),
         (lambda x: 5 // x, Whole(1, 9), True),
-        # Numpy's booleans count otherwise, and its floats round otherwise.
+        # Numpy's booleans have other arithmetic, and its floats other rounding.
         (lambda x: (x > 3) + (x > 4), Whole(0, 9), False),
         (lambda x: -(x > 3), Whole(0, 9), False),
         (lambda x: (x > 3) == (x > 4), Whole(0, 9), False),
@@ -97,9 +97,9 @@ class Doubler:
     ],
 )
 def test_works_on_columns_for_functions_and_argument_ranges(
-    function: Callable[..., Any], argument: InferredType, works: bool
+    function: Callable[..., Any], argument: InferredType, expected: bool
 ) -> None:
-    assert works_on_columns(function, argument) == works
+    assert works_on_columns(function, argument) == expected
 
 
 def outcome(
@@ -175,11 +175,11 @@ def test_vectorized_source_rejects_numbers_outside_its_type() -> None:
 
 
 def test_vectorized_program_falls_back_to_the_loop_out_of_range() -> None:
-    taken: list[str] = []
-    run = vectorized_in_bounds(lambda batch: taken.append("columns"), lambda batch: taken.append("loop"), Whole(0, 999))
+    paths: list[str] = []
+    run = vectorized_in_bounds(lambda batch: paths.append("columns"), lambda batch: paths.append("loop"), Whole(0, 999))
     for batch in (range(1000), range(1, 1001), range(-1, 900), range(5), list(range(500)), range(900, 0, -1)):
         run(batch)
-    assert taken == ["columns", "loop", "loop", "loop", "loop", "loop"]
+    assert paths == ["columns", "loop", "loop", "loop", "loop", "loop"]
 
 
 def test_vectorization_starts_after_a_minimum_of_records(monkeypatch: pytest.MonkeyPatch) -> None:

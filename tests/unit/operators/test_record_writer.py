@@ -23,14 +23,14 @@ def test_large_records_are_sent_in_several_blocks() -> None:
     assert list(texts.execute_and_collect()) == [300_001] * 10 + [300_002] * 10
 
 
-@pytest.mark.parametrize("how", ["keyed", "rebalance", "broadcast"])
-def test_large_record_above_the_limit_fails_with_size_and_operator(how: str) -> None:
+@pytest.mark.parametrize("partitioning", ["keyed", "rebalance", "broadcast"])
+def test_large_record_above_the_limit_fails_with_size_and_operator(partitioning: str) -> None:
     env = LocalEnvironment(restarts=3)
     stream = env.from_collection(range(300)).map(lambda i: "x" * (3 << 20) if i == 77 else "x").name("enlarge")
-    if how == "keyed":
+    if partitioning == "keyed":
         sent = stream.key_by(len).map(len)
     else:
-        sent = (stream.rebalance() if how == "rebalance" else stream.broadcast()).map(len)
+        sent = (stream.rebalance() if partitioning == "rebalance" else stream.broadcast()).map(len)
     with pytest.raises(EpochFailed, match=r"A record \(str\) takes 3 MB, and 1 MB is the most that can be sent") as e:
         list(sent.execute_and_collect())
     assert "in operator 'enlarge'" in str(e.value)

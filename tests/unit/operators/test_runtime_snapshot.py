@@ -31,7 +31,7 @@ RECORD = RuntimeSnapshot(
     operators={"sink": (None,), "marks": {"sent": 5}},
     watermarks={"sink": 4, "marks": 5},
 )
-TAKEN_OVER = RuntimeSnapshot(
+RESTORED = RuntimeSnapshot(
     watermark=7,
     idle=False,
     ended=True,
@@ -40,17 +40,17 @@ TAKEN_OVER = RuntimeSnapshot(
     watermarks={"marks": 7},
     ended_edges=frozenset({2, 4}),
 )
-WAITING = replace(
+PENDING_BLOCKS = replace(
     RECORD,
     pending_ranges=((None, "share", 1),),
     pending_blocks=(((3, 1), 0, (True, False, [b"block", b"another"])), ((7, 0), 1, (False, True, [b"third"]))),
     recovered_blocks=(("sink", 1, (False, False, [b"older"])),),
 )
-UNREAD = replace(RECORD, pending_ranges=((2, (2, 10, 20, True), 5), (None, "share", 0)))
+PENDING_RANGES = replace(RECORD, pending_ranges=((2, (2, 10, 20, True), 5), (None, "share", 0)))
 
 
-REQUESTS = replace(RECORD, operators={"ask": {"fences": [(1, 7, False), (3, None, True)]}}, requests=True)
-BOTH = replace(UNREAD, requests=True)
+REQUESTS = replace(RECORD, operators={"wait": {"fences": [(1, 7, False), (3, None, True)]}}, requests=True)
+REQUESTS_AND_RANGES = replace(PENDING_RANGES, requests=True)
 
 
 def encoded(record: RuntimeSnapshot) -> bytes:
@@ -59,8 +59,8 @@ def encoded(record: RuntimeSnapshot) -> bytes:
 
 @pytest.mark.parametrize(
     "record",
-    [RECORD, TAKEN_OVER, UNREAD, WAITING, REQUESTS, BOTH],
-    ids=["going on", "taken over", "unread", "waiting", "requests", "both"],
+    [RECORD, RESTORED, PENDING_RANGES, PENDING_BLOCKS, REQUESTS, REQUESTS_AND_RANGES],
+    ids=["running", "restored", "pending ranges", "pending blocks", "requests", "requests and ranges"],
 )
 def test_runtime_snapshot_round_trips(record: RuntimeSnapshot) -> None:
     assert decode(encoded(record)) == record
@@ -68,7 +68,7 @@ def test_runtime_snapshot_round_trips(record: RuntimeSnapshot) -> None:
 
 
 def test_runtime_snapshot_has_a_version_and_names_no_class() -> None:
-    for record in (RECORD, TAKEN_OVER):
+    for record in (RECORD, RESTORED):
         data = encoded(record)
         assert data[0] == runtime_snapshot.VERSION
         named = [argument for opcode, argument, _ in pickletools.genops(data[4:]) if "GLOBAL" in opcode.name]
@@ -77,22 +77,22 @@ def test_runtime_snapshot_has_a_version_and_names_no_class() -> None:
 
 
 def test_runtime_snapshot_header_shows_pending_input() -> None:
-    assert has_pending_input(encoded(UNREAD))
-    assert not any(has_pending_input(data) for data in (b"", encoded(RECORD), encoded(TAKEN_OVER)))
+    assert has_pending_input(encoded(PENDING_RANGES))
+    assert not any(has_pending_input(data) for data in (b"", encoded(RECORD), encoded(RESTORED)))
 
 
 def test_runtime_snapshot_header_shows_async_requests() -> None:
-    for data, has_pending in ((REQUESTS, False), (BOTH, True)):
+    for data, has_pending in ((REQUESTS, False), (REQUESTS_AND_RANGES, True)):
         assert has_requests(encoded(data))
         assert has_pending_input(encoded(data)) is has_pending
-    assert not any(has_requests(data) for data in (b"", encoded(RECORD), encoded(TAKEN_OVER), encoded(UNREAD)))
+    assert not any(has_requests(data) for data in (b"", encoded(RECORD), encoded(RESTORED), encoded(PENDING_RANGES)))
 
 
 def test_runtime_snapshot_header_lists_pending_inputs() -> None:
-    assert has_pending_input(encoded(WAITING))
-    assert pending_inputs(encoded(WAITING)) == {3, 7, runtime_snapshot.SPLIT_RANGES, runtime_snapshot.RECOVERED}
-    assert pending_inputs(encoded(UNREAD)) == {runtime_snapshot.SPLIT_RANGES}
-    assert not any(pending_inputs(data) for data in (b"", encoded(RECORD), encoded(TAKEN_OVER)))
+    assert has_pending_input(encoded(PENDING_BLOCKS))
+    assert pending_inputs(encoded(PENDING_BLOCKS)) == {3, 7, runtime_snapshot.SPLIT_RANGES, runtime_snapshot.RECOVERED}
+    assert pending_inputs(encoded(PENDING_RANGES)) == {runtime_snapshot.SPLIT_RANGES}
+    assert not any(pending_inputs(data) for data in (b"", encoded(RECORD), encoded(RESTORED)))
 
 
 def test_runtime_snapshot_rejects_an_unknown_version() -> None:

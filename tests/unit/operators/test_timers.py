@@ -14,7 +14,7 @@ from millstream.testing.local_job import LocalJob
 
 
 class Wait(KeyedProcessFunction):
-    """Sets a timer of the wall clock for each record, so far from now; each that fires sets another 5 ms later."""
+    """Sets a processing-time timer for each record; each firing sets another 5 ms later."""
 
     def __init__(self, delay: int) -> None:
         self._delay = delay
@@ -42,7 +42,7 @@ def test_processing_timers_due_at_end_of_input_fire_and_others_do_not(delay: int
 
 
 class Both(KeyedProcessFunction):
-    """A timer of event time sets one of the wall clock."""
+    """An event-time timer sets a processing-time timer."""
 
     def process_element(self, value: Any, ctx: Any) -> None:
         ctx.timer_service().register_event_time_timer(5)

@@ -1,4 +1,4 @@
-"""Every operator with two inputs, in both modes, with and without timestamps on either side, epochs cut anywhere."""
+"""Every operator with two inputs, in both modes, with and without timestamps, with any epoch boundaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watermarks: by split, at ingestion, and values that state and stream must not share."""
+"""Watermarks by split and at ingestion, and isolation of values between state and stream."""
 
 from __future__ import annotations
 
@@ -148,11 +148,11 @@ def test_watermark_of_ingestion_time(env1: Env) -> None:
 def test_reduce_state_is_isolated_from_downstream_mutation(env1: Env) -> None:
     sink = CollectSink()
 
-    def spoil(value: dict[str, int]) -> dict[str, int]:
+    def mutate(value: dict[str, int]) -> dict[str, int]:
         value["n"] += 100
         return value
 
     counts = env1.from_collection([{"n": 1}] * 3).key_by(lambda v: 0).reduce(lambda a, b: {"n": a["n"] + b["n"]})
-    counts.map(spoil).sink_to(sink)
+    counts.map(mutate).sink_to(sink)
     LocalJob(env1).run()
     assert sink.results() == [{"n": 101}, {"n": 102}, {"n": 103}]

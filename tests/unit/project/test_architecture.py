@@ -24,7 +24,7 @@ def test_no_optional_attribute_access_on_errors() -> None:
 
 
 def imported_names(node: ast.AST) -> Iterator[str]:
-    """Yield the names that code imports, also in functions; not those for type checkers only."""
+    """Yield the imported names of code, including functions, without those for type checkers only."""
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
         return
     if isinstance(node, ast.Import):
@@ -36,7 +36,7 @@ def imported_names(node: ast.AST) -> Iterator[str]:
 
 
 def import_cycle(sources: dict[str, str]) -> list[str]:
-    """Return the modules of an import cycle, if there is one. An import of a package's name is one of its module."""
+    """Return the modules of an import cycle, if any. An import of a package's name counts for its module."""
     graph: dict[str, set[str]] = {}
     for module, source in sources.items():
         candidates = {(name, name.rpartition(".")[0]) for name in imported_names(ast.parse(source))}

@@ -53,13 +53,13 @@ def test_parity_additions_resolve() -> None:
 
 def test_parity_signatures_accept_the_arguments_of_pyflink() -> None:
     signatures = parity.recorded_signatures()
-    wrong = {
+    mismatches_by_name = {
         e.name: problems
         for e in ENTRIES
         if e.status in ("done", "differs") and e.name in signatures and "arguments" not in (e.reason or "")
-        if (problems := parity.misfits(e.name, signatures[e.name]))
+        if (problems := parity.mismatches(e.name, signatures[e.name]))
     }
-    assert wrong == {}
+    assert mismatches_by_name == {}
 
 
 def test_parity_page_is_up_to_date() -> None:

@@ -1,4 +1,4 @@
-"""Every public method that a user calls or overrides has a docstring."""
+"""Every public method that users call or override has a docstring."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.paths import ROOT
 
 
 def documented() -> list[str]:
-    """The modules of which `make docs` makes the reference."""
+    """The modules in the API reference of `make docs`."""
     text = (ROOT / "Makefile").read_text().replace("\\\n", " ")
     lists = dict(re.findall(r"^(\w+) := (.*)$", text, re.MULTILINE))
     words = re.sub(r"\$\(addprefix ([\w.]+),\$\((\w+)\)\)", lambda m: _prefixed(m[1], lists[m[2]]), lists["DOCUMENTED"])
@@ -23,7 +23,7 @@ def _prefixed(prefix: str, words: str) -> str:
 
 
 def silent(cls: type) -> Iterator[str]:
-    """Yield the public methods of a class, and of those inside it, that have no docstring and override none."""
+    """Yield the public methods of a class and its nested classes that have no docstring and override none."""
     if not cls.__doc__:
         yield cls.__qualname__
     for name, thing in vars(cls).items():

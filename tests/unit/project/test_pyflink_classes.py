@@ -1,4 +1,4 @@
-"""Small classes that exist because PyFlink's programs name them."""
+"""Small classes that exist because programs for PyFlink use their names."""
 
 from __future__ import annotations
 

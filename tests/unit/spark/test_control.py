@@ -1,4 +1,4 @@
-"""The directory by which an embedded Spark's Python processes are reached."""
+"""The control directory of an embedded Spark's Python processes."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def test_control_check_reports_a_deleted_directory(monkeypatch: pytest.MonkeyPat
     shutil.rmtree(directory)
     with pytest.raises(IncurableError, match=f"The directory {directory} .* was deleted while"):
         control.check()
-    # There is no slot to stop.
+    # No slot is left to stop.
     control.release("job")

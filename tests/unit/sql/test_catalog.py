@@ -68,7 +68,7 @@ def test_describe_shows_keys_watermarks_and_column_origins(session: Session) -> 
 
 
 @pytest.mark.parametrize(
-    ("statement", "words"),
+    ("statement", "error_text"),
     [
         (
             "CREATE TABLE t (a INT) WITH ('connector'='x')",
@@ -154,14 +154,14 @@ def test_describe_shows_keys_watermarks_and_column_origins(session: Session) -> 
         ("DROP DATABASE d1", "Database d1 does not exist in Catalog default_catalog."),
     ],
 )
-def test_ddl_validation_errors_match_flink(session: Session, statement: str, words: str) -> None:
+def test_ddl_validation_errors_match_flink(session: Session, statement: str, error_text: str) -> None:
     with pytest.raises(ValidationException) as e:
         session.run(statement)
-    assert words in str(e.value)
+    assert error_text in str(e.value)
 
 
 @pytest.mark.parametrize(
-    ("statement", "words"),
+    ("statement", "error_text"),
     [
         ("USE nodb", "A database with name [nodb] does not exist in the catalog: [default_catalog]."),
         ("USE CATALOG nocat", "A catalog with name [nocat] does not exist."),
@@ -169,10 +169,10 @@ def test_ddl_validation_errors_match_flink(session: Session, statement: str, wor
         ("DROP CATALOG c1", "Catalog c1 does not exist."),
     ],
 )
-def test_ddl_catalog_errors_match_flink(session: Session, statement: str, words: str) -> None:
+def test_ddl_catalog_errors_match_flink(session: Session, statement: str, error_text: str) -> None:
     with pytest.raises(CatalogException) as e:
         session.run(statement)
-    assert words in str(e.value)
+    assert error_text in str(e.value)
 
 
 def test_parser_rejects_enforced_keys_and_two_watermarks(session: Session) -> None:

@@ -63,7 +63,7 @@ def test_plan_signature_ignores_class_names_and_default_fields(monkeypatch: pyte
     assert planner.signature(Renamed(None, None, None, "INTERSECT", True, 6)) != expected  # type: ignore[arg-type]
 
 
-def test_queries_that_differ_in_column_names_keep_their_names() -> None:
+def test_plan_sharing_keeps_column_names_of_each_query() -> None:
     t_env = environment()
     statements = t_env.create_statement_set()
     for name in ("x1", "x2"):

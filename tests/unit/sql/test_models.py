@@ -1,4 +1,4 @@
-"""Models are declared, looked at, changed and forgotten."""
+"""Models are created, described, altered and dropped."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ RECORDED = sorted(p.stem for p in compare.RECORDED.glob("*.txt"))
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_recorded_scripts_print_what_pyflink_printed(name: str) -> None:
+def test_recorded_scripts_print_the_output_of_pyflink(name: str) -> None:
     expected = (compare.RECORDED / f"{name}.txt").read_text()
-    assert compare.agreed(compare.here(name), expected) == expected
+    assert compare.with_expected_errors(compare.run_here(name), expected) == expected
 
 
 def test_sql_reference_page_is_up_to_date() -> None:

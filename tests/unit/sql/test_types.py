@@ -14,7 +14,7 @@ from millstream.sql.language.statements import QueryStatement
 from millstream.sql.types import DataType, DataTypes, RowField, RowType
 from tests.support.paths import TESTS
 
-# Type (or !) and expression, as Flink 2.3 answers (tests/sql/flink/Ask.java).
+# Type (or !) and expression, as Flink 2.3 answers (tests/sql/flink/Evaluate.java).
 RECORDED = TESTS / "sql" / "types.tsv.gz"
 
 LITERALS = {
@@ -32,7 +32,7 @@ LITERALS = {
 
 
 def type_of(node: syntax.Expression) -> DataType | None:
-    """Return the type of an expression as far as these records go; None where it is not defined."""
+    """Return the type of an expression, as far as these records define it; else None."""
     if isinstance(node, syntax.Literal):
         return DataTypes.NULL() if node.kind == "NULL" else LITERALS.get(node.text) or DataTypes.STRING(False)
     if isinstance(node, syntax.Interval):
@@ -86,7 +86,7 @@ def is_odd(text: str) -> bool:
     return (
         # Collections and rows have no order.
         (" < " in text and text.startswith(("ARRAY[", "MAP[", "ROW(")))
-        # Lengths of time do not become numbers, nor numbers days.
+        # Intervals do not convert to numbers, nor numbers to days.
         or ("INTERVAL '" in text and text.startswith(("COALESCE", "CASE")))
         or (text.startswith("CASE") and any(t in text for t in times))
         # Casts that always fail are rejected here by the planner, in Flink at run time.

@@ -32,7 +32,7 @@ NAMES = {
 SPELLINGS: list[tuple[dict[str, str], Backend]] = [
     ({}, Backend.HASHMAP),
     *(({key: name}, backend) for key in KEYS for backend, names in NAMES.items() for name in names),
-    # The key of today counts.
+    # The current key counts.
     ({"state.backend.type": "hashmap", "state.backend": "rocksdb"}, Backend.HASHMAP),
     ({"state.backend.type": "lmdb", "state.backend": "filesystem"}, Backend.LMDB),
 ]
@@ -85,7 +85,7 @@ def test_backend_does_not_change_the_execution_plan(settings: dict[str, str], ba
 
 
 def test_generated_window_ids_are_stable() -> None:
-    """The ids that locate window state in earlier savepoints."""
+    """The ids of window state in earlier savepoints."""
     env = Env.get_execution_environment().set_parallelism(1)
     for stream in windows(env):
         stream.print()

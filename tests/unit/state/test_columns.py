@@ -1,4 +1,4 @@
-"""Python values as typed columns, as JSON, and as text that can always be written."""
+"""Python values as typed columns, as JSON, and as text, which any value can be converted to."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Point:
 
 
 class Unprintable:
-    """Cannot even be shown."""
+    """Raises when it is printed."""
 
     def __repr__(self) -> str:
         raise RuntimeError("no")

@@ -25,7 +25,7 @@ from millstream.state.table import BY_KEY, REMOVED, Base, Extra, Patch, StateTab
 from millstream.testing import LocalJob, save_savepoint
 from tests.support.state_programs import build
 
-# As files have them: a name that changes makes state unreadable.
+# As in files: a changed name would make state unreadable.
 NAMES = ("value", "list", "map", "reducing", "aggregating", "timers", "panes", "sessions", "windows")
 HEADER = FileHeader("op", 0, 1, True, [])
 

@@ -52,7 +52,7 @@ def test_catalog_drop_database_rejects_a_database_in_use(catalog: Catalog) -> No
     assert not catalog.database_exists("db")
 
 
-def test_catalog_rename_table_rejects_a_taken_name(catalog: Catalog) -> None:
+def test_catalog_rename_table_rejects_an_existing_name(catalog: Catalog) -> None:
     catalog.create_table(PATH, table(), False)
     catalog.create_table(OTHER, table("a"), False)
     with pytest.raises(e.TableAlreadyExistException, match=r"Table \(or view\) db.u already exists in Catalog mine."):
@@ -88,7 +88,7 @@ def test_catalog_alter_table_rejects_a_view_for_a_table(catalog: Catalog) -> Non
         (lambda c: c.get_function(PATH), e.FunctionNotExistException),
         (lambda c: c.get_model(PATH), e.ModelNotExistException),
         (lambda c: c.list_partitions(PATH), e.TableNotExistException),
-        # As in Flink: the partition does not exist, whatever is wrong with the table.
+        # Like in Flink: the partition does not exist, regardless of the table's error.
         (lambda c: c.get_partition(PATH, CatalogPartitionSpec({"a": "1"})), e.PartitionNotExistException),
     ],
 )

@@ -1,4 +1,4 @@
-"""Plans are written to files and run as they were planned."""
+"""Plans are written to files and executed as planned."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_compiled_plan_rejects_a_changed_table() -> None:
     tables = Tables()
     plan = tables.t_env.compile_plan_sql(_COUNT).as_json_string()
     tables.t_env.execute_sql("DROP TABLE src")
-    # The plan knows the table itself.
+    # The plan contains the table itself.
     tables.t_env.load_plan(PlanReference.from_json_string(plan)).execute().wait()
     assert tables.sink.final() == [(1, 2), (3, 1)]
     tables.t_env.execute_sql(f"CREATE TABLE src (id BIGINT, v STRING) WITH {tables.source.options}")

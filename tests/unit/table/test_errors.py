@@ -131,13 +131,13 @@ ERRORS: list[tuple[str, type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("statement", "kind", "words"), ERRORS, ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(("statement", "kind", "error_text"), ERRORS, ids=lambda v: v if isinstance(v, str) else "")
 def test_sql_errors_match_flink(
-    t_env: StreamTableEnvironment, statement: str, kind: type[Exception], words: str
+    t_env: StreamTableEnvironment, statement: str, kind: type[Exception], error_text: str
 ) -> None:
     with pytest.raises(kind) as error:
         run(t_env, statement)
-    assert words in str(error.value)
+    assert error_text in str(error.value)
 
 
 def test_runtime_error_names_operator_line_and_row(t_env: StreamTableEnvironment) -> None:
@@ -172,21 +172,21 @@ def test_type_length_enforcer_modes(t_env: StreamTableEnvironment, tmp_path: Pat
     def written(mode: str, query: str = "SELECT * FROM s", columns: str = columns) -> Any:
         sink = ValuesTable()
         t_env.get_config().set("table.exec.sink.type-length-enforcer", mode)
-        t_env.execute_sql("DROP TABLE IF EXISTS fitted")
-        t_env.execute_sql(f"CREATE TABLE fitted ({columns}) WITH {sink.options}")
-        run(t_env, f"INSERT INTO fitted {query}")
+        t_env.execute_sql("DROP TABLE IF EXISTS limited")
+        t_env.execute_sql(f"CREATE TABLE limited ({columns}) WITH {sink.options}")
+        run(t_env, f"INSERT INTO limited {query}")
         return set(sink.final())
 
     nulls = (None,) * 4
     assert written("IGNORE") == {("ä", "ab", b"\1\2", b"\1"), ("abcd", "abcd", b"\1", b"\1\2\3"), nulls}
     assert written("trim_pad") == {("ä  ", "ab", b"\1\2", b"\1"), ("abc", "abc", b"\1\0", b"\1\2"), nulls}
-    for column, words in (
+    for column, error_text in (
         ("a, 'x', c, d", r"Column 'a' is CHAR\(3\), however, a string of length 1 is being written into it"),
         ("'abc', b, c, d", r"Column 'b' is VARCHAR\(3\), however, a string of length 4 is being written"),
         ("'abc', 'b', c, d", r"Column 'c' is BINARY\(2\), however, a string of length 1 is being written"),
         ("'abc', 'b', x'0102', d", r"Column 'd' is VARBINARY\(2\), however, a string of length 3 is"),
     ):
-        with pytest.raises(MillstreamError, match=words):
+        with pytest.raises(MillstreamError, match=error_text):
             written("ERROR", f"SELECT {column} FROM s")
     with pytest.raises(MillstreamError, match=r"Column 'a' is CHAR\(3\), however, a string of length 1 is"):
         written("ERROR", "SELECT a, 'x', c, d FROM s WHERE a IS NOT NULL", needed)
@@ -199,28 +199,28 @@ def test_type_length_enforcer_modes(t_env: StreamTableEnvironment, tmp_path: Pat
     [("UPDATE t SET a = 1", "UPDATE"), ("DELETE FROM t WHERE a = 1", "DELETE"), ("TRUNCATE TABLE t", "TRUNCATE")],
 )
 def test_update_and_delete_are_rejected(statement: str, word: str) -> None:
-    for settings, words in (
+    for settings, error_text in (
         (EnvironmentSettings.in_streaming_mode(), "for streaming mode now"),
         (EnvironmentSettings.in_batch_mode(), "for table t: no connector can change rows yet"),
     ):
         t_env = StreamTableEnvironment.create(LocalEnvironment(), settings)
-        with pytest.raises(TableException, match=f"{word} statement is not supported {words}"):
+        with pytest.raises(TableException, match=f"{word} statement is not supported {error_text}"):
             t_env.execute_sql(statement)
     with pytest.raises(TableException, match="QUIT is a statement for a client"):
         t_env.execute_sql("QUIT")
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "words"),
+    ("key", "value", "error_text"),
     [
         ("table.exec.legacy-cast-behaviour", "enabled", "use TRY_CAST"),
         ("table.column-expansion-strategy", "EXCLUDE_DEFAULT_VIRTUAL_METADATA_COLUMNS", "name the columns"),
         ("table.sql-dialect", "hive", "write Flink's own SQL"),
     ],
 )
-def test_unsupported_options_are_rejected(t_env: StreamTableEnvironment, key: str, value: str, words: str) -> None:
+def test_unsupported_options_are_rejected(t_env: StreamTableEnvironment, key: str, value: str, error_text: str) -> None:
     t_env.get_config().set(key, value)
-    with pytest.raises(TableException, match=f"'{key}' = '{value}' is not supported yet: .*{words}"):
+    with pytest.raises(TableException, match=f"'{key}' = '{value}' is not supported yet: .*{error_text}"):
         t_env.execute_sql("SELECT a FROM t")
     # Values equal to the default are accepted.
     t_env.get_config().set(key, {"true": "false", "1 min": "0", "hive": "default", "ERROR": "TRIM_PAD"}.get(value, ""))
@@ -303,7 +303,7 @@ def one_for_two(a: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("function", "words"),
+    ("function", "error_text"),
     [
         (
             text_for_a_number,
@@ -315,10 +315,10 @@ def one_for_two(a: int) -> Any:
         (one_for_two, r"The table function one_for_two returned the row 1 of 1 values, and its result_types have 2"),
     ],
 )
-def test_udf_result_of_another_type_raises(t_env: StreamTableEnvironment, function: Any, words: str) -> None:
+def test_udf_result_of_another_type_raises(t_env: StreamTableEnvironment, function: Any, error_text: str) -> None:
     t_env.create_temporary_system_function("f", function)
     query = "SELECT x FROM t, LATERAL TABLE(f(a)) AS p(x, y)" if function is one_for_two else "SELECT f(a) FROM t"
-    with pytest.raises(MillstreamError, match=words):
+    with pytest.raises(MillstreamError, match=error_text):
         run(t_env, f"{query} WHERE a IS NOT NULL")
 
 
@@ -354,7 +354,7 @@ _COUNTS = "SELECT k, COUNT(*) AS n FROM endless GROUP BY k"
 
 
 @pytest.mark.parametrize(
-    ("query", "words"),
+    ("query", "error_text"),
     [
         (
             _COUNTS,
@@ -373,13 +373,13 @@ _COUNTS = "SELECT k, COUNT(*) AS n FROM endless GROUP BY k"
     ],
 )
 def test_unbounded_state_warning_names_operator_and_key(
-    t_env: StreamTableEnvironment, caplog: pytest.LogCaptureFixture, query: str, words: str
+    t_env: StreamTableEnvironment, caplog: pytest.LogCaptureFixture, query: str, error_text: str
 ) -> None:
     t_env.execute_sql("CREATE TABLE endless (k STRING, n INT, p AS PROCTIME()) WITH ('connector' = 'datagen')")
     with caplog.at_level(logging.WARNING, "millstream"), t_env.execute_sql(query).collect():
         pass
     (reported,) = (r.getMessage() for r in caplog.records if "without bound" in r.getMessage())
-    assert words in reported
+    assert error_text in reported
     assert "Set 'table.exec.state.ttl'" in reported
 
 

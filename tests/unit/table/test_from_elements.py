@@ -1,4 +1,4 @@
-"""Values of programs as tables: rejected values, and inferred types."""
+"""Python values as tables: rejected values, and inferred types."""
 
 from __future__ import annotations
 

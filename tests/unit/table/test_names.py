@@ -1,4 +1,4 @@
-"""Which function a name means in SQL and the Table API, and how columns without a name are called."""
+"""The function that a name refers to in SQL and the Table API, and the names of unnamed columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Table API under PyFlink's names: expressions, results, functions of users, settings, names."""
+"""The Table API under PyFlink's names: expressions, results, user functions, settings, names."""
 
 from __future__ import annotations
 
@@ -77,37 +77,37 @@ def rows(table: Table) -> list[tuple[Any, ...]]:
 # --- results
 
 
-def _with_a_value(values: list[Any], batch: bool = False) -> StreamTableEnvironment:
+def _subquery_environment(values: list[Any], batch: bool = False) -> StreamTableEnvironment:
     """Return an environment with a table of two rows, and a table of the given rows for a subquery."""
     settings = EnvironmentSettings.in_batch_mode() if batch else EnvironmentSettings.in_streaming_mode()
     env = StreamTableEnvironment.create(LocalEnvironment(), settings)
-    for name, rows in (("two", [(7,), (8,)]), ("found", values)):
+    for name, rows in (("two", [(7,), (8,)]), ("fetched", values)):
         env.execute_sql(f"CREATE TABLE {name} ({name[0]} INT) WITH {ValuesTable(rows).options}")
     return env
 
 
 @pytest.mark.parametrize("batch", [False, True])
 def test_scalar_subquery_is_a_value(batch: bool) -> None:
-    query = "SELECT t, (SELECT f FROM found) FROM two"
+    query = "SELECT t, (SELECT f FROM fetched) FROM two"
     for values, expected in (([(1,)], [(7, 1), (8, 1)]), ([], [(7, None), (8, None)])):
-        changes = list(_with_a_value(values, batch).execute_sql(query).collect())
+        changes = list(_subquery_environment(values, batch).execute_sql(query).collect())
         left = [tuple(r) for r in changes if r.get_row_kind() is RowKind.INSERT]
         for removed in (tuple(r) for r in changes if r.get_row_kind() is RowKind.DELETE):
             left.remove(removed)
         assert sorted(left) == expected
     with pytest.raises(MillstreamError, match=r"SingleValueAggFunction received more than one element: .* Select one"):
-        list(_with_a_value([(1,), (2,)], batch).execute_sql(query).collect())
+        list(_subquery_environment([(1,), (2,)], batch).execute_sql(query).collect())
 
 
 def test_scalar_subquery_row_may_change() -> None:
     rows = [Row(1), Row(1), Row(2), Row(2), Row(3)]
     kinds = (RowKind.INSERT, RowKind.DELETE, RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER)
-    for row_given, kind in zip(rows, kinds, strict=True):
-        row_given.set_row_kind(kind)
-    t_env = _with_a_value(rows)
+    for value_row, kind in zip(rows, kinds, strict=True):
+        value_row.set_row_kind(kind)
+    t_env = _subquery_environment(rows)
     sink = ValuesTable()
     t_env.execute_sql(f"CREATE TABLE snk (a INT, b INT) WITH {sink.options}")
-    t_env.execute_sql("INSERT INTO snk SELECT t, (SELECT f FROM found) FROM two").wait()
+    t_env.execute_sql("INSERT INTO snk SELECT t, (SELECT f FROM fetched) FROM two").wait()
     assert sink.final() == [(7, 3), (8, 3)]
 
 
@@ -341,7 +341,7 @@ def test_over_windows_translate_to_sql() -> None:
     assert (unbounded.unit, unbounded.start.distance) == ("RANGE", None)  # type: ignore[union-attr]
 
 
-# --- functions of users
+# --- user functions
 
 
 def test_scalar_udfs_of_all_forms(t_env: StreamTableEnvironment, people: Table) -> None:
@@ -367,7 +367,7 @@ def test_scalar_udfs_of_all_forms(t_env: StreamTableEnvironment, people: Table) 
 def test_udf_is_opened_and_closed_once_per_subtask(people: Table, tmp_path: Path) -> None:
     log = tmp_path / "log"
 
-    class Noted(ScalarFunction):
+    class CountedCalls(ScalarFunction):
         def open(self, function_context: Any) -> None:
             log.write_text("opened ")
 
@@ -377,7 +377,7 @@ def test_udf_is_opened_and_closed_once_per_subtask(people: Table, tmp_path: Path
         def close(self) -> None:
             log.write_text(log.read_text() + "closed")
 
-    assert rows(people.select(udf(Noted(), result_type=DataTypes.BIGINT())(col("id")))) == [(1,), (2,)]
+    assert rows(people.select(udf(CountedCalls(), result_type=DataTypes.BIGINT())(col("id")))) == [(1,), (2,)]
     assert log.read_text() == "opened closed"
 
 
@@ -646,15 +646,15 @@ def test_explain_has_three_sections(people: Table) -> None:
 
 
 @pytest.mark.parametrize(
-    ("use", "words"),
+    ("use", "error_text"),
     [
         (lambda t: t.connect(None), "Flink 2 has removed"),
         (lambda t: t.sql_update("INSERT"), "use execute_sql"),
         (lambda t: t.register_function("f", None), "create_temporary_system_function"),
     ],
 )
-def test_removed_flink_1_apis_name_their_replacement(t_env: StreamTableEnvironment, use: Any, words: str) -> None:
-    with pytest.raises(NotSupportedError, match=words):
+def test_removed_flink_1_apis_name_their_replacement(t_env: StreamTableEnvironment, use: Any, error_text: str) -> None:
+    with pytest.raises(NotSupportedError, match=error_text):
         use(t_env)
 
 
@@ -699,7 +699,7 @@ def test_catalog_partitions_and_statistics(t_env: StreamTableEnvironment) -> Non
     assert catalog.get_table_column_statistics(parted).get_column_statistics_data() == {}
     catalog.drop_partition(parted, two, False)
     assert not catalog.partition_exists(parted, two)
-    for act, words in (
+    for act, error_text in (
         (lambda: catalog.list_partitions(whole), "is not partitioned"),
         (lambda: catalog.get_partition(parted, two), "does not exist"),
         (lambda: catalog.create_partition(parted, one, partition, False), "already exists"),
@@ -710,7 +710,7 @@ def test_catalog_partitions_and_statistics(t_env: StreamTableEnvironment) -> Non
         (lambda: catalog.get_table_statistics(ObjectPath("default_database", "no")), "does not exist"),
         (lambda: t_env.execute_sql("SHOW PARTITIONS whole"), "is not partitioned"),
     ):
-        with pytest.raises(MillstreamError, match=words):
+        with pytest.raises(MillstreamError, match=error_text):
             act()
     # Dropped objects no longer exist.
     t_env.execute_sql("DROP TABLE parted")
@@ -733,8 +733,8 @@ def test_from_path_rejects_invalid_identifiers(t_env: StreamTableEnvironment, na
 def test_to_changelog_and_from_changelog_functions(t_env: StreamTableEnvironment) -> None:
     events = t_env.from_elements([(1, "a"), (1, "b"), (2, "c")], ["k", "v"])
     counts = events.group_by(col("k")).select(col("k"), lit(1).count.alias("n"))
-    words = map_("INSERT", "c", "UPDATE_BEFORE", "b", "UPDATE_AFTER", "a").as_argument("op_mapping")
-    reported = counts.to_changelog(descriptor("word").as_argument("op"), words)
+    kinds = map_("INSERT", "c", "UPDATE_BEFORE", "b", "UPDATE_AFTER", "a").as_argument("op_mapping")
+    reported = counts.to_changelog(descriptor("word").as_argument("op"), kinds)
     assert rows(reported) == [("c", 1, 1), ("b", 1, 1), ("a", 1, 2), ("c", 2, 1)]
     back = map_("c", "INSERT", "b", "UPDATE_BEFORE", "a", "UPDATE_AFTER").as_argument("op_mapping")
     again = reported.from_changelog(descriptor("word").as_argument("op"), back)
@@ -743,16 +743,16 @@ def test_to_changelog_and_from_changelog_functions(t_env: StreamTableEnvironment
     # Retractions take effect: a downstream aggregate counts them.
     assert rows(again.select(col("n").sum))[-1] == (3,)
     with pytest.raises(TableException, match="doesn't support consuming update changes"):
-        rows(_told_twice(again))
+        rows(_rows_as_changelog(again))
     with pytest.raises(MillstreamError, match=r"Received invalid op code 'c'. Defined op codes are: \[i\]"):
         rows(
             reported.from_changelog(descriptor("word").as_argument("op"), map_("i", "INSERT").as_argument("op_mapping"))
         )
 
 
-def _told_twice(table: Table) -> Table:
-    words = table.select(col("n").cast(DataTypes.STRING()).alias("op"), col("k"))
-    return words.from_changelog(map_("1", "INSERT").as_argument("op_mapping"))
+def _rows_as_changelog(table: Table) -> Table:
+    changes = table.select(col("n").cast(DataTypes.STRING()).alias("op"), col("k"))
+    return changes.from_changelog(map_("1", "INSERT").as_argument("op_mapping"))
 
 
 @pytest.mark.parametrize(
@@ -816,7 +816,7 @@ def test_order_by_places_nulls_as_flink_does(batch: bool) -> None:
                 rows.remove(list(change))
         return sorted(rows)
 
-    # As in PyFlink 2.3: NULL is larger than every value, in SQL smaller.
+    # Like in PyFlink 2.3: NULL is larger than every value, in SQL smaller.
     assert left(t.order_by(col("v").desc, col("id").asc).fetch(1)) == [[2, None]]
     assert left(t.order_by(col("v").asc).fetch(1)) == [[1, 10]]
     assert left(t.order_by(col("v")).fetch(3)) == [[1, 10], [3, 30], [5, 20]]
@@ -847,7 +847,7 @@ def test_sum0_of_decimals_and_floats(t_env: StreamTableEnvironment) -> None:
 
 
 def test_collect_returns_floats_by_their_shortest_text(t_env: StreamTableEnvironment) -> None:
-    # PyFlink takes them from Java as text.
+    # PyFlink receives them from Java as text.
     query = (
         "SELECT CAST(1.23 AS FLOAT), ARRAY[CAST(1.23 AS FLOAT)], ROW(CAST(0.1 AS FLOAT)), MAP['a', CAST(0.1 AS FLOAT)]"
     )

@@ -1,4 +1,4 @@
-"""DataTypes of PyFlink's table module, where formats take them."""
+"""DataTypes of PyFlink's table module in formats."""
 
 from __future__ import annotations
 

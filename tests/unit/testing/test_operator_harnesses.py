@@ -1,4 +1,4 @@
-"""Harnesses run functions as a job would: loops, state files, timers, copies and errors are the real ones."""
+"""Harnesses run functions like a job: loops, state files, timers, copies and errors are the real ones."""
 
 from __future__ import annotations
 
@@ -171,12 +171,12 @@ class Count(KeyedProcessFunction):
         yield ctx.get_current_key(), n
 
 
-class Remind(KeyedProcessFunction):
-    """Registers both kinds of timers, ten later."""
+class TimerFunction(KeyedProcessFunction):
+    """Registers timers of both kinds 10 ms ahead."""
 
     def process_element(self, value: Any, ctx: Any) -> None:
         service = ctx.timer_service()
-        if value.endswith("forget"):
+        if value.endswith("delete"):
             service.delete_event_time_timer(ctx.timestamp() + 10)
             return
         service.register_event_time_timer(ctx.timestamp() + 10)
@@ -193,7 +193,7 @@ def first(value: Any) -> Any:
 
 
 def test_harness_event_time_timers() -> None:
-    with KeyedOneInputHarness(Remind(), first) as harness:
+    with KeyedOneInputHarness(TimerFunction(), first) as harness:
         harness.process_element("b", 7)
         harness.process_element("a", 5)
         harness.process_element("a", 5)
@@ -203,7 +203,7 @@ def test_harness_event_time_timers() -> None:
         assert (harness.output(), harness.watermark) == ([], 14)
         harness.process_watermark(16)
         assert harness.records() == [Record(("event", "a", 15, 16, 0), 15)]
-        harness.process_element("b forget", 7)
+        harness.process_element("b delete", 7)
         assert harness.event_timers() == []
         harness.process_element("b", 7)
         harness.clear_output()
@@ -214,7 +214,7 @@ def test_harness_event_time_timers() -> None:
 
 def test_harness_processing_time_timers() -> None:
     clock = ManualClock(100)
-    with KeyedOneInputHarness(Remind(), first, clock=clock) as harness:
+    with KeyedOneInputHarness(TimerFunction(), first, clock=clock) as harness:
         harness.process_element("a", 0)
         harness.advance_processing_time(9)
         assert (harness.output(), harness.processing_timers()) == ([], [(110, "a")])
@@ -273,7 +273,7 @@ NAMES = ["value", "list", "map", "sum", "mean"]
 
 @pytest.mark.parametrize("backend", ["hashmap", "lmdb"])
 @pytest.mark.parametrize("ttl", [None, StateTtlConfig.new_builder(Time.milliseconds(100)).build()])
-def test_harness_state_shows_what_functions_see(ttl: StateTtlConfig | None, backend: str) -> None:
+def test_harness_state_equals_the_state_of_functions(ttl: StateTtlConfig | None, backend: str) -> None:
     config = Configuration.from_dict({"state.backend.type": backend})
     with KeyedOneInputHarness(Everything(ttl), first, config=config) as harness:
         for value in [("a", 1), ("b", 5), ("a", 2)]:
@@ -537,12 +537,12 @@ def test_harness_snapshot_restores_at_any_parallelism(before: int, after: int) -
 
 @pytest.mark.parametrize("after", [1, 3])
 def test_harness_snapshot_includes_timers_watermark_and_clock(after: int) -> None:
-    with KeyedOneInputHarness(Remind(), first) as harness:
+    with KeyedOneInputHarness(TimerFunction(), first) as harness:
         harness.set_processing_time(1000)
         harness.process_element("a", 5)
         harness.process_watermark(12)
         snapshot = harness.snapshot()
-    with KeyedOneInputHarness(Remind(), first, snapshot=snapshot, parallelism=after) as again:
+    with KeyedOneInputHarness(TimerFunction(), first, snapshot=snapshot, parallelism=after) as again:
         assert (again.watermark, again.clock()) == (12, 1000)
         assert (again.event_timers(), again.processing_timers()) == ([(15, "a")], [(1010, "a")])
         again.process_watermark(15)
@@ -593,7 +593,7 @@ def test_harness_snapshot_with_unmatched_state_is_rejected() -> None:
         OneInputHarness(Double(), snapshot=snapshot)
 
 
-# --- what only a cluster would find
+# --- errors that otherwise only a cluster finds
 
 
 class Keep(KeyedProcessFunction):
@@ -665,7 +665,7 @@ def test_harness_does_not_share_mutable_values() -> None:
         harness.process_element(value)
         assert value == ["mine"]
         harness.process_element(value)
-        # The function has changed its first record since, but that had left.
+        # The function has mutated its first record since, but after it was sent.
         assert harness.output() == [["mine", "seen", "again"]] * 2
     with OneInputHarness(Append()) as at_once:
         at_once.process_elements([value, value])
@@ -692,7 +692,7 @@ def test_harness_state_changes_only_by_update() -> None:
         assert harness.state("kept", "a") == ["a1"]
 
 
-# --- errors and life
+# --- errors and lifecycle
 
 
 def test_harness_error_names_operator_and_record_then_restarts() -> None:
@@ -706,7 +706,7 @@ def test_harness_error_names_operator_and_record_then_restarts() -> None:
         assert harness.output() == [("b", 1), ("b", 2)]
 
 
-class Remember(MapFunction):
+class AttributeMap(MapFunction):
     """Keeps a value in an attribute instead of state."""
 
     def __init__(self) -> None:
@@ -718,7 +718,7 @@ class Remember(MapFunction):
 
 
 def test_harness_failure_discards_attributes() -> None:
-    with OneInputHarness(Remember()) as harness:
+    with OneInputHarness(AttributeMap()) as harness:
         harness.process_elements([1, 1])
         with pytest.raises(JobExecutionError, match="ZeroDivisionError"):
             harness.process_element(0)

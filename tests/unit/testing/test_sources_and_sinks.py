@@ -145,7 +145,7 @@ def test_local_environment_runs_a_program() -> None:
     result = local.execute("sums")
     assert (result.job_name, result.records_in) == ("sums", 10)
     assert sink.results()[-2:] == [20, 25]
-    # More epochs than lie ready for a reader.
+    # More epochs than a reader has buffered.
     numbers = local.from_source(TestingSource(range(50))).execute_and_collect()
     assert list(numbers) == list(range(50))
     assert local.from_collection(range(5)).execute_and_collect(limit=2) == [0, 1]
@@ -175,7 +175,7 @@ def test_local_environment_cancels_a_program() -> None:
         client.trigger_savepoint("/nowhere").result()
 
 
-# --- the package
+# --- exports
 
 
 def test_testing_exports_have_examples() -> None:

@@ -1,4 +1,4 @@
-"""Where Flink is: nowhere."""
+"""PyFlink's lookup of Flink's installation, which does not exist here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gateway to Java, of which Millstream has none: only a catalog in memory can be made with it."""
+"""PyFlink's gateway to Java, of which only an in-memory catalog exists here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from millstream.table.catalog import GenericInMemoryCatalog
 
 
 class NeedsJava(Exception):
-    """A test asked for an object of Java's."""
+    """A test used a Java object."""
 
 
 class _Jvm:

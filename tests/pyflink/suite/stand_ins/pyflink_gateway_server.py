@@ -1,4 +1,4 @@
-"""Starts a JVM with Flink in PyFlink."""
+"""PyFlink's module that starts a JVM with Flink."""
 
 from __future__ import annotations
 

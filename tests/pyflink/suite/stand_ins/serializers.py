@@ -1,4 +1,4 @@
-"""How PyFlink hands pickles to Java."""
+"""PyFlink's serializers for exchanging pickles with Java."""
 
 from __future__ import annotations
 

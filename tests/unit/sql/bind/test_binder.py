@@ -30,7 +30,7 @@ def session() -> Session:
 
 
 def test_binder_types_match_7500_recorded_expressions(session: Session) -> None:
-    """The binder infers Flink's types for expressions over values of all types (tests/sql/flink/Ask.java)."""
+    """The binder infers Flink's types for expressions over values of all types (tests/sql/flink/Evaluate.java)."""
     differ = []
     with gzip.open(RECORDED, "rt") as lines:
         for line in lines:
@@ -116,7 +116,7 @@ def test_binder_materializes_proctime_where_used(session: Session) -> None:
     assert cast.arguments == (Call(DataTypes.TIMESTAMP_LTZ(3, False), "PROCTIME"),)
 
 
-# --- shapes
+# --- relations
 
 
 def test_binder_aggregates_are_over_columns(session: Session) -> None:
@@ -326,7 +326,7 @@ def test_binder_insert_mismatch_shows_both_schemas(session: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "words", "column"),
+    ("query", "error_text", "column"),
     [
         ("SELECT nox FROM t", "Column 'nox' not found in any table", 8),
         ("SELECT t.nox FROM t", "Column 'nox' not found in table 't'", 8),
@@ -382,13 +382,13 @@ def test_binder_insert_mismatch_shows_both_schemas(session: Session) -> None:
          "Pattern variable 'B' has no occurrence in the pattern", 17),
     ],
 )  # fmt: skip
-def test_binder_errors_show_cause_and_position(session: Session, query: str, words: str, column: int) -> None:
+def test_binder_errors_show_cause_and_position(session: Session, query: str, error_text: str, column: int) -> None:
     with pytest.raises(ValidationException) as e:
         session.bound(query)
     message = str(e.value)
     assert message.startswith(f"SQL validation failed. At line 1, column {column}: "), message
-    assert words in message
-    # The caret is under the place.
+    assert error_text in message
+    # The caret is below the position.
     assert message.splitlines()[-1] == "    " + " " * (column - 1) + "^"
 
 
@@ -404,7 +404,7 @@ def test_binder_errors_in_a_view_show_the_view_text(session: Session) -> None:
         session.run("DROP VIEW broken")
 
 
-# --- steps of the Table API
+# --- Table API
 
 
 def _item(text: str, alias: str | None = None) -> syntax.SelectItem:

@@ -1,4 +1,4 @@
-"""Growing columns of every type contain the added values, and ranges taken from them are immutable."""
+"""Append buffers of every type contain the added values, and ranges of them are immutable."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
 
 @given(data=st.data())
 @pytest.mark.parametrize("kind", _VALUES, ids=str)
-def test_growing_column_contains_what_was_added(kind: pa.DataType, data: st.DataObject) -> None:
+def test_growing_column_contains_the_added_values(kind: pa.DataType, data: st.DataObject) -> None:
     column, added, shown = GrowingColumn(kind), [], []
     for _ in range(data.draw(st.integers(0, 6), label="batches")):
         values = data.draw(st.lists(st.none() | _VALUES[kind], max_size=20), label="values")
         before = data.draw(st.integers(0, len(values)), label="left out")
-        # A part of an array: its values do not begin where its memory does.
+        # A slice of an array: its values do not start at its buffer's start.
         column.extend(pa.array(values, kind)[before:])
         added += pa.array(values, kind)[before:].to_pylist()
         shown.append((column.range(0, len(added)), list(added)))

@@ -1,4 +1,4 @@
-"""State of SQL as columns: deltas, savepoints, another parallelism, another max parallelism."""
+"""SQL state as columns: deltas, savepoints, another parallelism, another max parallelism."""
 
 from __future__ import annotations
 
@@ -114,12 +114,12 @@ def test_column_state_restores_at_another_parallelism(after: int, savepoint: boo
     for _ in range(5):
         job.run_epoch()
     saved = (save_savepoint if savepoint else save_checkpoint)(job, tmp_path)
-    got = changes_of(sink.results())
-    assert got
+    results_before = changes_of(sink.results())
+    assert results_before
     env, sink = collecting(query, [(source, batches)], after)
     job = start_from(env, saved, epoch_sizes=lambda: 2)
     job.run()
-    assert final([*got, *changes_of(sink.results())]) == expected
+    assert final([*results_before, *changes_of(sink.results())]) == expected
     # No subtask has keys of another.
     assert sum(len(change) for _, content in job.state_rows("groups") for change in content) == len(expected)
 
@@ -139,12 +139,12 @@ def test_column_key_groups_match_values() -> None:
 
 
 @hypothesis.given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 8)), min_size=1, max_size=6), st.booleans())
-def test_column_state_files_are_arrow_streams(cuts: list[tuple[int, int]], compressed: bool) -> None:
+def test_column_state_files_are_arrow_streams(slices: list[tuple[int, int]], compressed: bool) -> None:
     """Adjacent rows are written without copying; deletions precede insertions."""
     texts = pa.array([None if i % 7 == 0 else "x" * i for i in range(40)])
     whole = pa.record_batch([pa.array(np.arange(40, dtype=np.uint32)), texts], ["hash", "k0"])
     changes = [
-        RowChange(whole.slice(start, count), whole.slice(0, count) if count % 2 else None) for start, count in cuts
+        RowChange(whole.slice(start, count), whole.slice(0, count) if count % 2 else None) for start, count in slices
     ]
     rows = {0: tuple(changes), 3: (RowChange(whole),)}
     content = [Section("t", COLUMNS, "group", rows), Section("u", VALUE, "key", {"a": 1})]
@@ -215,7 +215,7 @@ def test_object_column_round_trips(first: list[Any], second: list[Any], start: i
 
 
 def test_object_column_reads_pickled_ints() -> None:
-    """As versions before have written them."""
+    """In the format of earlier versions."""
     column = pa.array([pickle.dumps(n, 5) for n in (0, -1, 2**31, 2**70)], pa.binary())
     assert read(StateColumn("a0", object), column).tolist() == [0, -1, 2**31, 2**70]
     assert len(written(StateColumn("a0", object), np.array([1, 2**31, -5], object))[1].as_py()) == 9
@@ -227,7 +227,7 @@ _CLOCK = ManualClock()
 
 
 class _Slow(GroupAggregateOperator):
-    """Takes a quarter of a slice for each batch."""
+    """Takes a quarter of a slice per batch."""
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         _CLOCK.advance(50)
@@ -259,9 +259,9 @@ def test_pending_batches_are_split_on_rescaling(after: int) -> None:
     env, sink = _slow_program(batches, 2)
     job = LocalJob(env, _CLOCK)
     job.run_epoch()
-    cut, got = job.snapshot(), changes_of(sink.results())
-    left = [decode(snapshot) for snapshot in job.execution._runtime_snapshots.values()]
-    assert any(one.pending_blocks for one in left), "nothing waits: the test tests nothing"
+    snapshot, results_before = job.snapshot(), changes_of(sink.results())
+    decoded = [decode(data) for data in job.execution._runtime_snapshots.values()]
+    assert any(one.pending_blocks for one in decoded), "the test requires pending blocks"
     env, sink = _slow_program(batches, after)
-    LocalJob(env, _CLOCK, snapshot=cut, storage=job.storage).run()
-    assert final([*got, *changes_of(sink.results())]) == expected
+    LocalJob(env, _CLOCK, snapshot=snapshot, storage=job.storage).run()
+    assert final([*results_before, *changes_of(sink.results())]) == expected

@@ -1,4 +1,4 @@
-"""Quotients, averages and casts of decimals: the digits of Flink 2.3, where other systems divide doubles."""
+"""Quotients, averages and casts of decimals: Flink 2.3's digits, where other systems divide doubles."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def t_env() -> StreamTableEnvironment:
         # TPC-DS q54 groups by this.
         ("CAST(ROUND(x / 50) AS INT)", "1 -1 25 2 0"),
         ("x / 50", "0.500000 -0.500000 24.691200 1.500000 0.499800"),
-        # TPC-DS q83 shows these.
+        # TPC-DS q83 selects these.
         ("(y * 1.0000) / (y + 3) / 3.0000 * 100", "23.333333 16.666667 50.000000 26.190476 27.083333"),
         ("(y + 3) / 3.0", "3.333333 2.000000 -2.000000 4.666667 5.333333"),
         ("z / 3", "3.3366666666667 -3.3400000000000 0.0166666666667 33.3300000000000 0.0033333333333"),

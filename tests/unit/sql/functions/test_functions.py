@@ -120,7 +120,7 @@ def test_constant_folding_skips_nondeterministic_calls() -> None:
     failing = call("/", [of(1, INT), of(0, INT)])
     assert folded(failing) == failing
     assert isinstance(folded(call("RAND", [])), Call)
-    # The text of a point in time depends on the session.
+    # The text of an instant depends on the session.
     reported = cast(of(0, DataTypes.TIMESTAMP_LTZ(3)), STRING)
     assert folded(reported) == reported
     shanghai = EvaluationContext("Asia/Shanghai")
@@ -129,11 +129,11 @@ def test_constant_folding_skips_nondeterministic_calls() -> None:
     assert day == Constant(DataTypes.DATE(False), 19782)
 
 
-# --- the user's functions
+# --- user functions
 
 
 class Doubled:
-    """A user's function, as the evaluator sees it."""
+    """A user function, as the evaluator sees it."""
 
     kind, deterministic = "scalar", True
     input_types: list[DataType] | None = None
@@ -168,7 +168,7 @@ def test_udf_opens_once_and_sees_only_evaluated_rows() -> None:
     assert function.closed == 1
 
 
-# --- time
+# --- time zones
 
 
 def test_time_functions_use_the_session_time_zone() -> None:
@@ -237,7 +237,7 @@ def test_current_timestamp_per_batch_in_streaming_and_once_in_batch() -> None:
     )
 
 
-# --- values from and to Python
+# --- conversion from and to Python
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_inferred_type_of_values() -> None:
         inferred_type(object())
 
 
-# --- Java's ways
+# --- semantics of Java
 
 
 def test_number_text_matches_java() -> None:
@@ -350,7 +350,7 @@ def test_java_regex_matches(pattern: str, text: str, expected: str | None) -> No
     assert (None if match is None else match.group()) == expected
 
 
-def test_java_regex_rejects_what_java_rejects() -> None:
+def test_java_regex_rejects_patterns_invalid_in_java() -> None:
     for pattern in ("(", "a)", "[a", "\\p{Nope}", "x{2,1}", "*a"):
         with pytest.raises(BadPattern):
             java_pattern(pattern)
@@ -380,7 +380,7 @@ def test_function_argument_errors_match_flink() -> None:
     assert run(cast(Column(STRING, 0), INT, lenient=True), pa.array(["1", "abc"])) == [1, None]
 
 
-# --- what Flink says
+# --- results recorded from Flink
 
 
 @pytest.fixture(scope="module")
@@ -406,7 +406,7 @@ def test_function_types_and_values_match_recorded_flink(session: Session) -> Non
 
 
 def test_functions_on_columns_equal_constants(session: Session) -> None:
-    """Every eighth of the expressions, with each constant in a column that is a part of a longer one."""
+    """Every eighth expression, with each constant in a column that is a slice of a longer one."""
     differ = []
     for _, _, text in read_recorded(VALUES)[::8]:
         if any(word in text for word in ("RAND", "UUID", "NOW()", "CURRENT_", "LOCALTIME")):
@@ -475,11 +475,11 @@ _TEXTS = (
         (f"SELECT CONCAT_WS(s, a, b) FROM {_TEXTS}", ["a-b", "", "x", None, "+"]),
         (f"SELECT CONCAT_WS('/', a) FROM {_TEXTS}", ["a", "", "x", "", ""]),
         ("SELECT CONCAT_WS('/', CAST(NULL AS STRING))", [""]),
-        # Text of no characters.
+        # Empty text.
         ("SELECT * FROM (VALUES (''), ('')) AS t(a)", ["", ""]),
         ("SELECT COALESCE('', '')", [""]),
         ("SELECT CASE WHEN 1 = 2 THEN '' ELSE '' END", [""]),
-        # Points in time.
+        # Instants.
         (
             "SELECT GREATEST(a, b) FROM (VALUES (TO_TIMESTAMP_LTZ(0, 3), TO_TIMESTAMP_LTZ(1000, 3))) AS t(a, b)",
             [dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.UTC)],
@@ -493,7 +493,7 @@ def test_function_query_results(t_env: TableEnvironment, query: str, rows: list[
 _REFUSED = ["ENDSWITH(x'41', 'a')", "DAYOFWEEK(INTERVAL '1' DAY)", "WEEK(INTERVAL '1' DAY)", "FIELD()"]
 
 
-@pytest.mark.parametrize("wrong", _REFUSED)
-def test_functions_reject_invalid_arguments(t_env: TableEnvironment, wrong: str) -> None:
+@pytest.mark.parametrize("call", _REFUSED)
+def test_functions_reject_invalid_arguments(t_env: TableEnvironment, call: str) -> None:
     with pytest.raises(ValidationException, match="Cannot apply"):
-        t_env.sql_query(f"SELECT {wrong}")
+        t_env.sql_query(f"SELECT {call}")

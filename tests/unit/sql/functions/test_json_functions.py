@@ -37,7 +37,7 @@ _ROWS = "(VALUES (1), (2)) AS t(x)"
         (f"SELECT JSON_ARRAY(j) FROM (SELECT CAST(JSON_ARRAY(x) AS STRING) AS j FROM {_ROWS})", ["[[1]]", "[[2]]"]),
     ],
 )
-def test_json_is_nested_where_the_planner_sees_it(query: str, rows: list[str]) -> None:
+def test_json_functions_nest_json_that_the_planner_recognises(query: str, rows: list[str]) -> None:
     t_env = StreamTableEnvironment.create(LocalEnvironment())
     t_env.execute_sql(
         "CREATE TEMPORARY VIEW v AS SELECT JSON_OBJECT('a' VALUE 1) AS j, JSON_ARRAY(1, 2) AS k, '{\"x\":1}' AS s"

@@ -61,7 +61,7 @@ def value(text: str) -> Expression:
 
 
 def shown(node: Any) -> str:
-    """Write an expression so that its order shows."""
+    """Return an expression as text that shows its structure."""
     if isinstance(node, Call):
         return f"{node.name}({', '.join(map(shown, node.arguments))})"
     if isinstance(node, In):
@@ -152,7 +152,7 @@ def test_parser_create_table_has_all_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "position", "words"),
+    ("text", "position", "error_text"),
     [
         ("SELECT a FROM t WHERE", (1, 22), "the end of the statement, expected an expression"),
         ("SELECT a,\n  FROM t", (2, 3), "Encountered 'FROM'"),
@@ -170,11 +170,11 @@ def test_parser_create_table_has_all_parts() -> None:
         ("ALTER TABLE t FROB", (1, 15), "RENAME, SET, RESET, ADD, MODIFY or DROP"),
     ],
 )
-def test_parser_error_has_position_and_cause(text: str, position: tuple[int, int], words: str) -> None:
+def test_parser_error_has_position_and_cause(text: str, position: tuple[int, int], error_text: str) -> None:
     with pytest.raises(SqlParserException) as raised:
         read_statement(text)
     assert (raised.value.line, raised.value.column) == position
-    assert words in str(raised.value)
+    assert error_text in str(raised.value)
     assert str(raised.value).startswith("SQL parse failed. ")
     # A caret marks the position.
     line, caret = str(raised.value).split("\n")[-2:]

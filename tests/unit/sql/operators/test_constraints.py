@@ -67,7 +67,7 @@ def test_not_null_enforcer_drops_rows_with_nested_nulls(
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "words"),
+    ("column", "value", "error_text"),
     [
         ("INT NOT NULL", None, f"Column 'v' {_NULL}"),
         ("ROW<a ROW<b INT NOT NULL>>", ((None,),), f"Column 'v.a.b' {_NULL}"),
@@ -79,10 +79,10 @@ def test_not_null_enforcer_drops_rows_with_nested_nulls(
         ("MAP<VARBINARY(1), INT>", {b"ab": 1}, r"Column 'v\[key\]' is VARBINARY\(1\), however, a string of length 2"),
     ],
 )
-def test_constraint_error_names_the_nested_column(column: str, value: Any, words: str) -> None:
-    # The value follows valid ones of its batch.
+def test_constraint_error_names_the_nested_column(column: str, value: Any, error_text: str) -> None:
+    # The value follows valid values of its batch.
     values = [value] if value is None else [{} if isinstance(value, dict) else [] if isinstance(value, list) else None]  # type: ignore[list-item]
-    with pytest.raises(MillstreamError, match=words):
+    with pytest.raises(MillstreamError, match=error_text):
         _written(column, [*values, value], type_length="ERROR", nested_constraint=_ALL)
 
 

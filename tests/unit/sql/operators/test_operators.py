@@ -49,14 +49,14 @@ _ROW_KINDS = [pa.string(), pa.int64(), pa.int64(), pa.float64()]
 
 def _changelog(r: Random, row: Callable[[Random], Any] = _row, retracts: bool = True) -> list[Change]:
     """Return changes that retract only existing rows."""
-    there: list[tuple[Any, ...]] = []
+    live: list[tuple[Any, ...]] = []
     changes: list[Change] = []
     for _ in range(r.randrange(60)):
-        if retracts and there and r.random() < 0.4:
-            changes.append((r.choice(["-U", "-D"]), *there.pop(r.randrange(len(there)))))
+        if retracts and live and r.random() < 0.4:
+            changes.append((r.choice(["-U", "-D"]), *live.pop(r.randrange(len(live)))))
         else:
-            there.append(row(r))
-            changes.append((r.choice(["+I", "+U"]) if retracts else "+I", *there[-1]))
+            live.append(row(r))
+            changes.append((r.choice(["+I", "+U"]) if retracts else "+I", *live[-1]))
     return changes
 
 
@@ -106,7 +106,7 @@ def test_group_aggregate_with_local_and_global_phase(seed: int) -> None:
     if r.random() < 0.3:
         # No aggregates that depend on the rows of one batch.
         specs = [w for w in specs if not w[2]]
-    # A change and its opposite go the same way.
+    # A retraction goes through the same local phase as its insertion.
     ways = [_changelog(r, retracts=retracts) for _ in range(2)]
     calls = _calls(*specs)
     local = [Bare(LocalGroupAggregateOperator(keys, calls, _ROW_KINDS, retracts, max_held)) for _ in ways]
@@ -169,16 +169,16 @@ def test_group_aggregate_mini_batch_emits_one_change_per_key(seed: int) -> None:
     specs = _PLAIN + _OF_ALL
     bare = Bare(GroupAggregateOperator([0], _calls(*specs), _ROW_KINDS, retracts=True, mini_batch=True))
     model = GroupAggregateModel(lambda row: row[:1], specs)
-    everything: list[Change] = []
+    all_emitted: list[Change] = []
     expected: list[Change] = []
     for part in _cut(r, changes):
         bare.take(batch_of(part, _ROW_KINDS))
         emitted = bare.changes()
         per_key = [c[1] for c in emitted if c[0] != "-U"]
         assert len(per_key) == len(set(per_key))
-        everything += emitted
+        all_emitted += emitted
         expected += [c for change in part for c in model.take(change)]
-        assert final(everything) == final(expected)
+        assert final(all_emitted) == final(expected)
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
@@ -232,16 +232,16 @@ def _by_size(value: float | None) -> tuple[bool, float]:
 def test_min_max_with_nan(seed: int, retracts: bool) -> None:
     r = Random(seed)
     kinds = [pa.int64(), pa.float64()]
-    there: dict[int, list[float | None]] = {}
+    live: dict[int, list[float | None]] = {}
     changes: list[Change] = []
     for _ in range(60):
-        values = there.setdefault(r.randrange(3), [])
+        values = live.setdefault(r.randrange(3), [])
         if retracts and values and r.random() < 0.4:
             kind, value = "-D", values.pop(r.randrange(len(values)))
         else:
             kind, value = "+I", r.choice([1.5, -2.0, float("inf"), float("-inf"), float("nan"), None])
             values.append(value)
-        changes.append((kind, next(k for k, v in there.items() if v is values), value))
+        changes.append((kind, next(k for k, v in live.items() if v is values), value))
     calls = [AggregateCall("MIN", (1,), _DOUBLE), AggregateCall("MAX", (1,), _DOUBLE)]
     operator = GroupAggregateOperator([0], calls, kinds, retracts=retracts)
     bare = Bare(operator)
@@ -251,7 +251,7 @@ def test_min_max_with_nan(seed: int, retracts: bool) -> None:
     left: dict[int, tuple[Any, ...]] = {}
     for kind, key, *row in bare.changes():
         left[key] = tuple(row) if kind in ("+I", "+U") else ()
-    for key, values in there.items():
+    for key, values in live.items():
         known = sorted((v for v in values if v is not None), key=_by_size)
         expected = (known[0], known[-1]) if known else ((None, None) if values else ())
         assert str(left.get(key, ())) == str(expected)
@@ -354,12 +354,12 @@ def test_top_n_is_independent_of_batches(seed: int) -> None:
     numbers = [*range(30), None] if r.random() < 0.5 else range(30)
     rows = [("+I", r.choice("ab"), r.choice(numbers), r.randrange(3), i) for i in range(200)]
     kinds = [pa.string(), pa.int64(), pa.int64(), pa.int64()]
-    limit, shows = r.randint(1, 4), r.random() < 0.5
+    limit, with_rank = r.randint(1, 4), r.random() < 0.5
     outputs = []
-    for cut in (1, 37, 200):
-        bare = Bare(TopNOperator([0], order, kinds, 1, limit, shows))
-        for i in range(0, len(rows), cut):
-            bare.take(batch_of(rows[i : i + cut], kinds))
+    for batch_rows in (1, 37, 200):
+        bare = Bare(TopNOperator([0], order, kinds, 1, limit, with_rank))
+        for i in range(0, len(rows), batch_rows):
+            bare.take(batch_of(rows[i : i + batch_rows], kinds))
         outputs.append(bare.changes())
     assert outputs[0] == outputs[1] == outputs[2]
 
@@ -371,10 +371,10 @@ def test_append_only_top_n_equals_row_by_row_processing(seed: int) -> None:
     numbers = [*range(30), None, float("nan")] if r.random() < 0.5 else range(60)
     rows = [("+I", r.choice("aaabcdefgh"), r.choice(numbers), r.randrange(3), i) for i in range(300)]
     kinds = [pa.string(), pa.float64(), pa.int64(), pa.int64()]
-    last, shows, pairs = r.randint(1, 5), r.random() < 0.5, r.random() < 0.7
+    last, with_rank, pairs = r.randint(1, 5), r.random() < 0.5, r.random() < 0.7
     first = r.randint(1, last)
-    expected = Bare(TopNOperator([0], order, kinds, first, last, shows, pairs=pairs))
-    actual = Bare(AppendOnlyTopNOperator([0], order, kinds, first, last, shows, pairs=pairs))
+    expected = Bare(TopNOperator([0], order, kinds, first, last, with_rank, pairs=pairs))
+    actual = Bare(AppendOnlyTopNOperator([0], order, kinds, first, last, with_rank, pairs=pairs))
     for part in _cut(r, rows):
         for bare in (expected, actual):
             bare.take(batch_of(part, kinds))
@@ -413,7 +413,7 @@ def test_first_value_and_last_value(seed: int, folds: bool) -> None:
 
 
 class InTwoPhases(Bare):
-    """The second phase of a window aggregate, and the first before it."""
+    """The second phase of a window aggregate, with the first phase before it."""
 
     def __init__(self, arguments: Any, properties: Any) -> None:
         super().__init__(GlobalWindowAggregateOperator(*arguments, properties))  # type: ignore[call-arg]
@@ -527,7 +527,7 @@ def test_window_aggregate_order_is_independent_of_batches(kind: WindowKind) -> N
         for k, t in zip(rng.integers(0, 9, 300), np.sort(rng.integers(0, 90, 300)), strict=True)
     ]
     outputs = []
-    for cut in (300, 7, 50):
+    for batch_rows in (300, 7, 50):
         operator = WindowAggregateOperator(
             Windowing(kind, size, step),
             WindowTimes(2, True, "UTC"),
@@ -537,9 +537,9 @@ def test_window_aggregate_order_is_independent_of_batches(kind: WindowKind) -> N
             [("start", pa.timestamp("ms")), ("end", pa.timestamp("ms"))],
         )
         bare = Bare(operator)
-        for start in range(0, 300, cut):
-            bare.take(batch_of(rows[start : start + cut], [pa.string(), pa.int64(), pa.timestamp("ms")]))
-            operator.on_watermark(rows[min(start + cut, 300) - 1][3] - 1)
+        for start in range(0, 300, batch_rows):
+            bare.take(batch_of(rows[start : start + batch_rows], [pa.string(), pa.int64(), pa.timestamp("ms")]))
+            operator.on_watermark(rows[min(start + batch_rows, 300) - 1][3] - 1)
         operator.on_watermark((1 << 63) - 1)
         outputs.append(bare.changes())
     assert outputs[0] == outputs[1] == outputs[2]

@@ -1,4 +1,4 @@
-"""Temporal joins over changelog sources: which versions they see, as Flink 2.3 answered."""
+"""Temporal joins over changelog sources: the versions that rows join, as recorded from Flink 2.3."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _changes(changes: Sequence[tuple[RowKind, int, str, int]]) -> list[Row]:
     return rows
 
 
-def _with_old_halves(changes: Sequence[tuple[RowKind, int, str, int]]) -> list[tuple[RowKind, int, str, int]]:
+def _with_update_before(changes: Sequence[tuple[RowKind, int, str, int]]) -> list[tuple[RowKind, int, str, int]]:
     completed: list[tuple[RowKind, int, str, int]] = []
     last: dict[int, tuple[RowKind, int, str, int]] = {}
     for change in changes:
@@ -66,7 +66,7 @@ def _environment(mode: str = "upsert") -> TableEnvironment:
     if mode == "upsert":
         versions = ValuesTable(_changes(_UPSERTS), ChangelogMode.upsert())
     else:
-        versions = ValuesTable(_changes(_with_old_halves(_UPSERTS)), ChangelogMode.all())
+        versions = ValuesTable(_changes(_with_update_before(_UPSERTS)), ChangelogMode.all())
     key = "PRIMARY KEY (id) NOT ENFORCED"
     t_env.execute_sql(f"CREATE TABLE e ({_COLUMNS}, {_WATERMARK}) WITH {orders.options}")
     t_env.execute_sql(f"CREATE TABLE v ({_COLUMNS}, {key}, {_WATERMARK}) WITH {versions.options}")

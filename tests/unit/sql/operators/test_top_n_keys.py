@@ -1,4 +1,4 @@
-"""Rows that move between the places of a Top-N, written by their own key or joined by it."""
+"""Rows that change their rank in a Top-N, written by their own key or joined by it."""
 
 from __future__ import annotations
 

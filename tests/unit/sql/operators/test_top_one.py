@@ -1,4 +1,4 @@
-"""The first row by an order, of rows that are updated."""
+"""The first row of an order over updating rows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _left(query: str, batch_rows: int) -> list[tuple[Any, ...]]:
             "GROUP BY k)) WHERE rn = 1",
             (1, 4),
         ),
-        # A group without a value is first, and falls back with its first value.
+        # A group without a value is first, and moves back with its first value.
         ("SELECT k, MIN(v) AS m FROM s GROUP BY k ORDER BY m LIMIT 1", (1, 3)),
         ("SELECT k, MAX(v) AS m FROM s GROUP BY k ORDER BY m DESC NULLS FIRST LIMIT 1", (2, 7)),
     ],
@@ -61,12 +61,12 @@ def test_top_one_operator_emits_as_top_n_for_upserts(seed: int) -> None:
         rows = []
         for _ in range(r.randrange(1, 12)):
             key = (r.randrange(3), r.choice("abc"))
-            # A row never falls back.
+            # A row never moves back.
             best[key] = best.get(key, 4) - (r.random() < 0.3)
             rows.append(("+U", *key, best[key], number))
         for bare, changes in zip((one, many), outputs, strict=True):
             bare.take(batch_of(rows, kinds))
             changes += bare.changes()
-            # The two may emit updates by equal rows and replacements differently.
+            # The two may represent updates by equal rows and replacements differently.
             assert len(final(changes)) <= 3
         assert final(outputs[0]) == final(outputs[1])

@@ -1,6 +1,6 @@
 """Transcripts of SQL operators: input rows, watermarks, and the expected changes.
 
-Each is run with its batches as they are written, row by row, and with a restart from files behind every batch.
+Each runs with its batches as written, row by row, and with a restart from files after every batch.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ TRANSCRIPTS = [
         [("+I 1, +I 2, +I 3", "+I 1, +I 2"), ("-D 1, +I 0", "-D 1, +I 3, -D 3, +I 0")],
     ),
     Transcript(
-        "top 1 of rows that replace each other",
+        "top 1 of updating rows",
         lambda: TopNOperator([], [(1, True, False)], [_TEXT, _INT], 1, 1, False, retracts=True, unique=[0]),
         [_TEXT, _INT],
         [("+I a 1, +U b 2, +U a 1, +U b 3, +U a 4", "+I a 1, -D a 1, +I b 2, -U b 2, +U b 3, -D b 3, +I a 4")],
@@ -226,7 +226,7 @@ TRANSCRIPTS = [
         ],
     ),
     Transcript(
-        "top 2 of rows that are updated and never fall back",
+        "top 2 of updates that never lower the rank",
         lambda: TopNOperator([], [(1, True, False)], [_TEXT, _INT], 1, 2, True, unique=[0]),
         [_TEXT, _INT],
         [
@@ -304,7 +304,7 @@ TRANSCRIPTS = [
         ],
     ),
     Transcript(
-        "the row to be written of each primary key",
+        "materialized row of each primary key",
         lambda: MaterializeOperator([0], [_TEXT, _INT]),
         [_TEXT, _INT],
         [
@@ -356,14 +356,14 @@ TRANSCRIPTS = [
         [
             ("+I a 1 1, +I b 2 3, +I a 4 6, +I a 8 20", ""),
             (9, "+I b 1 2 3 8"),
-            # The second is late by itself, but the session that it belongs to is open.
+            # The second row is late by itself, but its session is open.
             ("+I b 7 3, +I a 16 2", ""),
             (12, "+I a 3 21 1 11"),
             (END, "+I a 1 8 20 25"),
         ],
     ),
     Transcript(
-        "a row joins two sessions",
+        "a row merges two sessions",
         lambda: SessionWindowOperator(5, _times(2), [0], [0], [_COUNT], [_TEXT, _INT, _TIME], _WINDOW),
         [_TEXT, _INT, _TIME],
         [("+I a 1 0, +I a 1 10", ""), ("+I a 1 5", ""), (13, ""), (14, "+I a 3 0 15")],
@@ -443,7 +443,7 @@ TRANSCRIPTS = [
         [("+I a 1 1, +I a 3 6, -U a 1 1, +U a 5 7", ""), (9, "+I a 2 8 0 10"), (END, "+I a 2 8 5 15")],
     ),
     Transcript(
-        "rows that have their windows already",
+        "rows with existing window columns",
         lambda: WindowAggregateOperator(
             Windowing(WindowKind.HOP, 10, 5),
             WindowTimes(2, True, "UTC", (1, 2)),
@@ -516,14 +516,14 @@ def _watermarks() -> Bare:
     return Bare(RowWatermarkOperator(0, delayed, Session()))
 
 
-def _run_times(bare: Bare, times: list[int], cut: int) -> list[Any]:
+def _run_times(bare: Bare, times: list[int], batch_rows: int) -> list[Any]:
     """Return the output: times of rows, and watermarks in lists."""
     log: list[Any] = []
     assert isinstance(bare.operator, RowWatermarkOperator)
     bare.operator.advance = lambda w: log.append([w])
     operator: Any = bare.operator
-    for start in range(0, len(times), cut):
-        for batch in operator.process(batch_of([("+I", t) for t in times[start : start + cut]], [_TIME])):
+    for start in range(0, len(times), batch_rows):
+        for batch in operator.process(batch_of([("+I", t) for t in times[start : start + batch_rows]], [_TIME])):
             log += batch.columns[0].view(pa.int64()).to_pylist()
     return log
 
@@ -532,11 +532,11 @@ def test_row_watermark_precedes_a_late_row() -> None:
     assert _run_times(_watermarks(), [5000, 6000, 4000, 9000], 10) == [5000, 6000, [5000], 4000, 9000, [8000]]
 
 
-@pytest.mark.parametrize("cut", [1, 2, 3, 100])
-def test_row_watermark_lateness_is_independent_of_batches(cut: int) -> None:
+@pytest.mark.parametrize("batch_rows", [1, 2, 3, 100])
+def test_row_watermark_lateness_is_independent_of_batches(batch_rows: int) -> None:
     times = [5000, 5100, 5150, 5250, 4099, 4101, 4240, 7000, 5999, 6000, 6001, 20000, 100]
     late, watermark = [], 0
-    for one in _run_times(_watermarks(), times, cut):
+    for one in _run_times(_watermarks(), times, batch_rows):
         if isinstance(one, list):
             watermark = one[0]
         elif one <= watermark:
@@ -570,15 +570,15 @@ def test_row_watermark_delayed_is_emitted_without_rows() -> None:
     assert log == [5000, 5150]
 
 
-@pytest.mark.parametrize("cut", [1, 2, 100])
-def test_on_event_watermark_follows_every_row(cut: int) -> None:
+@pytest.mark.parametrize("batch_rows", [1, 2, 100])
+def test_on_event_watermark_follows_every_row(batch_rows: int) -> None:
     stamp = DataTypes.TIMESTAMP(3)
     bare = Bare(OnEventWatermarkOperator(0, Column(stamp, 0), Session()))
-    assert _run_times(bare, [-5, 0, 3, 2, 4], cut) == [-5, [-5], 0, [0], 3, [3], 2, 4, [4]]
-    # Downstream operators receive it again in another process.
+    assert _run_times(bare, [-5, 0, 3, 2, 4], batch_rows) == [-5, [-5], 0, [0], 3, [3], 2, 4, [4]]
+    # Downstream operators in another process receive it again.
     other = Bare(OnEventWatermarkOperator(0, Column(stamp, 0), Session()))
     other.operator.restore(bare.operator.runtime_snapshot())
-    assert _run_times(other, [4, 1, 7], cut) == [4, 1, 7, [7]]
+    assert _run_times(other, [4, 1, 7], batch_rows) == [4, 1, 7, [7]]
 
 
 # --- table functions
@@ -625,7 +625,7 @@ def test_unnest_of_maps_multisets_and_rows() -> None:
     assert [c[3:] for c in bare.changes()] == [(1, "a"), (None, "b")]
 
 
-# --- the clock
+# --- processing time
 
 
 def test_group_aggregate_state_expires_when_untouched() -> None:
@@ -715,7 +715,7 @@ def test_set_operation_counts_expire() -> None:
         bare.take(batch_of([("+I", row)], [_INT]), side)
     bare.restart()
     now[0] = 60
-    # 1 was touched too long ago; of 2 the whole count lives as long as its last row.
+    # 1 has expired; all rows of the count of 2 live as long as its last row.
     bare.take(batch_of([("+I", 1), ("+I", 2), ("+I", 2), ("+I", 3)], [_INT]), 1)
     assert bare.changes() == [("+I", 2), ("+I", 2), ("+I", 3)]
 

@@ -104,7 +104,7 @@ TRANSCRIPTS = [
     ),
     _steps(
         _rank([(1, True, False)], 1, 2, True),
-        "the first two of each window, once it ends",
+        "the first two rows of each window at its end",
         ("+I a 1 10, +I a 3 10, +I b 5 10, +I a 2 10, +I a 9 20", ""),
         (8, ""),
         (9, "+I a 3 10 1, +I a 2 10 2, +I b 5 10 1"),
@@ -113,20 +113,20 @@ TRANSCRIPTS = [
     ),
     _steps(
         _rank([(1, False, True)], 2, 2, False),
-        "the second of each window",
+        "the second row of each window",
         ("+I a 4 10, +I a - 10, +I a 6 10, +I b 1 10", ""),
         (END, "+I a 4 10"),
     ),
     _steps(
         _rank([(1, True, False)], 1, 1, False, last_wins=True),
-        "of rows at the same time the last one is the last",
+        "the last of rows with equal times is the last row",
         ("+I a 4 10, +I a 3 10, +I a 4 10, +I b 1 20", ""),
         (9, "+I a 4 10"),
         (19, "+I b 1 20"),
     ),
     _window_join(
         JoinKind.FULL,
-        "rows of the same window and key meet when it ends",
+        "rows of the same window and key join at its end",
         ("1+I 1 10 10, +I 2 11 10, +I - 12 10, +I 1 13 20", ""),
         ("2+I 1 20 10, +I 1 21 10, +I - 22 10, +I 1 23 30", ""),
         (9, "+I 1 10 10 1 20 10, +I 1 10 10 1 21 10, +I 2 11 10 - - -, +I - 12 10 - - -, +I - - - - 22 10"),
@@ -152,7 +152,7 @@ TRANSCRIPTS = [
         JoinKind.INNER,
         -2,
         3,
-        "rows whose times are near enough",
+        "rows whose times are within the bounds",
         ("1+I 1 10 100, +I 2 11 100", ""),
         ("2+I 1 20 97, +I 1 21 98, +I 1 22 103, +I 1 23 104", "+I 1 10 100 1 21 98, +I 1 10 100 1 22 103"),
         # A row is retained for its bound plus half the distance of the bounds.
@@ -178,7 +178,7 @@ TRANSCRIPTS = [
         JoinKind.LEFT,
         0,
         10,
-        "a partner must also fulfil the condition",
+        "a partner must also satisfy the condition",
         ("1+I 1 10 100, +I 1 30 100", ""),
         ("2+I 1 20 105", "+I 1 10 100 1 20 105"),
         (END, "+I 1 30 100 - - -"),
@@ -200,7 +200,7 @@ TRANSCRIPTS = [
     ),
     _temporal(
         False,
-        "rows without a version are left out, and say what they said",
+        "rows without a version are dropped, and changes retain their kinds",
         ("1+I 1 1 100, -U 1 2 100, +U 1 3 101, -D 1 4 90", ""),
         ("2+I 1 10 100, +U 1 11 100", ""),
         (END, "+I 1 1 100 1 11 100, -U 1 2 100 1 11 100, +U 1 3 101 1 11 100"),
@@ -220,7 +220,7 @@ def test_interval_join_watermark_waits_for_older_pairs() -> None:
     assert [bare.operator.on_watermark(w) for w in (100, END)] == [95, END]
 
 
-def test_window_rank_discards_rows_that_cannot_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_window_rank_discards_rows_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("millstream.sql.operators.window.buffered_window._MANY", 4)
     kinds = [_TEXT, _INT, _TIME]
     operator = WindowRankOperator(_ENDS, 2, [0, 2], [(1, True, False)], kinds, 1, 2, True)

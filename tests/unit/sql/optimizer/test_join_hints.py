@@ -48,10 +48,10 @@ def _joins(session: Session, query: str) -> list[str]:
         ("SELECT /*+ shuffle_merge(A) */ * FROM A JOIN B ON ak IS NOT DISTINCT FROM bk", "SortMergeJoin"),
         ("SELECT /*+ SHUFFLE_MERGE(A) */ * FROM A JOIN B ON ak > bk", "NestedLoopJoin"),
         ("SELECT /*+ NEST_LOOP(B) */ * FROM A JOIN B ON ak = bk", "NestedLoopJoin"),
-        # The first one counts.
+        # The first hint counts.
         ("SELECT /*+ SHUFFLE_MERGE(A), BROADCAST(B) */ * FROM A JOIN B ON ak = bk", "SortMergeJoin"),
         ("SELECT /*+ BROADCAST(A), SHUFFLE_MERGE(A) */ * FROM A JOIN B ON ak = bk", "HashJoin"),
-        # By alias, view and query; of several joins the one that the table is a side of.
+        # By alias, view and query; of several joins, the one with the table as a side.
         ("SELECT /*+ SHUFFLE_MERGE(x) */ * FROM A x JOIN B ON ak = bk", "SortMergeJoin"),
         ("SELECT /*+ SHUFFLE_MERGE(V) */ * FROM A JOIN V ON ak = bk", "SortMergeJoin"),
         ("SELECT /*+ SHUFFLE_MERGE(t) */ * FROM A JOIN (SELECT DISTINCT bk FROM B) t ON ak = bk", "SortMergeJoin"),
@@ -139,7 +139,7 @@ def test_join_hints_are_ignored_in_streaming_mode() -> None:
     assert plain.name == hinted.name and plain.uid == hinted.uid and plain.name.startswith("Join(")
 
 
-# --- all give the same rows
+# --- equal results
 
 
 def _environment() -> StreamTableEnvironment:

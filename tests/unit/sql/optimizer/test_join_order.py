@@ -1,4 +1,4 @@
-"""The order of inner joins in BATCH: as written, unless the statistics of files show one that makes far fewer rows."""
+"""The order of inner joins in BATCH: as written, unless file statistics show an order with far fewer rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from millstream.testing import LocalEnvironment
 
 _ROWS = 600
 _TABLES = {
-    # An item of both tables has 60 rows in each, so that the two make 36,000 pairs.
+    # An item has 60 rows in each table, so that their join has 36,000 rows.
     "sales": {"item": [i % 10 for i in range(_ROWS)], "on_day": [i % 50 for i in range(_ROWS)]},
     "stock": {"s_item": [i % 10 for i in range(_ROWS)], "s_day": [i // 10 for i in range(_ROWS)]},
     "days": {"d_day": list(range(50)), "in_year": [2000 + i // 25 for i in range(50)]},
@@ -55,7 +55,7 @@ def test_join_order_defers_a_join_that_multiplies_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        # No order is better by far.
+        # No order is much better.
         "SELECT * FROM sales JOIN days ON on_day = d_day JOIN stock ON item = s_item AND s_day = d_day",
         # A query has no statistics.
         "SELECT * FROM sales JOIN stock ON item = s_item JOIN (SELECT DISTINCT d_day FROM days) AS d ON on_day = d_day",

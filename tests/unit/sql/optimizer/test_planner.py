@@ -1,4 +1,4 @@
-"""Plans: the result of each rule, keys and kinds of changes, names and ids, EXPLAIN, and Nexmark's queries."""
+"""Plans: the result of each rule, keys and changelog modes, names and ids, EXPLAIN, and Nexmark's queries."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_filter_pushdown_stops_at_outer_joins_and_watermarks(session: Session) -
     join = only(session, "SELECT a FROM t LEFT JOIN u ON a = k AND b > 1 WHERE v IS NULL", n.Join)
     assert join.node.kind is n.JoinKind.LEFT
     assert join.node.condition is not None
-    # The rows of a table under its watermark are all looked at: they carry time.
+    # All rows of a table below its watermark are read, because they advance time.
     assert [p.node for p in nodes(join) if isinstance(p.node, n.Calc) and p.node.condition is not None] == []
 
 
@@ -128,7 +128,7 @@ def test_planner_folds_constants(session: Session) -> None:
 def test_planner_does_not_fold_division_by_zero(session: Session) -> None:
     with pytest.raises(TableException, match="Division by zero"):
         session.planned("SELECT 1 / 0")
-    # Where it may never be computed, it is left to whom it is.
+    # An expression that may never be evaluated is not folded.
     session.planned("SELECT CASE WHEN a > 1 THEN 1 / 0 ELSE 2 END, 1e0 / 0 FROM t")
 
 
@@ -164,7 +164,7 @@ def test_planner_turns_in_and_exists_into_semi_joins(session: Session) -> None:
 def test_planner_not_in_handles_nulls(session: Session) -> None:
     join = only(session, "SELECT a FROM t WHERE a NOT IN (SELECT k FROM u)", n.Join)
     assert join.node.kind is n.JoinKind.ANTI
-    # A null on either side leaves it open, so it is no plain key.
+    # A null on either side makes the result unknown, so it is no plain key.
     assert join.node.left_keys == ()
     assert "IS NOT FALSE" in join.name
     safe = only(session, "SELECT k FROM u WHERE k NOT IN (SELECT k FROM ups)", n.Join)
@@ -223,7 +223,7 @@ def test_planner_lateral_top_n(session: Session) -> None:
     assert (rank.node.first, rank.node.last, rank.node.shows_rank) == (1, 2, False)
 
 
-# --- recognising
+# --- recognised operators
 
 
 def test_planner_window_aggregate_groups_by_start_and_end(session: Session) -> None:
@@ -330,7 +330,7 @@ def test_planner_recognises_interval_joins(session: Session) -> None:
     # uts - ts is at least -5 s, at most one minute.
     assert (join.node.lower, join.node.upper, join.node.left_keys) == (-5000, 60_000, (0,))
     assert kinds(join) == "I"
-    # With one bound only it is a plain join.
+    # With a single bound it is a regular join.
     assert only(session, "SELECT t.a FROM t JOIN u ON t.a = u.k AND t.ts > u.uts", n.Join).node.left_keys == (0,)
 
 
@@ -364,7 +364,7 @@ def test_planner_computed_join_keys(session: Session) -> None:
     assert join.node.condition is None
 
 
-# --- kinds of changes
+# --- changelog modes
 
 
 @pytest.mark.parametrize(
@@ -777,7 +777,7 @@ def test_nexmark_query_planning_takes_less_than_50_ms() -> None:
 
 
 def _seconds(session: Session, text: str) -> float:
-    # Of the processor: the machine may be busy with other tests.
+    # CPU time: other tests may load the machine.
     start = time.process_time()
     session.planned(text)
     return time.process_time() - start

@@ -33,7 +33,7 @@ def environment(**settings: str) -> TableEnvironment:
     return t_env
 
 
-def state(query: str, **settings: str) -> dict[str, list[str]]:
+def state_report(query: str, **settings: str) -> dict[str, list[str]]:
     """Return EXPLAIN's report on the state of a query's only operator."""
     explanation = environment(**settings).explain_sql(query).partition("\n== State ==\n")[2]
     entries: dict[str, list[str]] = {}
@@ -52,7 +52,7 @@ NOTHING = "nothing: it grows for as long as new keys come"
 
 
 @pytest.mark.parametrize(
-    ("query", "keeps", "key", "bound"),
+    ("query", "state", "key", "bound"),
     [
         ("SELECT k, COUNT(*) FROM a GROUP BY k", "a row for every value of k", "k", NOTHING),
         ("SELECT COUNT(*) FROM a", "one row of 1 accumulator", ONE, "its size: it is one row"),
@@ -164,25 +164,25 @@ NOTHING = "nothing: it grows for as long as new keys come"
         ),
     ],
 )  # fmt: skip
-def test_explain_state_report(query: str, keeps: str, key: str, bound: str) -> None:
-    report = state(query)
-    assert (report["keeps"][0], report["key"][0], report["bounded by"][0]) == (keeps, key, bound)
+def test_explain_state_report(query: str, state: str, key: str, bound: str) -> None:
+    report = state_report(query)
+    assert (report["keeps"][0], report["key"][0], report["bounded by"][0]) == (state, key, bound)
     assert ("SET 'table.exec.state.ttl'" in report.get("smaller with", [""])[0]) == (bound == NOTHING)
-    # State bounded by its size has no hint for less.
+    # State bounded by its size has no hint for reducing it.
     assert "smaller with" in report or bound.startswith("its size")
 
 
 def test_explain_state_report_with_ttl() -> None:
     query = "SELECT k, COUNT(DISTINCT id) FROM a GROUP BY k"
-    report = state(query, **{"table.exec.state.ttl": "36 h"})
+    report = state_report(query, **{"table.exec.state.ttl": "36 h"})
     assert report["bounded by"] == ["time: what nothing comes for goes after 36 h ('table.exec.state.ttl' or a hint)"]
     assert report["smaller with"] == ["fewer distinct values: COUNT(DISTINCT id) keeps every value of id for each key"]
 
 
 def test_explain_state_report_with_ttl_for_versions() -> None:
     query = "SELECT a.k, v.r FROM a JOIN v FOR SYSTEM_TIME AS OF a.ts ON a.id = v.id"
-    assert any("SET 'table.exec.state.ttl'" in hint for hint in state(query)["smaller with"])
-    report = state(query, **{"table.exec.state.ttl": "1 h"})
+    assert any("SET 'table.exec.state.ttl'" in hint for hint in state_report(query)["smaller with"])
+    report = state_report(query, **{"table.exec.state.ttl": "1 h"})
     goes = "the newest version of each key goes 1 h after the last row for it ('table.exec.state.ttl')"
     assert report["bounded by"][0] == f"{PASSED}; {goes}"
     assert report["smaller with"] == ["fewer keys in the versioned table"]
@@ -200,14 +200,14 @@ def test_explain_state_report_of_count_windows() -> None:
 def test_explain_state_report_of_a_pattern_without_within() -> None:
     inside = "PARTITION BY k ORDER BY ts MEASURES A.id AS i PATTERN (A B) DEFINE A AS A.id > 1"
     query = f"SELECT * FROM a MATCH_RECOGNIZE ({inside})"
-    report = state(query, **{"table.exec.state.ttl": "1 h"})
+    report = state_report(query, **{"table.exec.state.ttl": "1 h"})
     assert report["bounded by"] == [NOTHING]
     assert report["smaller with"] == ["WITHIN INTERVAL '...' behind the pattern: what takes longer is given up"]
 
 
 def test_explain_state_report_of_a_join_without_unique_keys() -> None:
-    hints = state("SELECT a.k FROM a JOIN (SELECT id, MAX(ts) AS m FROM b GROUP BY id) AS c ON a.id = c.id")
-    # The right input has one row for each key already.
+    hints = state_report("SELECT a.k FROM a JOIN (SELECT id, MAX(ts) AS m FROM b GROUP BY id) AS c ON a.id = c.id")
+    # The right input already has one row per key.
     assert any("PRIMARY KEY of the left input" in hint for hint in hints["smaller with"])
     assert not any("PRIMARY KEY of the right input" in hint for hint in hints["smaller with"])
 
@@ -222,7 +222,7 @@ def test_explain_state_report_is_absent_without_state() -> None:
 
 
 def shown(table: Table) -> str:
-    return table._repr_html_()  # what a notebook calls
+    return table._repr_html_()  # the method that a notebook calls
 
 
 def test_notebook_shows_final_rows_of_a_table() -> None:

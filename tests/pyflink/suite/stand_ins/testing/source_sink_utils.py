@@ -1,4 +1,4 @@
-"""The sink of PyFlink's Table tests, which is one of Java's there: a connector `test-sink`."""
+"""The sink of PyFlink's Table tests, which is a Java class there: a connector `test-sink`."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ class TestSinkConnector(Connector):
         return _Table(context)
 
 
-def _taken() -> list[tuple[int, tuple[str, ...]]]:
-    taken = list(_rows)
+def _take_rows() -> list[tuple[int, tuple[str, ...]]]:
+    rows = list(_rows)
     _rows.clear()
-    return taken
+    return rows
 
 
 def results() -> list[str]:
@@ -73,7 +73,7 @@ def results() -> list[str]:
 
 def retract_results() -> list[str]:
     counts: Counter[str] = Counter()
-    for kind, row in _taken():
+    for kind, row in _take_rows():
         counts[f"{_KINDS[kind]}[{', '.join(row)}]"] += 1 if kind in (0, 2) else -1
     if counts and all(n < 0 for n in counts.values()):
         raise AssertionError("Received retracted rows which have not been accumulated.")
@@ -82,7 +82,7 @@ def retract_results() -> list[str]:
 
 def upsert_results(keys: Sequence[int]) -> list[str]:
     latest: dict[tuple[Any, ...], str] = {}
-    for kind, row in _taken():
+    for kind, row in _take_rows():
         key = tuple(row[k] for k in keys)
         if kind in (0, 2):
             latest[key] = f"{_KINDS[kind]}[{', '.join(row)}]"

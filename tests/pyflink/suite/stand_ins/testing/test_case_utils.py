@@ -1,4 +1,4 @@
-"""The bases of PyFlink's tests, without a cluster of Java's: jobs run in this process."""
+"""The base classes of PyFlink's tests, without a Java cluster: jobs run in this process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pyflink.util.java_utils import get_j_env_configuration
 
 
 class _JavaEnvironment:
-    """Tests reach for the settings of an environment through its object of Java's."""
+    """The Java object of an environment, through which tests read settings."""
 
     def __init__(self, env: StreamExecutionEnvironment) -> None:
         self.get_configuration = env.get_configuration
@@ -42,7 +42,7 @@ def _shared_configuration(self: Configuration, other: Any = None, j_configuratio
 
 Configuration.__init__ = _shared_configuration  # type: ignore[assignment, method-assign]
 
-# Tests declare files of CSV under the keys that tables had before Flink 1.11, which Flink still reads for them.
+# Tests declare CSV files with the option keys of Flink 1.10, which Flink still reads for them.
 _LEGACY = {
     "'connector.type'": "'connector'",
     "'connector.path'": "'path'",
@@ -62,11 +62,11 @@ def _execute_legacy_sql(self: TableEnvironment, stmt: str) -> Any:
 
 
 def _drop_extra_fields(stmt: str) -> None:
-    """Leave as many fields in a file as its table has columns: CSV's source of old did not look at more."""
-    found = re.search(r"\((.*)\)\s*with\s*\(.*'connector.path'\s*=\s*'([^']*)'", stmt, re.DOTALL | re.IGNORECASE)
-    assert found is not None
-    columns = [c for c in found[1].split(",\n") if not re.search(r"\bas\b|\bwatermark\b", c, re.IGNORECASE)]
-    path = Path(found[2])
+    """Truncate the lines of a file to the number of columns of its table, as Flink's legacy CSV source did."""
+    match = re.search(r"\((.*)\)\s*with\s*\(.*'connector.path'\s*=\s*'([^']*)'", stmt, re.DOTALL | re.IGNORECASE)
+    assert match is not None
+    columns = [c for c in match[1].split(",\n") if not re.search(r"\bas\b|\bwatermark\b", c, re.IGNORECASE)]
+    path = Path(match[2])
     path.write_text("".join(",".join(line.split(",")[: len(columns)]) + "\n" for line in path.read_text().splitlines()))
 
 

@@ -1,4 +1,4 @@
-"""What PyFlink's tests do with objects of Java's: the settings of an environment can be had, the rest not."""
+"""PyFlink's helpers for Java objects: only the settings of an environment are supported."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyflink.java_gateway import NeedsJava
 
 
 class JavaConfiguration:
-    """The settings of an environment under the names of Java's Configuration."""
+    """The settings of an environment, with the methods of Java's Configuration."""
 
     def __init__(self, configuration: Any) -> None:
         self.configuration = configuration
@@ -20,10 +20,10 @@ class JavaConfiguration:
         self.configuration.set_integer(key, value)
 
     def getString(self, key: str, default: str | None = None) -> str:
-        found = self.configuration.get_string(key, default)
-        if found is None:
+        value = self.configuration.get_string(key, default)
+        if value is None:
             raise NeedsJava(f"no setting {key}")
-        return str(found)
+        return str(value)
 
     def removeKey(self, key: str) -> None:
         self.configuration.remove_config(key)
@@ -37,10 +37,10 @@ def get_j_env_configuration(env: Any) -> JavaConfiguration:
 
 
 def _needs_java(name: str) -> Any:
-    def raised(*args: Any) -> Any:
+    def raise_error(*args: Any) -> Any:
         raise NeedsJava(name)
 
-    return raised
+    return raise_error
 
 
 for _name in ("to_jarray", "is_instance_of", "get_field", "get_field_value", "load_java_class"):

@@ -1,4 +1,4 @@
-"""The sink of PyFlink's DataStream tests, which is one of Java's there; values are written as Java writes them."""
+"""The sink of PyFlink's DataStream tests, which is a Java class there; values are formatted as in Java."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tests.soak.flatness import Bound, trend
+from tests.soak.trends import Bound, trend
 
 BOUND = Bound(share=0.1, minimum=5)
 DICE = random.Random(4)
@@ -17,15 +17,15 @@ def test_soak_trend_of_an_oscillating_series_is_flat() -> None:
 
 
 def test_soak_trend_ignores_the_warm_up() -> None:
-    started = [(float(t), min(t, 90) * 2.0) for t in range(300)]
-    assert trend("start", started, BOUND).is_flat
+    warming_up = [(float(t), min(t, 90) * 2.0) for t in range(300)]
+    assert trend("start", warming_up, BOUND).is_flat
 
 
 def test_soak_trend_detects_a_leak_despite_missing_samples() -> None:
     leaking = [(float(t), 0.0 if t % 10 == 0 else 100 + t * 0.2 + DICE.random()) for t in range(300)]
     result = trend("leak", leaking, BOUND)
     assert not result.is_flat
-    # 0.2 a second.
+    # 0.2 per second.
     assert 600 < result.slope < 840
 
 

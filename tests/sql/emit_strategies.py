@@ -1,9 +1,9 @@
 """Windows that fire by processing time (`table.exec.emit.*`), and all changes that Apache Flink emits for each.
 
-    python firing.py    on a Python with apache-flink 2.3: asks, and writes firing.json
+    python emit_strategies.py    on a Python with apache-flink 2.3: runs Flink, and writes emit_strategies.json
 
-Each query is a job over a slow source: one row per second. The delays are chosen such that a window never fires at the
-second of one of its rows.
+Each query is a job over a slow source: one row per second. The delays are chosen such that a window never fires in the
+same second as one of its rows arrives.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-RECORDED = HERE / "firing.json"
-# The key, the value and the second in event time of each row, in order of arrival; None for a row that is left out.
+RECORDED = HERE / "emit_strategies.json"
+# The key, the value and the event time in seconds of each row, in order of arrival; None for a missing row.
 ROWS: list[tuple[str, int | None, int] | None] = [
     *[("w", 0, 0), None, ("a", 1, 1), ("b", 5, 2), ("a", 2, 3), None, ("a", None, 4), ("b", 1, 5), ("a", 4, 6), None],
     # The first windows end with c. Their later rows are late, and d's window did not exist before.
@@ -28,7 +28,7 @@ ROWS: list[tuple[str, int | None, int] | None] = [
 ]
 
 
-def _chosen(column: int, kind: str, otherwise: str) -> str:
+def _column(column: int, kind: str, otherwise: str) -> str:
     values = ((n, row[column]) for n, row in enumerate(ROWS, 1) if row and row[column] is not None)
     cases = " ".join(f"WHEN {n} THEN {value!r}" for n, value in values)
     return f"CAST(CASE id {cases} ELSE {otherwise} END AS {kind})"
@@ -36,9 +36,9 @@ def _chosen(column: int, kind: str, otherwise: str) -> str:
 
 # The columns as expressions over the row number.
 COLUMNS = {
-    "k": _chosen(0, "STRING", "CAST(NULL AS STRING)"),
-    "v": _chosen(1, "INT", "CAST(NULL AS INT)"),
-    "ts": f"TO_TIMESTAMP_LTZ({_chosen(2, 'BIGINT', '0')} * 1000, 3)",
+    "k": _column(0, "STRING", "CAST(NULL AS STRING)"),
+    "v": _column(1, "INT", "CAST(NULL AS INT)"),
+    "ts": f"TO_TIMESTAMP_LTZ({_column(2, 'BIGINT', '0')} * 1000, 3)",
 }
 SOURCE = (
     f"CREATE TABLE ids (id BIGINT, {', '.join(f'{name} AS {expression}' for name, expression in COLUMNS.items())}, "
@@ -48,7 +48,7 @@ SOURCE = (
 _TUMBLE, _HOP = "TUMBLE(ts, INTERVAL '10' SECOND)", "HOP(ts, INTERVAL '5' SECOND, INTERVAL '10' SECOND)"
 _LATENESS = "12 s"
 
-# By name: the window, and the delays in milliseconds before and after its end; None where it does not fire there.
+# By name: the window, and the delays in milliseconds before and after its end; None if it does not fire then.
 QUERIES: dict[str, tuple[str, int | None, int | None]] = {
     "early": (_TUMBLE, 2400, None),
     "early_hop": (_HOP, 2400, None),
@@ -61,7 +61,7 @@ QUERIES: dict[str, tuple[str, int | None, int | None]] = {
 
 
 def declare(t_env: Any, name: str) -> str:
-    """Declare the sink of a query over the existing table `ids`, set when windows fire, and return its INSERT."""
+    """Declare the sink of a query over the existing table `ids`, configure when windows fire, and return its INSERT."""
     window, *delays = QUERIES[name]
     config = t_env.get_config()
     config.set("parallelism.default", "1").set("table.local-time-zone", "UTC")
@@ -90,7 +90,7 @@ def changes_by_query(lines: Iterable[str]) -> dict[str, dict[str, list[str]]]:
     return changes
 
 
-def _ask() -> None:
+def _run() -> None:
     from pyflink.table import EnvironmentSettings, TableEnvironment
 
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
@@ -100,10 +100,10 @@ def _ask() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["ask"]:
-        _ask()
+    if sys.argv[1:] == ["run"]:
+        _run()
     else:
         done = subprocess.run(
-            [sys.executable, __file__, "ask"], capture_output=True, text=True, check=True, timeout=300
+            [sys.executable, __file__, "run"], capture_output=True, text=True, check=True, timeout=300
         )
         RECORDED.write_text(json.dumps(changes_by_query(done.stdout.splitlines()), indent=1, sort_keys=True) + "\n")

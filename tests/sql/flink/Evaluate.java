@@ -5,8 +5,8 @@ import org.apache.flink.table.api.*;
 import org.apache.flink.types.Row;
 import org.apache.flink.util.CloseableIterator;
 
-/** Asks Flink for the type and the value of expressions, one a line: type TAB value TAB expression. */
-public class Ask {
+/** Evaluates expressions, one per line, on Flink: type TAB value TAB expression. */
+public class Evaluate {
     static TableEnvironment env;
 
     static String message(Throwable e) {
@@ -29,18 +29,18 @@ public class Ask {
         }
         try (CloseableIterator<Row> rows = env.executeSql(query.toString()).collect()) {
             Row row = rows.next();
-            List<String> found = new ArrayList<>();
+            List<String> results = new ArrayList<>();
             for (int i = 0; i < expressions.size(); i++) {
                 Object value = row.getField(i);
-                found.add(value == null ? "NULL" : "= " + value.toString().replace("\n", "\\n").replace("\t", "\\t"));
+                results.add(value == null ? "NULL" : "= " + value.toString().replace("\n", "\\n").replace("\t", "\\t"));
             }
-            return found;
+            return results;
         } catch (Throwable e) {
             if (expressions.size() == 1) return Collections.singletonList("! " + message(e));
             int half = expressions.size() / 2;
-            List<String> found = new ArrayList<>(values(expressions.subList(0, half)));
-            found.addAll(values(expressions.subList(half, expressions.size())));
-            return found;
+            List<String> results = new ArrayList<>(values(expressions.subList(0, half)));
+            results.addAll(values(expressions.subList(half, expressions.size())));
+            return results;
         }
     }
 
@@ -49,11 +49,11 @@ public class Ask {
         env.getConfig().set("table.local-time-zone", "UTC");
         boolean onlyTypes = arguments.length > 2;
         List<String> all = Files.readAllLines(Paths.get(arguments[0]));
-        String[] types = new String[all.size()], found = new String[all.size()];
+        String[] types = new String[all.size()], results = new String[all.size()];
         List<Integer> good = new ArrayList<>();
         for (int i = 0; i < all.size(); i++) {
             types[i] = type(all.get(i));
-            found[i] = "";
+            results[i] = "";
             if (!types[i].startsWith("!")) good.add(i);
         }
         if (!onlyTypes) for (int start = 0; start < good.size(); start += 40) {
@@ -61,10 +61,10 @@ public class Ask {
             List<String> texts = new ArrayList<>();
             for (int i : some) texts.add(all.get(i));
             List<String> v = values(texts);
-            for (int k = 0; k < some.size(); k++) found[some.get(k)] = v.get(k);
+            for (int k = 0; k < some.size(); k++) results[some.get(k)] = v.get(k);
         }
         StringBuilder out = new StringBuilder();
-        for (int i = 0; i < all.size(); i++) out.append(types[i]).append('\t').append(found[i]).append('\t').append(all.get(i)).append('\n');
+        for (int i = 0; i < all.size(); i++) out.append(types[i]).append('\t').append(results[i]).append('\t').append(all.get(i)).append('\n');
         Files.write(Paths.get(arguments[1]), out.toString().getBytes(StandardCharsets.UTF_8));
     }
 }

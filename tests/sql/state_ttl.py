@@ -1,10 +1,10 @@
-"""Queries whose state has a time to live, and what Apache Flink makes of them: the whole changelog of each.
+"""Queries with a state TTL, and the whole changelog that Apache Flink emits for each.
 
-    python expiring.py    on a Python with apache-flink 2.3: asks, and writes expiring.json
+    python state_ttl.py    on a Python with apache-flink 2.3: runs Flink, and writes state_ttl.json
 
-All of them are one job over one slow source: a row every three seconds, a time to live of 10.5 s, and keys for which
-nothing comes for longer than that. State that Flink cleans by timers goes within one and a half times as long, so rows
-of a key are at most 9 s apart or at least 24 s; the busier the machine that is asked, the more it needs that.
+All queries are one job over one slow source: a row every three seconds, a TTL of 10.5 s, and keys that receive no row
+for longer than that. State that Flink cleans by timers expires within one and a half times the TTL, so rows of a key
+are at most 9 s apart or at least 24 s; the margin matters on a busy machine.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-RECORDED = HERE / "expiring.json"
+RECORDED = HERE / "state_ttl.json"
 TTL = 10_500
-# A row of the source comes every second, and every so manieth of them says something.
+# The source emits a row per second, and every third one has values.
 EACH = 3
-# The side, the key and the value of each row, in the order in which they come; None for a row that is left out.
+# The side, the key and the value of each row, in order of arrival; None for a missing row.
 ROWS: list[tuple[str, str, int] | None] = [
     *[("L", "a", 1), ("L", "b", 5), ("R", "a", 3), ("R", "b", 4), ("L", "a", 2), None, ("L", "b", 7), ("R", "b", 8)],
     *[None, ("L", "b", 6), ("R", "b", 3), None, ("L", "b", 9), ("R", "a", 6), ("L", "a", 4), ("R", "a", 3)],
@@ -30,16 +30,16 @@ ROWS: list[tuple[str, str, int] | None] = [
 ]
 
 
-def _chosen(column: int, kind: str) -> str:
+def _column(column: int, kind: str) -> str:
     cases = " ".join(f"WHEN {n * EACH} THEN '{row[column]}'" for n, row in enumerate(ROWS, 1) if row)
     return f"CAST(CASE id {cases} END AS {kind})"
 
 
 # The columns as expressions over the row number.
 COLUMNS = {
-    "side": _chosen(0, "STRING"),
-    "k": _chosen(1, "STRING"),
-    "v": _chosen(2, "INT"),
+    "side": _column(0, "STRING"),
+    "k": _column(1, "STRING"),
+    "v": _column(2, "INT"),
     "ts": "TO_TIMESTAMP_LTZ(id * 1000, 3)",
     "p": "PROCTIME()",
 }
@@ -121,7 +121,7 @@ QUERIES: dict[str, tuple[str, str]] = {
 
 
 def declare(t_env: Any) -> Any:
-    """Declare what is written, of a table `ids` that there is; return all queries as one set of statements."""
+    """Declare the sinks over the existing table `ids`; return all queries as one statement set."""
     config = t_env.get_config()
     config.set("parallelism.default", "1").set("table.local-time-zone", "UTC").set("table.exec.state.ttl", f"{TTL} ms")
     config.set("table.exec.sink.upsert-materialize", "FORCE")
@@ -145,7 +145,7 @@ def changes_by_query(lines: Iterable[str]) -> dict[str, list[str]]:
     return changes
 
 
-def _ask() -> None:
+def _run() -> None:
     from pyflink.table import EnvironmentSettings, TableEnvironment
 
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
@@ -154,10 +154,10 @@ def _ask() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["ask"]:
-        _ask()
+    if sys.argv[1:] == ["run"]:
+        _run()
     else:
         done = subprocess.run(
-            [sys.executable, __file__, "ask"], capture_output=True, text=True, check=True, timeout=300
+            [sys.executable, __file__, "run"], capture_output=True, text=True, check=True, timeout=300
         )
         RECORDED.write_text(json.dumps(changes_by_query(done.stdout.splitlines()), indent=1) + "\n")

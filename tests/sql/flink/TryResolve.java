@@ -11,10 +11,10 @@ import org.apache.flink.table.functions.ScalarFunction;
  * Explains statements with `table.optimizer.non-deterministic-update.strategy` = 'TRY_RESOLVE' over tables of the
  * connector of Flink's tests.
  *
- * <p>Usage: AskDeterminism INPUT OUTPUT. A line of INPUT that is no INSERT is executed first; of each INSERT a line of
+ * <p>Usage: TryResolve INPUT OUTPUT. A line of INPUT that is no INSERT is executed first; of each INSERT a line of
  * OUTPUT has the plan, or "!" and the error, with line ends as \n.
  */
-public class AskDeterminism {
+public class TryResolve {
     /** A scalar function whose result may differ each time. */
     public static class NdFunc extends ScalarFunction {
         public Long eval(Long value) {

@@ -1,4 +1,4 @@
-"""One run of the job on a cluster of several machines, some of which fail meanwhile."""
+"""One run of the job on a cluster of several machines, with faults."""
 
 from __future__ import annotations
 
@@ -15,52 +15,52 @@ from tests.faults import job
 from tests.support.spark_cluster import SparkCluster, Worker
 
 ROOT = Path(__file__).resolve().parents[2]
-# So that it is noticed soon that a machine is silent.
-SILENCE = {"heartbeat.interval": "1 s", "heartbeat.timeout": "8 s"}
-# Longer than any of them.
+# Short timeouts, so that unresponsive machines are detected soon.
+HEARTBEAT = {"heartbeat.interval": "1 s", "heartbeat.timeout": "8 s"}
+# Longer than these timeouts.
 OUTAGE_SECONDS = 14.0
 CALM_SECONDS = 4.0
-# The job must have begun to write before something happens to it.
-_BEGIN_SECONDS, _MOST_SECONDS = 300.0, 600.0
+# The timeouts until the first results, before which no fault is injected, and until the end.
+_BEGIN_SECONDS, _END_SECONDS = 300.0, 600.0
 
 
 @dataclass
-class Storm:
+class FaultRun:
     """The faults injected into the machines, and their outcome."""
 
     cluster: SparkCluster
     directory: Path
     exchange: str
     dice: random.Random = field(default_factory=lambda: random.Random(0))
-    # Further settings of the job.
+    # Additional settings of the job.
     settings: dict[str, str] = field(default_factory=dict)
-    happened: list[str] = field(default_factory=list)
+    injected: list[str] = field(default_factory=list)
     # The longest time without a result after each fault.
-    silences: list[float] = field(default_factory=list)
+    outages: list[float] = field(default_factory=list)
 
     def run(self, *faults: str) -> int:
-        """Run the job with faults, one after the other; return by how many records it differs from the answer."""
+        """Run the job with faults, one after the other; return the number of lost or duplicate results."""
         settings = {
             **self.cluster.settings(),
-            **SILENCE,
+            **HEARTBEAT,
             "spark.cores.max": "3",
             "millstream.exchange": self.exchange,
             job.RATE: "150",
             **self.settings,
         }
-        reported = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-        command = [sys.executable, "-m", "tests.faults.job", str(self.directory), *reported]
+        defines = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+        command = [sys.executable, "-m", "tests.faults.job", str(self.directory), *defines]
         job.make_database(self.directory)
         with (self.directory / "driver.log").open("wb") as log:
             driver = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
         try:
             self._wait(lambda: self._results() > 100, driver, _BEGIN_SECONDS)
             for fault in faults:
-                self._do(fault, driver)
-            code = driver.wait(_MOST_SECONDS)
+                self._inject(fault, driver)
+            code = driver.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
-            reported = f"{self._results()} of {sum(job.expected().values())} results"  # type: ignore[assignment]
-            raise AssertionError(f"the job did not end after {self.happened}: {reported}\n{self._log()}") from None
+            progress = f"{self._results()} of {sum(job.expected().values())} results"
+            raise AssertionError(f"the job did not end after {self.injected}: {progress}\n{self._log()}") from None
         finally:
             driver.kill()
         if code:
@@ -68,14 +68,14 @@ class Storm:
         expected, actual = job.expected(), job.results(self.directory)
         return sum(((expected - actual) + (actual - expected)).values())
 
-    def _do(self, fault: str, driver: subprocess.Popen[bytes]) -> None:
-        """Let something happen to a machine that works for the job; wait until results come again."""
+    def _inject(self, fault: str, driver: subprocess.Popen[bytes]) -> None:
+        """Inject a fault into a machine that runs slots of the job; wait until results arrive again."""
         if driver.poll() is not None:
-            raise AssertionError(f"the job was over before {fault}:\n{self._log()}")
-        worker = self.dice.choice(self._at_work())
-        recorded = threading.Thread(target=self._listen, args=[driver])
-        recorded.start()
-        self.happened.append(f"{fault} {worker.address}")
+            raise AssertionError(f"the job ended before {fault}:\n{self._log()}")
+        worker = self.dice.choice(self._busy_workers())
+        recorder = threading.Thread(target=self._measure_outage, args=[driver])
+        recorder.start()
+        self.injected.append(f"{fault} {worker.address}")
         if fault == "add":
             self.cluster.add_worker()
         elif fault == "kill":
@@ -86,44 +86,44 @@ class Storm:
             worker.freeze()
             time.sleep(OUTAGE_SECONDS)
             # It resumes where it was, which must not affect the result.
-            worker.thaw()
-        elif fault == "cut-off":
-            worker.cut_off()
+            worker.resume()
+        elif fault == "disconnect":
+            worker.cut_cable()
             time.sleep(OUTAGE_SECONDS)
-            worker.join()
-        elif fault == "part-from-driver":
-            worker.part_from_driver()
+            worker.reconnect_cable()
+        elif fault == "partition-from-driver":
+            worker.partition_from_driver()
             time.sleep(OUTAGE_SECONDS)
-            worker.reunite()
-        elif fault == "part":
-            others = [w for w in self._at_work() if w is not worker]
-            worker.part_from(self.dice.choice(others))
+            worker.heal_partitions()
+        elif fault == "partition":
+            others = [w for w in self._busy_workers() if w is not worker]
+            worker.partition_from(self.dice.choice(others))
             time.sleep(OUTAGE_SECONDS)
-            worker.reunite()
+            worker.heal_partitions()
         else:
             raise ValueError(fault)
-        recorded.join()
+        recorder.join()
 
-    def _at_work(self) -> list[Worker]:
-        """Return the machines that hold slots; with Spark's shuffle, those that could."""
+    def _busy_workers(self) -> list[Worker]:
+        """Return the machines that hold slots; with Spark's shuffle, all that could."""
         alive = [w for w in self.cluster.workers if w.process.poll() is None and w.has_executor()]
         return [w for w in alive if w.slots()] or alive
 
-    def _listen(self, driver: subprocess.Popen[bytes]) -> None:
-        """Take the longest time without a result, until results have come for a while after it."""
+    def _measure_outage(self, driver: subprocess.Popen[bytes]) -> None:
+        """Record the longest time without a result, until results have arrived regularly for a while."""
         count, last, end = self._results(), time.monotonic(), time.monotonic() + OUTAGE_SECONDS + CALM_SECONDS
         longest = 0.0
         while driver.poll() is None and time.monotonic() < max(end, last + CALM_SECONDS):
             time.sleep(0.05)
             if (now := self._results()) > count:
                 count, longest, last = now, max(longest, time.monotonic() - last), time.monotonic()
-        self.silences.append(longest)
+        self.outages.append(longest)
 
     def _wait(self, holds: Callable[[], bool], driver: subprocess.Popen[bytes], seconds: float) -> None:
         end = time.monotonic() + seconds
         while not holds() and driver.poll() is None:
             if time.monotonic() > end:
-                raise AssertionError(f"nothing came of {self.happened or 'the start'}:\n{self._log()}")
+                raise AssertionError(f"timeout after {self.injected or 'the start'}:\n{self._log()}")
             time.sleep(0.1)
 
     def _results(self) -> int:

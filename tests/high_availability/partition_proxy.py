@@ -1,4 +1,4 @@
-"""A small TCP proxy that can be cut: its clients lose the server, and neither side is notified."""
+"""A small TCP proxy that simulates a network partition: clients lose the server, and neither side is notified."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import threading
 import time
 
 
-class Proxy:
-    """Passes bytes on to a server until it is cut."""
+class PartitionProxy:
+    """Forwards bytes to a server, except during a partition."""
 
     def __init__(self, port: int) -> None:
         self._target = port
-        self._is_cut = threading.Event()
+        self._is_partitioned = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def cut(self) -> None:
-        """Pass nothing on any more: connections stay open, and are silent."""
-        self._is_cut.set()
+    def partition(self) -> None:
+        """Stop forwarding: connections stay open without traffic."""
+        self._is_partitioned.set()
 
-    def join(self) -> None:
-        """Pass everything on again."""
-        self._is_cut.clear()
+    def heal(self) -> None:
+        """Resume forwarding."""
+        self._is_partitioned.clear()
 
     def close(self) -> None:
         self._listener.close()
@@ -40,7 +40,7 @@ class Proxy:
     def _pass(self, one: socket.socket, other: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := one.recv(1 << 16):
-                while self._is_cut.is_set():
+                while self._is_partitioned.is_set():
                     time.sleep(0.02)
                 other.sendall(data)
         for end in (one, other):

@@ -7,7 +7,7 @@ import java.util.ArrayList;
 import java.util.List;
 
 /** Sends statements to a SQL gateway through Flink's JDBC driver, and prints a line for each row. */
-public class AskJdbc {
+public class JdbcStatements {
     public static void main(String[] args) throws Exception {
         Class.forName("org.apache.flink.table.jdbc.FlinkDriver");
         try (Connection connection = DriverManager.getConnection("jdbc:flink://" + args[0])) {

@@ -19,14 +19,14 @@ class Bound:
 
 @dataclass(frozen=True)
 class Trend:
-    """How something went.
+    """The trend of a measurement.
 
     Attributes:
-        name: what it is.
+        name: of the measurement.
         level: its median.
-        slope: growth in an hour.
+        slope: growth per hour.
         grown: growth from the end of the warm-up to the end, by that slope.
-        allowed: how much that may be.
+        allowed: the maximum growth.
     """
 
     name: str
@@ -41,9 +41,9 @@ class Trend:
 
 
 def trend(name: str, samples: list[tuple[float, float]], bound: Bound) -> Trend:
-    """Return how something went, from pairs of seconds and values.
+    """Return the trend of samples, which are pairs of seconds and values.
 
-    The slope is the median of the slopes between all pairs of samples (Theil and Sen's), so that a process that has
+    The slope is the median of the slopes between all pairs of samples (Theil-Sen estimator), so that a process that has
     just been killed, and is missing in a sample, does not count.
     """
     warm = samples[int(len(samples) * WARM_UP) :]
