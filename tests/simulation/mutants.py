@@ -27,7 +27,7 @@ from millstream.jobmaster.machine.coordinator import Checkpoint, CheckpointCoord
 from millstream.jobmaster.machine.execution import Execution, Positions
 from millstream.jobmaster.machine.job_machine import JobMachine
 from millstream.jobmaster.machine.job_phases import EpochPlan, JobPhase, SnapshotPurpose
-from millstream.jobmaster.machine.recovery_state import RecoveryState
+from millstream.jobmaster.machine.job_state import JobState
 from millstream.jobmaster.machine.shutdown import Shutdown, ShutdownStep
 from millstream.jobmaster.sink_committers import SinkCommitters
 from millstream.leader.election import Election, Instruction, Lease, LeaseWritten, Role
@@ -171,7 +171,7 @@ def snapshot_before_commit(real: Real, self: JobMachine, event: e.EpochFinished)
     """A checkpoint's snapshot is taken before output that need not wait for it is committed."""
     instructions: list[i.Instruction] = real(self, event)
     if self._taken is not None:
-        instructions += self._recovery.take_snapshot(self._taken)
+        instructions += self._job.take_snapshot(self._taken)
     return instructions
 
 
@@ -211,8 +211,8 @@ def final_abort_without_waiting(real: Real, self: Shutdown) -> ShutdownStep | No
     return real(self) if step is ShutdownStep.AWAIT_MANIFESTS else step
 
 
-@_instead_of(RecoveryState, "begin")
-def reused_attempt(real: Real, self: RecoveryState, plan: JobPlan, start: InitialState) -> list[i.Instruction]:
+@_instead_of(JobState, "begin")
+def reused_attempt(real: Real, self: JobState, plan: JobPlan, start: InitialState) -> list[i.Instruction]:
     """A restart has the attempt number of the failed execution."""
     self.attempt = -1
     instructions: list[i.Instruction] = real(self, plan, start)
@@ -242,8 +242,8 @@ def older_checkpoint(real: Real, self: CheckpointCoordinator, now: float, operat
     return self._completed[-2] if len(self._completed) > 1 else target
 
 
-@_instead_of(RecoveryState, "start_from")
-def state_of_another_checkpoint(real: Real, self: RecoveryState, checkpoint: Checkpoint | None) -> InitialState:
+@_instead_of(JobState, "start_from")
+def state_of_another_checkpoint(real: Real, self: JobState, checkpoint: Checkpoint | None) -> InitialState:
     """A restart restores the offsets of the last checkpoint, and the state of its predecessor."""
     start = real(self, checkpoint)
     retained = self.coordinator.retained()
@@ -286,8 +286,8 @@ MUTANTS["snapshot-without-state"] = Mutant(
 )
 
 
-@_instead_of(RecoveryState, "remember_snapshot")
-def region_without_state(real: Real, self: RecoveryState) -> None:
+@_instead_of(JobState, "remember_snapshot")
+def region_without_state(real: Real, self: JobState) -> None:
     """When a region fails, the others continue without the state inherited from another job."""
     self._last_snapshot = self.execution.snapshot(self.positions) if self.has_regions else None
 
@@ -364,8 +364,8 @@ def _without_delta(name: str, description: str, needed: Callable[[JobMachine, Ep
             return real(self, positions)
 
     def writes_state(self: JobMachine, epoch: EpochPlan) -> bool:
-        ends = self._recovery.execution.running_sources() <= epoch.ending
-        return not self._recovery.resident_slots or ends or needed(self, epoch)
+        ends = self._job.execution.running_sources() <= epoch.ending
+        return not self._job.resident_slots or ends or needed(self, epoch)
 
     MUTANTS[name] = Mutant(
         name, description, [(JobMachine, "_writes_state", writes_state), (Execution, "snapshot", snapshot)]
@@ -375,12 +375,12 @@ def _without_delta(name: str, description: str, needed: Callable[[JobMachine, Ep
 _without_delta(
     "checkpoint-without-delta",
     "Slots do not write their state for a checkpoint.",
-    lambda machine, epoch: machine._recovery.has_regions or epoch.snapshot or machine._options.at_most_once,
+    lambda machine, epoch: machine._job.has_regions or epoch.snapshot or machine._options.at_most_once,
 )
 _without_delta(
     "request-without-delta",
     "Slots do not write their state for a rescale or a requested checkpoint.",
-    lambda machine, epoch: (epoch.checkpoint or machine._recovery.has_regions) and not epoch.snapshot,
+    lambda machine, epoch: (epoch.checkpoint or machine._job.has_regions) and not epoch.snapshot,
 )
 _without_delta(
     "region-without-delta",

@@ -17,8 +17,8 @@ from millstream.jobmaster.machine.coordinator import Checkpoint
 from millstream.jobmaster.machine.execution import merged
 from millstream.jobmaster.machine.flow import GatherDelay
 from millstream.jobmaster.machine.job_phases import EpochPlan, JobPhase, SnapshotPurpose
+from millstream.jobmaster.machine.job_state import Instructions, JobState
 from millstream.jobmaster.machine.options import JobOptions
-from millstream.jobmaster.machine.recovery_state import Instructions, RecoveryState
 from millstream.jobmaster.machine.requests import AdaptiveRescaleRequest, Request
 from millstream.jobmaster.machine.scheduler import Scaling
 from millstream.operators.runtime.messages import JobPlan, SlotReport
@@ -35,8 +35,8 @@ class EpochCycle(ABC):
 
     def __init__(self, plan: JobPlan, options: JobOptions, now: float) -> None:
         self._options = options
-        self._recovery = RecoveryState(plan, options, now)
-        self._coordinator = self._recovery.coordinator
+        self._job = JobState(plan, options, now)
+        self._coordinator = self._job.coordinator
         self._fit_slices(QUICK)
         self._phase = JobPhase.OPENING
         # When the machine continues by itself; at once if it awaits manifests and none is being written.
@@ -76,7 +76,7 @@ class EpochCycle(ABC):
 
     @property
     def _now(self) -> float:
-        return self._recovery.now
+        return self._job.now
 
     def _go(self, step: JobPhase, until: float = -math.inf, awaits_manifests: bool = False) -> None:
         self._phase, self._until, self._awaits_manifests = step, until, awaits_manifests
@@ -98,7 +98,7 @@ class EpochCycle(ABC):
 
     def next_step(self) -> Instructions:
         """Decide what comes next when nothing is in progress."""
-        execution = self._recovery.execution
+        execution = self._job.execution
         if self._is_stopped or execution.is_finished:
             return self._store(SnapshotPurpose.COMMIT_REST)
         if self._scaling is not None and (plan := self._scaling.rescale(self._now)) is not None:
@@ -118,7 +118,7 @@ class EpochCycle(ABC):
         ]
 
     def sources_polled(self, event: e.SourcesPolled) -> Instructions:
-        job, shares, ending = self._recovery, event.split_ranges, event.finished
+        job, shares, ending = self._job, event.split_ranges, event.finished
         job.recorder.sources_polled(event.pending)
         held = job.execution.held_sources()
         pending = job.execution.sources_with_pending_input() - held
@@ -159,7 +159,7 @@ class EpochCycle(ABC):
         self._planned = epoch
         if not self._options.at_most_once:
             return self._run(epoch)
-        if not self._recovery.execution.owns_state:
+        if not self._job.execution.owns_state:
             # Restored state is not in the job's own files yet: an epoch without input writes it there.
             return self._run(EpochPlan(reads=False, then=JobPhase.TAKING))
         return self._save_position()
@@ -170,7 +170,7 @@ class EpochCycle(ABC):
         return self.take_epoch()
 
     def _run(self, epoch: EpochPlan) -> Instructions:
-        job, execution = self._recovery, self._recovery.execution
+        job, execution = self._job, self._job.execution
         checkpoint = epoch.checkpoint and not self._options.at_most_once
         self._epoch, self._taken = epoch, job.trigger() if checkpoint else None
         self._slot_lost = False
@@ -208,7 +208,7 @@ class EpochCycle(ABC):
         A restart rolls back to a checkpoint or to the beginning. Regions that have not failed continue from the
         previous epoch, and so does every epoch where slots are not resident.
         """
-        job = self._recovery
+        job = self._job
         return (
             not job.resident_slots
             or job.has_regions
@@ -221,14 +221,14 @@ class EpochCycle(ABC):
 
     def slots_lost(self, event: e.SlotsLost) -> Instructions:
         """Run an epoch at once, with or without input: it reports what happened to the slot."""
-        if event.attempt == self._recovery.attempt:
+        if event.attempt == self._job.attempt:
             self._slot_lost = True
             if self._phase in (JobPhase.WAITING, JobPhase.GATHERING):
                 self._go(JobPhase.READY)
         return []
 
     def positions_read(self, event: e.PositionsRead) -> Instructions:
-        self._recovery.positions = event.positions
+        self._job.positions = event.positions
         return []
 
     def epoch_finished(self, event: e.EpochFinished) -> Instructions:
@@ -237,19 +237,17 @@ class EpochCycle(ABC):
             self._coordinator.delayed(self._taken, self._now)
         self._slots_are_new = False
         self._go(JobPhase.EPOCH_ENDED)
-        return self._recovery.count(self._reports)
+        return self._job.acknowledge_epoch(self._reports)
 
     def epoch_ended(self) -> Instructions:
         """Acknowledge the epoch; its checkpoint names output that still waits for a commit."""
         epoch, seconds = self._epoch, self._now - self._began
         instructions: Instructions = []
         if self._taken is not None:
-            instructions = self._recovery.take_snapshot(self._taken)
+            instructions = self._job.take_snapshot(self._taken)
         elif not self._options.checkpoints.enabled:
-            instructions = [
-                i.ConfirmSources(positions=None, pending=self._recovery.execution.sources_with_pending_input())
-            ]
-        self._recovery.remember_snapshot()
+            instructions = [i.ConfirmSources(positions=None, pending=self._job.execution.sources_with_pending_input())]
+        self._job.remember_snapshot()
         if epoch.then is not JobPhase.READY:
             return instructions + self._after_own_epoch(epoch.then)
         self._learn(seconds, epoch)
@@ -259,7 +257,7 @@ class EpochCycle(ABC):
 
     def _learn(self, seconds: float, epoch: EpochPlan) -> None:
         sizer, subtasks = self._options.sizer, [r for slot in self._reports for r in slot.subtasks]
-        execution = self._recovery.execution
+        execution = self._job.execution
         # Input that backpressure holds back is not processed either.
         left = execution.sources_with_pending_input() | execution.held_sources()
         of_sources = sorted((r.records_in, r.vertex) for r in subtasks if r.vertex in execution.sources)
@@ -270,11 +268,11 @@ class EpochCycle(ABC):
             sent = max((r.bytes_out for r in subtasks), default=0)
             sizer.finished(seconds, epoch.limited, max(read.values(), default=0), sent)
         self._gathering.epoch_took(seconds)
-        self._recovery.recorder.epoch_took(seconds)
+        self._job.recorder.epoch_took(seconds)
 
     def gather(self) -> Instructions:
         """Let input gather for the rest of the buffer timeout if nothing is pending."""
-        execution = self._recovery.execution
+        execution = self._job.execution
         if (
             self._epoch.limited
             or self._epoch.goes_on
@@ -299,8 +297,8 @@ class EpochCycle(ABC):
         return [i.ReadPositions()]
 
     def take_epoch_at_once(self) -> Instructions:
-        self._taken = self._recovery.trigger()
-        return self._recovery.take_snapshot(self._taken) + self._store(self._purpose)
+        self._taken = self._job.trigger()
+        return self._job.take_snapshot(self._taken) + self._store(self._purpose)
 
     def stored(self) -> Instructions:
         if self._coordinator.is_writing:

@@ -16,8 +16,8 @@ from millstream.jobmaster.machine import scheduler as s
 from millstream.jobmaster.machine.coordinator import Checkpoint
 from millstream.jobmaster.machine.epoch_cycle import EpochCycle, storage_timeout
 from millstream.jobmaster.machine.job_phases import EpochPlan, JobPhase
+from millstream.jobmaster.machine.job_state import Instructions
 from millstream.jobmaster.machine.options import JobOptions
-from millstream.jobmaster.machine.recovery_state import Instructions
 from millstream.jobmaster.machine.requests import (
     AdaptiveRescaleRequest,
     CheckpointRequest,
@@ -77,7 +77,7 @@ class RequestServer(EpochCycle):
 
     def _show_bounds(self) -> None:
         if self._scaling is not None:
-            self._recovery.recorder.bounds = self._scaling.bounds
+            self._job.recorder.bounds = self._scaling.bounds
 
     def slots_counted(self, event: e.SlotsCounted) -> Instructions:
         self._notify_scheduler(s.SlotsChanged(slots=event.slots))
@@ -104,7 +104,7 @@ class RequestServer(EpochCycle):
                 self._go(JobPhase.REPLANNING, math.inf)
                 return [i.Replan(parallelism=request.parallelism)]
             case SavepointRequest():
-                ending = self._recovery.execution.running_sources() if request.drain else frozenset()
+                ending = self._job.execution.running_sources() if request.drain else frozenset()
                 # Staged output is committed before the savepoint completes, so the savepoint need not name it.
                 about: dict[str, Any] = {"ending": ending, "savepoint": self._location(request)}
                 if request.drain:
@@ -125,7 +125,7 @@ class RequestServer(EpochCycle):
         return EpochPlan(**{**own, **about})
 
     def _location(self, request: SavepointRequest) -> str:
-        job = self._recovery.plan.settings.job_id
+        job = self._job.plan.settings.job_id
         return f"{request.directory.rstrip('/')}/savepoint-{job[:6]}-{request.name}"
 
     def replanned(self, event: e.Replanned) -> Instructions:
@@ -137,7 +137,7 @@ class RequestServer(EpochCycle):
         return self._begin(self._own_epoch(checkpoint=self._options.checkpoints.enabled))
 
     def _rescale(self) -> Instructions:
-        job = self._recovery
+        job = self._job
         self._rescale_snapshot = job.execution.snapshot(job.positions)
         try:
             start = restore(self._rescale_snapshot, self._new_plan, None)
@@ -150,7 +150,7 @@ class RequestServer(EpochCycle):
 
     def _rescale_back(self, error: Exception) -> Instructions:
         """Restore the old plan from the same snapshot: there are no slots for the new one."""
-        refused, job = self._refuse(error), self._recovery
+        refused, job = self._refuse(error), self._job
         assert self._rescale_snapshot is not None
         start = restore(self._rescale_snapshot, self._old_plan, None)
         self._go(JobPhase.DEPLOYING)
@@ -177,7 +177,7 @@ class RequestServer(EpochCycle):
 
     def export(self) -> Instructions:
         assert isinstance(self._served, SavepointRequest)
-        snapshot = self._recovery.execution.savepoint(self._recovery.positions)
+        snapshot = self._job.execution.savepoint(self._job.positions)
         manifest = Manifest("savepoint", snapshot.epoch, int(self._now * 1000), snapshot, "")
         self._go(JobPhase.EXPORTING, math.inf)
         return [i.WriteSavepoint(location=self._location(self._served), manifest=manifest)]
@@ -196,8 +196,8 @@ class RequestServer(EpochCycle):
         request = self._done_with_request()
         if isinstance(request, AdaptiveRescaleRequest) and self._scaling is not None:
             # The scheduler requested it, and expects no answer.
-            self._scaling.deployed(self._recovery.plan, self._now)
-            name = printable(self._recovery.plan.settings.job_name, 200)
+            self._scaling.deployed(self._job.plan, self._now)
+            name = printable(self._job.plan.settings.job_name, 200)
             return [i.Warn(text=f"job '{name}' could not be rescaled: {error}")]
         return [i.Refuse(request=request, error=error)]
 
@@ -208,7 +208,7 @@ class RequestServer(EpochCycle):
         return request
 
     def _refusal(self, request: Request) -> i.Refuse:
-        job = self._recovery
+        job = self._job
         text = f"Job '{job.plan.settings.job_name}' is not running: it is {job.recorder.status.name}."
         return i.Refuse(request=request, error=MillstreamError(text))
 
