@@ -170,8 +170,8 @@ def last_checkpoint_may_fail(real: Real, self: CheckpointCoordinator) -> bool:
 def snapshot_before_commit(real: Real, self: JobMachine, event: e.EpochFinished) -> list[i.Instruction]:
     """A checkpoint's snapshot is taken before output that need not wait for it is committed."""
     instructions: list[i.Instruction] = real(self, event)
-    if self._taken is not None:
-        instructions += self._job.take_snapshot(self._taken)
+    if self._checkpoint is not None:
+        instructions += self._job.take_snapshot(self._checkpoint)
     return instructions
 
 
@@ -292,10 +292,10 @@ def region_without_state(real: Real, self: JobState) -> None:
     self._last_snapshot = self.execution.snapshot(self.positions) if self.has_regions else None
 
 
-@_instead_of_entry(JobMachine._CONTINUATIONS, JobPhase.STORING)
+@_instead_of_entry(JobMachine._CONTINUATIONS, JobPhase.WRITING)
 def position_not_recorded(real: Real, self: JobMachine) -> list[i.Instruction]:
     """At most once: records are processed although recording their position has failed."""
-    return self._run(self._planned) if self._purpose is SnapshotPurpose.NOTE_POSITION else real(self)
+    return self._run(self._planned) if self._purpose is SnapshotPurpose.SAVE_POSITION else real(self)
 
 
 @_instead_of(JobMachine, "_run")

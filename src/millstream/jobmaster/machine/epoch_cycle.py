@@ -48,11 +48,11 @@ class EpochCycle(ABC):
         # The epoch to run next; the last one begun, its start time, its checkpoint and its reports.
         self._planned = self._epoch = EpochPlan()
         self._began = now
-        self._taken: Checkpoint | None = None
+        self._checkpoint: Checkpoint | None = None
         self._reports: list[SlotReport] = []
         # The purpose of a checkpoint without an epoch, and the last complete checkpoint before it.
-        self._purpose = SnapshotPurpose.NOTE_POSITION
-        self._noted: Checkpoint | None = None
+        self._purpose = SnapshotPurpose.SAVE_POSITION
+        self._checkpoint_before: Checkpoint | None = None
         # Whether a slot was reported lost.
         self._slot_lost = False
         # Whether the slots have not run an epoch yet.
@@ -69,8 +69,8 @@ class EpochCycle(ABC):
         """Start to serve a request."""
 
     @abstractmethod
-    def _after_own_epoch(self, then: JobPhase) -> Instructions:
-        """Continue after the epoch of a request."""
+    def _continue_request(self) -> Instructions:
+        """Continue to serve a request: its epoch has ended."""
 
     # --- phases
 
@@ -100,7 +100,7 @@ class EpochCycle(ABC):
         """Decide what comes next when nothing is in progress."""
         execution = self._job.execution
         if self._is_stopped or execution.is_finished:
-            return self._store(SnapshotPurpose.COMMIT_REST)
+            return self._await_checkpoint(SnapshotPurpose.COMMIT_REMAINING)
         if self._scaling is not None and (plan := self._scaling.rescale(self._now)) is not None:
             return self._serve(AdaptiveRescaleRequest(plan))
         if self._requests:
@@ -138,8 +138,8 @@ class EpochCycle(ABC):
                 split_ranges=shares,
                 ending=ending,
                 limited=event.limited,
-                goes_on=bool(pending),
-                holds=bool(held),
+                has_pending_input=bool(pending),
+                is_backpressured=bool(held),
                 slice=self._slice,
                 checkpoint=due or (last and self._options.checkpoints.enabled),
             )
@@ -161,18 +161,18 @@ class EpochCycle(ABC):
             return self._run(epoch)
         if not self._job.execution.owns_state:
             # Restored state is not in the job's own files yet: an epoch without input writes it there.
-            return self._run(EpochPlan(reads=False, then=JobPhase.TAKING))
+            return self._run(EpochPlan(reads=False, then=JobPhase.SNAPSHOTTING))
         return self._save_position()
 
     def _save_position(self) -> Instructions:
         """AT_MOST_ONCE: save the position before the epoch, so that its input is never read again."""
-        self._noted, self._purpose = self._coordinator.latest(), SnapshotPurpose.NOTE_POSITION
-        return self.take_epoch()
+        self._checkpoint_before, self._purpose = self._coordinator.latest(), SnapshotPurpose.SAVE_POSITION
+        return self.start_checkpoint()
 
     def _run(self, epoch: EpochPlan) -> Instructions:
         job, execution = self._job, self._job.execution
         checkpoint = epoch.checkpoint and not self._options.at_most_once
-        self._epoch, self._taken = epoch, job.trigger() if checkpoint else None
+        self._epoch, self._checkpoint = epoch, job.trigger() if checkpoint else None
         self._slot_lost = False
         number = execution.epoch if epoch.savepoint else None
         latest = self._coordinator.latest()
@@ -182,7 +182,7 @@ class EpochCycle(ABC):
             slice=epoch.slice,
             keep=self._writes_state(epoch),
             reads=epoch.reads,
-            checkpoint=number if self._taken is None else self._taken.id,
+            checkpoint=number if self._checkpoint is None else self._checkpoint.id,
             # AT_MOST_ONCE saves the position before the epoch: no later checkpoint could name output left open.
             flush=epoch.flush or checkpoint or self._options.at_most_once,
             whole_state=checkpoint and self._options.checkpoints.incremental is False,
@@ -193,7 +193,7 @@ class EpochCycle(ABC):
         job.recorder.epoch_begins(self._now)
         # A snapshot holds the positions at the start of the epoch. Sources are also notified when all their pending
         # input can be processed.
-        aligned = checkpoint or epoch.snapshot or job.has_regions or epoch.goes_on
+        aligned = checkpoint or epoch.snapshot or job.has_regions or epoch.has_pending_input
         return [*([i.ReadPositions()] if aligned else []), i.RunEpoch(tasks=tasks, patience=self._patience(epoch))]
 
     def _patience(self, epoch: EpochPlan) -> float:
@@ -233,8 +233,8 @@ class EpochCycle(ABC):
 
     def epoch_finished(self, event: e.EpochFinished) -> Instructions:
         self._reports = merged(event.reports)
-        if self._slots_are_new and self._taken is not None:
-            self._coordinator.delayed(self._taken, self._now)
+        if self._slots_are_new and self._checkpoint is not None:
+            self._coordinator.delayed(self._checkpoint, self._now)
         self._slots_are_new = False
         self._go(JobPhase.EPOCH_ENDED)
         return self._job.acknowledge_epoch(self._reports)
@@ -243,13 +243,15 @@ class EpochCycle(ABC):
         """Acknowledge the epoch; its checkpoint names output that still waits for a commit."""
         epoch, seconds = self._epoch, self._now - self._began
         instructions: Instructions = []
-        if self._taken is not None:
-            instructions = self._job.take_snapshot(self._taken)
+        if self._checkpoint is not None:
+            instructions = self._job.take_snapshot(self._checkpoint)
         elif not self._options.checkpoints.enabled:
             instructions = [i.ConfirmSources(positions=None, pending=self._job.execution.sources_with_pending_input())]
         self._job.remember_snapshot()
+        if epoch.then is JobPhase.SNAPSHOTTING:
+            return instructions + self._save_position()
         if epoch.then is not JobPhase.READY:
-            return instructions + self._after_own_epoch(epoch.then)
+            return instructions + self._continue_request()
         self._learn(seconds, epoch)
         patience = min(_MANIFEST_WAIT_SECONDS, self._options.buffer_timeout)
         self._go(JobPhase.LINGERING, self._now + patience, awaits_manifests=True)
@@ -275,45 +277,50 @@ class EpochCycle(ABC):
         execution = self._job.execution
         if (
             self._epoch.limited
-            or self._epoch.goes_on
+            or self._epoch.has_pending_input
             or execution.sources_with_pending_input()
             or execution.is_finished
         ):
             return self.resume_reading()
-        if self._epoch.holds or execution.held_sources():
+        if self._epoch.is_backpressured or execution.held_sources():
             # Backpressured input may continue at any moment.
             return self.resume_reading()
         self._go(JobPhase.GATHERING, self._began + self._gathering.seconds())
         return []
 
-    def _store(self, purpose: SnapshotPurpose) -> Instructions:
+    # --- a checkpoint without an epoch: AT_MOST_ONCE before its input is read, and at the end of the job
+
+    def _await_checkpoint(self, purpose: SnapshotPurpose) -> Instructions:
         """Wait until no manifest is being written, then check the result."""
         self._purpose = purpose
-        self._await_manifests(JobPhase.STORING)
+        self._await_manifests(JobPhase.WRITING)
         return []
 
-    def take_epoch(self) -> Instructions:
-        self._go(JobPhase.TAKING)
+    def start_checkpoint(self) -> Instructions:
+        """Read the positions; `take_checkpoint` follows."""
+        self._go(JobPhase.SNAPSHOTTING)
         return [i.ReadPositions()]
 
-    def take_epoch_at_once(self) -> Instructions:
-        self._taken = self._job.trigger()
-        return self._job.take_snapshot(self._taken) + self._store(self._purpose)
+    def take_checkpoint(self) -> Instructions:
+        """Trigger a checkpoint and take its snapshot at once; `checkpoint_written` follows."""
+        self._checkpoint = self._job.trigger()
+        return self._job.take_snapshot(self._checkpoint) + self._await_checkpoint(self._purpose)
 
-    def stored(self) -> Instructions:
+    def checkpoint_written(self) -> Instructions:
+        """Continue if the checkpoint is complete, else take another one."""
         if self._coordinator.is_writing:
             return self._fail(storage_timeout(self._options.checkpoints.timeout))
-        if self._purpose is SnapshotPurpose.NOTE_POSITION:
-            if self._coordinator.latest() is not self._noted:
+        if self._purpose is SnapshotPurpose.SAVE_POSITION:
+            if self._coordinator.latest() is not self._checkpoint_before:
                 return self._run(self._planned)
         elif not self._coordinator.has_staged():
             self._go(JobPhase.FINISHED)
             return [i.FinishOutput()]
-        elif self._taken is None:
+        elif self._checkpoint is None:
             # The last epoch was not known to be the last.
-            return self.take_epoch()
+            return self.start_checkpoint()
         # The checkpoint failed: take another one as soon as it is due.
-        self._go(JobPhase.PAUSING, self._coordinator.next_due())
+        self._go(JobPhase.DELAYING, self._coordinator.next_due())
         return []
 
 

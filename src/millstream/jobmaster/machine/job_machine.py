@@ -9,15 +9,17 @@ in this process, or in a simulation, and reports their results as events.
     from READY, for a request:     EPOCH -> EPOCH_ENDED -> SERVING (-> EXPORTING) -> READY
     from READY, to rescale:        REPLANNING -> EPOCH -> EPOCH_ENDED -> DEPLOYING -> READY
     before DEPLOYING, adaptive:    WAITING_FOR_SLOTS
-    from READY, at the end:        STORING (-> PAUSING -> TAKING -> STORING ...) -> FINISHED -> ENDING
-    before EPOCH, at most once:    TAKING -> STORING (-> PAUSING -> TAKING ...)
+    from READY, at the end:        WRITING (-> DELAYING -> SNAPSHOTTING -> WRITING ...) -> FINISHED -> ENDING
+    before EPOCH, at most once:    SNAPSHOTTING -> WRITING (-> DELAYING -> SNAPSHOTTING ...)
     from anywhere, at a failure:   BACKING_OFF -> ABANDONING -> DEPLOYING -> READY, or ENDING
     from anywhere, cancelled:      ENDING -> OVER
     from anywhere, deposed:        ENDING -> OVER, with nothing written or deleted that others could see
 
-This file holds start, failure and end; `epoch_cycle.py` runs epochs and takes checkpoints, `request_server.py` serves
-requests. The rules of checkpoints and output are in `coordinator.py`, state, positions and output of the execution in
-`job_state.py` and `execution.py`, the end of a job in `shutdown.py`, adaptive scaling in `scheduler.py`.
+`JobMachine` is one class in three files: `epoch_cycle.py` polls sources, runs epochs and takes checkpoints,
+`request_server.py` serves requests, and this file handles the start, written manifests, commits, failures and the end.
+The tables `_HANDLERS` (by event) and `_CONTINUATIONS` (by phase) at the end of the class say which method is called.
+The state of the job is in `job_state.py`, the rules of checkpoints and output are in `coordinator.py`, the end of a job
+in `shutdown.py`, adaptive scaling in `scheduler.py`.
 
 The job master guarantees: it carries out instructions one at a time, and delivers external events (a request, a
 cancellation, a written manifest) only when no instruction is left. If an instruction fails, it drops the ones behind it
@@ -114,28 +116,6 @@ class JobMachine(RequestServer):
         job = self._job.plan.settings
         text = f"Job '{job.job_name}' ({job.job_id}) is suspended: {reason}"
         return [i.Warn(text=text), *self._end(JobStatus.SUSPENDED, JobSuspendedError(text))]
-
-    def _manifest_written(self, event: e.ManifestWritten) -> Instructions:
-        self._notify_scheduler(s.CheckpointCompleted())
-        return self._checkpoint_answered(self._coordinator.written(event.checkpoint, event.location, self._now))
-
-    def _manifest_failed(self, event: e.ManifestFailed) -> Instructions:
-        reason = self._coordinator.lost(event.checkpoint, event.reason, self._now)
-        self._notify_scheduler(s.CheckpointFailed())
-        self._job.has_changed = True
-        if event.deposed and self._shutdown is None:
-            return self._suspend(event.reason)
-        warning = i.Warn(text=f"checkpoint {event.checkpoint} failed: {event.reason}")
-        # The manifest may be on storage although the write failed.
-        instructions = self._checkpoint_answered([warning, *self._coordinator.clean_up()])
-        return self._fail_by_checkpoints(reason) + instructions
-
-    def _checkpoint_answered(self, instructions: Instructions) -> Instructions:
-        self._job.update_checkpoints()
-        if self._phase is JobPhase.WAITING:
-            # Another checkpoint may be due.
-            self._go(JobPhase.READY)
-        return instructions if self._shutdown is None or self._shutdown.output_is_open else []
 
     def _time_passed(self, event: e.TimePassed) -> Instructions:
         only_expiry = self._coordinator.next_expiry() < self._own_deadline
@@ -238,15 +218,34 @@ class JobMachine(RequestServer):
         self._go(JobPhase.WAITING_FOR_SLOTS, math.inf)
         return []
 
-    # --- between two epochs
-
-    # --- an epoch
-
-    # --- output and storage
+    # --- output and checkpoints
 
     def _output_opened(self, event: e.OutputOpened) -> Instructions:
         self._job.transactional, self._job.is_open = event.transactional, True
         return []
+
+    def _manifest_written(self, event: e.ManifestWritten) -> Instructions:
+        """Complete a checkpoint: its staged output is committed next, which `_output_committed` then records."""
+        self._notify_scheduler(s.CheckpointCompleted())
+        return self._checkpoint_ended(self._coordinator.written(event.checkpoint, event.location, self._now))
+
+    def _manifest_failed(self, event: e.ManifestFailed) -> Instructions:
+        reason = self._coordinator.lost(event.checkpoint, event.reason, self._now)
+        self._notify_scheduler(s.CheckpointFailed())
+        self._job.has_changed = True
+        if event.deposed and self._shutdown is None:
+            return self._suspend(event.reason)
+        warning = i.Warn(text=f"checkpoint {event.checkpoint} failed: {event.reason}")
+        # The manifest may be on storage although the write failed.
+        instructions = self._checkpoint_ended([warning, *self._coordinator.clean_up()])
+        return self._fail_by_checkpoints(reason) + instructions
+
+    def _checkpoint_ended(self, instructions: Instructions) -> Instructions:
+        self._job.update_checkpoints()
+        if self._phase is JobPhase.WAITING:
+            # Another checkpoint may be due.
+            self._go(JobPhase.READY)
+        return instructions if self._shutdown is None or self._shutdown.output_is_open else []
 
     def _output_committed(self, event: e.OutputCommitted) -> Instructions:
         self._coordinator.set_unfinished_output(event.unfinished)
@@ -265,10 +264,6 @@ class JobMachine(RequestServer):
     def _origin_deleted(self, event: e.OriginDeleted) -> Instructions:
         self._coordinator.origin_deleted()
         return []
-
-    # --- a checkpoint without an epoch
-
-    # --- requests
 
     # --- failure
 
@@ -402,9 +397,9 @@ class JobMachine(RequestServer):
         JobPhase.EPOCH_ENDED: EpochCycle.epoch_ended,
         JobPhase.LINGERING: EpochCycle.gather,
         JobPhase.GATHERING: EpochCycle.resume_reading,
-        JobPhase.PAUSING: EpochCycle.take_epoch,
-        JobPhase.TAKING: EpochCycle.take_epoch_at_once,
-        JobPhase.STORING: EpochCycle.stored,
+        JobPhase.DELAYING: EpochCycle.start_checkpoint,
+        JobPhase.SNAPSHOTTING: EpochCycle.take_checkpoint,
+        JobPhase.WRITING: EpochCycle.checkpoint_written,
         JobPhase.SERVING: RequestServer.served_checkpoint,
         JobPhase.EXPORTING: RequestServer.export,
         JobPhase.BACKING_OFF: _abandon,

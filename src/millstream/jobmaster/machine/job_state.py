@@ -100,7 +100,7 @@ class JobState:
         return [i.OpenSlots(plan=plan, attempt=self.attempt, positions=start.sources)]
 
     def acknowledge_epoch(self, reports: list[SlotReport]) -> Instructions:
-        """Acknowledge an epoch: the reports' state files, runtime snapshots and output become part of the job's state."""
+        """Acknowledge an epoch: state files, runtime snapshots and output of its reports become the job's own."""
         execution = self.execution
         self.has_changed = True
         written, replaced = execution.acknowledge(reports)

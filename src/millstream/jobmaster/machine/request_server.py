@@ -110,16 +110,18 @@ class RequestServer(EpochCycle):
                 if request.drain:
                     # Sources read all assigned input before they end.
                     about |= {"slice": math.inf, "reads": True}
-                return self._begin(self._own_epoch(checkpoint=enabled, **about))
+                return self._begin(self._plan_for_request(checkpoint=enabled, **about))
             case CheckpointRequest():
-                return self._begin(self._own_epoch(checkpoint=True)) if enabled else self._refuse(_no_checkpoints())
+                return (
+                    self._begin(self._plan_for_request(checkpoint=True)) if enabled else self._refuse(_no_checkpoints())
+                )
             case AdaptiveRescaleRequest():
                 assert self._scaling is not None
                 return self._rescale_to(self._scaling.plan_for(request.parallelisms))
             case RequirementsRequest():
                 raise AssertionError("requirements are handled at once")
 
-    def _own_epoch(self, **about: Any) -> EpochPlan:
+    def _plan_for_request(self, **about: Any) -> EpochPlan:
         """Return an epoch plan for a request: sources read nothing in it, not even pending input."""
         own = {"flush": True, "snapshot": True, "then": JobPhase.SERVING, "slice": self._slice, "reads": False}
         return EpochPlan(**{**own, **about})
@@ -134,7 +136,7 @@ class RequestServer(EpochCycle):
     def _rescale_to(self, plan: JobPlan) -> Instructions:
         """Take a snapshot from which the job continues with another plan."""
         self._new_plan = plan
-        return self._begin(self._own_epoch(checkpoint=self._options.checkpoints.enabled))
+        return self._begin(self._plan_for_request(checkpoint=self._options.checkpoints.enabled))
 
     def _rescale(self) -> Instructions:
         job = self._job
@@ -161,7 +163,7 @@ class RequestServer(EpochCycle):
         if self._coordinator.is_writing:
             return self._fail(storage_timeout(self._options.checkpoints.timeout))
         # Only the request's own checkpoint counts: another would not name the output of its epoch.
-        stored = self._newly_saved() if self._options.at_most_once else self._taken
+        stored = self._newly_saved() if self._options.at_most_once else self._checkpoint
         if self._options.checkpoints.enabled and (stored is None or not stored.is_complete):
             reason = self._coordinator.history[-1].reason if stored is None else stored.reason
             return self._fail(RequestFailedError(f"The checkpoint failed: {reason}"))
@@ -216,9 +218,7 @@ class RequestServer(EpochCycle):
         """Return the requests that have no answer yet."""
         return [*([] if self._served is None else [self._served]), *self._requests]
 
-    def _after_own_epoch(self, then: JobPhase) -> Instructions:
-        if then is JobPhase.TAKING:
-            return self._save_position()
+    def _continue_request(self) -> Instructions:
         if isinstance(self._served, RESCALES):
             return self._rescale()
         self._await_manifests(JobPhase.SERVING)
