@@ -95,24 +95,24 @@ class SourceReader(ABC):
     """Reads split ranges. Runs in the subtask; its records depend on the split range alone."""
 
     @abstractmethod
-    def read(self, share: SplitRange) -> Iterator[Collection[Value]]:
+    def read(self, split_range: SplitRange) -> Iterator[Collection[Value]]:
         """Yield the records of a split range in batches.
 
         Batches that support slicing are sliced lazily, a few records at a time.
         """
 
-    def rest(self, share: SplitRange, read: int) -> Iterator[Collection[Value]]:
+    def rest(self, split_range: SplitRange, read: int) -> Iterator[Collection[Value]]:
         """Yield the records of a split range after the first `read`, without reading those if possible."""
-        for batch in self.read(share):
+        for batch in self.read(split_range):
             if read < len(batch):
                 yield list(batch)[read:] if read else batch
             read = max(read - len(batch), 0)
 
-    def split_of(self, share: SplitRange) -> Any:
+    def split_of(self, split_range: SplitRange) -> Any:
         """Return the split of a range; each split has its own watermark. None: the source has no splits."""
         return None
 
-    def in_turn(self, share: SplitRange) -> bool:
+    def in_turn(self, split_range: SplitRange) -> bool:
         """Return whether the split starts only after all earlier assigned splits have been read, as files do.
 
         Other splits start when they are assigned: from then on the watermark waits for them. A split without records
@@ -120,7 +120,7 @@ class SourceReader(ABC):
         """
         return False
 
-    def ends_split(self, share: SplitRange) -> bool:
+    def ends_split(self, split_range: SplitRange) -> bool:
         """Return whether this is the last range of its split."""
         return False
 

@@ -118,14 +118,14 @@ class EpochCycle(ABC):
         ]
 
     def sources_polled(self, event: e.SourcesPolled) -> Instructions:
-        job, shares, ending = self._job, event.split_ranges, event.finished
+        job, split_ranges, ending = self._job, event.split_ranges, event.finished
         job.recorder.sources_polled(event.pending)
         held = job.execution.held_sources()
         pending = job.execution.sources_with_pending_input() - held
         # Sources whose end is not announced yet. Backpressured sources cannot end now.
         news = ending - held - job.execution.lingering_sources()
-        due = self._coordinator.next_due() <= self._now and (job.has_news or bool(shares) or bool(pending))
-        if not shares and not pending and not news and not due and job.next_wake() > self._now:
+        due = self._coordinator.next_due() <= self._now and (job.has_news or bool(split_ranges) or bool(pending))
+        if not split_ranges and not pending and not news and not due and job.next_wake() > self._now:
             due_at = self._coordinator.next_due() if job.has_news else math.inf
             self._go(JobPhase.WAITING, min(event.poll_again, due_at, job.next_wake()))
             return []
@@ -135,7 +135,7 @@ class EpochCycle(ABC):
         )
         return self._begin(
             EpochPlan(
-                split_ranges=shares,
+                split_ranges=split_ranges,
                 ending=ending,
                 limited=event.limited,
                 has_pending_input=bool(pending),
