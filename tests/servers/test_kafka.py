@@ -263,8 +263,8 @@ def test_kafka_source_reports_pending_records(kafka: KafkaBroker, topic: str) ->
     enumerator = reading(kafka, topic).build().create_enumerator(1)
     try:
         assignment = enumerator.poll(8, 0.0)
-        assert assignment.limited and assignment.pending == {0: 6}
-        assert enumerator.poll(1000, 0.0).pending == {0: 0}
+        assert assignment.limited and assignment.unassigned == {0: 6}
+        assert enumerator.poll(1000, 0.0).unassigned == {0: 0}
     finally:
         enumerator.close()
 

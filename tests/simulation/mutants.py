@@ -417,13 +417,13 @@ def _change_ranges(report: SubtaskReport, change: Callable[[list[PendingRange]],
     )
 
 
-@_instead_of(Execution, "_keep")
+@_instead_of(Execution, "_acknowledge_subtask")
 def pending_ranges_lost(real: Real, self: Execution, report: SubtaskReport, *args: Any) -> bool:
     """A subtask's pending split ranges are lost."""
     return real(self, _change_ranges(report, lambda pending: []), *args)
 
 
-@_instead_of(Execution, "_keep")
+@_instead_of(Execution, "_acknowledge_subtask")
 def pending_ranges_read_twice(real: Real, self: Execution, report: SubtaskReport, *args: Any) -> bool:
     """A partially read split range is read again from its beginning."""
     return real(self, _change_ranges(report, lambda pending: [(s, records, 0) for s, records, _ in pending]), *args)
@@ -553,7 +553,7 @@ def _change_blocks(
     )
 
 
-@_instead_of(Execution, "_keep")
+@_instead_of(Execution, "_acknowledge_subtask")
 def in_flight_data_lost(real: Real, self: Execution, report: SubtaskReport, *args: Any) -> bool:
     """Received records that were not processed are lost."""
     return real(self, _change_blocks(report, lambda pending: [_without_records(p) for p in pending]), *args)

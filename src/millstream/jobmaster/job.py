@@ -283,7 +283,7 @@ class JobMaster:
             limited=read.limited,
             finished=read.finished,
             poll_again=poll_again,
-            pending=read.pending,
+            lags=read.lags,
         )
 
     def _read_positions(self, _: i.ReadPositions) -> e.PositionsRead:

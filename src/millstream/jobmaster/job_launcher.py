@@ -250,8 +250,8 @@ def _check_start(plan: JobPlan, origin: Origin | None) -> None:
                 raise InvalidProgramError(f"Source {head.label}: {e}") from None
 
 
-def job_settings(config: Configuration, graph: JobGraph, job_id: str, **about: Any) -> JobSettings:
-    """Return the settings that subtasks need; `about` are further fields."""
+def job_settings(config: Configuration, graph: JobGraph, job_id: str, **fields: Any) -> JobSettings:
+    """Return the settings that subtasks need; `fields` are further fields of JobSettings."""
     return JobSettings(
         job_id=job_id,
         job_name=graph.job_name,
@@ -265,7 +265,7 @@ def job_settings(config: Configuration, graph: JobGraph, job_id: str, **about: A
         keep_bytes=_KEEP_BYTES.read(config),
         slot_memory=None if (memory := executor_memory(config)) is None else memory.slot,
         batch_memory=batch_memory(config),
-        **about,
+        **fields,
     )
 
 

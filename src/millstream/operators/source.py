@@ -19,7 +19,7 @@ from millstream.operators.diagnostics.bad_records import COUNTER, BadRecord, Bad
 from millstream.operators.functions.output_tag import OutputTag
 from millstream.state.key_groups import stable_hash
 
-# Pending input by source, metric name and subtask.
+# Input that sources have not assigned yet, by source, metric name and subtask.
 Lags = Mapping[int, Mapping[str, Mapping[int, int]]]
 
 # The part of a split that one subtask reads in one epoch; opaque to all but its source.
@@ -33,19 +33,19 @@ class SplitAssignment:
     Attributes:
         split_ranges: by subtask; empty if there is no input now.
         limited: whether the budget left input unassigned.
-        pending: the number of available records not assigned yet, by subtask; None if unknown.
-        pending_bytes: the same in bytes.
+        unassigned: the number of available records that are not assigned yet, by subtask; None if unknown.
+        unassigned_bytes: the same in bytes.
     """
 
     split_ranges: dict[int, list[SplitRange]]
     limited: bool = False
-    pending: Mapping[int, int] | None = None
-    pending_bytes: Mapping[int, int] | None = None
+    unassigned: Mapping[int, int] | None = None
+    unassigned_bytes: Mapping[int, int] | None = None
 
     @property
     def lag(self) -> dict[str, Mapping[int, int]]:
-        """The pending input, by metric name and subtask, as far as known."""
-        lags = {"pendingRecords": self.pending, "pendingBytes": self.pending_bytes}
+        """The unassigned input, by metric name and subtask, as far as known."""
+        lags = {"pendingRecords": self.unassigned, "pendingBytes": self.unassigned_bytes}
         return {name: count for name, count in lags.items() if count is not None}
 
 
@@ -59,7 +59,7 @@ class SplitEnumerator(ABC):
         Returned ranges count as assigned; the next call continues after them.
         """
 
-    def hold_back(self, splits: Collection[Value]) -> None:
+    def pause_splits(self, splits: Collection[Value]) -> None:
         """Pause these splits, which are ahead of their alignment group, and resume all others.
 
         Called only if the source sets `aligns_splits`.

@@ -261,7 +261,7 @@ class _OneByOne(SplitEnumerator):
         self._positions = dict.fromkeys(source.splits, 0) | positions
         self._held: frozenset[str] = frozenset()
 
-    def hold_back(self, splits: Any) -> None:
+    def pause_splits(self, splits: Any) -> None:
         self._held = frozenset(splits)
 
     def poll(self, budget: int, now: float) -> SplitAssignment:

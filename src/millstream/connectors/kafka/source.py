@@ -108,13 +108,15 @@ class KafkaEnumerator(SplitEnumerator):
                 ends_here = to == self._stop.get(partition)
                 split_ranges.setdefault(subtask, []).append((*partition, start, to, ends_here))
                 self._next[partition] = to
-        for subtask, partitions in self._by_subtask(self._unknown(split_ranges)).items():
+        for subtask, partitions in self._by_subtask(self._new_without_records(split_ranges)).items():
             # Empty ranges, from which on the watermark waits for these partitions.
             split_ranges.setdefault(subtask, []).extend((*p, self._next[p], self._next[p], False) for p in partitions)
-        pending = {s: sum(stops[p] - self._next[p] for p in ps) for s, ps in self._by_subtask(unfinished).items()}
-        return SplitAssignment(split_ranges, limited=any(self._next[p] < stops[p] for p in ready), pending=pending)
+        unassigned = {s: sum(stops[p] - self._next[p] for p in ps) for s, ps in self._by_subtask(unfinished).items()}
+        return SplitAssignment(
+            split_ranges, limited=any(self._next[p] < stops[p] for p in ready), unassigned=unassigned
+        )
 
-    def hold_back(self, splits: Collection[Partition]) -> None:
+    def pause_splits(self, splits: Collection[Partition]) -> None:
         self._paused = frozenset(splits)
 
     def _check_within(self, ends: dict[Partition, int]) -> None:
@@ -129,8 +131,8 @@ class KafkaEnumerator(SplitEnumerator):
                     f"{offset}: the topic was recreated, or the offset never existed. Start from an existing offset."
                 )
 
-    def _unknown(self, split_ranges: dict[int, list[SplitRange]]) -> list[Partition]:
-        """Return the new partitions without an assigned range, unless they are finished."""
+    def _new_without_records(self, split_ranges: dict[int, list[SplitRange]]) -> list[Partition]:
+        """Return the new partitions that have no assigned range, unless they are finished; they are new only once."""
         assigned = {(topic, number) for ranges in split_ranges.values() for topic, number, *_ in ranges}
         new, self._new = self._new, []
         return [p for p in new if p not in assigned and self._next[p] < self._stop.get(p, self._next[p] + 1)]

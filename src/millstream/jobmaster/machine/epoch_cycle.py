@@ -119,11 +119,11 @@ class EpochCycle(ABC):
 
     def sources_polled(self, event: e.SourcesPolled) -> Instructions:
         job, split_ranges, ending = self._job, event.split_ranges, event.finished
-        job.recorder.sources_polled(event.pending)
-        held = job.execution.held_sources()
-        pending = job.execution.sources_with_pending_input() - held
+        job.recorder.sources_polled(event.lags)
+        backpressured = job.execution.backpressured_sources()
+        pending = job.execution.sources_with_pending_input() - backpressured
         # Sources whose end is not announced yet. Backpressured sources cannot end now.
-        news = ending - held - job.execution.lingering_sources()
+        news = ending - backpressured - job.execution.lingering_sources()
         due = self._coordinator.next_due() <= self._now and (job.has_news or bool(split_ranges) or bool(pending))
         if not split_ranges and not pending and not news and not due and job.next_wake() > self._now:
             due_at = self._coordinator.next_due() if job.has_news else math.inf
@@ -139,7 +139,7 @@ class EpochCycle(ABC):
                 ending=ending,
                 limited=event.limited,
                 has_pending_input=bool(pending),
-                is_backpressured=bool(held),
+                is_backpressured=bool(backpressured),
                 slice=self._slice,
                 checkpoint=due or (last and self._options.checkpoints.enabled),
             )
@@ -180,7 +180,7 @@ class EpochCycle(ABC):
             epoch.split_ranges,
             epoch.ending,
             slice=epoch.slice,
-            keep=self._writes_state(epoch),
+            writes_state=self._writes_state(epoch),
             reads=epoch.reads,
             checkpoint=number if self._checkpoint is None else self._checkpoint.id,
             # AT_MOST_ONCE saves the position before the epoch: no later checkpoint could name output left open.
@@ -261,7 +261,7 @@ class EpochCycle(ABC):
         sizer, subtasks = self._options.sizer, [r for slot in self._reports for r in slot.subtasks]
         execution = self._job.execution
         # Input that backpressure holds back is not processed either.
-        left = execution.sources_with_pending_input() | execution.held_sources()
+        left = execution.sources_with_pending_input() | execution.backpressured_sources()
         of_sources = sorted((r.records_in, r.vertex) for r in subtasks if r.vertex in execution.sources)
         read = {source: records for records, source in of_sources}
         sizer.epoch_processed(epoch.split_ranges.keys(), left, read, self._began, self._now)
@@ -282,7 +282,7 @@ class EpochCycle(ABC):
             or execution.is_finished
         ):
             return self.resume_reading()
-        if self._epoch.is_backpressured or execution.held_sources():
+        if self._epoch.is_backpressured or execution.backpressured_sources():
             # Backpressured input may continue at any moment.
             return self.resume_reading()
         self._go(JobPhase.GATHERING, self._began + self._gathering.seconds())

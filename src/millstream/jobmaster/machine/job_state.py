@@ -272,6 +272,6 @@ def combine(plan: JobPlan, region: frozenset[int], failed: InitialState, running
             **{o: s for o, s in failed.sources.items() if o in heads},
         },
         frozenset((failed.ended & region) | (running.ended - region)),
-        failed.held | running.held,
+        failed.restored_files | running.restored_files,
         {**failed.tables, **running.tables},
     )

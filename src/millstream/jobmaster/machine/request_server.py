@@ -106,11 +106,11 @@ class RequestServer(EpochCycle):
             case SavepointRequest():
                 ending = self._job.execution.running_sources() if request.drain else frozenset()
                 # Staged output is committed before the savepoint completes, so the savepoint need not name it.
-                about: dict[str, Any] = {"ending": ending, "savepoint": self._location(request)}
+                fields: dict[str, Any] = {"ending": ending, "savepoint": self._location(request)}
                 if request.drain:
                     # Sources read all assigned input before they end.
-                    about |= {"slice": math.inf, "reads": True}
-                return self._begin(self._plan_for_request(checkpoint=enabled, **about))
+                    fields |= {"slice": math.inf, "reads": True}
+                return self._begin(self._plan_for_request(checkpoint=enabled, **fields))
             case CheckpointRequest():
                 return (
                     self._begin(self._plan_for_request(checkpoint=True)) if enabled else self._refuse(_no_checkpoints())
@@ -121,10 +121,10 @@ class RequestServer(EpochCycle):
             case RequirementsRequest():
                 raise AssertionError("requirements are handled at once")
 
-    def _plan_for_request(self, **about: Any) -> EpochPlan:
+    def _plan_for_request(self, **fields: Any) -> EpochPlan:
         """Return an epoch plan for a request: sources read nothing in it, not even pending input."""
-        own = {"flush": True, "snapshot": True, "then": JobPhase.SERVING, "slice": self._slice, "reads": False}
-        return EpochPlan(**{**own, **about})
+        defaults = {"flush": True, "snapshot": True, "then": JobPhase.SERVING, "slice": self._slice, "reads": False}
+        return EpochPlan(**{**defaults, **fields})
 
     def _location(self, request: SavepointRequest) -> str:
         job = self._job.plan.settings.job_id

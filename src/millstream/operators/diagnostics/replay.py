@@ -182,7 +182,7 @@ class Replay:
         else:
             method, arguments = self._input
             getattr(operator, method)(arguments)
-        if operator.holds_back:
+        if operator.buffers_output:
             operator.flush()
         if isinstance(operator, AsyncOperator):
             operator.finish()

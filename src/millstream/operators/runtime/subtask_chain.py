@@ -296,7 +296,7 @@ class SubtaskChain:
     def flush(self) -> Iterator[Outgoing]:
         """Flush buffered output and yield all blocks: they are not state, and must not be lost with this process."""
         for node in self.nodes:
-            if node.operator.holds_back:
+            if node.operator.buffers_output:
                 self.guard.call(node.operator.flush, node)
         for writer in self.writers.values():
             yield from self._outgoing(writer, writer.drain())

@@ -101,7 +101,7 @@ class LocalAggregateOperator(BatchOperator):
     """Pre-aggregates rows of equal keys."""
 
     emits_later = True
-    holds_back = True
+    buffers_output = True
 
     def __init__(
         self,
