@@ -105,7 +105,7 @@ class ChainCompiler:
             self._rest_code(self._pending.pop()[1])
         self._surveys = False
         for writer in self._writers.values():
-            writer.settle()
+            writer.choose_layout()
 
     def source_function(self) -> Callable[[Iterable[Value]], None]:
         """Return the function over a batch of source records."""
