@@ -155,8 +155,8 @@ def _take_state(
     """Set what one operator's subtask reads its states from."""
     states = {i for s in before.subtasks for i in (*s.states, *s.parts) if operator_of(i)[0] == node.id}
     for state_id in states:
-        own = operator_of(state_id)[1] == ""
-        if same and state_url is None and own:
+        is_keyed = operator_of(state_id)[1] == ""
+        if same and state_url is None and is_keyed:
             # The chain belongs to this job and is continued.
             chain = before.subtasks[subtask].states.get(state_id, [])
             files[state_id] = chain[-1] if chain else None
@@ -166,7 +166,7 @@ def _take_state(
             continue
         groups = owned_groups(subtask, vertex.parallelism, vertex.max_parallelism)
         stored = tuple(_stored(before, i, state_id, state_url) for i in range(before.parallelism))
-        if own:
+        if is_keyed:
             stored = tuple(
                 s
                 for i, s in enumerate(stored)

@@ -175,7 +175,7 @@ class Channels:
         receive_buffer: ReceiveBuffer,
         poller: Poller,
         credentials: Credentials,
-        own: Address,
+        address: Address,
         check: Callable[[], None],
     ) -> None:
         """Listen for other slots.
@@ -185,7 +185,7 @@ class Channels:
             receive_buffer: receives all frames.
             poller: sends and receives.
             credentials: of this execution.
-            own: the address to listen on.
+            address: the address to listen on.
             check: called whenever this slot has waited; may raise.
         """
         self._slot = slot
@@ -193,7 +193,7 @@ class Channels:
         self._poller = poller
         self._credentials = credentials
         self._check_driver = check
-        self._acceptor = Acceptor(own, poller, credentials, self._welcome, expected=slot)
+        self._acceptor = Acceptor(address, poller, credentials, self._welcome, expected=slot)
         self._channels: dict[int, Channel] = {}
         # Total seconds of backpressure.
         self.back_pressured = 0.0

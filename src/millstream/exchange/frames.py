@@ -15,7 +15,7 @@ COUNT = struct.Struct(">I")
 # Before an epoch's tasks: the seconds that the driver was idle before it.
 PAUSE = struct.Struct(">d")
 # After it: the length of the part for this slot alone; the common tasks follow.
-OWN = struct.Struct(">I")
+SLOT_PART = struct.Struct(">I")
 
 
 class ProtocolError(Exception):

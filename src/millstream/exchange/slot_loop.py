@@ -19,11 +19,10 @@ from millstream.exchange.addresses import Address, address_in, beside
 from millstream.exchange.channels import CREDIT_BYTES, Channels, PeerLostError, PeerUnreachableError, ReceiveBuffer
 from millstream.exchange.connection import Connection
 from millstream.exchange.credentials import Credentials
-from millstream.exchange.frames import OWN, PAUSE, Frame, Kind, ProtocolError, end_of
+from millstream.exchange.frames import PAUSE, SLOT_PART, Frame, Kind, ProtocolError, end_of
 from millstream.exchange.poller import Poller
 from millstream.operators.diagnostics.io_metrics import LevelTimes, SlotTraffic
-from millstream.operators.runtime.messages import LevelTask
-from millstream.operators.runtime.slot_tasks import with_own
+from millstream.operators.runtime.messages import LevelTask, with_slot_part
 
 # Minimum seconds between two reports of a slot's I/O metrics.
 TRAFFIC_SECONDS = 0.1
@@ -103,8 +102,8 @@ class SlotLoop:
         self._poller = Poller()
         # Connect first: if the driver has ended, there is nothing to close yet.
         self._driver = Connection.to(driver, credentials)
-        receive_buffer, own = ReceiveBuffer(number, widths), beside(driver, number)
-        self._channels = Channels(number, receive_buffer, self._poller, credentials, own, self._check_driver)
+        receive_buffer, address = ReceiveBuffer(number, widths), beside(driver, number)
+        self._channels = Channels(number, receive_buffer, self._poller, credentials, address, self._check_driver)
         self._reported_at = -math.inf
         # When the first epoch began here, and when the last one ended.
         self._began_at = self._ended_at = math.nan
@@ -217,7 +216,7 @@ class SlotLoop:
 def _epoch(payload: memoryview) -> tuple[float, list[LevelTask]]:
     """Return the driver's idle seconds, and the tasks of this slot."""
     (paused,) = PAUSE.unpack_from(payload)
-    (length,) = OWN.unpack_from(payload, PAUSE.size)
-    own = payload[PAUSE.size + OWN.size :][:length]
-    tasks: list[LevelTask] = pickle.loads(payload[PAUSE.size + OWN.size + length :])
-    return paused, with_own(tasks, pickle.loads(own)) if length else tasks
+    (length,) = SLOT_PART.unpack_from(payload, PAUSE.size)
+    part = payload[PAUSE.size + SLOT_PART.size :][:length]
+    tasks: list[LevelTask] = pickle.loads(payload[PAUSE.size + SLOT_PART.size + length :])
+    return paused, with_slot_part(tasks, pickle.loads(part)) if length else tasks
