@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from millstream.common.display_text import printable
 from millstream.common.errors import InvalidProgramError
 from millstream.jobmaster.dependencies import stage_dependencies
