@@ -1,4 +1,7 @@
-"""The committer of FileSink: gives part files their names when their checkpoint is complete."""
+"""FileSink and its builders, and its committer, which gives part files their names when their checkpoint is complete.
+
+The writer of a subtask is in `writer.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The split enumerator of KafkaSource."""
+"""KafkaSource, its builder and its split enumerator, which assigns offsets; `reader.py` reads them in the subtask."""
 
 from __future__ import annotations
 
