@@ -23,7 +23,7 @@ from millstream.common.watermark_strategy import (
     WatermarkStrategy,
 )
 from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
-from millstream.connectors.datagen.source import IntervalEnumerator, IntervalReader
+from millstream.connectors.intervals import IntervalEnumerator, IntervalReader
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.operators.diagnostics.failures import shorten
