@@ -17,9 +17,9 @@ from millstream.checkpoint.restore import InitialState
 from millstream.checkpoint.snapshot import Snapshot, unpack
 from millstream.checkpoint.store import CheckpointStore
 from millstream.exchange import exchange_machine as p
-from millstream.exchange.channels import ReceiveBuffer, _Level
 from millstream.exchange.exchange_machine import ExchangeMachine
 from millstream.exchange.frames import Frame, Kind
+from millstream.exchange.slot_connections import ReceiveBuffer, _Level
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.machine import events as e
 from millstream.jobmaster.machine import instructions as i
