@@ -649,7 +649,7 @@ MUTANTS["predecessor-cleared-early"] = Mutant(
 
 def _claim_and_clear(master: JobMaster) -> None:
     master._take_directory(i.ClaimDirectory())
-    master._subsume(master._store.storage.url)
+    master._delete_former(master._store.storage.url)
 
 
 @_instead_of(Election, "_write")

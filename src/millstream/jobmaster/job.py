@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from millstream.checkpoint.manifest import Manifest
-from millstream.checkpoint.restore_location import delete_origin
+from millstream.checkpoint.origin import delete_origin
 from millstream.checkpoint.storage import absolute_url
 from millstream.checkpoint.store import CheckpointStore, is_alive
 from millstream.common.aliases import Json
@@ -51,7 +51,7 @@ class JobMaster:
         *,
         replan: Callable[[int], JobPlan],
         claim: Callable[[str], None] = lambda home: None,
-        subsume: Callable[[str], None] = lambda home: None,
+        delete_former: Callable[[str], None] = lambda home: None,
         is_alive: Callable[[dict[str, Json]], bool] = is_alive,
         on_end: Callable[[], None] = lambda: None,
         write_failure_report: Callable[[i.WriteFailureReport, float], None] = lambda instruction, time: None,
@@ -68,7 +68,7 @@ class JobMaster:
             store: stores checkpoints.
             replan: plans the program for another parallelism.
             claim: makes sure that no other job restores from another checkpoint, given the job's directory.
-            subsume: deletes checkpoints of earlier drivers, given the job's directory.
+            delete_former: deletes the checkpoints of earlier drivers, given the job's directory.
             is_alive: returns whether an owner of the job's directory still runs.
             on_end: deletes the job's files on this machine.
             write_failure_report: writes a failure report.
@@ -85,7 +85,7 @@ class JobMaster:
         self._store = store
         self._replan = replan
         self._claim = claim
-        self._subsume = subsume
+        self._delete_former = delete_former
         self._is_alive = is_alive
         self._on_end = on_end
         self._write_report = write_failure_report
@@ -420,8 +420,8 @@ class JobMaster:
             if origin is not None:
                 self._store.withdraw(origin.location)
                 delete_origin(origin, self._store.options)
-            self._store.subsume()
-            self._subsume(self._store.storage.url)
+            self._store.withdraw_former()
+            self._delete_former(self._store.storage.url)
 
         deleted = self._tidy(text, delete)
         return e.OriginDeleted() if deleted else None

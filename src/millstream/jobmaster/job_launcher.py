@@ -16,16 +16,16 @@ from typing import Any
 
 from millstream.checkpoint.manifest import SHARED, Origin
 from millstream.checkpoint.options import CheckpointOptions
-from millstream.checkpoint.restore import restore
-from millstream.checkpoint.restore_location import (
+from millstream.checkpoint.origin import (
     claim_latest,
+    delete_former_drivers,
+    delete_former_runs,
     find_origin,
     find_published,
     starts_from_latest,
-    subsume_latest,
-    subsume_runs,
     supersede_runs,
 )
+from millstream.checkpoint.restore import restore
 from millstream.checkpoint.signing import signing_keys
 from millstream.checkpoint.storage import StateLocation, open_storage, storage_options
 from millstream.checkpoint.store import CheckpointStore, is_alive, this_process
@@ -297,7 +297,7 @@ def _start(prepared: PreparedJob, make_engine: Callable[[JobDirectories], Engine
         store,
         replan=prepared.replan,
         claim=_claim(prepared, checkpoints),
-        subsume=_subsume(prepared, checkpoints),
+        delete_former=_delete_former(prepared, checkpoints),
         is_alive=claim.is_alive,
         on_end=partial(_remove, directory, claim),
         write_failure_report=partial(_write_failure_report, directory_of(config)),
@@ -327,7 +327,7 @@ def _clear_ended(prepared: PreparedJob, checkpoints: str, own: str) -> None:
     """Delete the checkpoints of a driver that died after its job had ended."""
     if prepared.options.ended is not None:
         try:
-            _subsume(prepared, checkpoints)(own)
+            _delete_former(prepared, checkpoints)(own)
         except Exception as e:
             log.warning("checkpoints of job '%s' could not be deleted: %s", prepared.plan.settings.job_name, e)
 
@@ -348,12 +348,12 @@ def _claim(prepared: PreparedJob, checkpoints: str) -> Callable[[str], None]:
     return lambda _: supersede_runs(checkpoints, former, origin, storage_options(config))
 
 
-def _subsume(prepared: PreparedJob, checkpoints: str) -> Callable[[str], None]:
+def _delete_former(prepared: PreparedJob, checkpoints: str) -> Callable[[str], None]:
     """Return a function that deletes the checkpoints of earlier drivers."""
     config, job_name, former = prepared.launch.config, prepared.plan.settings.job_name, prepared.former_runs()
     if former is None:
-        return lambda own: subsume_latest(config, job_name, own, prepared.claim.is_alive)
-    return lambda _: subsume_runs(checkpoints, former, storage_options(config))
+        return lambda own: delete_former_drivers(config, job_name, own, prepared.claim.is_alive)
+    return lambda _: delete_former_runs(checkpoints, former, storage_options(config))
 
 
 def _write_failure_report(directory: str, instruction: WriteFailureReport, time: float) -> None:

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from millstream.checkpoint.restore_location import CLAIM_MODE, IGNORE_UNCLAIMED, PATH
+from millstream.checkpoint.origin import CLAIM_MODE, IGNORE_UNCLAIMED, PATH
 from millstream.common.aliases import Json
 from millstream.common.pipeline_options import PARALLELISM
 from millstream.service.app import assembled
