@@ -24,7 +24,7 @@ from millstream.sql.operators.aggregate.accumulators import differing
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED, AggregateHandler, signs_of
 from millstream.sql.operators.aggregate.segments import Running, Segments
 from millstream.sql.operators.base import BATCH_ROWS, KeyedBatchOperator, split_batches
-from millstream.sql.operators.changelog import Changelog
+from millstream.sql.operators.row_kinds import Changelog
 from millstream.sql.operators.spilling import SpillingOperator
 
 # The number of rows of a key, if rows can be retracted.

@@ -19,7 +19,7 @@ from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
 from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.numpy_arrays import Mask, from_python, python_values
 from millstream.sql.columns.value_conversion import to_python
-from millstream.sql.connectors import Found, LookupSource
+from millstream.sql.connector_contract import Found, LookupSource
 from millstream.sql.expressions import Column, Expression
 from millstream.sql.functions.evaluate import compiled, condition
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED

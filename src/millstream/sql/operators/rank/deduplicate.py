@@ -18,8 +18,8 @@ from millstream.sql.functions.evaluate import condition
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED, signs_of
 from millstream.sql.operators.aggregate.segments import Segments
 from millstream.sql.operators.base import EvaluatingOperator, KeyedBatchOperator, split_batches
-from millstream.sql.operators.changelog import Changelog
 from millstream.sql.operators.query_context import Session
+from millstream.sql.operators.row_kinds import Changelog
 
 
 class LastRowOperator(KeyedBatchOperator):

@@ -25,7 +25,7 @@ from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.aggregate_handler import AggregateHandler, signs_of
 from millstream.sql.operators.aggregate.segments import Segments
 from millstream.sql.operators.base import KeyedBatchOperator, split_batches
-from millstream.sql.operators.changelog import Changelog
+from millstream.sql.operators.row_kinds import Changelog
 from millstream.sql.operators.window.window_aggregate import WindowTimes, property_column
 from millstream.sql.operators.window.windowing import Times, Windowing
 from millstream.sql.plan.specs import Fires, PeriodicFires
