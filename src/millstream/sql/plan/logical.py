@@ -163,7 +163,7 @@ class Correlate(Single):
     Its columns are those of the input, then those of the function.
 
     Attributes:
-        function: UNNEST, or the user's table function (`functions/context.py`).
+        function: UNNEST, or the user's table function (`functions/function.py`).
         arguments: expressions over the input row.
         kind: INNER, or LEFT to keep rows without a result.
         condition: a condition over input and function columns; None for none.
