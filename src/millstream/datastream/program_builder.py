@@ -1,4 +1,8 @@
-"""ProgramBuilder: collects the operators of an environment's program and starts jobs of them."""
+"""ProgramBuilder: collects the operators of an environment's program and starts jobs of them.
+
+The environment's `execute` calls `start_pending`. It builds the stream graph and the job graph, and launches the job in
+this process or on Spark (`Launcher`).
+"""
 
 from __future__ import annotations
 

@@ -39,7 +39,10 @@ class DriverLostError(ConnectionError):
 
 
 class Work(Protocol):
-    """The work of a slot; the exchange knows nothing of it."""
+    """The work of a slot; the exchange knows nothing of it.
+
+    `SlotWork` (`spark/slot_runtime.py`) implements it: it has loaded the job's plan, and calls `SlotRunner.run`.
+    """
 
     def open(self, take_traffic: Callable[[], SlotTraffic | None]) -> None:
         """Prepare, so that tasks of the driver can be unpickled. Reports include the slot's I/O metrics."""

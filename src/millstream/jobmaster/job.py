@@ -1,4 +1,8 @@
-"""The job master: carries out the instructions of the job machine on the job's thread."""
+"""The job master: carries out the instructions of the job machine on the job's thread.
+
+`JobMaster.run` passes each event to the machine and carries out the instructions that it returns. `_HANDLERS`, at the
+end of the class, has the method for each instruction; most return an event with their result.
+"""
 
 from __future__ import annotations
 

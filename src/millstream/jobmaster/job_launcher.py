@@ -1,4 +1,8 @@
-"""The job launcher: plans a job, reads its settings, creates its directories, and starts it on an engine."""
+"""The job launcher: plans a job, reads its settings, creates its directories, and starts it on an engine.
+
+The launcher of an engine (`spark/spark_launcher.py`, `local.py`) calls `prepare` and `start`, which creates the engine,
+the job's machine and its master. The master then runs the job on its own thread.
+"""
 
 from __future__ import annotations
 

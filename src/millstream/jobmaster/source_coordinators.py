@@ -1,4 +1,7 @@
-"""The split enumerators of a running job's sources."""
+"""The split enumerators of a running job's sources: they assign split ranges to subtasks, epoch by epoch.
+
+A split range is opaque here: only the source's own enumerator and reader (`operators/source.py`) know its contents.
+"""
 
 from __future__ import annotations
 

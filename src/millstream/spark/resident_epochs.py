@@ -1,4 +1,9 @@
-"""Runs epochs in resident slots: one long Spark job holds them, and the driver sends them epochs over connections."""
+"""Runs epochs in resident slots: one long Spark job holds them, and the driver sends them epochs over connections.
+
+The tasks of that Spark job fork a process for each slot (`slot_host.py`). For each epoch, `Exchange.run`
+(`exchange/driver.py`) sends every slot an EPOCH frame with its tasks, and waits for the REPORT frames of the last
+level; `exchange/slot_loop.py` is the slot's side.
+"""
 
 from __future__ import annotations
 

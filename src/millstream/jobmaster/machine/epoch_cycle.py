@@ -1,6 +1,9 @@
 """The epoch cycle of the job machine: poll sources, run an epoch, take its checkpoint, let input gather. Pure.
 
-The diagram of the phases is in `job_machine.py`.
+    next_step -PollSources-> sources_polled -RunEpoch-> epoch_finished -> epoch_ended -> gather -> next_step
+
+Between two methods, the job master carries out instructions, and reports their results as events. The diagram of all
+phases is in `job_machine.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The input of a subtask that is not a source: blocks of its channels."""
+"""The input of a subtask that is not a source: runs the chain's loops on the blocks that its channels received.
+
+`InputGate` (`input_gate.py`) has the blocks by channel, and `ReadyChannels` returns the channels in turn.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Record writers, which partition records into blocks for the subtasks of the next vertex, and channels from them."""
+"""Record writers, which partition records into blocks for the subtasks of the next vertex, and channels from them.
+
+`EdgeWriter.code` writes the last lines of a loop: the partitioner's, which choose the target's block, and the layout's,
+which append the record to it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Runs the subtasks of one slot: subtask i of every vertex, level by level."""
+"""Runs the subtasks of one slot: subtask i of every vertex, level by level.
+
+It splits the messages that a level receives into blocks for its subtasks, and joins the blocks that they send into
+messages for the slots of the next level. Reports travel to the last level in the same messages.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A subtask: one parallel instance of a vertex. Runs epochs, reports their results, and restores runtime snapshots."""
+"""A subtask: one parallel instance of a vertex. Runs epochs, reports their results, and restores runtime snapshots.
+
+Its operators, state and generated loops are in a `SubtaskChain`. Its input runs these loops on records: `SplitInput`
+if it is a source, otherwise `ChannelInput`.
+"""
 
 from __future__ import annotations
 
