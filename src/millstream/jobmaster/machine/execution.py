@@ -1,7 +1,7 @@
 """One execution of a job: its plan, the results of its subtasks between epochs, and watermark alignment. Pure.
 
-`tasks` builds the tasks of the next epoch from the results of the previous one, `acknowledge` takes new results from the
-reports, and `snapshot` returns all of them, for a checkpoint. A restart or a rescale begins a new execution.
+`tasks` builds the tasks of the next epoch from the results of the previous one, `acknowledge` takes new results from
+the reports, and `snapshot` returns all of them, for a checkpoint. A restart or a rescale begins a new execution.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Base classes of SQL operators, whose records are batches and whose state is columns, and the partitioner of batches."""
+"""Base classes of SQL operators: records are batches, state is columns. Also the partitioner of batches."""
 
 from __future__ import annotations
 
