@@ -82,7 +82,7 @@ class LastRowOperator(KeyedBatchOperator):
         keys = rows.find_or_add(key_columns, len(batch))
         segments = Segments.of(keys, rows.key_bound, rows.key_bound, signs_of(batch))
         known = np.full(segments.count, -1, np.int64)
-        places, stored = rows.pairs(segments.slots)
+        places, stored = rows.pairs(segments.key_ids)
         known[places] = stored
         counted = self._counted(batch, segments, known)
         if counted is not None and not counted.all():
