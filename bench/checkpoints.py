@@ -59,8 +59,8 @@ class RangesSource(Source, SplitEnumerator, SourceReader):
     def next_poll(self, now: float) -> float:
         return now + 0.005
 
-    def read(self, share: tuple[int, int]) -> Iterator[range]:
-        yield range(*share)
+    def read(self, split_range: tuple[int, int]) -> Iterator[range]:
+        yield range(*split_range)
 
 
 def environment(directory: str, interval: int, **settings: Any) -> Env:

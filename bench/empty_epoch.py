@@ -93,7 +93,7 @@ class _EmptyEnumerator(SplitEnumerator):
 
 
 class _EmptyReader(SourceReader):
-    def read(self, share: Any) -> Iterator[list[Any]]:
+    def read(self, split_range: Any) -> Iterator[list[Any]]:
         return iter(())
 
 

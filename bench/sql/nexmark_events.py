@@ -21,7 +21,7 @@ from millstream.connectors.datagen.table import Block, DataGenSource, Generator
 from millstream.connectors.registry import register_connector
 from millstream.operators.source import Source
 from millstream.sql.columns.batch import Batch
-from millstream.sql.connectors import Connector, Found, LookupSource, TableContext, TableSource
+from millstream.sql.connector_contract import Connector, Found, LookupSource, TableContext, TableSource
 from millstream.sql.expressions import Expression
 
 Longs = NDArray[np.int64]

@@ -303,15 +303,15 @@ class _UnevenEnumerator(SplitEnumerator):
         self._positions: dict[str, int] = {"a": 0, "b": 0, "c": 0} if restored is None else dict(restored)
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
-        shares: dict[int, list[Any]] = {}
+        split_ranges: dict[int, list[Any]] = {}
         others_end = all(self._positions[split] == COUNT for split in "ab")
         for split, position in self._positions.items():
             end = 4 if split == "c" and not others_end else COUNT
             to = min(position + 4, end)
             if position < to:
                 self._positions[split] = to
-                shares.setdefault("abc".index(split) % self._parallelism, []).append((split, position, to))
-        return SplitAssignment(shares, limited=not self.is_finished())
+                split_ranges.setdefault("abc".index(split) % self._parallelism, []).append((split, position, to))
+        return SplitAssignment(split_ranges, limited=not self.is_finished())
 
     def is_finished(self) -> bool:
         return all(position == COUNT for position in self._positions.values())
@@ -321,12 +321,12 @@ class _UnevenEnumerator(SplitEnumerator):
 
 
 class _UnevenReader(SourceReader):
-    def read(self, share: Any) -> Iterator[Collection[Any]]:
-        split, start, end = share
+    def read(self, split_range: Any) -> Iterator[Collection[Any]]:
+        split, start, end = split_range
         yield [(split, i) for i in range(start, end)]
 
-    def split_of(self, share: Any) -> Any:
-        return share[0]
+    def split_of(self, split_range: Any) -> Any:
+        return split_range[0]
 
 
 class At(KeyedProcessFunction):

@@ -241,17 +241,17 @@ def test_kafka_source_restore_resolves_missing_end_offsets(kafka: KafkaBroker, t
         """Return the assigned split ranges, whether all are assigned, and the position after them."""
         enumerator = source.build().create_enumerator(1, restored)
         try:
-            shares = enumerator.poll(1000, 0.0).split_ranges.get(0, [])
-            return [(s[1:4]) for s in shares if s[2] < s[3]], enumerator.is_finished(), enumerator.snapshot()
+            split_ranges = enumerator.poll(1000, 0.0).split_ranges.get(0, [])
+            return [(s[1:4]) for s in split_ranges if s[2] < s[3]], enumerator.is_finished(), enumerator.snapshot()
         finally:
             enumerator.close()
 
     endless, latest = reading(kafka, topic), KafkaOffsetsInitializer.latest()
-    shares, finished, position = left(endless, None)
-    assert (shares, finished) == ([(0, 0, 2)], False)
+    split_ranges, finished, position = left(endless, None)
+    assert (split_ranges, finished) == ([(0, 0, 2)], False)
     kafka.send(topic, ["c"], partition=0)
-    shares, finished, ended = left(reading(kafka, topic).set_bounded(latest), position)
-    assert (shares, finished) == ([(0, 2, 3)], True)
+    split_ranges, finished, ended = left(reading(kafka, topic).set_bounded(latest), position)
+    assert (split_ranges, finished) == ([(0, 2, 3)], True)
     kafka.send(topic, ["d"], partition=0)
     assert left(reading(kafka, topic).set_bounded(latest), ended)[:2] == ([], True)
     assert left(endless, ended)[:2] == ([(0, 3, 4)], False)
@@ -263,8 +263,8 @@ def test_kafka_source_reports_pending_records(kafka: KafkaBroker, topic: str) ->
     enumerator = reading(kafka, topic).build().create_enumerator(1)
     try:
         assignment = enumerator.poll(8, 0.0)
-        assert assignment.limited and assignment.pending == {0: 6}
-        assert enumerator.poll(1000, 0.0).pending == {0: 0}
+        assert assignment.limited and assignment.unassigned == {0: 6}
+        assert enumerator.poll(1000, 0.0).unassigned == {0: 0}
     finally:
         enumerator.close()
 

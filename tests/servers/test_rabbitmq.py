@@ -111,8 +111,8 @@ def polled(enumerator: Any, count: int) -> list[bytes]:
     received: list[bytes] = []
 
     def deal() -> bool:
-        for shares in enumerator.poll(100, 0.0).split_ranges.values():
-            received.extend(message for _, messages in shares for message in messages)
+        for split_ranges in enumerator.poll(100, 0.0).split_ranges.values():
+            received.extend(message for _, messages in split_ranges for message in messages)
         return len(received) >= count
 
     wait_until(deal)

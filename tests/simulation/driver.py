@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from millstream.checkpoint.manifest import SHARED, Origin
-from millstream.checkpoint.restore_location import claim_latest, find_origin, subsume_latest
+from millstream.checkpoint.origin import claim_latest, delete_former_drivers, find_origin
 from millstream.checkpoint.store import CheckpointStore
 from millstream.common.configuration import Configuration
 from millstream.common.errors import MillstreamError
@@ -85,7 +85,7 @@ class Driver:
         storage.last_id = origin.manifest.id if origin is not None else 0
         checkpoints, restart = self._scene.setup.checkpoints, self._scene.setup.restart()
         claiming = partial(claim_latest, _LATEST, "job", origin)
-        subsuming = partial(subsume_latest, _LATEST, "job", is_alive=lambda owner: False)
+        deleting = partial(delete_former_drivers, _LATEST, "job", is_alive=lambda owner: False)
         scaling = self._scene.setup.scaling
         options = JobOptions(
             buffer_timeout=0.05, checkpoints=checkpoints, restart=restart, origin=origin, scaling=scaling
@@ -93,7 +93,7 @@ class Driver:
         plan = self._plan(self._scene.parallelism())
         store = CheckpointStore(storage, _OWNER)  # type: ignore[arg-type]
         self._inbox = VirtualMailbox(self._scene, storage)
-        arguments = {"replan": self._plan, "claim": claiming, "subsume": subsuming, "inbox": self._inbox}
+        arguments = {"replan": self._plan, "claim": claiming, "delete_former": deleting, "inbox": self._inbox}
         return make_master(self._scene, plan, self, storage, store, options, **arguments)  # type: ignore[arg-type]
 
     def _plan(self, parallelism: int) -> JobPlan:

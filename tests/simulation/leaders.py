@@ -21,7 +21,7 @@ from typing import Any
 import greenlet
 
 from millstream.checkpoint.manifest import NAME, SHARED
-from millstream.checkpoint.restore_location import find_published, subsume_runs, supersede_runs
+from millstream.checkpoint.origin import delete_former_runs, find_published, supersede_runs
 from millstream.checkpoint.store import CheckpointStore
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.configuration import Configuration
@@ -472,7 +472,7 @@ class JobManager:
             options,
             replan=plan,
             claim=lambda _: supersede_runs(ROOT, former, origin, {}),
-            subsume=lambda _: subsume_runs(ROOT, former, {}),
+            delete_former=lambda _: delete_former_runs(ROOT, former, {}),
             inbox=LeaderMailbox(world, self._manager),
         )
         if self._term != term:

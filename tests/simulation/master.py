@@ -16,8 +16,8 @@ from millstream.jobmaster.machine import events as e
 from millstream.jobmaster.machine import instructions as i
 from millstream.jobmaster.machine.coordinator import CheckpointStatus
 from millstream.jobmaster.machine.job_machine import JobMachine
+from millstream.jobmaster.machine.job_state import operators_in
 from millstream.jobmaster.machine.options import JobOptions
-from millstream.jobmaster.machine.recovery_state import operators_in
 from millstream.jobmaster.machine.view import JobView
 from millstream.jobmaster.mailbox import JobClock, Mailbox
 from millstream.jobmaster.monitors import EpochWatchdog, SlotMonitor

@@ -17,9 +17,9 @@ from millstream.checkpoint.restore import InitialState
 from millstream.checkpoint.snapshot import Snapshot, unpack
 from millstream.checkpoint.store import CheckpointStore
 from millstream.exchange import exchange_machine as p
-from millstream.exchange.channels import ReceiveBuffer, _Level
 from millstream.exchange.exchange_machine import ExchangeMachine
 from millstream.exchange.frames import Frame, Kind
+from millstream.exchange.slot_connections import ReceiveBuffer, _Level
 from millstream.jobmaster.job import JobMaster
 from millstream.jobmaster.machine import events as e
 from millstream.jobmaster.machine import instructions as i
@@ -27,7 +27,7 @@ from millstream.jobmaster.machine.coordinator import Checkpoint, CheckpointCoord
 from millstream.jobmaster.machine.execution import Execution, Positions
 from millstream.jobmaster.machine.job_machine import JobMachine
 from millstream.jobmaster.machine.job_phases import EpochPlan, JobPhase, SnapshotPurpose
-from millstream.jobmaster.machine.recovery_state import RecoveryState
+from millstream.jobmaster.machine.job_state import JobState
 from millstream.jobmaster.machine.shutdown import Shutdown, ShutdownStep
 from millstream.jobmaster.sink_committers import SinkCommitters
 from millstream.leader.election import Election, Instruction, Lease, LeaseWritten, Role
@@ -170,8 +170,8 @@ def last_checkpoint_may_fail(real: Real, self: CheckpointCoordinator) -> bool:
 def snapshot_before_commit(real: Real, self: JobMachine, event: e.EpochFinished) -> list[i.Instruction]:
     """A checkpoint's snapshot is taken before output that need not wait for it is committed."""
     instructions: list[i.Instruction] = real(self, event)
-    if self._taken is not None:
-        instructions += self._recovery.take_snapshot(self._taken)
+    if self._checkpoint is not None:
+        instructions += self._job.take_snapshot(self._checkpoint)
     return instructions
 
 
@@ -211,8 +211,8 @@ def final_abort_without_waiting(real: Real, self: Shutdown) -> ShutdownStep | No
     return real(self) if step is ShutdownStep.AWAIT_MANIFESTS else step
 
 
-@_instead_of(RecoveryState, "begin")
-def reused_attempt(real: Real, self: RecoveryState, plan: JobPlan, start: InitialState) -> list[i.Instruction]:
+@_instead_of(JobState, "begin")
+def reused_attempt(real: Real, self: JobState, plan: JobPlan, start: InitialState) -> list[i.Instruction]:
     """A restart has the attempt number of the failed execution."""
     self.attempt = -1
     instructions: list[i.Instruction] = real(self, plan, start)
@@ -242,8 +242,8 @@ def older_checkpoint(real: Real, self: CheckpointCoordinator, now: float, operat
     return self._completed[-2] if len(self._completed) > 1 else target
 
 
-@_instead_of(RecoveryState, "start_from")
-def state_of_another_checkpoint(real: Real, self: RecoveryState, checkpoint: Checkpoint | None) -> InitialState:
+@_instead_of(JobState, "start_from")
+def state_of_another_checkpoint(real: Real, self: JobState, checkpoint: Checkpoint | None) -> InitialState:
     """A restart restores the offsets of the last checkpoint, and the state of its predecessor."""
     start = real(self, checkpoint)
     retained = self.coordinator.retained()
@@ -286,16 +286,16 @@ MUTANTS["snapshot-without-state"] = Mutant(
 )
 
 
-@_instead_of(RecoveryState, "remember_snapshot")
-def region_without_state(real: Real, self: RecoveryState) -> None:
+@_instead_of(JobState, "remember_snapshot")
+def region_without_state(real: Real, self: JobState) -> None:
     """When a region fails, the others continue without the state inherited from another job."""
     self._last_snapshot = self.execution.snapshot(self.positions) if self.has_regions else None
 
 
-@_instead_of_entry(JobMachine._CONTINUATIONS, JobPhase.STORING)
+@_instead_of_entry(JobMachine._CONTINUATIONS, JobPhase.WRITING)
 def position_not_recorded(real: Real, self: JobMachine) -> list[i.Instruction]:
     """At most once: records are processed although recording their position has failed."""
-    return self._run(self._planned) if self._purpose is SnapshotPurpose.NOTE_POSITION else real(self)
+    return self._run(self._planned) if self._purpose is SnapshotPurpose.SAVE_POSITION else real(self)
 
 
 @_instead_of(JobMachine, "_run")
@@ -364,8 +364,8 @@ def _without_delta(name: str, description: str, needed: Callable[[JobMachine, Ep
             return real(self, positions)
 
     def writes_state(self: JobMachine, epoch: EpochPlan) -> bool:
-        ends = self._recovery.execution.running_sources() <= epoch.ending
-        return not self._recovery.resident_slots or ends or needed(self, epoch)
+        ends = self._job.execution.running_sources() <= epoch.ending
+        return not self._job.resident_slots or ends or needed(self, epoch)
 
     MUTANTS[name] = Mutant(
         name, description, [(JobMachine, "_writes_state", writes_state), (Execution, "snapshot", snapshot)]
@@ -375,12 +375,12 @@ def _without_delta(name: str, description: str, needed: Callable[[JobMachine, Ep
 _without_delta(
     "checkpoint-without-delta",
     "Slots do not write their state for a checkpoint.",
-    lambda machine, epoch: machine._recovery.has_regions or epoch.snapshot or machine._options.at_most_once,
+    lambda machine, epoch: machine._job.has_regions or epoch.snapshot or machine._options.at_most_once,
 )
 _without_delta(
     "request-without-delta",
     "Slots do not write their state for a rescale or a requested checkpoint.",
-    lambda machine, epoch: (epoch.checkpoint or machine._recovery.has_regions) and not epoch.snapshot,
+    lambda machine, epoch: (epoch.checkpoint or machine._job.has_regions) and not epoch.snapshot,
 )
 _without_delta(
     "region-without-delta",
@@ -417,13 +417,13 @@ def _change_ranges(report: SubtaskReport, change: Callable[[list[PendingRange]],
     )
 
 
-@_instead_of(Execution, "_keep")
+@_instead_of(Execution, "_acknowledge_subtask")
 def pending_ranges_lost(real: Real, self: Execution, report: SubtaskReport, *args: Any) -> bool:
     """A subtask's pending split ranges are lost."""
     return real(self, _change_ranges(report, lambda pending: []), *args)
 
 
-@_instead_of(Execution, "_keep")
+@_instead_of(Execution, "_acknowledge_subtask")
 def pending_ranges_read_twice(real: Real, self: Execution, report: SubtaskReport, *args: Any) -> bool:
     """A partially read split range is read again from its beginning."""
     return real(self, _change_ranges(report, lambda pending: [(s, records, 0) for s, records, _ in pending]), *args)
@@ -553,7 +553,7 @@ def _change_blocks(
     )
 
 
-@_instead_of(Execution, "_keep")
+@_instead_of(Execution, "_acknowledge_subtask")
 def in_flight_data_lost(real: Real, self: Execution, report: SubtaskReport, *args: Any) -> bool:
     """Received records that were not processed are lost."""
     return real(self, _change_blocks(report, lambda pending: [_without_records(p) for p in pending]), *args)
@@ -649,7 +649,7 @@ MUTANTS["predecessor-cleared-early"] = Mutant(
 
 def _claim_and_clear(master: JobMaster) -> None:
     master._take_directory(i.ClaimDirectory())
-    master._subsume(master._store.storage.url)
+    master._delete_former(master._store.storage.url)
 
 
 @_instead_of(Election, "_write")

@@ -132,13 +132,13 @@ class _Offsets(SplitEnumerator):
         self._offsets = list(offsets)
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
-        shares: dict[int, list[list[Record]]] = {}
+        split_ranges: dict[int, list[list[Record]]] = {}
         for split, records in enumerate(self._splits):
             start = self._offsets[split]
             end = self._offsets[split] = min(start + self._world.random.choice((0, 0, 1, 1, 3)), len(records))
             if end > start:
-                shares.setdefault(split % self._parallelism, []).append(records[start:end])
-        return SplitAssignment(shares, limited=not self.is_finished())
+                split_ranges.setdefault(split % self._parallelism, []).append(records[start:end])
+        return SplitAssignment(split_ranges, limited=not self.is_finished())
 
     def is_finished(self) -> bool:
         return all(o == len(s) for o, s in zip(self._offsets, self._splits, strict=True))

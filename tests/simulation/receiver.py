@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from millstream.operators.runtime.blocks import END_OF_INPUT, WATERMARK, Frame
+from millstream.operators.runtime.blocks import END_OF_INPUT, WATERMARK, AddressedBlock
 from millstream.operators.runtime.input_gate import InputGate, Queue, ReadyChannels
 from millstream.operators.runtime.messages import LevelTask
 from millstream.operators.runtime.record_writer import Channel
@@ -48,9 +48,9 @@ class Receiver:
     def has_ended(self) -> bool:
         return all(c.ended for c in self._channels.values()) and not self._recovered.pending
 
-    def take(self, frames: list[Frame]) -> list[Record]:
+    def take(self, blocks: list[AddressedBlock]) -> list[Record]:
         """Process the pending and the new input, or part of it; return the records."""
-        channels, queues = self._input_gate.open(frames), self._recovered.open()
+        channels, queues = self._input_gate.open(blocks), self._recovered.open()
         processed: list[Record] = []
         has_ended = False
         # At least one record, so that the job ends.

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from millstream.checkpoint import restore_location, store
+from millstream.checkpoint import origin, store
 from millstream.common import faults
 from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.job_status import JobStatus
@@ -97,17 +97,17 @@ def patched_services(scene: Scene) -> Iterator[None]:
         return SimulatedStorage(world, scene.disk, url)
 
     log = logging.getLogger("millstream")
-    before = store.open_storage, restore_location.open_storage, faults._reached, log.level, log.propagate  # type: ignore[attr-defined]
+    before = store.open_storage, origin.open_storage, faults._reached, log.level, log.propagate  # type: ignore[attr-defined]
     handler = _LogHandler(world)
     log.addHandler(handler)
     log.propagate = False
     log.setLevel(logging.WARNING if world.verbose else logging.CRITICAL)
-    store.open_storage = restore_location.open_storage = open_storage  # type: ignore[assignment, attr-defined]
+    store.open_storage = origin.open_storage = open_storage  # type: ignore[assignment, attr-defined]
     faults._reached = world.step
     try:
         yield
     finally:
-        store.open_storage, restore_location.open_storage, faults._reached = before[:3]  # type: ignore[attr-defined]
+        store.open_storage, origin.open_storage, faults._reached = before[:3]  # type: ignore[attr-defined]
         log.setLevel(before[3])
         log.propagate = before[4]
         log.removeHandler(handler)

@@ -12,7 +12,7 @@ from millstream.common.checkpointing_mode import CheckpointingMode
 from millstream.common.errors import DamagedStateError, StateLostError
 from millstream.jobmaster.engine import QUICK, EpochFailed
 from millstream.operators.async_io import REQUESTS
-from millstream.operators.runtime.blocks import END_OF_INPUT, WATERMARK, Frame, Layout
+from millstream.operators.runtime.blocks import END_OF_INPUT, WATERMARK, AddressedBlock, Layout
 from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport, SubtaskReport
 from millstream.operators.runtime.runtime_snapshot import PendingRange, decode, encode
 from millstream.state.key_groups import key_group, owner
@@ -126,7 +126,7 @@ class SimulatedTasks:
         source, counter = self._plan.vertices[vertex : vertex + 2]
         edge, names = counter.in_edges[0], Names(vertex // 2)
         region_works = []
-        frames: list[list[Frame]] = [[] for _ in range(counter.parallelism)]
+        blocks: list[list[AddressedBlock]] = [[] for _ in range(counter.parallelism)]
         for subtask in range(source.parallelism):
             if _has_ended(tasks[0], vertex, subtask):
                 region_works += self._keep_state(f"{names.source}.operator", vertex, subtask, tasks[0], self._requests)
@@ -136,7 +136,7 @@ class SimulatedTasks:
             ends = vertex in tasks[0].ending and not pending and not in_flight
             snapshots = {f"{names.source}.operator": self._save(state, tasks[0])}
             for target, block in enumerate(_blocks(edge.layout, records, tasks[0].epoch, ends, counter.parallelism)):
-                frames[target].append(Frame(1, target, edge.id, subtask, 0, block))
+                blocks[target].append(AddressedBlock(1, target, edge.id, subtask, 0, block))
             staged = [r.id for r in records]
             runtime_snapshot = _encode_snapshot(
                 ended=ends, watermark=tasks[0].epoch, pending_ranges=pending, requests=in_flight > 0
@@ -145,7 +145,7 @@ class SimulatedTasks:
             holds = ends and not tasks[0].writes_state
             report = replace(work.report, holds_state=holds, **self._request_fields(in_flight))
             region_works.append(replace(work, report=report))
-        for subtask, arrived in enumerate(frames):
+        for subtask, arrived in enumerate(blocks):
             if _has_ended(tasks[1], vertex + 1, subtask):
                 region_works += self._keep_state(names.counter, vertex + 1, subtask, tasks[1], self._states)
                 continue

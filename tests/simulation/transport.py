@@ -16,8 +16,8 @@ from functools import partial
 from random import Random
 
 from millstream.exchange import exchange_machine as p
-from millstream.exchange.channels import ReceiveBuffer
 from millstream.exchange.frames import Frame, Kind, ProtocolError, end_of
+from millstream.exchange.slot_connections import ReceiveBuffer
 
 from .outcome import Outcome
 from .world import Violated, World

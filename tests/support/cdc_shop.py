@@ -106,8 +106,8 @@ def polled_changes(enumerator: Any, count: int) -> list[Any]:
     end = time.monotonic() + 60
     while len(changes) < count:
         assert time.monotonic() < end
-        for share in enumerator.poll(1000, time.monotonic()).split_ranges.get(0, []):
-            changes += share.changes()
+        for split_range in enumerator.poll(1000, time.monotonic()).split_ranges.get(0, []):
+            changes += split_range.changes()
         time.sleep(0.01)
     return changes
 

@@ -8,7 +8,7 @@ from typing import Any
 from millstream.sql.bind.binder import Binder
 from millstream.sql.bind.functions import LanguageFunctions
 from millstream.sql.catalog.manager import CatalogManager
-from millstream.sql.connectors import TableContext, TableSink, TableSource
+from millstream.sql.connector_contract import TableContext, TableSink, TableSource
 from millstream.sql.ddl.executor import Ddl, Result
 from millstream.sql.language.statement_grammar import read_statement, read_statements
 from millstream.sql.language.statements import Explain, Insert, QueryStatement

@@ -151,12 +151,12 @@ class _Script(SplitEnumerator):
         if self.left[0].kind == "clock":
             self.source.clock.set(self.left.pop(0).time)
             return SplitAssignment({0: [[]]}, limited=True)
-        share: list[Any] = []
-        while self.left[0].kind not in ("clock", "end") and len(share) < min(budget, self.source.epoch):
-            share.append(self.left.pop(0))
-        if self.left[0].kind == "end" and not share:
+        split_range: list[Any] = []
+        while self.left[0].kind not in ("clock", "end") and len(split_range) < min(budget, self.source.epoch):
+            split_range.append(self.left.pop(0))
+        if self.left[0].kind == "end" and not split_range:
             self.left.pop()
-        return SplitAssignment({0: [share]}, limited=True)
+        return SplitAssignment({0: [split_range]}, limited=True)
 
     def is_finished(self) -> bool:
         return not self.left
@@ -166,8 +166,8 @@ class _Script(SplitEnumerator):
 
 
 class _ScriptReader(SourceReader):
-    def read(self, share: list[Item]) -> Iterator[list[Item]]:
-        yield share
+    def read(self, split_range: list[Item]) -> Iterator[list[Item]]:
+        yield split_range
 
 
 class ScriptedWatermarks(WatermarkGenerator):

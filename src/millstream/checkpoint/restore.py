@@ -63,8 +63,8 @@ class InitialState:
     runtime_snapshots: dict[Address, bytes] = field(default_factory=dict)
     sources: dict[str, bytes] = field(default_factory=dict)
     ended: frozenset[int] = frozenset()
-    # Files of the job that are read once more and then no longer belong to its state.
-    held: set[str] = field(default_factory=set)
+    # Files of the restored snapshot in the job's own directory: read by the first epoch and then superseded.
+    restored_files: set[str] = field(default_factory=set)
     tables: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
 
 
@@ -99,7 +99,7 @@ def restore(snapshot: Snapshot, plan: JobPlan, state_url: str | None, allow_non_
     same = is_same_graph(snapshot, plan)
     start = InitialState(snapshot.epoch)
     if state_url is None:
-        start.held = snapshot.files()
+        start.restored_files = snapshot.files()
     source_ids = {n.id for v in plan.vertices for n in v.nodes if isinstance(n.operator, SourceOperator)}
     start.sources = {operator: state for operator, state in snapshot.sources.items() if operator in source_ids}
     owners = {o.id: v for v in snapshot.vertices.values() for o in v.operators}
@@ -155,8 +155,8 @@ def _take_state(
     """Set what one operator's subtask reads its states from."""
     states = {i for s in before.subtasks for i in (*s.states, *s.parts) if operator_of(i)[0] == node.id}
     for state_id in states:
-        own = operator_of(state_id)[1] == ""
-        if same and state_url is None and own:
+        is_keyed = operator_of(state_id)[1] == ""
+        if same and state_url is None and is_keyed:
             # The chain belongs to this job and is continued.
             chain = before.subtasks[subtask].states.get(state_id, [])
             files[state_id] = chain[-1] if chain else None
@@ -166,7 +166,7 @@ def _take_state(
             continue
         groups = owned_groups(subtask, vertex.parallelism, vertex.max_parallelism)
         stored = tuple(_stored(before, i, state_id, state_url) for i in range(before.parallelism))
-        if own:
+        if is_keyed:
             stored = tuple(
                 s
                 for i, s in enumerate(stored)
@@ -184,7 +184,7 @@ def _expiring(before: VertexSnapshot, node: ChainNode, state_id: str) -> frozens
     tables = operator.tables.get(operator_of(state_id)[1])
     if tables is None:
         return None
-    return frozenset(name for name, about in tables.items() if about.get("ttl"))
+    return frozenset(name for name, table in tables.items() if table.get("ttl"))
 
 
 def _overlaps(subtask: int, before: VertexSnapshot, groups: range, max_parallelism: int) -> bool:

@@ -75,7 +75,8 @@ def _started(pid: int) -> str | None:
 log = logging.getLogger("millstream")
 
 _SUPERSEDED = "_superseded"
-# The record of a job that was started on its own: its driver must notice changes even if all else is deleted.
+# The record of a job that does not start from its latest checkpoint, see `leader/drivers.py`. Its driver must notice
+# changes of it even if all else is deleted.
 RECORD = "_record"
 _CHECKPOINT = re.compile(r"chk-(\d+)")
 
@@ -106,7 +107,7 @@ class Register(Protocol):
         """Withdraw a checkpoint."""
         ...
 
-    def subsume(self, home: str) -> None:
+    def withdraw_former(self, home: str) -> None:
         """Withdraw all checkpoints of other directories: they are about to be deleted."""
         ...
 
@@ -229,10 +230,10 @@ class CheckpointStore:
         if self._register is not None:
             self._register.withdraw(location)
 
-    def subsume(self) -> None:
+    def withdraw_former(self) -> None:
         """Withdraw all checkpoints of earlier drivers."""
         if self._register is not None:
-            self._register.subsume(self.storage.url)
+            self._register.withdraw_former(self.storage.url)
 
     def record(self, outcome: str, message: str) -> None:
         """Record the outcome of the job before anything is deleted that could be restored."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from millstream.checkpoint.restore_location import CLAIM_MODE, IGNORE_UNCLAIMED, LATEST, PATH
+from millstream.checkpoint.origin import CLAIM_MODE, IGNORE_UNCLAIMED, LATEST, PATH
 from millstream.checkpoint.storage import absolute_url
 from millstream.common.pipeline_options import ENGINE, EngineChoice
 

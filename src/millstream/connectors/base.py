@@ -1,4 +1,7 @@
-"""Contracts of sources and sinks."""
+"""The contracts of sources and sinks, for connectors.
+
+Those of sources are defined in `operators/source.py`, those of sinks in `operators/sink.py`.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,6 @@ __all__ = [
     "SplitRange",
     "StreamTransformer",
     "SupportsPreprocessing",
-    "split_interval",
 ]
 
 # A DataStream, whose class is in a layer above.
@@ -34,17 +36,6 @@ _Stream: TypeAlias = Any
 
 # Records per batch that a reader hands to its chain. Full buckets are sent between two batches.
 BATCH = 2048
-
-
-def split_interval(start: int, end: int, parts: int) -> list[tuple[int, int]]:
-    """Divide [start, end) into contiguous parts whose lengths differ by at most one, longer parts first."""
-    size, extra = divmod(max(end - start, 0), parts)
-    intervals, begin = [], start
-    for i in range(parts):
-        stop = begin + size + (i < extra)
-        intervals.append((begin, stop))
-        begin = stop
-    return intervals
 
 
 class DeliveryGuarantee(Enum):

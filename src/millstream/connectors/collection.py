@@ -11,7 +11,7 @@ import cloudpickle
 from millstream.common.aliases import T_co, Value
 from millstream.common.immutability import ATOMS, detach
 from millstream.connectors.base import CommitContext, Committer, Sink, SinkWriter, Source, SourceReader, SplitEnumerator
-from millstream.connectors.datagen.source import IntervalEnumerator, IntervalPosition, IntervalRange, IntervalReader
+from millstream.connectors.intervals import IntervalEnumerator, IntervalPosition, IntervalRange, IntervalReader
 from millstream.operators.functions.context import RuntimeContext
 
 _CHUNK = 1024

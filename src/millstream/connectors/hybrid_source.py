@@ -90,8 +90,8 @@ class _Enumerator(SplitEnumerator):
         self._wake = wake
         self._current.listen(wake)
 
-    def hold_back(self, splits: Collection[tuple[int, _Split]]) -> None:
-        self._current.hold_back([split for source, split in splits if source == self._index])
+    def pause_splits(self, splits: Collection[tuple[int, _Split]]) -> None:
+        self._current.pause_splits([split for source, split in splits if source == self._index])
 
     def is_finished(self) -> bool:
         return self._index + 1 == len(self._sources) and self._current.is_finished()

@@ -14,7 +14,7 @@ import numpy as np
 from millstream.common.aliases import Key
 from millstream.formats.options import Options
 from millstream.sql.columns.batch import Batch
-from millstream.sql.connectors import Found, LookupSource
+from millstream.sql.connector_contract import Found, LookupSource
 from millstream.sql.errors import ValidationException
 
 LOOKUP_OPTIONS = frozenset(

@@ -10,7 +10,7 @@ from millstream.formats.options import Options
 from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.sink import CommitContext, Committer, Sink, SinkWriter
 from millstream.sql.columns.batch import Batch
-from millstream.sql.connectors import Connector, TableContext, TableSink
+from millstream.sql.connector_contract import Connector, TableContext, TableSink
 from millstream.sql.types import DataType
 
 KINDS = ("+I", "-U", "+U", "-D")

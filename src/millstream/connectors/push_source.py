@@ -155,7 +155,7 @@ class _Enumerator(SplitEnumerator):
         records = self._receiver.buffer.read(self._next, budget)
         start, self._next = self._next, self._next + len(records)
         left = self._receiver.buffer.count(self._next)
-        return SplitAssignment({0: [(start, records)]} if records else {}, limited=left > 0, pending={0: left})
+        return SplitAssignment({0: [(start, records)]} if records else {}, limited=left > 0, unassigned={0: left})
 
     def is_finished(self) -> bool:
         buffer = self._receiver.buffer

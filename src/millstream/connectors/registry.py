@@ -10,7 +10,7 @@ from typing import TypeVar
 from millstream.common.display_text import closest, did_you_mean
 from millstream.common.errors import MillstreamError
 from millstream.common.masking import masked, masked_text
-from millstream.sql.connectors import Connector, TableContext, TableSink, TableSource
+from millstream.sql.connector_contract import Connector, TableContext, TableSink, TableSource
 from millstream.sql.errors import ValidationException
 from millstream.sql.types import quoted
 
@@ -39,7 +39,7 @@ def register_connector(connector: _Class) -> _Class:
     """Register a connector in this program; usable as a decorator.
 
     Example:
-        >>> from millstream.sql.connectors import Connector
+        >>> from millstream.sql.connector_contract import Connector
         >>> @register_connector
         ... class Mine(Connector):
         ...     identifier = "mine"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
-from millstream.connectors.datagen.source import IntervalEnumerator, IntervalPosition, IntervalRange, IntervalReader
+from millstream.connectors.intervals import IntervalEnumerator, IntervalPosition, IntervalRange, IntervalReader
 from millstream.sql.columns.batch import Batch
-from millstream.sql.connectors import TableSource
+from millstream.sql.connector_contract import TableSource
 from millstream.sql.expressions import Expression
 from millstream.sql.schema import INSERTS, Changes
 

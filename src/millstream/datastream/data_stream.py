@@ -1,4 +1,7 @@
-"""DataStream, KeyedStream and CachedDataStream: each method adds one operator and returns its output stream."""
+"""DataStream, KeyedStream and CachedDataStream: each method adds one operator and returns its output stream.
+
+Partitioning and sinks (`sink_to`, `execute_and_collect`) are in the base class, in `stream_outputs.py`.
+"""
 
 from __future__ import annotations
 

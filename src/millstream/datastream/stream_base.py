@@ -102,6 +102,14 @@ class StreamBase(OperatorSettings, Generic[T_co]):
     def __init__(
         self, environment: StreamExecutionEnvironment, builder: ProgramBuilder, ends: list[UpstreamEdge]
     ) -> None:
+        """Create a stream.
+
+        Args:
+            environment: the environment that the stream belongs to.
+            builder: the builder of its program.
+            ends: the transformations whose output the stream is, each with partitioner and side output: the input edges
+                of the operator that is added next. A union has several.
+        """
         self._environment = environment
         self._builder = builder
         self._ends = ends

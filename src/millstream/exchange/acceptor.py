@@ -21,7 +21,7 @@ class Acceptor:
 
     def __init__(
         self,
-        own: Address,
+        address: Address,
         poller: Poller,
         credentials: Credentials,
         welcome: Callable[[Connection], None],
@@ -30,7 +30,7 @@ class Acceptor:
         """Listen; connections are accepted once `open` is called.
 
         Args:
-            own: the address to listen on.
+            address: the address to listen on.
             poller: sends and receives.
             credentials: authenticate a peer.
             welcome: gets every connection before any data has arrived, and adds it to the poller.
@@ -40,7 +40,7 @@ class Acceptor:
         self._poller = poller
         self._credentials = credentials
         self._welcome = welcome
-        self._listener: socket.socket = listen(own)
+        self._listener: socket.socket = listen(address)
         self.address: Address = address_of(self._listener)
         # Connection times, oldest first.
         self._unauthenticated: dict[Connection, float] = {}

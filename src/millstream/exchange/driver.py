@@ -20,7 +20,7 @@ from millstream.exchange.acceptor import Acceptor
 from millstream.exchange.addresses import Address, address_in
 from millstream.exchange.connection import Connection
 from millstream.exchange.credentials import Credentials
-from millstream.exchange.frames import OWN, PAUSE, Frame, Kind, ProtocolError
+from millstream.exchange.frames import PAUSE, SLOT_PART, Frame, Kind, ProtocolError
 from millstream.exchange.keepalive import DisconnectWatcher
 from millstream.exchange.poller import Poller
 
@@ -78,15 +78,15 @@ class Exchange:
         self._expected_hosts = 0
         self._directory = socket_directory("millstream-x-") if host is None else None
         self._poller = Poller()
-        own = os.path.join(self._directory, "d") if self._directory else (str(host), 0)
-        self._acceptor = Acceptor(own, self._poller, credentials, self._welcome, expected=2 * slots)
+        address = os.path.join(self._directory, "d") if self._directory else (str(host), 0)
+        self._acceptor = Acceptor(address, self._poller, credentials, self._welcome, expected=2 * slots)
         self._slots: dict[int, Connection] = {}
         # Connections that are no slots: host processes, and peers that have not registered.
         self._others: dict[Connection, _Caller] = {}
         self._outcome: p.FinishEpoch | p.FailEpoch | None = None
         self._ended_at = time.monotonic()
         self._pause = 0.0
-        self._own: Sequence[bytes] = ()
+        self._slot_parts: Sequence[bytes] = ()
         self._events: SimpleQueue[p.Event] = SimpleQueue()
         self._wake, self._waker = socket.socketpair()
         self._wake.setblocking(False)
@@ -125,16 +125,16 @@ class Exchange:
             # Full: it is awake anyway. Closed: the exchange has ended.
             log.debug("the exchange was not woken: %s", e)
 
-    def run(self, epoch: int, payload: bytes, own: Sequence[bytes] = ()) -> list[bytes]:
+    def run(self, epoch: int, payload: bytes, slot_parts: Sequence[bytes] = ()) -> list[bytes]:
         """Run an epoch; return the reports. Raises ExchangeFailed.
 
         Args:
             epoch: its number.
-            payload: the tasks of all slots.
-            own: additional tasks of each slot, by number.
+            payload: the common part of the tasks.
+            slot_parts: the part of each slot, by number.
         """
         self._outcome = None
-        self._own = own
+        self._slot_parts = slot_parts
         self._pause = time.monotonic() - self._ended_at
         self._handle_notifications()
         self._handle(p.EpochRequested(epoch, payload))
@@ -269,8 +269,8 @@ class Exchange:
     def _send_epoch(self, instruction: p.SendEpoch) -> None:
         pause = PAUSE.pack(self._pause)
         for slot, connection in self._slots.items():
-            own = self._own[slot] if self._own else b""
-            payload = b"".join((pause, OWN.pack(len(own)), own, instruction.payload))
+            part = self._slot_parts[slot] if self._slot_parts else b""
+            payload = b"".join((pause, SLOT_PART.pack(len(part)), part, instruction.payload))
             connection.push(Frame(Kind.EPOCH, instruction.epoch, payload=payload))
 
     def _send_stop(self, _: p.SendStop) -> None:

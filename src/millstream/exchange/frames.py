@@ -1,4 +1,6 @@
-"""Frames of the exchange protocol.
+"""Frames of the exchange protocol, between the driver, hosts and slots.
+
+The payload of a DATA frame is a message of blocks (`operators/runtime/blocks.py`), which the exchange does not read.
 
 frame = kind u8 | epoch u64 | level u16 | length u64 | payload
 """
@@ -10,12 +12,12 @@ from enum import IntEnum
 from typing import NamedTuple
 
 HEAD = struct.Struct(">BQHQ")
-# The number of blocks that an END closes.
+# The number of messages that an END closes.
 COUNT = struct.Struct(">I")
 # Before an epoch's tasks: the seconds that the driver was idle before it.
 PAUSE = struct.Struct(">d")
 # After it: the length of the part for this slot alone; the common tasks follow.
-OWN = struct.Struct(">I")
+SLOT_PART = struct.Struct(">I")
 
 
 class ProtocolError(Exception):
@@ -25,26 +27,26 @@ class ProtocolError(Exception):
 class Kind(IntEnum):
     """The kinds of frames, by sender and receiver."""
 
-    # From a slot to the driver: registration; connected to all slots; epoch report; failure; lost connection to
-    # another slot, or (last in this list) failure to connect to one.
+    # From a slot to the driver: it has registered; it is connected to all other slots; its report of an epoch; its
+    # failure; it has lost the connection to another slot; it could not connect to one.
     HELLO = 1
     MET = 2
     REPORT = 3
     FAILED = 4
     LOST = 5
-    # From the host process of slots to the driver: this connection is their lifeline; one of them is frozen and is
-    # killed (last in this list).
+    UNREACHABLE = 13
+    # From the host process of slots to the driver: this connection lives as long as its slots; a slot is frozen, and is
+    # killed.
     HOLD = 6
+    FROZEN = 14
     # From the driver to a slot: the addresses of all slots; an epoch; stop.
     ROSTER = 7
     EPOCH = 8
     STOP = 9
-    # From slot to slot: introduction; blocks for a level of an epoch; no more blocks (the barrier).
+    # From slot to slot: introduction; a message for a level of an epoch; no more messages for it (the barrier).
     MEET = 10
     DATA = 11
     END = 12
-    UNREACHABLE = 13
-    FROZEN = 14
 
 
 class Frame(NamedTuple):
@@ -56,6 +58,6 @@ class Frame(NamedTuple):
     payload: bytes = b""
 
 
-def end_of(epoch: int, level: int, blocks: int) -> Frame:
-    """Return the frame that ends a level with its number of blocks."""
-    return Frame(Kind.END, epoch, level, COUNT.pack(blocks))
+def end_of(epoch: int, level: int, messages: int) -> Frame:
+    """Return the frame that ends a level with its number of messages."""
+    return Frame(Kind.END, epoch, level, COUNT.pack(messages))

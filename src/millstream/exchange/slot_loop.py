@@ -16,14 +16,19 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from millstream.exchange.addresses import Address, address_in, beside
-from millstream.exchange.channels import CREDIT_BYTES, Channels, PeerLostError, PeerUnreachableError, ReceiveBuffer
 from millstream.exchange.connection import Connection
 from millstream.exchange.credentials import Credentials
-from millstream.exchange.frames import OWN, PAUSE, Frame, Kind, ProtocolError, end_of
+from millstream.exchange.frames import PAUSE, SLOT_PART, Frame, Kind, ProtocolError, end_of
 from millstream.exchange.poller import Poller
+from millstream.exchange.slot_connections import (
+    CREDIT_BYTES,
+    PeerLostError,
+    PeerUnreachableError,
+    ReceiveBuffer,
+    SlotConnections,
+)
 from millstream.operators.diagnostics.io_metrics import LevelTimes, SlotTraffic
-from millstream.operators.runtime.messages import LevelTask
-from millstream.operators.runtime.slot_tasks import with_own
+from millstream.operators.runtime.messages import LevelTask, with_slot_part
 
 # Minimum seconds between two reports of a slot's I/O metrics.
 TRAFFIC_SECONDS = 0.1
@@ -34,7 +39,10 @@ class DriverLostError(ConnectionError):
 
 
 class Work(Protocol):
-    """The work of a slot; the exchange knows nothing of it."""
+    """The work of a slot; the exchange knows nothing of it.
+
+    `SlotWork` (`spark/slot_runtime.py`) implements it: it has loaded the job's plan, and calls `SlotRunner.run`.
+    """
 
     def open(self, take_traffic: Callable[[], SlotTraffic | None]) -> None:
         """Prepare, so that tasks of the driver can be unpickled. Reports include the slot's I/O metrics."""
@@ -56,7 +64,7 @@ class Work(Protocol):
 class _EpochClock:
     """Measures the busy and backpressured time of a slot in one epoch.
 
-    A level other than the last is backpressured while a channel has no credit, and from its end to the end of the
+    A level other than the last is backpressured while a connection has no credit, and from its end to the end of the
     epoch: it could do more if the levels behind it had processed their input.
     """
 
@@ -103,8 +111,8 @@ class SlotLoop:
         self._poller = Poller()
         # Connect first: if the driver has ended, there is nothing to close yet.
         self._driver = Connection.to(driver, credentials)
-        receive_buffer, own = ReceiveBuffer(number, widths), beside(driver, number)
-        self._channels = Channels(number, receive_buffer, self._poller, credentials, own, self._check_driver)
+        receive_buffer, address = ReceiveBuffer(number, widths), beside(driver, number)
+        self._peers = SlotConnections(number, receive_buffer, self._poller, credentials, address, self._check_driver)
         self._reported_at = -math.inf
         # When the first epoch began here, and when the last one ended.
         self._began_at = self._ended_at = math.nan
@@ -121,7 +129,7 @@ class SlotLoop:
         self._reported_at = now
         elapsed = 0.0 if math.isnan(self._ended_at) else self._ended_at - self._began_at
         return SlotTraffic(
-            elapsed=elapsed, credit=CREDIT_BYTES, levels=tuple(self._times), channels=self._channels.take_traffic()
+            elapsed=elapsed, credit=CREDIT_BYTES, levels=tuple(self._times), channels=self._peers.take_traffic()
         )
 
     def serve(self) -> None:
@@ -131,13 +139,13 @@ class SlotLoop:
             with contextlib.suppress(DriverLostError):
                 self._serve()
         finally:
-            self._channels.close()
+            self._peers.close()
             self._poller.close()
 
     def _serve(self) -> None:
         try:
             self._work.open(self.take_traffic)
-            hello = {"slot": self._number, "address": self._channels.address}
+            hello = {"slot": self._number, "address": self._peers.address}
             self._driver.push(Frame(Kind.HELLO, payload=json.dumps(hello).encode()))
             while (command := self._next_command()).kind is not Kind.STOP:
                 self._execute(command)
@@ -160,7 +168,7 @@ class SlotLoop:
     def _execute(self, command: Frame) -> None:
         if command.kind is Kind.ROSTER:
             addresses: dict[str, str | list[str | int]] = json.loads(command.payload)
-            self._channels.meet({int(slot): address_in(a) for slot, a in addresses.items()})
+            self._peers.meet({int(slot): address_in(a) for slot, a in addresses.items()})
             self._driver.push(Frame(Kind.MET))
         elif command.kind is Kind.EPOCH:
             paused, tasks = _epoch(memoryview(command.payload))
@@ -177,8 +185,8 @@ class SlotLoop:
         for level, task in enumerate(tasks):
             if self._number >= self._widths[level]:
                 continue
-            messages = self._channels.wait_for(task.epoch, level) if level else []
-            clock.begin(level, self._channels.back_pressured)
+            messages = self._peers.wait_for(task.epoch, level) if level else []
+            clock.begin(level, self._peers.back_pressured)
             outgoing = self._work.run(task, messages)
             del messages
             if level == last:
@@ -186,7 +194,7 @@ class SlotLoop:
                     self._driver.push(Frame(Kind.REPORT, task.epoch, level, report))
             else:
                 self._send_level(task.epoch, level + 1, outgoing)
-            clock.end(self._channels.back_pressured)
+            clock.end(self._peers.back_pressured)
         # Send before work that can wait.
         self._poller.turn(0)
         self._ended_at = clock.count(self._times)
@@ -194,11 +202,11 @@ class SlotLoop:
     def _send_level(self, epoch: int, level: int, outgoing: Iterator[tuple[int, bytes]]) -> None:
         sent = dict.fromkeys(range(self._widths[level]), 0)
         for target, message in outgoing:
-            self._channels.send(target, Frame(Kind.DATA, epoch, level, message))
+            self._peers.send(target, Frame(Kind.DATA, epoch, level, message))
             sent[target] += 1
             self._check_driver()
-        for target, blocks in sent.items():
-            self._channels.send(target, end_of(epoch, level, blocks))
+        for target, messages in sent.items():
+            self._peers.send(target, end_of(epoch, level, messages))
 
     def _send_last(self, frame: Frame) -> None:
         """Send a final frame to the driver, and wait for STOP."""
@@ -217,7 +225,7 @@ class SlotLoop:
 def _epoch(payload: memoryview) -> tuple[float, list[LevelTask]]:
     """Return the driver's idle seconds, and the tasks of this slot."""
     (paused,) = PAUSE.unpack_from(payload)
-    (length,) = OWN.unpack_from(payload, PAUSE.size)
-    own = payload[PAUSE.size + OWN.size :][:length]
-    tasks: list[LevelTask] = pickle.loads(payload[PAUSE.size + OWN.size + length :])
-    return paused, with_own(tasks, pickle.loads(own)) if length else tasks
+    (length,) = SLOT_PART.unpack_from(payload, PAUSE.size)
+    part = payload[PAUSE.size + SLOT_PART.size :][:length]
+    tasks: list[LevelTask] = pickle.loads(payload[PAUSE.size + SLOT_PART.size + length :])
+    return paused, with_slot_part(tasks, pickle.loads(part)) if length else tasks

@@ -17,7 +17,7 @@ from millstream.formats.file_format import FileFormat, FilePart, StreamFormat
 from millstream.formats.options import Options
 from millstream.sql import types as t
 from millstream.sql.columns.batch import Batch
-from millstream.sql.connectors import TableStatistics
+from millstream.sql.connector_contract import TableStatistics
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Call, Column, Constant, Expression
 from millstream.sql.schema import INSERTS, Changes, Field

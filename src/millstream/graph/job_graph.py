@@ -1,4 +1,7 @@
-"""The job graph: chains of operators, laid out in levels and slots."""
+"""The job graph: operators are chained into vertices, and vertices are assigned to levels and slots.
+
+An epoch runs the levels one after the other. Edges between vertices have a partitioner and a layout.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The job master: carries out the instructions of the job machine on the job's thread."""
+"""The job master: carries out the instructions of the job machine on the job's thread.
+
+`JobMaster.run` passes each event to the machine and carries out the instructions that it returns. `_HANDLERS`, at the
+end of the class, has the method for each instruction; most return an event with their result.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from millstream.checkpoint.manifest import Manifest
-from millstream.checkpoint.restore_location import delete_origin
+from millstream.checkpoint.origin import delete_origin
 from millstream.checkpoint.storage import absolute_url
 from millstream.checkpoint.store import CheckpointStore, is_alive
 from millstream.common.aliases import Json
@@ -51,7 +55,7 @@ class JobMaster:
         *,
         replan: Callable[[int], JobPlan],
         claim: Callable[[str], None] = lambda home: None,
-        subsume: Callable[[str], None] = lambda home: None,
+        delete_former: Callable[[str], None] = lambda home: None,
         is_alive: Callable[[dict[str, Json]], bool] = is_alive,
         on_end: Callable[[], None] = lambda: None,
         write_failure_report: Callable[[i.WriteFailureReport, float], None] = lambda instruction, time: None,
@@ -68,7 +72,7 @@ class JobMaster:
             store: stores checkpoints.
             replan: plans the program for another parallelism.
             claim: makes sure that no other job restores from another checkpoint, given the job's directory.
-            subsume: deletes checkpoints of earlier drivers, given the job's directory.
+            delete_former: deletes the checkpoints of earlier drivers, given the job's directory.
             is_alive: returns whether an owner of the job's directory still runs.
             on_end: deletes the job's files on this machine.
             write_failure_report: writes a failure report.
@@ -85,7 +89,7 @@ class JobMaster:
         self._store = store
         self._replan = replan
         self._claim = claim
-        self._subsume = subsume
+        self._delete_former = delete_former
         self._is_alive = is_alive
         self._on_end = on_end
         self._write_report = write_failure_report
@@ -283,7 +287,7 @@ class JobMaster:
             limited=read.limited,
             finished=read.finished,
             poll_again=poll_again,
-            pending=read.pending,
+            lags=read.lags,
         )
 
     def _read_positions(self, _: i.ReadPositions) -> e.PositionsRead:
@@ -420,8 +424,8 @@ class JobMaster:
             if origin is not None:
                 self._store.withdraw(origin.location)
                 delete_origin(origin, self._store.options)
-            self._store.subsume()
-            self._subsume(self._store.storage.url)
+            self._store.withdraw_former()
+            self._delete_former(self._store.storage.url)
 
         deleted = self._tidy(text, delete)
         return e.OriginDeleted() if deleted else None

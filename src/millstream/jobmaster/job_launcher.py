@@ -1,4 +1,8 @@
-"""The job launcher: plans a job, reads its settings, creates its directories, and starts it on an engine."""
+"""The job launcher: plans a job, reads its settings, creates its directories, and starts it on an engine.
+
+The launcher of an engine (`spark/spark_launcher.py`, `local.py`) calls `prepare` and `start`, which creates the engine,
+the job's machine and its master. The master then runs the job on its own thread.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +20,16 @@ from typing import Any
 
 from millstream.checkpoint.manifest import SHARED, Origin
 from millstream.checkpoint.options import CheckpointOptions
-from millstream.checkpoint.restore import restore
-from millstream.checkpoint.restore_location import (
+from millstream.checkpoint.origin import (
     claim_latest,
+    delete_former_drivers,
+    delete_former_runs,
     find_origin,
     find_published,
     starts_from_latest,
-    subsume_latest,
-    subsume_runs,
     supersede_runs,
 )
+from millstream.checkpoint.restore import restore
 from millstream.checkpoint.signing import signing_keys
 from millstream.checkpoint.storage import StateLocation, open_storage, storage_options
 from millstream.checkpoint.store import CheckpointStore, is_alive, this_process
@@ -250,8 +254,8 @@ def _check_start(plan: JobPlan, origin: Origin | None) -> None:
                 raise InvalidProgramError(f"Source {head.label}: {e}") from None
 
 
-def job_settings(config: Configuration, graph: JobGraph, job_id: str, **about: Any) -> JobSettings:
-    """Return the settings that subtasks need; `about` are further fields."""
+def job_settings(config: Configuration, graph: JobGraph, job_id: str, **fields: Any) -> JobSettings:
+    """Return the settings that subtasks need; `fields` are further fields of JobSettings."""
     return JobSettings(
         job_id=job_id,
         job_name=graph.job_name,
@@ -265,7 +269,7 @@ def job_settings(config: Configuration, graph: JobGraph, job_id: str, **about: A
         keep_bytes=_KEEP_BYTES.read(config),
         slot_memory=None if (memory := executor_memory(config)) is None else memory.slot,
         batch_memory=batch_memory(config),
-        **about,
+        **fields,
     )
 
 
@@ -297,7 +301,7 @@ def _start(prepared: PreparedJob, make_engine: Callable[[JobDirectories], Engine
         store,
         replan=prepared.replan,
         claim=_claim(prepared, checkpoints),
-        subsume=_subsume(prepared, checkpoints),
+        delete_former=_delete_former(prepared, checkpoints),
         is_alive=claim.is_alive,
         on_end=partial(_remove, directory, claim),
         write_failure_report=partial(_write_failure_report, directory_of(config)),
@@ -327,7 +331,7 @@ def _clear_ended(prepared: PreparedJob, checkpoints: str, own: str) -> None:
     """Delete the checkpoints of a driver that died after its job had ended."""
     if prepared.options.ended is not None:
         try:
-            _subsume(prepared, checkpoints)(own)
+            _delete_former(prepared, checkpoints)(own)
         except Exception as e:
             log.warning("checkpoints of job '%s' could not be deleted: %s", prepared.plan.settings.job_name, e)
 
@@ -348,12 +352,12 @@ def _claim(prepared: PreparedJob, checkpoints: str) -> Callable[[str], None]:
     return lambda _: supersede_runs(checkpoints, former, origin, storage_options(config))
 
 
-def _subsume(prepared: PreparedJob, checkpoints: str) -> Callable[[str], None]:
+def _delete_former(prepared: PreparedJob, checkpoints: str) -> Callable[[str], None]:
     """Return a function that deletes the checkpoints of earlier drivers."""
     config, job_name, former = prepared.launch.config, prepared.plan.settings.job_name, prepared.former_runs()
     if former is None:
-        return lambda own: subsume_latest(config, job_name, own, prepared.claim.is_alive)
-    return lambda _: subsume_runs(checkpoints, former, storage_options(config))
+        return lambda own: delete_former_drivers(config, job_name, own, prepared.claim.is_alive)
+    return lambda _: delete_former_runs(checkpoints, former, storage_options(config))
 
 
 def _write_failure_report(directory: str, instruction: WriteFailureReport, time: float) -> None:

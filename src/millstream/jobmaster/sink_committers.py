@@ -1,4 +1,4 @@
-"""The committers of a job's sinks: they commit, abort and finish staged output."""
+"""The committers of a job's sinks (`Committer` in `operators/sink.py`): commit, abort and finish staged output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The split enumerators of a running job's sources."""
+"""The split enumerators of a running job's sources: they assign split ranges to subtasks, epoch by epoch.
+
+A split range is opaque here: only the source's own enumerator and reader (`operators/source.py`) know its contents.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +35,11 @@ class Read:
     Attributes:
         limited: whether there was more input than the budget.
         finished: the sources that have assigned all their splits.
-        pending: the lag of sources that report one.
+        lags: the unassigned input of sources that report it.
     """
 
     split_ranges: SplitRanges
-    pending: Lags
+    lags: Lags
     limited: bool
     finished: frozenset[int]
 
@@ -94,7 +97,7 @@ class SourceCoordinators:
         Splits that alignment holds back get no input.
         """
         for vertex in self._aligned & budgets.keys():
-            self._enumerators[vertex].hold_back(ahead.get(vertex, ()))
+            self._enumerators[vertex].pause_splits(ahead.get(vertex, ()))
         allowed = {v: self._within_rate(v, budget, now) for v, budget in sorted(budgets.items())}
         assigned = {
             v: self._guarded(v, partial(self._enumerators[v].poll, budget, now))
@@ -108,7 +111,7 @@ class SourceCoordinators:
             split_ranges={v: d.split_ranges for v, d in assigned.items() if d.split_ranges},
             limited=any(d.limited for d in assigned.values()),
             finished=frozenset(v for v in running if self._enumerators[v].is_finished()),
-            pending={v: lag for v, d in assigned.items() if (lag := d.lag)},
+            lags={v: lag for v, d in assigned.items() if (lag := d.lag)},
         )
 
     def _within_rate(self, vertex: int, budget: int, now: float) -> int:

@@ -196,7 +196,7 @@ class Fence:
             # Written in any case: pending writes are rejected from then on.
             self._write(replace(self._own, checkpoints=retained))
 
-    def subsume(self, home: str) -> None:
+    def withdraw_former(self, home: str) -> None:
         """Withdraw all checkpoints of other directories: they are about to be deleted."""
         with self._lock:
             retained = tuple(c for c in self._own.checkpoints if c.startswith(f"{home}/"))

@@ -38,7 +38,7 @@ class OperatorTraits:
     # Whether it emits outside of the loop.
     emits_later = False
     # Whether it buffers output until `flush`.
-    holds_back = False
+    buffers_output = False
     # Whether the values it emits in the loop are also its state, which downstream operators must not modify.
     emits_state = False
     # Whether its output may contain (OutputTag, value) pairs for side outputs.
@@ -222,9 +222,9 @@ class Operator(OperatorTraits, OperatorDiagnostics):
     # --- the end of an epoch, and snapshots
 
     def flush(self) -> None:
-        """Emit buffered output at the end of an epoch; called if `holds_back`."""
+        """Emit buffered output at the end of an epoch; called if `buffers_output`."""
 
-    def settle(self) -> None:
+    def write_cached(self) -> None:
         """Write values that are cached during the epoch to the state."""
 
     def snapshot(self, epoch: int) -> None:

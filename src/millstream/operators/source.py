@@ -19,7 +19,7 @@ from millstream.operators.diagnostics.bad_records import COUNTER, BadRecord, Bad
 from millstream.operators.functions.output_tag import OutputTag
 from millstream.state.key_groups import stable_hash
 
-# Pending input by source, metric name and subtask.
+# Input that sources have not assigned yet, by source, metric name and subtask.
 Lags = Mapping[int, Mapping[str, Mapping[int, int]]]
 
 # The part of a split that one subtask reads in one epoch; opaque to all but its source.
@@ -33,19 +33,19 @@ class SplitAssignment:
     Attributes:
         split_ranges: by subtask; empty if there is no input now.
         limited: whether the budget left input unassigned.
-        pending: the number of available records not assigned yet, by subtask; None if unknown.
-        pending_bytes: the same in bytes.
+        unassigned: the number of available records that are not assigned yet, by subtask; None if unknown.
+        unassigned_bytes: the same in bytes.
     """
 
     split_ranges: dict[int, list[SplitRange]]
     limited: bool = False
-    pending: Mapping[int, int] | None = None
-    pending_bytes: Mapping[int, int] | None = None
+    unassigned: Mapping[int, int] | None = None
+    unassigned_bytes: Mapping[int, int] | None = None
 
     @property
     def lag(self) -> dict[str, Mapping[int, int]]:
-        """The pending input, by metric name and subtask, as far as known."""
-        lags = {"pendingRecords": self.pending, "pendingBytes": self.pending_bytes}
+        """The unassigned input, by metric name and subtask, as far as known."""
+        lags = {"pendingRecords": self.unassigned, "pendingBytes": self.unassigned_bytes}
         return {name: count for name, count in lags.items() if count is not None}
 
 
@@ -59,7 +59,7 @@ class SplitEnumerator(ABC):
         Returned ranges count as assigned; the next call continues after them.
         """
 
-    def hold_back(self, splits: Collection[Value]) -> None:
+    def pause_splits(self, splits: Collection[Value]) -> None:
         """Pause these splits, which are ahead of their alignment group, and resume all others.
 
         Called only if the source sets `aligns_splits`.
@@ -95,24 +95,24 @@ class SourceReader(ABC):
     """Reads split ranges. Runs in the subtask; its records depend on the split range alone."""
 
     @abstractmethod
-    def read(self, share: SplitRange) -> Iterator[Collection[Value]]:
+    def read(self, split_range: SplitRange) -> Iterator[Collection[Value]]:
         """Yield the records of a split range in batches.
 
         Batches that support slicing are sliced lazily, a few records at a time.
         """
 
-    def rest(self, share: SplitRange, read: int) -> Iterator[Collection[Value]]:
+    def rest(self, split_range: SplitRange, read: int) -> Iterator[Collection[Value]]:
         """Yield the records of a split range after the first `read`, without reading those if possible."""
-        for batch in self.read(share):
+        for batch in self.read(split_range):
             if read < len(batch):
                 yield list(batch)[read:] if read else batch
             read = max(read - len(batch), 0)
 
-    def split_of(self, share: SplitRange) -> Any:
+    def split_of(self, split_range: SplitRange) -> Any:
         """Return the split of a range; each split has its own watermark. None: the source has no splits."""
         return None
 
-    def in_turn(self, share: SplitRange) -> bool:
+    def in_turn(self, split_range: SplitRange) -> bool:
         """Return whether the split starts only after all earlier assigned splits have been read, as files do.
 
         Other splits start when they are assigned: from then on the watermark waits for them. A split without records
@@ -120,7 +120,7 @@ class SourceReader(ABC):
         """
         return False
 
-    def ends_split(self, share: SplitRange) -> bool:
+    def ends_split(self, split_range: SplitRange) -> bool:
         """Return whether this is the last range of its split."""
         return False
 

@@ -41,7 +41,7 @@ from pyspark.serializers import read_int, write_int, write_with_length
 from millstream.spark.control import DIRECTORY_VARIABLE
 from millstream.spark.heartbeat import Heartbeat, HeartbeatSettings, describe_silence
 from millstream.spark.processes import die_with_parent, is_alive, kill, name_process, run_child
-from millstream.spark.slot_process import ReplayedStream, serve
+from millstream.spark.spark_task_process import ReplayedStream, serve
 
 JOB_PROPERTY = "millstream.job"
 RELEASE_PROPERTY = "millstream.release"

@@ -14,7 +14,7 @@ from millstream.common.errors import StateNotSharedError
 from millstream.jobmaster.engine import EpochFailed
 from millstream.operators.diagnostics.failures import Failure
 from millstream.operators.runtime.messages import LogLine
-from millstream.spark.worker import FAILURE_MARK
+from millstream.spark.slot_runtime import FAILURE_MARK
 
 _REPORT = re.compile(re.escape(FAILURE_MARK) + r"([A-Za-z0-9+/=]+);")
 # A final error whose message is complete.

@@ -1,4 +1,9 @@
-"""Runs epochs in resident slots: one long Spark job holds them, and the driver sends them epochs over connections."""
+"""Runs epochs in resident slots: one long Spark job holds them, and the driver sends them epochs over connections.
+
+The tasks of that Spark job fork a process for each slot (`slot_host.py`). For each epoch, `Exchange.run`
+(`exchange/driver.py`) sends every slot an EPOCH frame with its tasks, and waits for the REPORT frames of the last
+level; `exchange/slot_loop.py` is the slot's side.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +23,7 @@ from millstream.exchange import exchange_machine as p
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.driver import START_SECONDS, Exchange, ExchangeFailed
 from millstream.jobmaster.engine import QUICK, EpochFailed, EpochRunner
-from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport
-from millstream.operators.runtime.slot_tasks import SlotTaskSplitter
+from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotReport, SlotTaskSplitter
 from millstream.spark import errors
 from millstream.spark.cores import free_cores, hold_cores, is_local, max_cores, may_grow, release_cores
 from millstream.spark.embedded import is_dead
@@ -88,8 +92,8 @@ class ExchangeEpochs:
         """Run the levels of one epoch; raise the user's error if one fails."""
         epoch = tasks[0].epoch
         try:
-            common, own = self._task_splitter.split(tasks)
-            answers = self._exchange.run(epoch, dump(common), [dump(part) if part else b"" for part in own])
+            common, parts = self._task_splitter.split(tasks)
+            answers = self._exchange.run(epoch, dump(common), [dump(part) if part else b"" for part in parts])
         except ExchangeFailed as e:
             raise self._translate(e.cause, epoch) from None
         return [report for answer in answers for report in pickle.loads(answer)]

@@ -19,7 +19,7 @@ from millstream.spark.heartbeat import HeartbeatSettings
 from millstream.spark.pyspark_internals import active_context, jvm, results
 from millstream.spark.rdd import SERIALIZER, interpreter, partitions, python_rdd
 from millstream.spark.saved_plan import JobRef
-from millstream.spark.worker import LevelFunction
+from millstream.spark.slot_runtime import LevelFunction
 
 # By name: this package must not import the API.
 _OF_SQL = "millstream.table.slot_preload"

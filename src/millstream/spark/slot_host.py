@@ -14,38 +14,30 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pyspark import TaskContext
 
-from millstream.common.errors import MillstreamError, StateNotSharedError
 from millstream.exchange.addresses import Address
 from millstream.exchange.connection import Connection
 from millstream.exchange.credentials import Credentials
 from millstream.exchange.frames import Frame, Kind
 from millstream.exchange.poller import Poller
 from millstream.exchange.slot_loop import SlotLoop
-from millstream.operators.diagnostics.failures import SubtaskFailed
-from millstream.operators.diagnostics.io_metrics import SlotTraffic
-from millstream.operators.runtime.messages import LevelTask
-from millstream.operators.runtime.slot_runner import SlotRunner
-from millstream.spark import worker
 from millstream.spark.heartbeat import Heartbeat, HeartbeatSettings, describe_silence
 from millstream.spark.processes import (
-    Collector,
     child_exit_notifications,
     die_with_parent,
     drain,
     exit_on_sigterm,
     ignore_sigterm,
-    is_termination_requested,
     kill,
     name_process,
     run_child,
 )
 from millstream.spark.saved_plan import JobRef
-from millstream.spark.worker import Printed
+from millstream.spark.slot_runtime import SlotWork, close_all
 
 # Timeout of closing functions.
 CLOSE_SECONDS = 1.5
@@ -172,45 +164,4 @@ def _serve(function: HostFunction, number: int, task_attempt: int, heartbeat: He
         traceback.print_exc()
     finally:
         ignore_sigterm()
-        worker.close_all()
-
-
-class SlotWork:
-    """The work of a resident slot: runs its part of the job, as `worker` does in a Spark task."""
-
-    def __init__(self, job: JobRef, slot: int, task_attempt: int) -> None:
-        self._job = job
-        self._slot = slot
-        # Unique among all runs, executions and tasks and, with the epoch, of this slot.
-        self._attempt = f"{job.run}.{job.attempt}.{task_attempt:x}"
-        self._printed = Printed()
-        self._runtime: SlotRunner | None = None
-        self._collector: Collector | None = None
-
-    def open(self, take_traffic: Callable[[], SlotTraffic | None]) -> None:
-        sys.stdout = self._printed
-        self._runtime = worker.runtime_of(self._job, self._slot, self._printed)
-        self._runtime.take_traffic = take_traffic
-        self._runtime.is_resident = True
-        self._collector = Collector()
-
-    def run(self, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
-        assert self._runtime is not None
-        try:
-            yield from self._runtime.run(task, f"{self._attempt}.{task.epoch:x}", messages)
-        except SystemExit as e:
-            if is_termination_requested():
-                raise
-            raise RuntimeError(f"user code ended its process: {e!r}") from e
-
-    def after_epoch(self) -> None:
-        assert self._collector is not None
-        self._collector.after_task()
-
-    def describe(self, error: Exception) -> str:
-        trace = "".join(traceback.format_exception(error))
-        if isinstance(error, SubtaskFailed):
-            return f"{worker.describe(error, self._printed.take())}\n{trace}"
-        if isinstance(error, StateNotSharedError):
-            return trace
-        return str(error) if isinstance(error, MillstreamError) else trace
+        close_all()

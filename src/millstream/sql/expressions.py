@@ -14,7 +14,7 @@ from millstream.sql.types import BooleanType, DataType
 
 # An argument of a call that is not a value: a keyword, a type, a number, a default. The function's rule checks it.
 Option: TypeAlias = Any
-# What `udf(..)` and the like return, or its opened form in a subtask: `functions/context.py` has its protocols.
+# What `udf(..)` and the like return, or its opened form in a subtask: `functions/function.py` has its protocols.
 UserFunction: TypeAlias = Any
 
 
@@ -76,7 +76,7 @@ class UserCall(Expression):
 
     Attributes:
         name: its name in the query.
-        function: the result of `udf(...)`, see `functions/context.py`.
+        function: the result of `udf(...)`, see `functions/function.py`.
     """
 
     name: str

@@ -151,12 +151,12 @@ def encode(
     yield _HEAD.pack(_MAGIC, _VERSION)
     index: list[dict[str, Json]] = []
     for section in content:
-        about = {"name": section.table, "kind": section.kind.name, "address": section.address, "zlib": compressed}
+        entry = {"name": section.table, "kind": section.kind.name, "address": section.address, "zlib": compressed}
         if section.kind is COLUMNS:
             # Lazy: jobs without columns do not load Arrow.
             from millstream.state.column_files import streams_of
 
-            body, about["streams"] = streams_of(section.rows)
+            body, entry["streams"] = streams_of(section.rows)
         else:
             body = [_pickled(section)]
         if compressed:
@@ -166,7 +166,7 @@ def encode(
             length += len(piece)
             summing.add(piece)
             yield piece
-        index.append({**about, "length": length, "crc": summing.checksum()})
+        index.append({**entry, "length": length, "crc": summing.checksum()})
     footer = json.dumps(
         {
             "operator": header.operator,

@@ -1,4 +1,7 @@
-"""The keyed state of an operator's subtask: its tables and handles, synchronized with the changelog."""
+"""The keyed state of an operator's subtask: its tables and handles, synchronized with the changelog.
+
+`prepare` loads the state of a version at the start of an epoch, `write_delta` writes the changes at its end.
+"""
 
 from __future__ import annotations
 

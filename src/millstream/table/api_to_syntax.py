@@ -30,7 +30,7 @@ from millstream.table.udf import UserDefinedFunctionWrapper
 from millstream.table.window import GroupWindow
 
 if TYPE_CHECKING:
-    from millstream.table.planner import Planner
+    from millstream.table.statement_planner import StatementPlanner
 
 _Fields = Sequence[Expression]
 _Function = Expression | UserDefinedFunctionWrapper
@@ -80,7 +80,7 @@ class Selection:
 
     def __init__(
         self,
-        planner: Planner,
+        planner: StatementPlanner,
         node: Node,
         window: GroupWindow | None = None,
         over: Mapping[str, syntax.Window] | None = None,
@@ -398,7 +398,7 @@ class Selection:
 class _Namer:
     """Names columns as Flink's Table API does."""
 
-    def __init__(self, planner: Planner, window: GroupWindow | None) -> None:
+    def __init__(self, planner: StatementPlanner, window: GroupWindow | None) -> None:
         self._planner = planner
         self._window = window
         # Aggregates and window properties, in order of appearance.

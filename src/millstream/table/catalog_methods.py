@@ -8,15 +8,15 @@ from millstream.sql.language import statements as s
 from millstream.table.catalog import Catalog, CatalogDescriptor
 from millstream.table.model_descriptor import ModelDescriptor
 from millstream.table.module import Module, ModuleEntry
-from millstream.table.planner import Planner, as_function
 from millstream.table.sql_text import read_path
+from millstream.table.statement_planner import StatementPlanner, as_function
 from millstream.table.udf import UserDefinedFunction, UserDefinedFunctionWrapper
 
 
 class CatalogMethods:
     """Lists, registers and drops the objects of an environment's catalogs."""
 
-    _planner: Planner
+    _planner: StatementPlanner
     _catalogs: CatalogManager
 
     def drop_temporary_table(self, table_path: str) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from millstream.connectors.registry import Connectors
 from millstream.sql.catalog.manager import CatalogManager, InlineView
 from millstream.sql.catalog.tables import CatalogTable
-from millstream.sql.connectors import TableContext, TableSink, TableSource
+from millstream.sql.connector_contract import TableContext, TableSink, TableSource
 from millstream.sql.errors import TableException
 from millstream.sql.functions.function import UserFunction
 from millstream.sql.plan.nodes import Planned

@@ -41,7 +41,7 @@ from millstream.table.schema import Schema
 from millstream.table.table import Table, node_of
 
 if TYPE_CHECKING:
-    from millstream.table.planner import Planner
+    from millstream.table.statement_planner import StatementPlanner
 
 _ROWTIME = "rowtime"
 _SOURCE_WATERMARK = "SOURCE_WATERMARK()"
@@ -50,7 +50,7 @@ _SOURCE_WATERMARK = "SOURCE_WATERMARK()"
 class Streams:
     """Converts streams to tables and tables to streams."""
 
-    def __init__(self, planner: Planner) -> None:
+    def __init__(self, planner: StatementPlanner) -> None:
         self._planner = planner
         self._bridge = planner.bridge
         self._runner = planner.runner

@@ -1,4 +1,8 @@
-"""Plans bound statements, adds their operators to the program, and starts jobs."""
+"""Plans bound statements, adds their operators to the program, and starts jobs.
+
+`Runner.run` calls the optimizer (`plan`), the translator, and the DataStream API, which starts the program as a job
+(`datastream/table_bridge.py`).
+"""
 
 from __future__ import annotations
 

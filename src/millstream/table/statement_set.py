@@ -13,7 +13,7 @@ from millstream.table.table_pipeline import TablePipeline, sink_of
 
 if TYPE_CHECKING:
     from millstream.table.compiled_plan import CompiledPlan
-    from millstream.table.planner import Planner
+    from millstream.table.statement_planner import StatementPlanner
     from millstream.table.table import Table
     from millstream.table.table_result import TableResult
 
@@ -23,7 +23,7 @@ __all__ = ["StatementSet"]
 class StatementSet:
     """Statements that run as one job, which reads shared inputs once."""
 
-    def __init__(self, planner: Planner) -> None:
+    def __init__(self, planner: StatementPlanner) -> None:
         self._planner = planner
         self._sinks: list[Sink] = []
 

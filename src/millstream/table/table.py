@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from millstream.sql.catalog.tables import CatalogTable
-    from millstream.table.api_binder import ApiBinder
-    from millstream.table.planner import Planner
+    from millstream.table.statement_planner import StatementPlanner
     from millstream.table.table_descriptor import TableDescriptor
     from millstream.table.table_result import TableResult
+    from millstream.table.translating_binder import TranslatingBinder
 
 __all__ = ["GroupWindowedTable", "GroupedTable", "OverWindowedTable", "Table", "WindowGroupedTable"]
 
@@ -51,7 +51,7 @@ class Table(Subquery):
     """
 
     def __init__(
-        self, node: Node, planner: Planner, declared: CatalogTable | None = None, is_sorted: bool = False
+        self, node: Node, planner: StatementPlanner, declared: CatalogTable | None = None, is_sorted: bool = False
     ) -> None:
         self._node = node
         self._planner = planner
@@ -83,7 +83,7 @@ class Table(Subquery):
         return Table(node, self._planner)
 
     @property
-    def _binder(self) -> ApiBinder:
+    def _binder(self) -> TranslatingBinder:
         return self._planner.binder()
 
     def _selection(

@@ -31,9 +31,9 @@ from millstream.table.expression import Expression, tree_of
 from millstream.table.in_memory_tables import RowSchema, batch_of, from_frame, row_type_of, scan_of
 from millstream.table.job_submission import refuse_unknown
 from millstream.table.plan_reference import PlanReference, plan_text
-from millstream.table.planner import EXPLAIN_DETAILS, Planner
 from millstream.table.schema import Schema
 from millstream.table.sql_text import read_path, resolved_declaration
+from millstream.table.statement_planner import EXPLAIN_DETAILS, StatementPlanner
 from millstream.table.statement_set import StatementSet
 from millstream.table.statistics import analyze
 from millstream.table.table import Table, declaration_of, node_of
@@ -58,7 +58,7 @@ class TableEnvironment(CatalogMethods):
     """
 
     def __init__(self, environment: StreamExecutionEnvironment, settings: EnvironmentSettings) -> None:
-        self._planner = Planner(Bridge(environment), settings)
+        self._planner = StatementPlanner(Bridge(environment), settings)
         self._bridge = self._planner.bridge
         self._config = self._planner.config
         self._catalogs = self._planner.catalogs

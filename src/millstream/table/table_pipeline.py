@@ -9,7 +9,7 @@ from millstream.table.object_identifier import ObjectIdentifier
 
 if TYPE_CHECKING:
     from millstream.table.compiled_plan import CompiledPlan
-    from millstream.table.planner import Planner
+    from millstream.table.statement_planner import StatementPlanner
     from millstream.table.table_result import TableResult
 
 __all__ = ["TablePipeline"]
@@ -18,7 +18,7 @@ __all__ = ["TablePipeline"]
 class TablePipeline:
     """A query and its target table, as `Table.insert_into` returns it."""
 
-    def __init__(self, planner: Planner, sink: Sink) -> None:
+    def __init__(self, planner: StatementPlanner, sink: Sink) -> None:
         self._planner = planner
         self._sink = sink
 

@@ -169,7 +169,7 @@ class LocalJob:
         budgets = dict.fromkeys(execution.readable_sources(), self._sizes())
         read = self._sources.poll(budgets, now, execution.running_sources(), execution.splits_ahead())
         self.run_tasks(execution.tasks(read.split_ranges, read.finished, keep, flush=flush, slice=self._slice))
-        return len(read.split_ranges) + len(with_pending_input - execution.held_sources())
+        return len(read.split_ranges) + len(with_pending_input - execution.backpressured_sources())
 
     def finish_requests(self) -> None:
         """Run epochs without input until no async request is in flight."""

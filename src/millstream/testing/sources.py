@@ -23,7 +23,7 @@ from millstream.common.watermark_strategy import (
     WatermarkStrategy,
 )
 from millstream.connectors.base import Source, SourceReader, SplitAssignment, SplitEnumerator
-from millstream.connectors.datagen.source import IntervalEnumerator, IntervalReader
+from millstream.connectors.intervals import IntervalEnumerator, IntervalReader
 from millstream.datastream.data_stream import DataStream
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.operators.diagnostics.failures import shorten
@@ -108,8 +108,8 @@ class _Reader(IntervalReader):
         self._elements = elements
         self._once = once
 
-    def read(self, share: SplitRange) -> Iterator[list[Value]]:
-        _, start, end, _ = share
+    def read(self, split_range: SplitRange) -> Iterator[list[Value]]:
+        _, start, end, _ = split_range
         for index in range(start, end):
             element = pickle.loads(self._elements[index])
             if not isinstance(element, _Failure):
@@ -176,8 +176,8 @@ class _ScriptedEnumerator(SplitEnumerator):
         self._source = source
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
-        shares, self._source.pending = self._source.pending, []
-        return SplitAssignment({0: shares} if shares else {})
+        split_ranges, self._source.pending = self._source.pending, []
+        return SplitAssignment({0: split_ranges} if split_ranges else {})
 
     def is_finished(self) -> bool:
         return self._source.ended and not self._source.pending
@@ -187,8 +187,8 @@ class _ScriptedEnumerator(SplitEnumerator):
 
 
 class _ScriptedReader(SourceReader):
-    def read(self, share: bytes) -> Iterator[list[Item]]:
-        yield pickle.loads(share)
+    def read(self, split_range: bytes) -> Iterator[list[Item]]:
+        yield pickle.loads(split_range)
 
 
 @tagged("scripted-watermarks", write=lambda _: ())

@@ -19,7 +19,7 @@ from millstream.operators.sink import Sink
 from millstream.sql.catalog.tables import ColumnKind, TableColumn
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import to_column
-from millstream.sql.connectors import Connector, Found, LookupSource, TableContext, TableSink, TableSource
+from millstream.sql.connector_contract import Connector, Found, LookupSource, TableContext, TableSink, TableSource
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression
 from millstream.sql.schema import ALL_CHANGES, Changes, Field, Fields

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from millstream.checkpoint.manifest import NAME, SHARED, Manifest, decode_manifest, encode_manifest
-from millstream.checkpoint.restore_location import LATEST, PATH, delete_origin, find_origin, verify
+from millstream.checkpoint.origin import LATEST, PATH, delete_origin, find_origin, verify
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.checkpoint.storage import DirectoryStorage, open_storage
 from millstream.checkpoint.store import CheckpointStore, is_alive, latest_checkpoints, open_checkpoint, this_process

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from millstream.checkpoint.inspect import Inspection
 from millstream.checkpoint.manifest import NAME, Manifest, decode_manifest, encode_manifest
-from millstream.checkpoint.restore_location import find_origin, find_published
+from millstream.checkpoint.origin import find_origin, find_published
 from millstream.checkpoint.signing import SIGNING_KEY_FILE, SigningKeys, signing_keys
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, SubtaskSnapshot, VertexSnapshot
 from millstream.checkpoint.store import list_checkpoints, open_checkpoint

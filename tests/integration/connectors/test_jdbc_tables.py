@@ -21,7 +21,7 @@ from millstream.connectors.lookup_cache import FullCache, PartialCache, Periodic
 from millstream.datastream.connectors.jdbc import JdbcConnectionOptions
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import to_column
-from millstream.sql.connectors import Found, LookupSource
+from millstream.sql.connector_contract import Found, LookupSource
 from millstream.sql.errors import CatalogException, TableException, ValidationException
 from millstream.sql.operators.join.lookup_join import Retrying
 from millstream.sql.types import DataTypes

@@ -160,7 +160,7 @@ def test_mysql_source_reports_pending_records_and_bytes(shop: MariaDbShop) -> No
     with closing(shop.source().startup_options(StartupOptions.latest()).build().create_enumerator(1)) as enumerator:
         shop.run("INSERT INTO orders SELECT seq, repeat('x', 30), NULL FROM seq_100_to_1099", "FLUSH BINARY LOGS")
         shop.run("INSERT INTO orders VALUES (2000, NULL, NULL)")
-        wait_until(lambda: enumerator.poll(0, 0.0).pending == {0: 1001})
+        wait_until(lambda: enumerator.poll(0, 0.0).unassigned == {0: 1001})
         assignments = [enumerator.poll(budget, now) for budget, now in ((0, 2.0), (5000, 4.0))]
     assert [f.lag["pendingRecords"] for f in assignments] == [{0: 1001}, {0: 0}]
     assert [f.lag["pendingBytes"][0] > 30_000 for f in assignments] == [True, False]

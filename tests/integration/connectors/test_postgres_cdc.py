@@ -218,7 +218,7 @@ def test_postgres_source_reports_pending_records_and_bytes(shop: PostgresShop) -
     latest = shop.source().startup_options(StartupOptions.latest()).build()
     with closing(latest.create_enumerator(1)) as enumerator:
         shop.run("INSERT INTO orders SELECT n, repeat('x', 100) FROM generate_series(100, 1099) n")
-        wait_until(lambda: enumerator.poll(0, 0.0).pending == {0: 1000})
+        wait_until(lambda: enumerator.poll(0, 0.0).unassigned == {0: 1000})
         # The server is queried once a second.
         assignments = [enumerator.poll(budget, now) for budget, now in ((0, 2.0), (5000, 2.5), (0, 4.0))]
     assert [f.lag["pendingRecords"] for f in assignments] == [{0: 1000}, {0: 0}, {0: 0}]

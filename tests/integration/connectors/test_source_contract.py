@@ -153,8 +153,8 @@ def _rest(source: NumberSequenceSource, left: Any) -> list[int]:
     enumerator, reader = source.create_enumerator(2, left), source.create_reader(0, 2)
     numbers_read: list[int] = []
     while not enumerator.is_finished():
-        for shares in enumerator.poll(10, 0.0).split_ranges.values():
-            numbers_read += [n for share in shares for numbers in reader.read(share) for n in numbers]
+        for split_ranges in enumerator.poll(10, 0.0).split_ranges.values():
+            numbers_read += [n for split_range in split_ranges for numbers in reader.read(split_range) for n in numbers]
     return sorted(numbers_read)
 
 
@@ -261,20 +261,20 @@ class _OneByOne(SplitEnumerator):
         self._positions = dict.fromkeys(source.splits, 0) | positions
         self._held: frozenset[str] = frozenset()
 
-    def hold_back(self, splits: Any) -> None:
+    def pause_splits(self, splits: Any) -> None:
         self._held = frozenset(splits)
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
-        shares: dict[int, list[Any]] = {}
+        split_ranges: dict[int, list[Any]] = {}
         for name, times in self._source.splits.items():
             position = self._positions[name]
             if position < len(times) and name not in self._held:
                 if name == "slow":
                     CLOCK.advance(30)
                 subtask = self._source.subtask_of(name, self._parallelism)
-                shares.setdefault(subtask, []).append((name, position))
+                split_ranges.setdefault(subtask, []).append((name, position))
                 self._positions[name] += 1
-        return SplitAssignment(shares, limited=bool(shares))
+        return SplitAssignment(split_ranges, limited=bool(split_ranges))
 
     def is_finished(self) -> bool:
         return all(self._positions[name] == len(times) for name, times in self._source.splits.items())
@@ -287,15 +287,15 @@ class _Times(SourceReader):
     def __init__(self, splits: dict[str, list[int]]) -> None:
         self._splits = splits
 
-    def read(self, share: Any) -> Iterator[list[tuple[str, int]]]:
-        name, position = share
+    def read(self, split_range: Any) -> Iterator[list[tuple[str, int]]]:
+        name, position = split_range
         yield [(name, self._splits[name][position])]
 
-    def split_of(self, share: Any) -> str:
-        return str(share[0])
+    def split_of(self, split_range: Any) -> str:
+        return str(split_range[0])
 
-    def ends_split(self, share: Any) -> bool:
-        name, position = share
+    def ends_split(self, split_range: Any) -> bool:
+        name, position = split_range
         return bool(position + 1 == len(self._splits[name]))
 
 

@@ -20,11 +20,10 @@ from pathlib import Path
 
 import pytest
 
-from millstream.exchange import acceptor, channels
+from millstream.exchange import acceptor, slot_connections
 from millstream.exchange import driver as driver_module
 from millstream.exchange.acceptor import MAX_UNAUTHENTICATED
 from millstream.exchange.addresses import Address, accept, address_of, connect, listen
-from millstream.exchange.channels import CREDIT_BYTES
 from millstream.exchange.connection import Connection
 from millstream.exchange.credentials import (
     AuthenticationError,
@@ -39,6 +38,7 @@ from millstream.exchange.driver import Exchange, ExchangeFailed
 from millstream.exchange.exchange_machine import CancelRequested, Cause, FailureKind
 from millstream.exchange.frames import HEAD, Frame, Kind
 from millstream.exchange.poller import Poller
+from millstream.exchange.slot_connections import CREDIT_BYTES
 from millstream.exchange.slot_loop import SlotLoop
 from millstream.operators.diagnostics.io_metrics import SlotTraffic, SubtaskTraffic
 from millstream.operators.runtime.messages import LevelTask
@@ -390,7 +390,7 @@ def test_exchange_survives_any_bytes_from_stranger(endpoint: Endpoint, target: s
         execution.start_one(0)
         # Other slots connect to a slot after all have connected to the driver.
         wait_until(lambda: 0 in execution.slots)
-        attacked = execution.exchange.address if target == "driver" else execution.slots[0]._channels.address
+        attacked = execution.exchange.address if target == "driver" else execution.slots[0]._peers.address
         strangers = [attack(attacked, data) for data in ATTACKS.values()]
         tracemalloc.start()
         execution.start_one(1)
@@ -698,7 +698,7 @@ def test_slow_consumer_backpressures_sender(endpoint: Endpoint) -> None:
         assert produced[0] == stopped_at
         # Kernel buffers come on top of the credit; TCP sizes its own, up to about 40 MB here.
         assert stopped_at < 50
-        assert execution.slots[0]._channels._channels[1].connection.queued <= CREDIT_BYTES
+        assert execution.slots[0]._peers._connections[1].connection.queued <= CREDIT_BYTES
         is_slow.set()
         epoch.join(20)
         assert reports == [b"0", b"100"]
@@ -729,7 +729,7 @@ def test_slow_consumer_backpressures_sender(endpoint: Endpoint) -> None:
 
 
 def test_slot_reports_busiest_channels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channels, "MAX_REPORTED_CHANNELS", 2)
+    monkeypatch.setattr(slot_connections, "MAX_REPORTED_CHANNELS", 2)
 
     def send(slot: int, task: LevelTask, messages: list[bytes]) -> Iterator[tuple[int, bytes]]:
         if task.level == 0 and slot == 0:

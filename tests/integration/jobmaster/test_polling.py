@@ -104,8 +104,8 @@ class _Letters(SplitEnumerator):
 
 
 class _Reader(SourceReader):
-    def read(self, share: str) -> Iterator[list[str]]:
-        yield [share]
+    def read(self, split_range: str) -> Iterator[list[str]]:
+        yield [split_range]
 
 
 @pytest.mark.parametrize("behind", [False, True])

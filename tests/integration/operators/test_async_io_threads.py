@@ -82,7 +82,7 @@ def test_async_drain_reads_all_input_beyond_capacity() -> None:
     job = LocalJob(env)
     job.run_epoch()
     (source,) = job.execution.sources_with_pending_input()
-    assert job.execution.held_sources() == {source}
+    assert job.execution.backpressured_sources() == {source}
     job.run_tasks(job.execution.tasks({}, frozenset({source})))
     assert sink.results() == list(range(5)) and job.is_finished
 

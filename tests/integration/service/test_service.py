@@ -128,7 +128,7 @@ class Waiting(NumberSequenceSource):
     def create_enumerator(self, parallelism: int, restored: Any = None) -> SplitEnumerator:
         inner = super().create_enumerator(parallelism, restored)
         poll = inner.poll
-        inner.poll = lambda budget, now: replace(poll(budget, now), pending={0: 17})  # type: ignore[method-assign]
+        inner.poll = lambda budget, now: replace(poll(budget, now), unassigned={0: 17})  # type: ignore[method-assign]
         return inner
 
 

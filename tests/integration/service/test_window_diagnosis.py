@@ -66,20 +66,20 @@ class _Dealer(SplitEnumerator):
             self._shares.setdefault(number % parallelism, []).append(split)
 
     def poll(self, budget: int, now: float) -> SplitAssignment:
-        shares, self._shares = self._shares, {}
-        return SplitAssignment(shares)
+        split_ranges, self._shares = self._shares, {}
+        return SplitAssignment(split_ranges)
 
     def snapshot(self) -> Any:
         return None
 
 
 class _Reader(SourceReader):
-    def read(self, share: Any) -> Iterator[list[tuple[str, int]]]:
-        split, times = share
+    def read(self, split_range: Any) -> Iterator[list[tuple[str, int]]]:
+        split, times = split_range
         yield [(split, time) for time in times]
 
-    def split_of(self, share: Any) -> Any:
-        return share[0]
+    def split_of(self, split_range: Any) -> Any:
+        return split_range[0]
 
 
 class OfPair(TimestampAssigner):

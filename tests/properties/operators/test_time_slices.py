@@ -138,7 +138,7 @@ class _BatchReader(SourceReader):
     def __init__(self, batches: list[Any]) -> None:
         self._batches = batches
 
-    def read(self, share: Any) -> Iterator[Any]:
+    def read(self, split_range: Any) -> Iterator[Any]:
         for i, batch in enumerate(self._batches):
             CALLS.append(f"read {i}")
             yield batch
@@ -397,16 +397,16 @@ def _failing_once(value: int) -> int:
 
 def test_pending_split_ranges_ignore_failed_epoch_in_same_process() -> None:
     reader, unfinished = _BatchReader([[1, 2, 3], [4]]), PendingSplitRanges()
-    share = OpenSplitRange(reader, None, "all", 0)
-    assert share.batch() == [1, 2, 3] and share.advance(1) == 1
-    unfinished.leave([share])
+    split_range = OpenSplitRange(reader, None, "all", 0)
+    assert split_range.batch() == [1, 2, 3] and split_range.advance(1) == 1
+    unfinished.leave([split_range])
     for _ in range(2):
-        [share] = unfinished.open(reader)
-        assert share.read == 1
-        batch = share.batch()
-        assert batch is not None and batch[share.offset :] == [2, 3]
-        share.advance(len(batch))
-        assert share.batch() == [4]
+        [split_range] = unfinished.open(reader)
+        assert split_range.read == 1
+        batch = split_range.batch()
+        assert batch is not None and batch[split_range.offset :] == [2, 3]
+        split_range.advance(len(batch))
+        assert split_range.batch() == [4]
 
 
 class _RandomClock:

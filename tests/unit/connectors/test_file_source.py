@@ -155,7 +155,7 @@ def test_file_source_splits_large_files_between_subtasks(tmp_path: Path) -> None
     assignment = enumerator.poll(1, 0.0)
     assert sorted(assignment.split_ranges) == [0, 1, 2, 3] and assignment.limited
     # Splits are assigned from the start of the file, so that event time advances evenly.
-    assert max(s.end for shares in assignment.split_ranges.values() for s in shares) < 1000
+    assert max(s.end for split_ranges in assignment.split_ranges.values() for s in split_ranges) < 1000
     whole = (
         FileSource.for_record_stream_format(TEXT, str(tmp_path))
         .set_file_enumerator(FileEnumeratorProvider.default_non_splittable_file_enumerator())
@@ -371,20 +371,20 @@ def test_file_source_reads_a_growing_file_to_its_listed_size(tmp_path: Path) -> 
     path.write_text("one\ntw")
     enumerator = files(tmp_path).create_enumerator(1)
     path.write_text("one\ntwo\nthree\n")
-    shares = enumerator.poll(1 << 30, 0.0).split_ranges[0]
-    assert [r for s in shares for b in TEXT.read(FileAccess({}), s) for r in b] == ["one", "tw"]
+    split_ranges = enumerator.poll(1 << 30, 0.0).split_ranges[0]
+    assert [r for s in split_ranges for b in TEXT.read(FileAccess({}), s) for r in b] == ["one", "tw"]
 
 
 def test_file_source_rejects_a_file_that_shrinks_or_vanishes(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("one\ntwo\n")
-    share = FileSplitRange(0, str(path), 0, 8, 8, True)
+    split_range = FileSplitRange(0, str(path), 0, 8, 8, True)
     path.write_text("one\n")
     with pytest.raises(MillstreamError, match="it has 4 bytes, but had 8 when it was listed"):
-        list(TEXT.read(FileAccess({}), share))
+        list(TEXT.read(FileAccess({}), split_range))
     path.unlink()
     with pytest.raises(MillstreamError, match="was deleted before it was read"):
-        list(TEXT.read(FileAccess({}), share))
+        list(TEXT.read(FileAccess({}), split_range))
 
 
 # --- watermarks

@@ -169,13 +169,13 @@ class _PartReader(SourceReader):
     def __init__(self, first: int) -> None:
         self.first = first
 
-    def read(self, share: int) -> Iterator[list[int]]:
-        yield [self.first + share]
+    def read(self, split_range: int) -> Iterator[list[int]]:
+        yield [self.first + split_range]
 
-    def split_of(self, share: int) -> str:
-        return f"part {share}"
+    def split_of(self, split_range: int) -> str:
+        return f"part {split_range}"
 
-    def ends_split(self, share: int) -> bool:
+    def ends_split(self, split_range: int) -> bool:
         return True
 
 

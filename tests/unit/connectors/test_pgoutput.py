@@ -49,8 +49,8 @@ TABLE = TableDescription(pgoutput.relation(relation()), (), (0,))
 
 
 def decoded_changes(*messages: bytes) -> list[tuple[Any, ...]]:
-    share = LogRange({7: TABLE}, [(Begin(9, 1000, 5), list(messages))])
-    return [(c.op, c.before, c.after, c.whole) for c in changes_of(share)]
+    split_range = LogRange({7: TABLE}, [(Begin(9, 1000, 5), list(messages))])
+    return [(c.op, c.before, c.after, c.whole) for c in changes_of(split_range)]
 
 
 def test_pgoutput_decodes_relation_and_begin() -> None:
@@ -126,8 +126,8 @@ def test_pgoutput_copy_rows_round_trip(fields: list[bytes | None]) -> None:
 
 
 def test_pgoutput_chunk_has_snapshot_rows() -> None:
-    share = ChunkRange(TABLE, b"1\ta\\tb\n2\t\\N\n", 9, 1000)
-    assert [(c.op, c.after, c.ms) for c in rows_of(share)] == [("r", [1, "a\tb"], 1000), ("r", [2, None], 1000)]
+    split_range = ChunkRange(TABLE, b"1\ta\\tb\n2\t\\N\n", 9, 1000)
+    assert [(c.op, c.after, c.ms) for c in rows_of(split_range)] == [("r", [1, "a\tb"], 1000), ("r", [2, None], 1000)]
 
 
 def pieces(assembler: Assembler, messages: list[bytes]) -> list[Piece]:

@@ -14,7 +14,7 @@ import pytest
 from millstream.common import Row, RowKind
 from millstream.common.errors import MillstreamError
 from millstream.connectors.values import BatchesSource, split_batch
-from millstream.sql.connectors import Connector, TableContext, TableSource
+from millstream.sql.connector_contract import Connector, TableContext, TableSource
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.expressions import Expression
 from millstream.table import ChangelogMode, DataTypes, EnvironmentSettings, StreamTableEnvironment

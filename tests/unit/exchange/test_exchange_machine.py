@@ -7,8 +7,8 @@ import random
 import pytest
 
 from millstream.exchange import exchange_machine as p
-from millstream.exchange.channels import ReceiveBuffer
 from millstream.exchange.frames import Frame, Kind, ProtocolError, end_of
+from millstream.exchange.slot_connections import ReceiveBuffer
 
 # --- the driver's machine
 
@@ -225,7 +225,7 @@ def test_receive_buffer_detects_lost_and_duplicate_blocks() -> None:
         arrivals = ReceiveBuffer(0, [2, 2])
         for _ in range(n_arrived):
             arrivals.take(1, data(1, 1))
-        with pytest.raises(ProtocolError, match=f"sent {sent} blocks .* of which {n_arrived} arrived"):
+        with pytest.raises(ProtocolError, match=f"sent {sent} messages .* of which {n_arrived} arrived"):
             arrivals.take(1, end_of(1, 1, sent))
 
 

@@ -233,12 +233,12 @@ def test_csv_large_file_is_read_over_many_epochs_by_one_subtask(tmp_path: Path) 
     (tmp_path / "a.csv").write_text('"Ann\nof York",7\nBob,8\n' * 500)
     csv = CsvReaderFormat.for_schema(SCHEMA)
     enumerator = source_of(csv, tmp_path).create_enumerator(3)
-    shares = []
+    split_ranges = []
     while not enumerator.is_finished():
         assignment = enumerator.poll(10, 0.0)
         assert list(assignment.split_ranges) == [0] and assignment.limited != enumerator.is_finished()
-        shares += assignment.split_ranges[0]
-    assert len(shares) > 10
+        split_ranges += assignment.split_ranges[0]
+    assert len(split_ranges) > 10
     assert tuples(read(csv, tmp_path, 3, 10)) == [("Ann\nof York", 7), ("Bob", 8)] * 500
 
 
@@ -458,7 +458,9 @@ def test_parquet_row_groups_are_read_in_parallel(
     source = source_of(ParquetColumnarRowInputFormat(PEOPLE, batch_size=3), tmp_path)
     enumerator = source.create_enumerator(parallelism)
     assert all(
-        share.end - share.start == 1 for shares in enumerator.poll(1, 0.0).split_ranges.values() for share in shares
+        split_range.end - split_range.start == 1
+        for split_ranges in enumerator.poll(1, 0.0).split_ranges.values()
+        for split_range in split_ranges
     )
     rng = random.Random(parallelism)
     records = read(

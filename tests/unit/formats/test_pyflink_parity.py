@@ -99,10 +99,10 @@ def plain(value: Any) -> Any:
 def read_all(file_format: FileFormat, case: dict[str, Any], path: Path) -> list[Any]:
     data = case["input"].encode()
     path.write_bytes(data)
-    share = FileSplitRange(0, str(path), 0, len(data), len(data), True)
+    split_range = FileSplitRange(0, str(path), 0, len(data), len(data), True)
     results: list[Any] = []
     try:
-        for batch in file_format.read(FileAccess({}), share) if data else ():
+        for batch in file_format.read(FileAccess({}), split_range) if data else ():
             results += batch
     except MillstreamError as e:
         results.append({"error": str(e)})

@@ -116,7 +116,7 @@ class MachineHarness:
         sources = frozenset({self.plan.vertices[0].id})
         instructions = self.send(
             e.SourcesPolled(
-                split_ranges={self.plan.vertices[0].id: {0: ["share"]}},
+                split_ranges={self.plan.vertices[0].id: {0: ["range"]}},
                 limited=True,
                 finished=sources if finished else frozenset(),
                 poll_again=self.now,
@@ -164,7 +164,7 @@ def reported(
     snapshots = {v.id: b"" for v in plan.vertices}
     for v in plan.vertices:
         if v.is_source and has_pending_splits:
-            snapshots[v.id] = left(pending_ranges=[(None, "share", 1)])
+            snapshots[v.id] = left(pending_ranges=[(None, "range", 1)])
         if v.in_edges and has_pending_blocks:
             snapshots[v.id] = left(pending_blocks=[((v.in_edges[0].id, 0), 0, (False, False, [b"block"]))])
     subtasks = [
@@ -363,7 +363,7 @@ def test_job_machine_at_most_once_checkpoints_before_reading() -> None:
     harness.start()
     instructions = harness.send(
         e.SourcesPolled(
-            split_ranges={harness.plan.vertices[0].id: {0: ["share"]}},
+            split_ranges={harness.plan.vertices[0].id: {0: ["range"]}},
             limited=True,
             finished=frozenset(),
             poll_again=harness.now,
@@ -374,7 +374,7 @@ def test_job_machine_at_most_once_checkpoints_before_reading() -> None:
     assert list(write.manifest.snapshot.sources.values()) == [b"here"]
     harness.send(e.ManifestWritten(checkpoint=1, location="there"))
     run = harness.until(i.RunEpoch)
-    assert run.tasks[0].split_ranges == {harness.plan.vertices[0].id: {0: ["share"]}}
+    assert run.tasks[0].split_ranges == {harness.plan.vertices[0].id: {0: ["range"]}}
 
 
 REQUESTS: list[Request] = [CheckpointRequest(), SavepointRequest("/there", name="x"), RescaleRequest(2)]
@@ -823,7 +823,7 @@ def test_job_machine_writes_state_in_every_epoch_with_several_regions() -> None:
     harness.start()
     harness.send(
         e.SourcesPolled(
-            split_ranges={harness.plan.vertices[0].id: {0: ["share"]}},
+            split_ranges={harness.plan.vertices[0].id: {0: ["range"]}},
             limited=True,
             finished=frozenset(),
             poll_again=harness.now,
@@ -890,8 +890,8 @@ def gathered(seconds: float, **options: Any) -> float:
     harness.start()
     for _ in range(3):
         began = harness.now
-        shares = {harness.plan.vertices[0].id: {0: ["share"]}}
-        polled = e.SourcesPolled(split_ranges=shares, limited=False, finished=frozenset(), poll_again=harness.now)
+        split_ranges = {harness.plan.vertices[0].id: {0: ["range"]}}
+        polled = e.SourcesPolled(split_ranges=split_ranges, limited=False, finished=frozenset(), poll_again=harness.now)
         run = next(x for x in harness.send(polled) if isinstance(x, i.RunEpoch))
         harness.now += seconds
         harness.report(run)

@@ -269,12 +269,12 @@ def test_async_wait_capacity_limits_requests_and_pauses_sources() -> None:
     job = Job(async_wait(ordered=False, capacity=3))
     job.epoch(*[(f"r{i}", 1) for i in range(8)])
     # All sent records are accepted and pending; the source must not read meanwhile.
-    assert len(MachineHarness.requested) == 3 and job.job.execution.held_sources()
+    assert len(MachineHarness.requested) == 3 and job.job.execution.backpressured_sources()
     job.input.put([record(("more", 0), 0)])
     assert set(job.epoch(seconds=1)) == {"r0", "r1", "r2"}
-    assert job.job.execution.held_sources() and not job.job.execution.readable_sources()
+    assert job.job.execution.backpressured_sources() and not job.job.execution.readable_sources()
     assert set(job.epoch(seconds=1)) == {"r3", "r4", "r5"}
-    assert not job.job.execution.held_sources() and "more" not in MachineHarness.requested
+    assert not job.job.execution.backpressured_sources() and "more" not in MachineHarness.requested
     assert set(job.epoch(seconds=1)) == {"r6", "r7", "more"}
     assert max(r.max_running for r in Stepped.all) == 3
 
@@ -283,7 +283,7 @@ def test_async_wait_paused_source_retains_its_splits() -> None:
     job = Job(async_wait(capacity=1))
     job.epoch(("a", 1))
     execution = job.job.execution
-    (source,) = execution.held_sources()
+    (source,) = execution.backpressured_sources()
     job.input.put([record(("b", 0), 0)])
     job.job.run_tasks(execution.tasks({source: {0: job.input.pending}}, frozenset(), slice=1.0))
     job.input.pending = []
@@ -308,7 +308,7 @@ def test_async_wait_chained_source_returns_input_above_capacity() -> None:
     job.run_epoch()
     assert (
         MachineHarness.requested == [0, 1, 2, 3]  # type: ignore[comparison-overlap]
-        and job.execution.sources_with_pending_input() == job.execution.held_sources() != set()
+        and job.execution.sources_with_pending_input() == job.execution.backpressured_sources() != set()
     )
     job.run_epoch()
     assert MachineHarness.requested == [0, 1, 2, 3]  # type: ignore[comparison-overlap]

@@ -44,11 +44,11 @@ class TwoSplits(Source, SplitEnumerator, SourceReader):
     def snapshot(self) -> list[tuple[str, list[int]]]:
         return list(self.script)
 
-    def read(self, share: tuple[str, list[int]]) -> Iterator[list[int]]:
-        yield share[1]
+    def read(self, split_range: tuple[str, list[int]]) -> Iterator[list[int]]:
+        yield split_range[1]
 
-    def split_of(self, share: tuple[str, list[int]]) -> str:
-        return share[0]
+    def split_of(self, split_range: tuple[str, list[int]]) -> str:
+        return split_range[0]
 
 
 def test_watermark_follows_the_slowest_split(env1: Env) -> None:

@@ -1,8 +1,9 @@
-"""Architecture rules that import-linter cannot check."""
+"""Architecture rules that import-linter cannot check, and the paths of docs/architecture.md."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 
@@ -11,6 +12,7 @@ import pytest
 from tests.support.paths import ROOT
 
 SOURCE = ROOT / "src" / "millstream"
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 
 
 def test_no_optional_attribute_access_on_errors() -> None:
@@ -68,3 +70,18 @@ def test_imports_have_no_cycle_even_through_functions() -> None:
 )
 def test_import_cycle_includes_imports_in_functions(source: str, is_cycle: bool) -> None:
     assert bool(import_cycle({"p.a": "import p.b", "p.b": source, "p.c": ""})) is is_cycle
+
+
+@pytest.mark.parametrize(
+    ("heading", "limit"), [("One record", 25), ("One SQL row", 25), ("One checkpoint", 8), ("One restore", 8)]
+)
+def test_paths_of_architecture_are_short(heading: str, limit: int) -> None:
+    section = ARCHITECTURE.split(f"## {heading}\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (\d+) \| `([^`]+)` \|", section, re.MULTILINE)
+    assert [int(number) for number, _ in rows] == list(range(1, len(rows) + 1))
+    assert len({file for _, file in rows}) == len(rows) <= limit
+
+
+def test_files_named_in_architecture_exist() -> None:
+    files = set(re.findall(r"`([\w/]+/\w+\.py)`", ARCHITECTURE))
+    assert [file for file in sorted(files) if not (SOURCE / file).exists()] == []

@@ -271,7 +271,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C, R]):
             if now >= self._behind_at + _LAG_SECONDS:
                 self._behind, self._behind_at = self._bytes_behind(), now
         assert self._log is not None
-        return replace(assignment, pending={0: self._log.pending_changes}, pending_bytes={0: self._behind})
+        return replace(assignment, unassigned={0: self._log.pending_changes}, unassigned_bytes={0: self._behind})
 
     def _poll(self, budget: int, now: float) -> SplitAssignment:
         assert self._log is not None

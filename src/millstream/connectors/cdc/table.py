@@ -30,7 +30,7 @@ from millstream.formats.options import Options
 from millstream.sql.columns import batch as kinds
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import to_column
-from millstream.sql.connectors import Connector, TableContext, TableSource
+from millstream.sql.connector_contract import Connector, TableContext, TableSource
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression
 from millstream.sql.schema import ALL_CHANGES, INSERTS, UPSERTS, Field

@@ -21,7 +21,7 @@ from millstream.formats.options import Options
 from millstream.sql import types as t
 from millstream.sql.catalog.tables import TableColumn
 from millstream.sql.columns.batch import Batch
-from millstream.sql.connectors import Connector, TableContext, TableSource
+from millstream.sql.connector_contract import Connector, TableContext, TableSource
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression
 

@@ -1,4 +1,7 @@
-"""The committer of FileSink: gives part files their names when their checkpoint is complete."""
+"""FileSink and its builders, and its committer, which gives part files their names when their checkpoint is complete.
+
+The writer of a subtask is in `writer.py`.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from millstream.connectors.files.compaction import (
     FileCompactStrategy,
     Group,
     compact,
-    settle,
+    finish_groups,
 )
 from millstream.connectors.files.part_files import PartFile, StagedParts, sync, sync_directories, transaction_of
 from millstream.connectors.files.rolling_policy import OnCheckpointRollingPolicy, OutputFileConfig, RollingPolicy
@@ -71,7 +74,7 @@ class FileCommitter(Committer):
         prefixes = (self._context.prefix(former_job_id), self._context.prefix())
         hidden = _hidden_files(self._base)
         # Also if compaction is disabled now: the previous execution may have compacted.
-        settle(hidden, (part for _, staged in committables for part in staged.files), prefixes)
+        finish_groups(hidden, (part for _, staged in committables for part in staged.files), prefixes)
         own = former_job_id == self._context.job_id and bool(self._finished)
         self.commit([(subtask, self._without_missing(staged, own)) for subtask, staged in committables])
         retained = self._retained()

@@ -28,8 +28,8 @@ from millstream.connectors.base import (
     SplitAssignment,
     SplitEnumerator,
     SplitRange,
-    split_interval,
 )
+from millstream.connectors.intervals import split_interval
 from millstream.formats.file_access import FileAccess, FileStatus, clean_path
 from millstream.formats.file_format import BulkFormat, Extent, FileFormat, FileSplitRange, StreamFormat
 

@@ -38,7 +38,7 @@ from millstream.operators.sink import Sink
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import to_column
-from millstream.sql.connectors import Connector, TableContext, TableSink, TableSource, TableStatistics
+from millstream.sql.connector_contract import Connector, TableContext, TableSink, TableSource, TableStatistics
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression, columns_of
 from millstream.sql.functions.evaluate import condition

@@ -1,4 +1,7 @@
-"""The writers of FileSink: rows, lines of text, and bulk formats."""
+"""The writers of FileSink: rows, lines of text, and bulk formats.
+
+They write hidden part files, and stage them at the end of an epoch; the committer in `sink.py` makes them visible.
+"""
 
 from __future__ import annotations
 

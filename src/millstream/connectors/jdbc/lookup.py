@@ -17,7 +17,7 @@ from millstream.connectors.jdbc.statements import error_text, fetch_rows
 from millstream.connectors.retries import Retries, linear
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.value_conversion import to_column
-from millstream.sql.connectors import Found, LookupSource
+from millstream.sql.connector_contract import Found, LookupSource
 from millstream.sql.schema import Field
 
 # Maximum keys per statement; SQLite allows at most 500 terms in a UNION ALL.

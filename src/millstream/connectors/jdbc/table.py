@@ -23,7 +23,7 @@ from millstream.operators.sink import CommitContext, Committer, Sink, SinkWriter
 from millstream.sql import types as t
 from millstream.sql.columns.batch import INSERT, UPDATE_AFTER, Batch
 from millstream.sql.columns.value_conversion import to_column, to_python
-from millstream.sql.connectors import Connector, LookupSource, TableContext, TableSink, TableSource
+from millstream.sql.connector_contract import Connector, LookupSource, TableContext, TableSink, TableSource
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression
 from millstream.sql.schema import INSERTS, UPSERTS, Field

@@ -1,4 +1,4 @@
-"""Converts Kafka messages to values with timestamps, in the subtask."""
+"""KafkaReader: fetches messages of assigned offsets in the subtask, and converts them to values with timestamps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The writers of KafkaSink, with a transaction per checkpoint."""
+"""KafkaSink, its builder and its writers: a transaction per checkpoint, which `committer.py` commits on the driver."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from millstream.connectors.kafka.client import (
     library,
     reason,
 )
-from millstream.connectors.kafka.producer import KafkaCommitter, KafkaProducer, Transaction, Transactions
+from millstream.connectors.kafka.committer import KafkaCommitter
+from millstream.connectors.kafka.producer import KafkaProducer, Transaction, Transactions
 from millstream.connectors.kafka.serialization import (
     KafkaBatchSerializationSchema,
     KafkaRecordSerializationSchema,

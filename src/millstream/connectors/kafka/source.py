@@ -1,4 +1,4 @@
-"""The split enumerator of KafkaSource."""
+"""KafkaSource, its builder and its split enumerator, which assigns offsets; `reader.py` reads them in the subtask."""
 
 from __future__ import annotations
 
@@ -100,21 +100,23 @@ class KafkaEnumerator(SplitEnumerator):
         stops = {p: max(min(ends[p], self._stop.get(p, ends[p])), self._next[p]) for p in unfinished}
         ready = [p for p in unfinished if self._next[p] < stops[p] and p not in self._paused]
         self._turn += 1
-        shares: dict[int, list[SplitRange]] = {}
+        split_ranges: dict[int, list[SplitRange]] = {}
         for subtask, partitions in self._by_subtask(ready).items():
             for partition, records in portions(partitions, budget, self._turn):
                 start = self._next[partition]
                 to = min(start + records, stops[partition])
                 ends_here = to == self._stop.get(partition)
-                shares.setdefault(subtask, []).append((*partition, start, to, ends_here))
+                split_ranges.setdefault(subtask, []).append((*partition, start, to, ends_here))
                 self._next[partition] = to
-        for subtask, partitions in self._by_subtask(self._unknown(shares)).items():
+        for subtask, partitions in self._by_subtask(self._new_without_records(split_ranges)).items():
             # Empty ranges, from which on the watermark waits for these partitions.
-            shares.setdefault(subtask, []).extend((*p, self._next[p], self._next[p], False) for p in partitions)
-        pending = {s: sum(stops[p] - self._next[p] for p in ps) for s, ps in self._by_subtask(unfinished).items()}
-        return SplitAssignment(shares, limited=any(self._next[p] < stops[p] for p in ready), pending=pending)
+            split_ranges.setdefault(subtask, []).extend((*p, self._next[p], self._next[p], False) for p in partitions)
+        unassigned = {s: sum(stops[p] - self._next[p] for p in ps) for s, ps in self._by_subtask(unfinished).items()}
+        return SplitAssignment(
+            split_ranges, limited=any(self._next[p] < stops[p] for p in ready), unassigned=unassigned
+        )
 
-    def hold_back(self, splits: Collection[Partition]) -> None:
+    def pause_splits(self, splits: Collection[Partition]) -> None:
         self._paused = frozenset(splits)
 
     def _check_within(self, ends: dict[Partition, int]) -> None:
@@ -129,9 +131,9 @@ class KafkaEnumerator(SplitEnumerator):
                     f"{offset}: the topic was recreated, or the offset never existed. Start from an existing offset."
                 )
 
-    def _unknown(self, shares: dict[int, list[SplitRange]]) -> list[Partition]:
-        """Return the new partitions without an assigned range, unless they are finished."""
-        assigned = {(topic, number) for ranges in shares.values() for topic, number, *_ in ranges}
+    def _new_without_records(self, split_ranges: dict[int, list[SplitRange]]) -> list[Partition]:
+        """Return the new partitions that have no assigned range, unless they are finished; they are new only once."""
+        assigned = {(topic, number) for ranges in split_ranges.values() for topic, number, *_ in ranges}
         new, self._new = self._new, []
         return [p for p in new if p not in assigned and self._next[p] < self._stop.get(p, self._next[p] + 1)]
 

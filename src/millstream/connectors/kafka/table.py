@@ -30,7 +30,7 @@ from millstream.formats.options import Options
 from millstream.operators.sink import Sink
 from millstream.sql.catalog.tables import ColumnKind
 from millstream.sql.columns.batch import Batch
-from millstream.sql.connectors import Connector, TableContext, TableSink, TableSource
+from millstream.sql.connector_contract import Connector, TableContext, TableSink, TableSource
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Expression
 from millstream.sql.schema import INSERTS, UPSERTS, Changes

@@ -225,7 +225,7 @@ class _Enumerator(SplitEnumerator):
             left = len(consumer.buffer)
         if not bodies and consumer.failure is not None:
             raise consumer.failure
-        return SplitAssignment({0: [(start, bodies)]} if bodies else {}, limited=left > 0, pending={0: left})
+        return SplitAssignment({0: [(start, bodies)]} if bodies else {}, limited=left > 0, unassigned={0: left})
 
     def next_poll(self, now: float) -> float:
         return math.inf

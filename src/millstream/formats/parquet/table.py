@@ -15,7 +15,7 @@ from millstream.formats.options import Options
 from millstream.formats.parquet.files import RowGroups
 from millstream.sql.columns.arrow import arrow_type
 from millstream.sql.columns.batch import Batch
-from millstream.sql.connectors import TableStatistics
+from millstream.sql.connector_contract import TableStatistics
 from millstream.sql.errors import ValidationException
 from millstream.sql.schema import Field
 

@@ -1,6 +1,9 @@
 """The epoch cycle of the job machine: poll sources, run an epoch, take its checkpoint, let input gather. Pure.
 
-The diagram of the phases is in `job_machine.py`.
+    next_step -PollSources-> sources_polled -RunEpoch-> epoch_finished -> epoch_ended -> gather -> next_step
+
+Between two methods, the job master carries out instructions, and reports their results as events. The diagram of all
+phases is in `job_machine.py`.
 """
 
 from __future__ import annotations
@@ -17,8 +20,8 @@ from millstream.jobmaster.machine.coordinator import Checkpoint
 from millstream.jobmaster.machine.execution import merged
 from millstream.jobmaster.machine.flow import GatherDelay
 from millstream.jobmaster.machine.job_phases import EpochPlan, JobPhase, SnapshotPurpose
+from millstream.jobmaster.machine.job_state import Instructions, JobState
 from millstream.jobmaster.machine.options import JobOptions
-from millstream.jobmaster.machine.recovery_state import Instructions, RecoveryState
 from millstream.jobmaster.machine.requests import AdaptiveRescaleRequest, Request
 from millstream.jobmaster.machine.scheduler import Scaling
 from millstream.operators.runtime.messages import JobPlan, SlotReport
@@ -35,8 +38,8 @@ class EpochCycle(ABC):
 
     def __init__(self, plan: JobPlan, options: JobOptions, now: float) -> None:
         self._options = options
-        self._recovery = RecoveryState(plan, options, now)
-        self._coordinator = self._recovery.coordinator
+        self._job = JobState(plan, options, now)
+        self._coordinator = self._job.coordinator
         self._fit_slices(QUICK)
         self._phase = JobPhase.OPENING
         # When the machine continues by itself; at once if it awaits manifests and none is being written.
@@ -48,11 +51,11 @@ class EpochCycle(ABC):
         # The epoch to run next; the last one begun, its start time, its checkpoint and its reports.
         self._planned = self._epoch = EpochPlan()
         self._began = now
-        self._taken: Checkpoint | None = None
+        self._checkpoint: Checkpoint | None = None
         self._reports: list[SlotReport] = []
         # The purpose of a checkpoint without an epoch, and the last complete checkpoint before it.
-        self._purpose = SnapshotPurpose.NOTE_POSITION
-        self._noted: Checkpoint | None = None
+        self._purpose = SnapshotPurpose.SAVE_POSITION
+        self._checkpoint_before: Checkpoint | None = None
         # Whether a slot was reported lost.
         self._slot_lost = False
         # Whether the slots have not run an epoch yet.
@@ -69,14 +72,14 @@ class EpochCycle(ABC):
         """Start to serve a request."""
 
     @abstractmethod
-    def _after_own_epoch(self, then: JobPhase) -> Instructions:
-        """Continue after the epoch of a request."""
+    def _continue_request(self) -> Instructions:
+        """Continue to serve a request: its epoch has ended."""
 
     # --- phases
 
     @property
     def _now(self) -> float:
-        return self._recovery.now
+        return self._job.now
 
     def _go(self, step: JobPhase, until: float = -math.inf, awaits_manifests: bool = False) -> None:
         self._phase, self._until, self._awaits_manifests = step, until, awaits_manifests
@@ -98,9 +101,9 @@ class EpochCycle(ABC):
 
     def next_step(self) -> Instructions:
         """Decide what comes next when nothing is in progress."""
-        execution = self._recovery.execution
+        execution = self._job.execution
         if self._is_stopped or execution.is_finished:
-            return self._store(SnapshotPurpose.COMMIT_REST)
+            return self._await_checkpoint(SnapshotPurpose.COMMIT_REMAINING)
         if self._scaling is not None and (plan := self._scaling.rescale(self._now)) is not None:
             return self._serve(AdaptiveRescaleRequest(plan))
         if self._requests:
@@ -118,14 +121,14 @@ class EpochCycle(ABC):
         ]
 
     def sources_polled(self, event: e.SourcesPolled) -> Instructions:
-        job, shares, ending = self._recovery, event.split_ranges, event.finished
-        job.recorder.sources_polled(event.pending)
-        held = job.execution.held_sources()
-        pending = job.execution.sources_with_pending_input() - held
+        job, split_ranges, ending = self._job, event.split_ranges, event.finished
+        job.recorder.sources_polled(event.lags)
+        backpressured = job.execution.backpressured_sources()
+        pending = job.execution.sources_with_pending_input() - backpressured
         # Sources whose end is not announced yet. Backpressured sources cannot end now.
-        news = ending - held - job.execution.lingering_sources()
-        due = self._coordinator.next_due() <= self._now and (job.has_news or bool(shares) or bool(pending))
-        if not shares and not pending and not news and not due and job.next_wake() > self._now:
+        news = ending - backpressured - job.execution.lingering_sources()
+        due = self._coordinator.next_due() <= self._now and (job.has_news or bool(split_ranges) or bool(pending))
+        if not split_ranges and not pending and not news and not due and job.next_wake() > self._now:
             due_at = self._coordinator.next_due() if job.has_news else math.inf
             self._go(JobPhase.WAITING, min(event.poll_again, due_at, job.next_wake()))
             return []
@@ -135,11 +138,11 @@ class EpochCycle(ABC):
         )
         return self._begin(
             EpochPlan(
-                split_ranges=shares,
+                split_ranges=split_ranges,
                 ending=ending,
                 limited=event.limited,
-                goes_on=bool(pending),
-                holds=bool(held),
+                has_pending_input=bool(pending),
+                is_backpressured=bool(backpressured),
                 slice=self._slice,
                 checkpoint=due or (last and self._options.checkpoints.enabled),
             )
@@ -159,20 +162,20 @@ class EpochCycle(ABC):
         self._planned = epoch
         if not self._options.at_most_once:
             return self._run(epoch)
-        if not self._recovery.execution.owns_state:
+        if not self._job.execution.owns_state:
             # Restored state is not in the job's own files yet: an epoch without input writes it there.
-            return self._run(EpochPlan(reads=False, then=JobPhase.TAKING))
+            return self._run(EpochPlan(reads=False, then=JobPhase.SNAPSHOTTING))
         return self._save_position()
 
     def _save_position(self) -> Instructions:
         """AT_MOST_ONCE: save the position before the epoch, so that its input is never read again."""
-        self._noted, self._purpose = self._coordinator.latest(), SnapshotPurpose.NOTE_POSITION
-        return self.take_epoch()
+        self._checkpoint_before, self._purpose = self._coordinator.latest(), SnapshotPurpose.SAVE_POSITION
+        return self.start_checkpoint()
 
     def _run(self, epoch: EpochPlan) -> Instructions:
-        job, execution = self._recovery, self._recovery.execution
+        job, execution = self._job, self._job.execution
         checkpoint = epoch.checkpoint and not self._options.at_most_once
-        self._epoch, self._taken = epoch, job.trigger() if checkpoint else None
+        self._epoch, self._checkpoint = epoch, job.trigger() if checkpoint else None
         self._slot_lost = False
         number = execution.epoch if epoch.savepoint else None
         latest = self._coordinator.latest()
@@ -180,9 +183,9 @@ class EpochCycle(ABC):
             epoch.split_ranges,
             epoch.ending,
             slice=epoch.slice,
-            keep=self._writes_state(epoch),
+            writes_state=self._writes_state(epoch),
             reads=epoch.reads,
-            checkpoint=number if self._taken is None else self._taken.id,
+            checkpoint=number if self._checkpoint is None else self._checkpoint.id,
             # AT_MOST_ONCE saves the position before the epoch: no later checkpoint could name output left open.
             flush=epoch.flush or checkpoint or self._options.at_most_once,
             whole_state=checkpoint and self._options.checkpoints.incremental is False,
@@ -193,7 +196,7 @@ class EpochCycle(ABC):
         job.recorder.epoch_begins(self._now)
         # A snapshot holds the positions at the start of the epoch. Sources are also notified when all their pending
         # input can be processed.
-        aligned = checkpoint or epoch.snapshot or job.has_regions or epoch.goes_on
+        aligned = checkpoint or epoch.snapshot or job.has_regions or epoch.has_pending_input
         return [*([i.ReadPositions()] if aligned else []), i.RunEpoch(tasks=tasks, patience=self._patience(epoch))]
 
     def _patience(self, epoch: EpochPlan) -> float:
@@ -208,7 +211,7 @@ class EpochCycle(ABC):
         A restart rolls back to a checkpoint or to the beginning. Regions that have not failed continue from the
         previous epoch, and so does every epoch where slots are not resident.
         """
-        job = self._recovery
+        job = self._job
         return (
             not job.resident_slots
             or job.has_regions
@@ -221,37 +224,37 @@ class EpochCycle(ABC):
 
     def slots_lost(self, event: e.SlotsLost) -> Instructions:
         """Run an epoch at once, with or without input: it reports what happened to the slot."""
-        if event.attempt == self._recovery.attempt:
+        if event.attempt == self._job.attempt:
             self._slot_lost = True
             if self._phase in (JobPhase.WAITING, JobPhase.GATHERING):
                 self._go(JobPhase.READY)
         return []
 
     def positions_read(self, event: e.PositionsRead) -> Instructions:
-        self._recovery.positions = event.positions
+        self._job.positions = event.positions
         return []
 
     def epoch_finished(self, event: e.EpochFinished) -> Instructions:
         self._reports = merged(event.reports)
-        if self._slots_are_new and self._taken is not None:
-            self._coordinator.delayed(self._taken, self._now)
+        if self._slots_are_new and self._checkpoint is not None:
+            self._coordinator.delayed(self._checkpoint, self._now)
         self._slots_are_new = False
         self._go(JobPhase.EPOCH_ENDED)
-        return self._recovery.count(self._reports)
+        return self._job.acknowledge_epoch(self._reports)
 
     def epoch_ended(self) -> Instructions:
         """Acknowledge the epoch; its checkpoint names output that still waits for a commit."""
         epoch, seconds = self._epoch, self._now - self._began
         instructions: Instructions = []
-        if self._taken is not None:
-            instructions = self._recovery.take_snapshot(self._taken)
+        if self._checkpoint is not None:
+            instructions = self._job.take_snapshot(self._checkpoint)
         elif not self._options.checkpoints.enabled:
-            instructions = [
-                i.ConfirmSources(positions=None, pending=self._recovery.execution.sources_with_pending_input())
-            ]
-        self._recovery.remember_snapshot()
+            instructions = [i.ConfirmSources(positions=None, pending=self._job.execution.sources_with_pending_input())]
+        self._job.remember_snapshot()
+        if epoch.then is JobPhase.SNAPSHOTTING:
+            return instructions + self._save_position()
         if epoch.then is not JobPhase.READY:
-            return instructions + self._after_own_epoch(epoch.then)
+            return instructions + self._continue_request()
         self._learn(seconds, epoch)
         patience = min(_MANIFEST_WAIT_SECONDS, self._options.buffer_timeout)
         self._go(JobPhase.LINGERING, self._now + patience, awaits_manifests=True)
@@ -259,9 +262,9 @@ class EpochCycle(ABC):
 
     def _learn(self, seconds: float, epoch: EpochPlan) -> None:
         sizer, subtasks = self._options.sizer, [r for slot in self._reports for r in slot.subtasks]
-        execution = self._recovery.execution
+        execution = self._job.execution
         # Input that backpressure holds back is not processed either.
-        left = execution.sources_with_pending_input() | execution.held_sources()
+        left = execution.sources_with_pending_input() | execution.backpressured_sources()
         of_sources = sorted((r.records_in, r.vertex) for r in subtasks if r.vertex in execution.sources)
         read = {source: records for records, source in of_sources}
         sizer.epoch_processed(epoch.split_ranges.keys(), left, read, self._began, self._now)
@@ -270,52 +273,57 @@ class EpochCycle(ABC):
             sent = max((r.bytes_out for r in subtasks), default=0)
             sizer.finished(seconds, epoch.limited, max(read.values(), default=0), sent)
         self._gathering.epoch_took(seconds)
-        self._recovery.recorder.epoch_took(seconds)
+        self._job.recorder.epoch_took(seconds)
 
     def gather(self) -> Instructions:
         """Let input gather for the rest of the buffer timeout if nothing is pending."""
-        execution = self._recovery.execution
+        execution = self._job.execution
         if (
             self._epoch.limited
-            or self._epoch.goes_on
+            or self._epoch.has_pending_input
             or execution.sources_with_pending_input()
             or execution.is_finished
         ):
             return self.resume_reading()
-        if self._epoch.holds or execution.held_sources():
+        if self._epoch.is_backpressured or execution.backpressured_sources():
             # Backpressured input may continue at any moment.
             return self.resume_reading()
         self._go(JobPhase.GATHERING, self._began + self._gathering.seconds())
         return []
 
-    def _store(self, purpose: SnapshotPurpose) -> Instructions:
+    # --- a checkpoint without an epoch: AT_MOST_ONCE before its input is read, and at the end of the job
+
+    def _await_checkpoint(self, purpose: SnapshotPurpose) -> Instructions:
         """Wait until no manifest is being written, then check the result."""
         self._purpose = purpose
-        self._await_manifests(JobPhase.STORING)
+        self._await_manifests(JobPhase.WRITING)
         return []
 
-    def take_epoch(self) -> Instructions:
-        self._go(JobPhase.TAKING)
+    def start_checkpoint(self) -> Instructions:
+        """Read the positions; `take_checkpoint` follows."""
+        self._go(JobPhase.SNAPSHOTTING)
         return [i.ReadPositions()]
 
-    def take_epoch_at_once(self) -> Instructions:
-        self._taken = self._recovery.trigger()
-        return self._recovery.take_snapshot(self._taken) + self._store(self._purpose)
+    def take_checkpoint(self) -> Instructions:
+        """Trigger a checkpoint and take its snapshot at once; `checkpoint_written` follows."""
+        self._checkpoint = self._job.trigger()
+        return self._job.take_snapshot(self._checkpoint) + self._await_checkpoint(self._purpose)
 
-    def stored(self) -> Instructions:
+    def checkpoint_written(self) -> Instructions:
+        """Continue if the checkpoint is complete, else take another one."""
         if self._coordinator.is_writing:
             return self._fail(storage_timeout(self._options.checkpoints.timeout))
-        if self._purpose is SnapshotPurpose.NOTE_POSITION:
-            if self._coordinator.latest() is not self._noted:
+        if self._purpose is SnapshotPurpose.SAVE_POSITION:
+            if self._coordinator.latest() is not self._checkpoint_before:
                 return self._run(self._planned)
         elif not self._coordinator.has_staged():
             self._go(JobPhase.FINISHED)
             return [i.FinishOutput()]
-        elif self._taken is None:
+        elif self._checkpoint is None:
             # The last epoch was not known to be the last.
-            return self.take_epoch()
+            return self.start_checkpoint()
         # The checkpoint failed: take another one as soon as it is due.
-        self._go(JobPhase.PAUSING, self._coordinator.next_due())
+        self._go(JobPhase.DELAYING, self._coordinator.next_due())
         return []
 
 

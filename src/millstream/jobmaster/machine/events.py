@@ -70,14 +70,14 @@ class SourcesPolled:
         limited: whether there was more input than the budget.
         finished: the sources that have assigned all their splits.
         poll_again: when to poll again if there was no input.
-        pending: the lag of sources that report one.
+        lags: the unassigned input of sources that report it.
     """
 
     split_ranges: SplitRanges
     limited: bool
     finished: frozenset[int]
     poll_again: float
-    pending: Lags = field(default_factory=dict)
+    lags: Lags = field(default_factory=dict)
 
 
 @fast_dataclass(kw_only=True)

@@ -1,6 +1,7 @@
 """One execution of a job: its plan, the results of its subtasks between epochs, and watermark alignment. Pure.
 
-A restart or a rescale begins a new execution.
+`tasks` builds the tasks of the next epoch from the results of the previous one, `acknowledge` takes new results from
+the reports, and `snapshot` returns all of them, for a checkpoint. A restart or a rescale begins a new execution.
 """
 
 from __future__ import annotations
@@ -40,14 +41,15 @@ class Alignment:
         self._drifts: dict[int, tuple[str, int]] = {}
         # Sources whose splits can be held back one by one.
         self._by_split: set[int] = set()
-        self._come: dict[str, dict[tuple[int, int], Progress]] = {}
+        # Group -> (source vertex, subtask) -> the progress that it has reported last.
+        self._progress: dict[str, dict[tuple[int, int], Progress]] = {}
         # Ended sources report nothing, so no source waits for them.
         for vertex in (v for v in plan.vertices if v.id not in ended and v.is_source):
             for node in vertex.nodes:
                 aligned = node.operator.strategy.alignment if isinstance(node.operator, WatermarkOperator) else None
                 if aligned is not None:
                     self._drifts[vertex.id] = aligned[0], aligned[1].to_millis()
-                    group = self._come.setdefault(aligned[0], {})
+                    group = self._progress.setdefault(aligned[0], {})
                     group.update({(vertex.id, i): _NOTHING_YET for i in range(vertex.parallelism)})
             head = vertex.head.operator
             if isinstance(head, SourceOperator) and head.source.aligns_splits:
@@ -60,16 +62,16 @@ class Alignment:
 
     def learn(self, report: SubtaskReport) -> None:
         for group, progress in report.aligned.items():
-            if group in self._come:
-                self._come[group][report.vertex, report.subtask] = progress
+            if group in self._progress:
+                self._progress[group][report.vertex, report.subtask] = progress
 
     def forget(self, ended: Collection[int]) -> None:
         """Remove ended sources: a subtask that had ended before a restart reports nothing."""
-        for come in self._come.values():
-            for address in [a for a in come if a[0] in ended]:
-                del come[address]
+        for progress in self._progress.values():
+            for address in [a for a in progress if a[0] in ended]:
+                del progress[address]
 
-    def holds_back(self, vertex: int) -> bool:
+    def must_wait(self, vertex: int) -> bool:
         """Return whether a whole source must wait for others of its group.
 
         A source that has not reported yet is at the minimum and is waited for. The slowest source never waits, even if
@@ -79,7 +81,7 @@ class Alignment:
             return False
         group, drift = self._drifts[vertex]
         lows = [self._low(group, v) for v in self._sources_in(group) if v != vertex]
-        mine = [p.watermark for p in self._progress(group, vertex)]
+        mine = [p.watermark for p in self._progress_of(group, vertex)]
         return bool(lows and mine) and min(mine) > min(lows) and max(mine) > min(lows) + drift
 
     def ahead(self, vertex: int) -> frozenset[Hashable]:
@@ -87,25 +89,25 @@ class Alignment:
         if vertex not in self._drifts:
             return frozenset()
         group, drift = self._drifts[vertex]
-        splits = [item for p in self._progress(group, vertex) for item in p.splits.items()]
+        splits = [item for p in self._progress_of(group, vertex) for item in p.splits.items()]
         if not self._waits_by_split(vertex):
-            return frozenset({None, *(name for name, _ in splits)}) if self.holds_back(vertex) else frozenset()
+            return frozenset({None, *(name for name, _ in splits)}) if self.must_wait(vertex) else frozenset()
         max_watermark = min(self._low(group, v) for v in self._sources_in(group)) + drift
         return frozenset(name for name, watermark in splits if watermark > max_watermark)
 
     def _waits_by_split(self, vertex: int) -> bool:
         group, _ = self._drifts[vertex]
-        return vertex in self._by_split and any(p.splits for p in self._progress(group, vertex))
+        return vertex in self._by_split and any(p.splits for p in self._progress_of(group, vertex))
 
     def _sources_in(self, group: str) -> set[int]:
-        return {vertex for vertex, _ in self._come[group]}
+        return {vertex for vertex, _ in self._progress[group]}
 
-    def _progress(self, group: str, vertex: int) -> list[Progress]:
-        return [p for (v, _), p in self._come[group].items() if v == vertex]
+    def _progress_of(self, group: str, vertex: int) -> list[Progress]:
+        return [p for (v, _), p in self._progress[group].items() if v == vertex]
 
     def _low(self, group: str, vertex: int) -> int:
         """Return the watermark of the slowest part of a source; subtasks without splits do not count."""
-        progress = self._progress(group, vertex)
+        progress = self._progress_of(group, vertex)
         splits = [watermark for p in progress for watermark in p.splits.values()]
         return min(splits or [p.watermark for p in progress])
 
@@ -133,24 +135,27 @@ class Execution:
         self._tables: dict[str, dict[str, dict[str, str]]] = dict(start.tables)
         # The epoch whose changes slots hold in memory, and whether the current epoch writes them.
         self._in_memory: int | None = None
-        self._keeps = True
+        self._writes_state = True
         # Ended subtasks that hold changes in memory, and the epoch in which they ended.
         self._held_since: dict[Address, int] = {}
+        # The parts of a savepoint that subtasks have exported.
         self._exported: dict[Address, dict[str, StoredState]] = {}
+        # Bytes of state written since the last snapshot.
         self._written = 0
-        self._foreign = start.held
+        # Files of the restored snapshot that are needed until this execution has written its own.
+        self._restored_files = start.restored_files
         # When subtasks have work without input.
         self._wakes: dict[Address, int] = {}
         self._alignment = Alignment(plan, start.ended)
         # Subtasks with pending input, and the inputs it belongs to.
-        self._behind = {
+        self._pending_inputs = {
             a: pending for a, packed in start.runtime_snapshots.items() if (pending := pending_inputs(packed))
         }
         # The sources upstream of each vertex and of each edge.
         self._sources = _sources_of_vertices(plan)
         self._feeding = {e.id: self._sources[e.source] for v in plan.vertices for e in v.in_edges}
         # Backpressured subtasks.
-        self._full: set[Address] = set()
+        self._at_capacity: set[Address] = set()
         # Sources that were requested to end.
         self._ending: frozenset[int] = frozenset()
 
@@ -176,11 +181,13 @@ class Execution:
 
     def sources_with_pending_input(self) -> frozenset[int]:
         """Return the sources with assigned input that is not processed, at the source or downstream."""
-        return frozenset(s for (v, _), inputs in self._behind.items() for i in inputs for s in self._sources_of(v, i))
+        return frozenset(
+            s for (v, _), inputs in self._pending_inputs.items() for i in inputs for s in self._sources_of(v, i)
+        )
 
-    def held_sources(self) -> frozenset[int]:
+    def backpressured_sources(self) -> frozenset[int]:
         """Return the sources that must not read because of backpressure."""
-        return frozenset().union(*(self._sources[vertex] for vertex, _ in self._full))
+        return frozenset().union(*(self._sources[vertex] for vertex, _ in self._at_capacity))
 
     def lingering_sources(self) -> frozenset[int]:
         """Return the running sources that have read all input and wait only for async requests."""
@@ -189,14 +196,14 @@ class Execution:
 
     def readable_sources(self) -> frozenset[int]:
         """Return the running sources without pending input that watermark alignment does not hold back."""
-        held = set(self.sources_with_pending_input())
+        excluded = set(self.sources_with_pending_input())
         if self.plan.settings.batch:
             # In BATCH, input waits for the end of broadcast input, which may come from the same source.
             broadcast = [e for v in self.plan.vertices for e in v.in_edges if e.partitioner.broadcasts]
-            pending = {vertex for vertex, _ in self._behind}
-            held -= {s for e in broadcast if e.target in pending for s in self._feeding[e.id]}
-        open_to_more = self.running_sources() - held - self.held_sources()
-        return frozenset(v for v in open_to_more if not self._alignment.holds_back(v))
+            pending = {vertex for vertex, _ in self._pending_inputs}
+            excluded -= {s for e in broadcast if e.target in pending for s in self._feeding[e.id]}
+        open_to_more = self.running_sources() - excluded - self.backpressured_sources()
+        return frozenset(v for v in open_to_more if not self._alignment.must_wait(v))
 
     def splits_ahead(self) -> dict[int, frozenset[Hashable]]:
         """Return the splits of each source that watermark alignment holds back."""
@@ -211,34 +218,39 @@ class Execution:
         return min(self._wakes.values(), default=None)
 
     def tasks(
-        self, split_ranges: SplitRanges, ending: frozenset[int], keep: bool = True, **about: Any
+        self, split_ranges: SplitRanges, ending: frozenset[int], writes_state: bool = True, **fields: Any
     ) -> list[LevelTask]:
-        """Return the tasks of the next epoch's levels; `about` are further fields of LevelTask."""
+        """Return the tasks of the next epoch's levels; `fields` are further fields of LevelTask."""
         self.epoch += 1
-        self._keeps = keep
+        self._writes_state = writes_state
         self._ending |= ending
-        about = {**about, "writes_state": keep, "held_epoch": self._in_memory}
+        fields = {**fields, "writes_state": writes_state, "held_epoch": self._in_memory}
         # Without a slice, subtasks wait for buffer space themselves.
-        held = self.held_sources() if about.get("slice", math.inf) < math.inf else frozenset()
-        return [self._task(level, split_ranges, ending, held, about) for level in range(self.plan.levels)]
+        paused = self.backpressured_sources() if fields.get("slice", math.inf) < math.inf else frozenset()
+        return [self._task(level, split_ranges, ending, paused, fields) for level in range(self.plan.levels)]
 
     def _task(
-        self, level: int, split_ranges: SplitRanges, ending: frozenset[int], held: frozenset[int], about: dict[str, Any]
+        self,
+        level: int,
+        split_ranges: SplitRanges,
+        ending: frozenset[int],
+        paused: frozenset[int],
+        fields: dict[str, Any],
     ) -> LevelTask:
         vertices = [v for v in self.plan.vertices if v.level == level]
-        paused = self.splits_ahead()
+        splits_ahead = self.splits_ahead()
         addresses = [(v.id, subtask) for v in vertices for subtask in range(v.parallelism)]
         return LevelTask(
             epoch=self.epoch,
             level=level,
             split_ranges={v.id: split_ranges[v.id] for v in vertices if v.id in split_ranges},
             ending=frozenset(v.id for v in vertices if v.id in ending),
-            paused_sources=frozenset(v.id for v in vertices if v.id in held),
-            paused_splits={v.id: paused[v.id] for v in vertices if v.id in paused},
+            paused_sources=frozenset(v.id for v in vertices if v.id in paused),
+            paused_splits={v.id: splits_ahead[v.id] for v in vertices if v.id in splits_ahead},
             state_files={a: self._checked(a, files) for a in addresses if (files := self._state_files.get(a))},
             runtime_snapshots={a: packed for a in addresses if (packed := self._runtime_snapshots.get(a))},
             held_state_epochs={a: self._held_since[a] for a in addresses if a in self._held_since},
-            **about,
+            **fields,
         )
 
     def _checked(self, address: Address, files: dict[str, Version]) -> dict[str, Version]:
@@ -257,28 +269,28 @@ class Execution:
         replaced = False
         subtasks = [r for slot in reports for r in slot.subtasks]
         for report in subtasks:
-            replaced |= self._keep(report, written)
-        if self._foreign and self.owns_state:
-            self._foreign = set()
-        self._in_memory = None if self._keeps else self.epoch
+            replaced |= self._acknowledge_subtask(report, written)
+        if self._restored_files and self.owns_state:
+            self._restored_files = set()
+        self._in_memory = None if self._writes_state else self.epoch
         running = {r.vertex for r in subtasks if not r.ended}
         self.ended |= {r.vertex for r in subtasks} - running
         self._alignment.forget(self.ended)
         return written, replaced
 
-    def _keep(self, report: SubtaskReport, written: list[str]) -> bool:
+    def _acknowledge_subtask(self, report: SubtaskReport, written: list[str]) -> bool:
         address = report.vertex, report.subtask
         self._runtime_snapshots[address] = report.runtime_snapshot
         self._wakes.pop(address, None)
         if report.next_wake is not None:
             self._wakes[address] = report.next_wake
-        self._behind.pop(address, None)
+        self._pending_inputs.pop(address, None)
         if report.has_pending_input:
-            self._behind[address] = pending_inputs(report.runtime_snapshot)
+            self._pending_inputs[address] = pending_inputs(report.runtime_snapshot)
         if report.at_capacity:
-            self._full.add(address)
+            self._at_capacity.add(address)
         else:
-            self._full.discard(address)
+            self._at_capacity.discard(address)
         if report.holds_state:
             self._held_since[address] = self.epoch
         else:
@@ -288,8 +300,8 @@ class Execution:
         for state_id, tables in report.tables.items():
             # Not every subtask or run uses all tables. Snapshots share the dicts, so they are not changed.
             former = self._tables.get(state_id, {})
-            about = {name: {**former.get(name, {}), **now} for name, now in tables.items()}
-            self._tables[state_id] = {**former, **about}
+            updated = {name: {**former.get(name, {}), **now} for name, now in tables.items()}
+            self._tables[state_id] = {**former, **updated}
         self._exported[address] = report.exported
         if report.state_files:
             self._state_files[address] = report.state_files
@@ -318,7 +330,7 @@ class Execution:
 
     def live_files(self) -> set[str]:
         """Return the state files that the next epoch may need."""
-        return {name for chain in self._chains.values() for name in chain} | self._foreign
+        return {name for chain in self._chains.values() for name in chain} | self._restored_files
 
     def snapshot(self, positions: Positions) -> Snapshot:
         """Return the snapshot at the end of the last epoch, without staged output."""

@@ -18,7 +18,7 @@ _AIM = 0.75
 
 
 @dataclass
-class _Open:
+class _AssignedInput:
     """Assigned input of a source that is not fully processed.
 
     Attributes:
@@ -59,7 +59,7 @@ class EpochSizer:
         self.budget = min(self.budget, self.max_records)
         # Smaller budgets of sources whose input took several epochs.
         self._less: dict[int, int] = {}
-        self._open: dict[int, _Open] = {}
+        self._assigned: dict[int, _AssignedInput] = {}
         self._aim(1.0 if self.fixed_target is None else self.fixed_target)
 
     def aim_at(self, slice_seconds: float) -> None:
@@ -90,17 +90,17 @@ class EpochSizer:
             began: when the epoch began.
             now: when it ended.
         """
-        self._open |= {source: _Open(began) for source in assigned}
-        for source, about in list(self._open.items()):
-            about.read += read.get(source, 0)
-            about.epochs += 1
+        self._assigned |= {source: _AssignedInput(began) for source in assigned}
+        for source, source_input in list(self._assigned.items()):
+            source_input.read += read.get(source, 0)
+            source_input.epochs += 1
             if source not in left:
-                del self._open[source]
-                self._all_processed(source, about, now)
+                del self._assigned[source]
+                self._all_processed(source, source_input, now)
 
-    def _all_processed(self, source: int, about: _Open, now: float) -> None:
-        if about.epochs > 1:
-            fitting = about.read * self.target_seconds / max(now - about.since, 1e-3)
+    def _all_processed(self, source: int, source_input: _AssignedInput, now: float) -> None:
+        if source_input.epochs > 1:
+            fitting = source_input.read * self.target_seconds / max(now - source_input.since, 1e-3)
             self._less[source] = max(int(fitting), 1)
             return
         more = 2 * self._less.pop(source, self.budget)

@@ -9,15 +9,17 @@ in this process, or in a simulation, and reports their results as events.
     from READY, for a request:     EPOCH -> EPOCH_ENDED -> SERVING (-> EXPORTING) -> READY
     from READY, to rescale:        REPLANNING -> EPOCH -> EPOCH_ENDED -> DEPLOYING -> READY
     before DEPLOYING, adaptive:    WAITING_FOR_SLOTS
-    from READY, at the end:        STORING (-> PAUSING -> TAKING -> STORING ...) -> FINISHED -> ENDING
-    before EPOCH, at most once:    TAKING -> STORING (-> PAUSING -> TAKING ...)
+    from READY, at the end:        WRITING (-> DELAYING -> SNAPSHOTTING -> WRITING ...) -> FINISHED -> ENDING
+    before EPOCH, at most once:    SNAPSHOTTING -> WRITING (-> DELAYING -> SNAPSHOTTING ...)
     from anywhere, at a failure:   BACKING_OFF -> ABANDONING -> DEPLOYING -> READY, or ENDING
     from anywhere, cancelled:      ENDING -> OVER
     from anywhere, deposed:        ENDING -> OVER, with nothing written or deleted that others could see
 
-This file holds start, failure and end; `epoch_cycle.py` runs epochs and takes checkpoints, `request_server.py` serves
-requests. The rules of checkpoints and output are in `coordinator.py`, state, positions and output of the execution in
-`recovery_state.py` and `execution.py`, the end of a job in `shutdown.py`, adaptive scaling in `scheduler.py`.
+`JobMachine` is one class in three files: `epoch_cycle.py` polls sources, runs epochs and takes checkpoints,
+`request_server.py` serves requests, and this file handles the start, written manifests, commits, failures and the end.
+The tables `_HANDLERS` (by event) and `_CONTINUATIONS` (by phase) at the end of the class say which method is called.
+The state of the job is in `job_state.py`, the rules of checkpoints and output are in `coordinator.py`, the end of a job
+in `shutdown.py`, adaptive scaling in `scheduler.py`.
 
 The job master guarantees: it carries out instructions one at a time, and delivers external events (a request, a
 cancellation, a written manifest) only when no instruction is left. If an instruction fails, it drops the ones behind it
@@ -48,8 +50,8 @@ from millstream.jobmaster.machine import instructions as i
 from millstream.jobmaster.machine import scheduler as s
 from millstream.jobmaster.machine.epoch_cycle import EpochCycle, storage_timeout
 from millstream.jobmaster.machine.job_phases import JobPhase
+from millstream.jobmaster.machine.job_state import Instructions
 from millstream.jobmaster.machine.options import JobOptions, JobOutcome
-from millstream.jobmaster.machine.recovery_state import Instructions
 from millstream.jobmaster.machine.request_server import RESCALES, RequestServer
 from millstream.jobmaster.machine.requests import (
     RequestFailedError,
@@ -77,7 +79,7 @@ class JobMachine(RequestServer):
     @property
     def view(self) -> JobView:
         """The job after the last event."""
-        return self._recovery.recorder.view
+        return self._job.recorder.view
 
     @property
     def has_ended(self) -> bool:
@@ -96,9 +98,9 @@ class JobMachine(RequestServer):
             now: the time by the job's monotonic clock.
             ahead: how far the wall clock is ahead of it.
         """
-        self._recovery.now, self._recovery.ahead = now, ahead
+        self._job.now, self._job.ahead = now, ahead
         instructions = self._HANDLERS[type(event)](self, event)
-        self._recovery.recorder.update_view()
+        self._job.recorder.update_view()
         return instructions
 
     # --- what comes from outside
@@ -111,31 +113,9 @@ class JobMachine(RequestServer):
 
     def _suspend(self, reason: str) -> Instructions:
         """Stop the job without changing anything on storage, so that the new leader can continue it."""
-        job = self._recovery.plan.settings
+        job = self._job.plan.settings
         text = f"Job '{job.job_name}' ({job.job_id}) is suspended: {reason}"
         return [i.Warn(text=text), *self._end(JobStatus.SUSPENDED, JobSuspendedError(text))]
-
-    def _manifest_written(self, event: e.ManifestWritten) -> Instructions:
-        self._notify_scheduler(s.CheckpointCompleted())
-        return self._checkpoint_answered(self._coordinator.written(event.checkpoint, event.location, self._now))
-
-    def _manifest_failed(self, event: e.ManifestFailed) -> Instructions:
-        reason = self._coordinator.lost(event.checkpoint, event.reason, self._now)
-        self._notify_scheduler(s.CheckpointFailed())
-        self._recovery.has_changed = True
-        if event.deposed and self._shutdown is None:
-            return self._suspend(event.reason)
-        warning = i.Warn(text=f"checkpoint {event.checkpoint} failed: {event.reason}")
-        # The manifest may be on storage although the write failed.
-        instructions = self._checkpoint_answered([warning, *self._coordinator.clean_up()])
-        return self._fail_by_checkpoints(reason) + instructions
-
-    def _checkpoint_answered(self, instructions: Instructions) -> Instructions:
-        self._recovery.update_checkpoints()
-        if self._phase is JobPhase.WAITING:
-            # Another checkpoint may be due.
-            self._go(JobPhase.READY)
-        return instructions if self._shutdown is None or self._shutdown.output_is_open else []
 
     def _time_passed(self, event: e.TimePassed) -> Instructions:
         only_expiry = self._coordinator.next_expiry() < self._own_deadline
@@ -143,8 +123,8 @@ class JobMachine(RequestServer):
         if self._coordinator.next_expiry() <= self._now:
             reason = self._coordinator.expire(self._now)
             self._notify_scheduler(s.CheckpointFailed())
-            self._recovery.has_changed = True
-            self._recovery.update_checkpoints()
+            self._job.has_changed = True
+            self._job.update_checkpoints()
             instructions = self._coordinator.clean_up()
             if failed := self._fail_by_checkpoints(reason):
                 return failed + instructions
@@ -168,7 +148,7 @@ class JobMachine(RequestServer):
     def _overdue(self, error: EpochOverdue) -> JobExecutionError:
         options = self._options.checkpoints
         self._coordinator.expire(self._now)
-        self._recovery.update_checkpoints()
+        self._job.update_checkpoints()
         return JobExecutionError(
             f"{error}, so checkpoints exceed execution.checkpointing.timeout ({options.timeout:g} s), and no more than "
             f"{options.tolerable_failures} in a row may fail (execution.checkpointing.tolerable-failed-checkpoints). A "
@@ -178,7 +158,7 @@ class JobMachine(RequestServer):
     # --- opening
 
     def _job_started(self, event: e.JobStarted) -> Instructions:
-        job, origin = self._recovery, self._options.origin
+        job, origin = self._job, self._options.origin
         job.recorder.become(JobStatus.CREATED, self._now)
         if self._options.ended is not None:
             return self._repeat_outcome(self._options.ended)
@@ -195,34 +175,34 @@ class JobMachine(RequestServer):
 
     def _repeat_outcome(self, ended: JobOutcome) -> Instructions:
         """End a job that an earlier leader has completed, with the recorded outcome."""
-        job = self._recovery
+        job = self._job
         if ended.outcome is JobStatus.FINISHED:
             job.recorder.become(JobStatus.RUNNING, self._now)
         return self._end(ended.outcome, JobExecutionError(ended.message) if ended.message else None)
 
     def _deploy(self) -> Instructions:
-        return self._start_with(self._recovery.plan) if self._scaling is None else self._await_slots()
+        return self._start_with(self._job.plan) if self._scaling is None else self._await_slots()
 
     def _start_with(self, plan: JobPlan) -> Instructions:
         """Start or restart the job: slots are available."""
-        if self._recovery.has_run:
+        if self._job.has_run:
             return self._roll_back_with(plan)
         self._go(JobPhase.DEPLOYING)
-        if plan is not self._recovery.plan and (origin := self._options.origin) is not None:
+        if plan is not self._job.plan and (origin := self._options.origin) is not None:
             self._start = restore(origin.manifest.snapshot, plan, origin.state_url, origin.allow_non_restored)
-        return self._recovery.begin(plan, self._start)
+        return self._job.begin(plan, self._start)
 
     def _slots_opened(self, event: e.SlotsOpened) -> Instructions:
-        self._recovery.resident_slots = event.resident
+        self._job.resident_slots = event.resident
         self._fit_slices(event.slices)
         self._slots_are_new = True
         return []
 
     def _deployed(self) -> Instructions:
-        self._recovery.recorder.running(self._now)
-        self._recovery.remember_snapshot()
+        self._job.recorder.running(self._now)
+        self._job.remember_snapshot()
         if self._scaling is not None:
-            self._scaling.deployed(self._recovery.plan, self._now)
+            self._scaling.deployed(self._job.plan, self._now)
         return self._answer(None) if isinstance(self._served, RESCALES) else self.resume_reading()
 
     # --- slots that come and go
@@ -238,37 +218,52 @@ class JobMachine(RequestServer):
         self._go(JobPhase.WAITING_FOR_SLOTS, math.inf)
         return []
 
-    # --- between two epochs
-
-    # --- an epoch
-
-    # --- output and storage
+    # --- output and checkpoints
 
     def _output_opened(self, event: e.OutputOpened) -> Instructions:
-        self._recovery.transactional, self._recovery.is_open = event.transactional, True
+        self._job.transactional, self._job.is_open = event.transactional, True
         return []
+
+    def _manifest_written(self, event: e.ManifestWritten) -> Instructions:
+        """Complete a checkpoint: its staged output is committed next, which `_output_committed` then records."""
+        self._notify_scheduler(s.CheckpointCompleted())
+        return self._checkpoint_ended(self._coordinator.written(event.checkpoint, event.location, self._now))
+
+    def _manifest_failed(self, event: e.ManifestFailed) -> Instructions:
+        reason = self._coordinator.lost(event.checkpoint, event.reason, self._now)
+        self._notify_scheduler(s.CheckpointFailed())
+        self._job.has_changed = True
+        if event.deposed and self._shutdown is None:
+            return self._suspend(event.reason)
+        warning = i.Warn(text=f"checkpoint {event.checkpoint} failed: {event.reason}")
+        # The manifest may be on storage although the write failed.
+        instructions = self._checkpoint_ended([warning, *self._coordinator.clean_up()])
+        return self._fail_by_checkpoints(reason) + instructions
+
+    def _checkpoint_ended(self, instructions: Instructions) -> Instructions:
+        self._job.update_checkpoints()
+        if self._phase is JobPhase.WAITING:
+            # Another checkpoint may be due.
+            self._go(JobPhase.READY)
+        return instructions if self._shutdown is None or self._shutdown.output_is_open else []
 
     def _output_committed(self, event: e.OutputCommitted) -> Instructions:
         self._coordinator.set_unfinished_output(event.unfinished)
-        self._recovery.wants_checkpoints = event.wants_checkpoints
+        self._job.wants_checkpoints = event.wants_checkpoints
         if event.checkpoint is None:
             return []
         instructions = self._coordinator.committed(event.checkpoint)
-        self._recovery.update_checkpoints()
+        self._job.update_checkpoints()
         return instructions
 
     def _checkpoints_discarded(self, event: e.CheckpointsDiscarded) -> Instructions:
         self._coordinator.discarded(event.checkpoints)
-        self._recovery.update_checkpoints()
-        return self._coordinator.delete_unneeded(self._recovery.execution.live_files())
+        self._job.update_checkpoints()
+        return self._coordinator.delete_unneeded(self._job.execution.live_files())
 
     def _origin_deleted(self, event: e.OriginDeleted) -> Instructions:
         self._coordinator.origin_deleted()
         return []
-
-    # --- a checkpoint without an epoch
-
-    # --- requests
 
     # --- failure
 
@@ -285,18 +280,18 @@ class JobMachine(RequestServer):
                 return instructions + self._end(JobStatus.FAILED, error)
             if step in _REQUEST_ALONE and isinstance(error, (InvalidProgramError, RequestFailedError)):
                 return instructions
-        recorder, delay = self._recovery.recorder, None
+        recorder, delay = self._job.recorder, None
         if recorder.status is not JobStatus.CREATED and not _is_incurable(error):
             delay = self._options.restart.failed(self._now)
         number = recorder.failed(error, delay, self._now)
         if isinstance(error, EpochFailed) and error.failure is not None and error.failure.kept is not None:
-            instructions.append(i.WriteFailureReport(plan=self._recovery.plan, number=number, failure=error.failure))
+            instructions.append(i.WriteFailureReport(plan=self._job.plan, number=number, failure=error.failure))
         if delay is None:
             return instructions + self._end(JobStatus.FAILED, error)
         self._error = error
         self._notify_scheduler(s.ExecutionFailed())
         self._go(JobPhase.BACKING_OFF, self._now + delay)
-        name = printable(self._recovery.plan.settings.job_name, 200)
+        name = printable(self._job.plan.settings.job_name, 200)
         instructions += [*_printed(error), i.Warn(text=_restarts(name, error, delay, recorder))]
         if recorder.alike == STUCK_AFTER_FAILURES:
             instructions.append(i.Warn(text=_stuck(name, error)))
@@ -304,20 +299,20 @@ class JobMachine(RequestServer):
 
     def _abandon(self) -> Instructions:
         """Wait for manifests being written: they may still complete a checkpoint to roll back to."""
-        self._recovery.recorder.released(self._now)
+        self._job.recorder.released(self._now)
         self._await_manifests(JobPhase.ABANDONING)
         return []
 
     def _roll_back(self) -> Instructions:
         if self._coordinator.is_writing:
             return self._fail(storage_timeout(self._options.checkpoints.timeout))
-        return self._roll_back_with(self._recovery.plan) if self._scaling is None else self._await_slots()
+        return self._roll_back_with(self._job.plan) if self._scaling is None else self._await_slots()
 
     def _roll_back_with(self, plan: JobPlan) -> Instructions:
         assert self._error is not None
         self._go(JobPhase.DEPLOYING)
         try:
-            return self._recovery.roll_back(self._error, plan)
+            return self._job.roll_back(self._error, plan)
         except MillstreamError as error:
             # Another attempt would fail in the same way.
             return self._end(JobStatus.FAILED, error)
@@ -331,8 +326,8 @@ class JobMachine(RequestServer):
         """Begin the shutdown with an outcome."""
         self._error = error
         self._notify_scheduler(s.JobEnded())
-        self._recovery.recorder.ends(outcome, self._now)
-        self._shutdown = Shutdown(self._recovery, outcome, "" if error is None else str(error))
+        self._job.recorder.ends(outcome, self._now)
+        self._shutdown = Shutdown(self._job, outcome, "" if error is None else str(error))
         self._go(JobPhase.ENDING)
         return []
 
@@ -350,10 +345,10 @@ class JobMachine(RequestServer):
         return self._finish() if step is None else self._shutdown.instructions(step)
 
     def _cleanup_failed(self, error: Exception) -> i.Warn:
-        return i.Warn(text=f"while ending job '{self._recovery.plan.settings.job_name}': {error}")
+        return i.Warn(text=f"while ending job '{self._job.plan.settings.job_name}': {error}")
 
     def _finish(self) -> Instructions:
-        recorder, settings, error = self._recovery.recorder, self._recovery.plan.settings, self._error
+        recorder, settings, error = self._job.recorder, self._job.plan.settings, self._error
         outcome = recorder.finish(self._now)
         self._go(JobPhase.OVER, math.inf)
         printed, result = _printed(error), None
@@ -402,9 +397,9 @@ class JobMachine(RequestServer):
         JobPhase.EPOCH_ENDED: EpochCycle.epoch_ended,
         JobPhase.LINGERING: EpochCycle.gather,
         JobPhase.GATHERING: EpochCycle.resume_reading,
-        JobPhase.PAUSING: EpochCycle.take_epoch,
-        JobPhase.TAKING: EpochCycle.take_epoch_at_once,
-        JobPhase.STORING: EpochCycle.stored,
+        JobPhase.DELAYING: EpochCycle.start_checkpoint,
+        JobPhase.SNAPSHOTTING: EpochCycle.take_checkpoint,
+        JobPhase.WRITING: EpochCycle.checkpoint_written,
         JobPhase.SERVING: RequestServer.served_checkpoint,
         JobPhase.EXPORTING: RequestServer.export,
         JobPhase.BACKING_OFF: _abandon,

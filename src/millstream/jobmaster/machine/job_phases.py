@@ -30,10 +30,10 @@ class JobPhase(Enum):
     LINGERING = auto()
     # Let input gather for the rest of the buffer timeout.
     GATHERING = auto()
-    # A checkpoint without an epoch: wait until one may be taken, read the positions, store it.
-    PAUSING = auto()
-    TAKING = auto()
-    STORING = auto()
+    # A checkpoint without an epoch: wait until one may be taken, read the positions, wait for its manifest.
+    DELAYING = auto()
+    SNAPSHOTTING = auto()
+    WRITING = auto()
     # A request: plan again, store its checkpoint, write its savepoint.
     REPLANNING = auto()
     SERVING = auto()
@@ -51,9 +51,9 @@ class SnapshotPurpose(Enum):
     """The purpose of a checkpoint without an epoch."""
 
     # AT_MOST_ONCE: save the position before the input is processed.
-    NOTE_POSITION = auto()
+    SAVE_POSITION = auto()
     # All input is processed, but the last checkpoint may have failed: commit the remaining output.
-    COMMIT_REST = auto()
+    COMMIT_REMAINING = auto()
 
 
 @fast_dataclass(kw_only=True)
@@ -64,9 +64,9 @@ class EpochPlan:
     ending: frozenset[int] = frozenset()
     limited: bool = False
     # Whether it processes pending input of earlier epochs.
-    goes_on: bool = False
+    has_pending_input: bool = False
     # Whether sources must not read because of backpressure.
-    holds: bool = False
+    is_backpressured: bool = False
     # How many seconds subtasks may work, and whether sources read.
     slice: float = math.inf
     reads: bool = True

@@ -63,7 +63,7 @@ class JobProgress:
 
     Attributes:
         traffic: the last I/O metrics of each resident slot of this execution.
-        pending: the lag of sources that report one.
+        lags: the unassigned input of sources that report it.
         samples: stack samples by vertex and slot.
         locations: the location of each slot of this execution, as far as known.
     """
@@ -72,7 +72,7 @@ class JobProgress:
     last_epoch_seconds: float = 0.0
     subtasks: Mapping[Address, SubtaskProgress] = field(default_factory=dict)
     traffic: Mapping[int, SlotTraffic] = field(default_factory=dict)
-    pending: Lags = field(default_factory=dict)
+    lags: Lags = field(default_factory=dict)
     samples: Mapping[tuple[int, int], StackSamples] = field(default_factory=dict)
     locations: Mapping[int, SlotLocation] = field(default_factory=dict)
 
@@ -100,9 +100,9 @@ class JobProgress:
         """Return the totals at the start of a new execution."""
         return replace(self, traffic={}, locations={})
 
-    def sources_polled(self, pending: Lags) -> JobProgress:
+    def sources_polled(self, lags: Lags) -> JobProgress:
         """Return the totals with the reported lag of sources."""
-        return replace(self, pending={**self.pending, **pending}) if pending else self
+        return replace(self, lags={**self.lags, **lags}) if lags else self
 
     def epoch_took(self, seconds: float) -> JobProgress:
         return replace(self, last_epoch_seconds=seconds)

@@ -16,8 +16,8 @@ from millstream.jobmaster.machine import scheduler as s
 from millstream.jobmaster.machine.coordinator import Checkpoint
 from millstream.jobmaster.machine.epoch_cycle import EpochCycle, storage_timeout
 from millstream.jobmaster.machine.job_phases import EpochPlan, JobPhase
+from millstream.jobmaster.machine.job_state import Instructions
 from millstream.jobmaster.machine.options import JobOptions
-from millstream.jobmaster.machine.recovery_state import Instructions
 from millstream.jobmaster.machine.requests import (
     AdaptiveRescaleRequest,
     CheckpointRequest,
@@ -77,7 +77,7 @@ class RequestServer(EpochCycle):
 
     def _show_bounds(self) -> None:
         if self._scaling is not None:
-            self._recovery.recorder.bounds = self._scaling.bounds
+            self._job.recorder.bounds = self._scaling.bounds
 
     def slots_counted(self, event: e.SlotsCounted) -> Instructions:
         self._notify_scheduler(s.SlotsChanged(slots=event.slots))
@@ -104,28 +104,30 @@ class RequestServer(EpochCycle):
                 self._go(JobPhase.REPLANNING, math.inf)
                 return [i.Replan(parallelism=request.parallelism)]
             case SavepointRequest():
-                ending = self._recovery.execution.running_sources() if request.drain else frozenset()
+                ending = self._job.execution.running_sources() if request.drain else frozenset()
                 # Staged output is committed before the savepoint completes, so the savepoint need not name it.
-                about: dict[str, Any] = {"ending": ending, "savepoint": self._location(request)}
+                fields: dict[str, Any] = {"ending": ending, "savepoint": self._location(request)}
                 if request.drain:
                     # Sources read all assigned input before they end.
-                    about |= {"slice": math.inf, "reads": True}
-                return self._begin(self._own_epoch(checkpoint=enabled, **about))
+                    fields |= {"slice": math.inf, "reads": True}
+                return self._begin(self._plan_for_request(checkpoint=enabled, **fields))
             case CheckpointRequest():
-                return self._begin(self._own_epoch(checkpoint=True)) if enabled else self._refuse(_no_checkpoints())
+                return (
+                    self._begin(self._plan_for_request(checkpoint=True)) if enabled else self._refuse(_no_checkpoints())
+                )
             case AdaptiveRescaleRequest():
                 assert self._scaling is not None
                 return self._rescale_to(self._scaling.plan_for(request.parallelisms))
             case RequirementsRequest():
                 raise AssertionError("requirements are handled at once")
 
-    def _own_epoch(self, **about: Any) -> EpochPlan:
+    def _plan_for_request(self, **fields: Any) -> EpochPlan:
         """Return an epoch plan for a request: sources read nothing in it, not even pending input."""
-        own = {"flush": True, "snapshot": True, "then": JobPhase.SERVING, "slice": self._slice, "reads": False}
-        return EpochPlan(**{**own, **about})
+        defaults = {"flush": True, "snapshot": True, "then": JobPhase.SERVING, "slice": self._slice, "reads": False}
+        return EpochPlan(**{**defaults, **fields})
 
     def _location(self, request: SavepointRequest) -> str:
-        job = self._recovery.plan.settings.job_id
+        job = self._job.plan.settings.job_id
         return f"{request.directory.rstrip('/')}/savepoint-{job[:6]}-{request.name}"
 
     def replanned(self, event: e.Replanned) -> Instructions:
@@ -134,10 +136,10 @@ class RequestServer(EpochCycle):
     def _rescale_to(self, plan: JobPlan) -> Instructions:
         """Take a snapshot from which the job continues with another plan."""
         self._new_plan = plan
-        return self._begin(self._own_epoch(checkpoint=self._options.checkpoints.enabled))
+        return self._begin(self._plan_for_request(checkpoint=self._options.checkpoints.enabled))
 
     def _rescale(self) -> Instructions:
-        job = self._recovery
+        job = self._job
         self._rescale_snapshot = job.execution.snapshot(job.positions)
         try:
             start = restore(self._rescale_snapshot, self._new_plan, None)
@@ -150,7 +152,7 @@ class RequestServer(EpochCycle):
 
     def _rescale_back(self, error: Exception) -> Instructions:
         """Restore the old plan from the same snapshot: there are no slots for the new one."""
-        refused, job = self._refuse(error), self._recovery
+        refused, job = self._refuse(error), self._job
         assert self._rescale_snapshot is not None
         start = restore(self._rescale_snapshot, self._old_plan, None)
         self._go(JobPhase.DEPLOYING)
@@ -161,7 +163,7 @@ class RequestServer(EpochCycle):
         if self._coordinator.is_writing:
             return self._fail(storage_timeout(self._options.checkpoints.timeout))
         # Only the request's own checkpoint counts: another would not name the output of its epoch.
-        stored = self._newly_saved() if self._options.at_most_once else self._taken
+        stored = self._newly_saved() if self._options.at_most_once else self._checkpoint
         if self._options.checkpoints.enabled and (stored is None or not stored.is_complete):
             reason = self._coordinator.history[-1].reason if stored is None else stored.reason
             return self._fail(RequestFailedError(f"The checkpoint failed: {reason}"))
@@ -177,7 +179,7 @@ class RequestServer(EpochCycle):
 
     def export(self) -> Instructions:
         assert isinstance(self._served, SavepointRequest)
-        snapshot = self._recovery.execution.savepoint(self._recovery.positions)
+        snapshot = self._job.execution.savepoint(self._job.positions)
         manifest = Manifest("savepoint", snapshot.epoch, int(self._now * 1000), snapshot, "")
         self._go(JobPhase.EXPORTING, math.inf)
         return [i.WriteSavepoint(location=self._location(self._served), manifest=manifest)]
@@ -196,8 +198,8 @@ class RequestServer(EpochCycle):
         request = self._done_with_request()
         if isinstance(request, AdaptiveRescaleRequest) and self._scaling is not None:
             # The scheduler requested it, and expects no answer.
-            self._scaling.deployed(self._recovery.plan, self._now)
-            name = printable(self._recovery.plan.settings.job_name, 200)
+            self._scaling.deployed(self._job.plan, self._now)
+            name = printable(self._job.plan.settings.job_name, 200)
             return [i.Warn(text=f"job '{name}' could not be rescaled: {error}")]
         return [i.Refuse(request=request, error=error)]
 
@@ -208,7 +210,7 @@ class RequestServer(EpochCycle):
         return request
 
     def _refusal(self, request: Request) -> i.Refuse:
-        job = self._recovery
+        job = self._job
         text = f"Job '{job.plan.settings.job_name}' is not running: it is {job.recorder.status.name}."
         return i.Refuse(request=request, error=MillstreamError(text))
 
@@ -216,9 +218,7 @@ class RequestServer(EpochCycle):
         """Return the requests that have no answer yet."""
         return [*([] if self._served is None else [self._served]), *self._requests]
 
-    def _after_own_epoch(self, then: JobPhase) -> Instructions:
-        if then is JobPhase.TAKING:
-            return self._save_position()
+    def _continue_request(self) -> Instructions:
         if isinstance(self._served, RESCALES):
             return self._rescale()
         self._await_manifests(JobPhase.SERVING)

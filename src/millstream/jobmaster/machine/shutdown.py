@@ -8,7 +8,7 @@ from enum import Enum, auto
 from millstream.common.checkpointing_mode import ExternalizedCheckpointRetention
 from millstream.common.job_status import JobStatus
 from millstream.jobmaster.machine import instructions as i
-from millstream.jobmaster.machine.recovery_state import Instructions, RecoveryState
+from millstream.jobmaster.machine.job_state import Instructions, JobState
 
 # How long a job that ends early waits for manifests being written.
 MANIFEST_TIMEOUT = 10.0
@@ -40,16 +40,16 @@ _SUSPENDED = (ShutdownStep.RELEASE_SLOTS, ShutdownStep.CLOSE, ShutdownStep.CLEAN
 class Shutdown:
     """The shutdown of one job."""
 
-    def __init__(self, recovery: RecoveryState, outcome: JobStatus, message: str = "") -> None:
-        self._recovery = recovery
+    def __init__(self, job: JobState, outcome: JobStatus, message: str = "") -> None:
+        self._job = job
         self.outcome = outcome
         self._message = message
-        left_out = set(_BEFORE_ITS_TIME if outcome is JobStatus.FINISHED or not recovery.has_run else ())
-        if not recovery.is_open:
+        left_out = set(_BEFORE_ITS_TIME if outcome is JobStatus.FINISHED or not job.has_run else ())
+        if not job.is_open:
             left_out |= set(_ONCE_OPENED)
         if outcome is JobStatus.SUSPENDED:
             left_out |= set(ShutdownStep) - set(_SUSPENDED)
-        if recovery.options.ended is not None:
+        if job.options.ended is not None:
             left_out.add(ShutdownStep.RECORD_OUTCOME)
         self._left = deque(step for step in ShutdownStep if step not in left_out)
 
@@ -76,7 +76,7 @@ class Shutdown:
             case ShutdownStep.AWAIT_MANIFESTS:
                 return []
             case ShutdownStep.ABORT_STAGED:
-                return self._recovery.give_up_output()
+                return self._job.give_up_output()
             case ShutdownStep.RECORD_OUTCOME:
                 return [i.RecordOutcome(outcome=self.outcome, message=self._message)]
             case ShutdownStep.CLOSE:
@@ -88,12 +88,12 @@ class Shutdown:
 
     def _leave_checkpoints(self) -> Instructions:
         """Delete the job's checkpoints, or leave the retained ones."""
-        coordinator = self._recovery.coordinator
-        if not self._recovery.has_run:
+        coordinator = self._job.coordinator
+        if not self._job.has_run:
             # The directory holds nothing of this job.
             return [i.ReleaseDirectory()]
         instructions = coordinator.drop_origin() if self.outcome is JobStatus.FINISHED else []
-        if not _outlive(self._recovery.options.checkpoints.retention, self.outcome):
+        if not _outlive(self._job.options.checkpoints.retention, self.outcome):
             return [*instructions, i.RemoveDirectory()]
         return [*instructions, *coordinator.clean_up(), *coordinator.sweep(set()), i.ReleaseDirectory()]
 

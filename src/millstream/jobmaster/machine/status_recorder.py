@@ -174,8 +174,8 @@ class StatusRecorder:
         self._progress = self._progress.after(reports)
         self._tasks.reported(reports, ended, now)
 
-    def sources_polled(self, pending: Lags) -> None:
-        self._progress = self._progress.sources_polled(pending)
+    def sources_polled(self, lags: Lags) -> None:
+        self._progress = self._progress.sources_polled(lags)
 
     def epoch_took(self, seconds: float) -> None:
         self._progress = self._progress.epoch_took(seconds)

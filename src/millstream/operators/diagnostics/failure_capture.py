@@ -58,7 +58,11 @@ def key_of(operator: Operator, record: Input | None) -> Key:
 
 
 def capture(
-    operator: Operator, record: Input | None, state: KeyedState | None, own: KeyedState | None, context: CaptureContext
+    operator: Operator,
+    record: Input | None,
+    state: KeyedState | None,
+    operator_state: KeyedState | None,
+    context: CaptureContext,
 ) -> Capture:
     """Capture a failure.
 
@@ -66,7 +70,7 @@ def capture(
         operator: the operator.
         record: its input, if there is one.
         state: its keyed state, if it has any.
-        own: its operator state, if it has any.
+        operator_state: its operator state, if it has any.
         context: the epoch, and the limit.
     """
     max_bytes = context.max_bytes
@@ -94,8 +98,10 @@ def capture(
         captured["key"] = repr(thaw(key))[:300]
         if not _capture_before(captured, key, state, context):
             notes.append(_capture_state(captured, "state", lambda: state.of_key(key, max_bytes), max_bytes))
-    if own is not None:
-        notes.append(_capture_state(captured, "operator-state", lambda: own.of_key(None, max_bytes), max_bytes))
+    if operator_state is not None:
+        notes.append(
+            _capture_state(captured, "operator-state", lambda: operator_state.of_key(None, max_bytes), max_bytes)
+        )
     return Capture(captured, "; ".join(filter(None, notes)))
 
 

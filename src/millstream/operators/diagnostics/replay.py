@@ -53,7 +53,7 @@ class _Collected:
 
     def learn(self, w: CodeWriter, value: Var) -> None: ...
 
-    def settle(self) -> None: ...
+    def choose_layout(self) -> None: ...
 
     def code(self, w: CodeWriter, value: Var, operator: object) -> None:
         w.line(f"{w.bind(self.take, 'take')}({value.name}, {value.timestamp})")
@@ -159,7 +159,7 @@ class Replay:
             operator.emit_responses()
         for element in self._before:
             self._process(element)
-        operator.settle()
+        operator.write_cached()
         self.emitted.clear()
 
     def _process(self, element: int | LoggedRecord) -> None:
@@ -182,7 +182,7 @@ class Replay:
         else:
             method, arguments = self._input
             getattr(operator, method)(arguments)
-        if operator.holds_back:
+        if operator.buffers_output:
             operator.flush()
         if isinstance(operator, AsyncOperator):
             operator.finish()

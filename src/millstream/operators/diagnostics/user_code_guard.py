@@ -99,10 +99,10 @@ class Guard:
 
     def _capture(self, node: ChainNode, located: Located, items: int) -> Capture:
         """Capture a failure; an error while doing so must not replace the original one."""
-        state, own = self._states.get(node.id), self._states.get(f"{node.id}.operator")
+        state, operator_state = self._states.get(node.id), self._states.get(f"{node.id}.operator")
         record = located.record if node.operator is located.operator else None
         try:
-            node.operator.settle()
+            node.operator.write_cached()
             before = None
             if (
                 node is self._vertex.head
@@ -111,7 +111,7 @@ class Guard:
             ):
                 before = self._input_log.before(key, items)
             context = CaptureContext(self._settings.keep_bytes, before, self._input_log.watermark)
-            return capture(node.operator, record, state, own, context)
+            return capture(node.operator, record, state, operator_state, context)
         except Exception as e:
             return Capture(None, f"it could not be captured ({type(e).__name__}: {e})")
 

@@ -1,7 +1,8 @@
-"""Blocks and frames: how a batch of elements travels between subtasks.
+"""Blocks: how a batch of elements travels between subtasks.
 
-A block contains records of one layout and the control elements between them. A frame is a block, or another message
-between slots, with an address. A message is a sequence of frames, which Spark's shuffle moves as opaque bytes.
+A block contains records of one layout and the control elements between them. An addressed block is a block, or a slot's
+report, with its target. A message is a sequence of addressed blocks for one slot, which either exchange moves as opaque
+bytes.
 
 Only this module knows that a block is a flat list. Records as Arrow columns would be another layout and block class;
 `graph/job_graph.py` chooses the layout of an edge.
@@ -31,7 +32,7 @@ IDLE = 2
 # Key, value and timestamp; None for a key or timestamp that the layout does not transport.
 Record = tuple[Any, Any, int | None]
 
-_FRAME = struct.Struct(">IHIIII")
+_ADDRESS = struct.Struct(">IHIIII")
 
 # Longer tuples are sent whole: that is faster than rebuilding them from members.
 _MAX_MEMBERS = 8
@@ -320,8 +321,8 @@ def in_memory(body: Body) -> bytes | memoryview:
 
 
 @fast_dataclass
-class Frame:
-    """An addressed part of a message.
+class AddressedBlock:
+    """A block with its address, as a part of a message.
 
     Attributes:
         level: the target level; levels in between forward it unread.
@@ -344,20 +345,20 @@ class Frame:
 ACK_EDGE = 0xFFFFFFFF
 
 
-def join_frames(frames: Iterable[Frame]) -> bytes:
-    """Write frames into one message."""
+def join_blocks(blocks: Iterable[AddressedBlock]) -> bytes:
+    """Write addressed blocks into one message."""
     parts: list[bytes | memoryview] = []
-    for f in frames:
-        parts.append(_FRAME.pack(len(f.body), f.level, f.slot, f.edge, f.channel, f.number))
-        parts.append(in_memory(f.body))
+    for block in blocks:
+        parts.append(_ADDRESS.pack(len(block.body), block.level, block.slot, block.edge, block.channel, block.number))
+        parts.append(in_memory(block.body))
     return b"".join(parts)
 
 
-def split_frames(message: bytes) -> Iterator[Frame]:
-    """Read the frames of a message without copying their bodies."""
+def split_blocks(message: bytes) -> Iterator[AddressedBlock]:
+    """Read the addressed blocks of a message without copying their bodies."""
     view, position, end = memoryview(message), 0, len(message)
     while position < end:
-        length, level, slot, edge, channel, number = _FRAME.unpack_from(message, position)
-        position += _FRAME.size
-        yield Frame(level, slot, edge, channel, number, view[position : position + length])
+        length, level, slot, edge, channel, number = _ADDRESS.unpack_from(message, position)
+        position += _ADDRESS.size
+        yield AddressedBlock(level, slot, edge, channel, number, view[position : position + length])
         position += length

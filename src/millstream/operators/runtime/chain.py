@@ -1,4 +1,8 @@
-"""Chains: the operators of one vertex, compiled into one function per input."""
+"""Chains: the operators of one vertex, compiled into one function per input.
+
+Each operator's `code` writes its lines with a `CodeWriter` (`codegen/code_writer.py`), which names variables, inlines
+simple functions and builds the function. docs/architecture.md shows such a function ("The generated loop").
+"""
 
 from __future__ import annotations
 
@@ -105,7 +109,7 @@ class ChainCompiler:
             self._rest_code(self._pending.pop()[1])
         self._surveys = False
         for writer in self._writers.values():
-            writer.settle()
+            writer.choose_layout()
 
     def source_function(self) -> Callable[[Iterable[Value]], None]:
         """Return the function over a batch of source records."""

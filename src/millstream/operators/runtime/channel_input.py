@@ -1,4 +1,7 @@
-"""The input of a subtask that is not a source: blocks of its channels."""
+"""The input of a subtask that is not a source: runs the chain's loops on the blocks that its channels received.
+
+`InputGate` (`input_gate.py`) has the blocks by channel, and `ReadyChannels` returns the channels in turn.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from millstream.common.aliases import Value
 from millstream.operators.diagnostics.subtask_diagnostics import DiagnosticsCollector
 from millstream.operators.reduce import ReduceOperator
 from millstream.operators.runtime.batch_input import BatchInput
-from millstream.operators.runtime.blocks import Frame
+from millstream.operators.runtime.blocks import AddressedBlock
 from millstream.operators.runtime.input_gate import InputGate, ReadyChannels
 from millstream.operators.runtime.runtime_snapshot import PendingBlocks, RuntimeSnapshot
 from millstream.operators.runtime.subtask_chain import Outgoing, SubtaskChain
@@ -38,14 +41,14 @@ class ChannelInput(SubtaskInput):
     def _splits_with_input(self) -> Collection[Value]:
         return [None] if self._input_gate.pending or self.recovered.pending else []
 
-    def process(self, frames: list[Frame], seconds: float) -> Iterator[Outgoing]:
+    def process(self, blocks: list[AddressedBlock], seconds: float) -> Iterator[Outgoing]:
         """Process input for a number of seconds: first the pending blocks, then those of this epoch."""
         self._chain.announce_watermarks()
-        self.bytes_in = sum(len(f.body) for f in frames)
+        self.bytes_in = sum(len(b.body) for b in blocks)
         for state in self._chain.states.by_id.values():
             state.add_input(self.bytes_in)
         self._advance_time()
-        channels = self._input_gate.open(frames)
+        channels = self._input_gate.open(blocks)
         until = self.requests.deadline = self._read_stopwatch() + seconds
         if self._waits_for_broadcast():
             yield from self._process_channels(channels, until, only_broadcast=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from millstream.operators.runtime.blocks import Block, Body, Control, Frame, Layout, in_memory
+from millstream.operators.runtime.blocks import AddressedBlock, Block, Body, Control, Layout, in_memory
 from millstream.operators.runtime.record_writer import Channel, Edge
 from millstream.operators.runtime.runtime_snapshot import Blocks, ChannelAddress, PendingBlocks
 
@@ -157,23 +157,23 @@ class InputGate:
         """Set the pending input that an epoch in another process has left."""
         self.pending, self._open = pending, None
 
-    def open(self, frames: list[Frame]) -> ReadyChannels:
-        """Return the pending input followed by the received frames."""
+    def open(self, received: list[AddressedBlock]) -> ReadyChannels:
+        """Return the pending input followed by the received blocks."""
         pending: Iterable[ChannelQueue] | None = self._open
         self._open = None
         if pending is None:
-            pending = [ChannelQueue(self._channels[address], blocks) for address, _, (_, _, blocks) in self.pending]
+            pending = [ChannelQueue(self._channels[address], bodies) for address, _, (_, _, bodies) in self.pending]
         queues = {(q.channel.edge.id, q.channel.number): q for q in pending}
-        for frame in sorted(frames, key=self._order):
-            address = frame.edge, frame.channel
+        for block in sorted(received, key=self._order):
+            address = block.edge, block.channel
             if address not in queues:
                 queues[address] = ChannelQueue(self._channels[address])
-            queues[address].add(frame.body)
+            queues[address].add(block.body)
         return ReadyChannels(queues.values())
 
-    def _order(self, frame: Frame) -> tuple[bool, int, int, int]:
-        edge = self._channels[frame.edge, frame.channel].edge
-        return not edge.partitioner.broadcasts, frame.edge, frame.channel, frame.number
+    def _order(self, block: AddressedBlock) -> tuple[bool, int, int, int]:
+        edge = self._channels[block.edge, block.channel].edge
+        return not edge.partitioner.broadcasts, block.edge, block.channel, block.number
 
     def leave(self, channels: ReadyChannels) -> None:
         """Retain the input that this epoch has not processed."""

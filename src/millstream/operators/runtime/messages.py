@@ -1,13 +1,14 @@
 """Messages between driver and slots: the job plan, a task per level and epoch, and reports.
 
-Messages are immutable, and their fields are passed by name.
+Messages are immutable, and their fields are passed by name. `SlotTaskSplitter` reduces the tasks of an epoch to what
+each slot needs, and `with_slot_part` reassembles them in the slot.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from millstream.common.checksums import Checksum
@@ -56,7 +57,7 @@ class LevelTask:
             slice nothing is left to the next epoch, neither input nor requests in flight.
         reads: whether sources read anything.
         paused_sources: the sources of this level that read nothing because of backpressure.
-        state_files: the acknowledged state: operator id -> file.
+        state_files: the acknowledged state: (vertex, subtask) -> state id -> file.
         paused_splits: the splits of each source that wait for slower ones (watermark alignment).
         held_epoch: the epoch at whose end slots held state changes in memory; None if the files are complete.
         writes_state: whether state changes are written to files at the end; else slots may hold them in memory.
@@ -99,6 +100,48 @@ class LevelTask:
         return (self.writes_state and ended in self.held_state_epochs) or any(
             isinstance(version, Restored) or (version and self.savepoint) for version in files.values()
         )
+
+
+# The parts of a level's task that belong to one slot: split ranges, state files, runtime snapshots.
+_LevelPart = tuple[SplitRanges, dict[Address, dict[str, Version]], dict[Address, bytes]]
+# One slot's part of an epoch's tasks, by level; levels without such parts are left out.
+SlotPart = dict[int, _LevelPart]
+
+
+class SlotTaskSplitter:
+    """Splits tasks into a common part and one part per slot.
+
+    Split ranges, state files and runtime snapshots belong to one subtask each. Sending all of them to all slots would
+    grow with the square of the number of slots.
+    """
+
+    def __init__(self, plan: JobPlan) -> None:
+        self._offsets = {v.id: v.slot_offset for v in plan.vertices}
+        self._slots = max(plan.slots(level) for level in range(plan.levels))
+
+    def split(self, tasks: list[LevelTask]) -> tuple[list[LevelTask], list[SlotPart]]:
+        """Return the common tasks, and the part of each slot."""
+        parts: list[SlotPart] = [{} for _ in range(self._slots)]
+        for level, task in enumerate(tasks):
+            for vertex, ranges in task.split_ranges.items():
+                for subtask, subtask_ranges in ranges.items():
+                    self._level_part(parts, level, (vertex, subtask))[0][vertex] = {subtask: subtask_ranges}
+            for address, files in task.state_files.items():
+                self._level_part(parts, level, address)[1][address] = files
+            for address, snapshots in task.runtime_snapshots.items():
+                self._level_part(parts, level, address)[2][address] = snapshots
+        return [replace(task, split_ranges={}, state_files={}, runtime_snapshots={}) for task in tasks], parts
+
+    def _level_part(self, parts: list[SlotPart], level: int, address: Address) -> _LevelPart:
+        vertex, subtask = address
+        return parts[self._offsets[vertex] + subtask].setdefault(level, ({}, {}, {}))
+
+
+def with_slot_part(tasks: list[LevelTask], part: SlotPart) -> list[LevelTask]:
+    """Return the tasks of one slot: the common tasks with the slot's part."""
+    for level, (ranges, files, snapshots) in part.items():
+        tasks[level] = replace(tasks[level], split_ranges=ranges, state_files=files, runtime_snapshots=snapshots)
+    return tasks
 
 
 class Progress(NamedTuple):

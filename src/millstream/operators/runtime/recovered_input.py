@@ -76,8 +76,10 @@ class RecoveredInput:
     def restore(self, recovered: Sequence[RecoveredBlocks]) -> None:
         """Set the recovered input; input that is partitioned by key may be that of all subtasks."""
         self._open = None
-        own = [(operator, number, self._own(operator, number, blocks)) for operator, number, blocks in recovered]
-        self.pending = [(operator, number, blocks) for operator, number, blocks in own if blocks[2]]
+        inputs = [
+            (operator, number, self._of_subtask(operator, number, blocks)) for operator, number, blocks in recovered
+        ]
+        self.pending = [(operator, number, blocks) for operator, number, blocks in inputs if blocks[2]]
 
     def open(self) -> list[RecoveredQueue]:
         """Return the pending queues."""
@@ -110,7 +112,7 @@ class RecoveredInput:
             return Partitioner()
         return next(e.partitioner for e in self._vertex.in_edges if e.input_index == input_index)
 
-    def _own(self, operator: str, input_index: int, blocks: Blocks) -> Blocks:
+    def _of_subtask(self, operator: str, input_index: int, blocks: Blocks) -> Blocks:
         """Retain only records; of input that is partitioned by key, only this subtask's own."""
         has_key, has_timestamp, bodies = blocks
         layout, partitioner = Layout(has_key, has_timestamp), self._partitioner(operator, input_index)

@@ -1,4 +1,8 @@
-"""Runs the subtasks of one slot: subtask i of every vertex, level by level."""
+"""Runs the subtasks of one slot: subtask i of every vertex, level by level.
+
+It splits the messages that a level receives into blocks for its subtasks, and joins the blocks that they send into
+messages for the slots of the next level. Reports travel to the last level in the same messages.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +18,14 @@ from millstream.operators.diagnostics.failures import Failure, SubtaskFailed
 from millstream.operators.diagnostics.io_metrics import SlotTraffic
 from millstream.operators.diagnostics.memory_watch import explain, largest
 from millstream.operators.diagnostics.sampling import Sampler
-from millstream.operators.runtime.blocks import ACK_EDGE, Frame, in_memory, join_frames, split_frames
+from millstream.operators.runtime.blocks import ACK_EDGE, AddressedBlock, in_memory, join_blocks, split_blocks
 from millstream.operators.runtime.budget import Budget
 from millstream.operators.runtime.messages import JobPlan, LevelTask, LogLine, SlotLocation, SlotReport, SubtaskReport
 from millstream.operators.runtime.subtask import Subtask
 from millstream.state.keyed import KeyedState, StateStorage
 from millstream.state.spill_file import SpillFile
 
-# Target size of a message of frames for one slot.
+# Target size of a message of blocks for one slot.
 MESSAGE_BYTES = 1 << 20
 
 # Minimum fraction of a slice for each subtask, however much the others have used: pending input behind an exchange is
@@ -73,7 +77,7 @@ class SlotRunner:
         budget = Budget(memory)
         # Received blocks that exceed the memory limit.
         self._max_waiting = None if memory is None else memory // _WAITING_SHARE
-        self._blocks = SpillFile()
+        self._spilled = SpillFile()
         self._subtasks = {
             v.id: Subtask(v, slot - v.slot_offset, parallelisms, plan.settings, storage, services, budget)
             # Sources last in a level, so that downstream levels need not wait for them.
@@ -90,9 +94,9 @@ class SlotRunner:
         if sampler is not None:
             sampler.begin()
         outbox = _Outbox(task.level, 0 if last else self._plan.slots(task.level + 1))
-        frames, passing = self._sort(task.level, messages)
-        for frame in passing:
-            yield from outbox.add(frame)
+        blocks, passing = self._sort(task.level, messages)
+        for block in passing:
+            yield from outbox.add(block)
         del passing
         subtasks: list[SubtaskReport] = []
         for subtask in self._subtasks.values():
@@ -106,7 +110,7 @@ class SlotRunner:
                     sampler.enter(subtask.vertex.id)
                 seconds, since = 0.0, self._stopwatch()
                 subtask.begin(task, attempt)
-                for message in self._run_subtask(subtask, task, frames.pop(subtask.vertex.id, []), outbox):
+                for message in self._run_subtask(subtask, task, blocks.pop(subtask.vertex.id, []), outbox):
                     seconds += self._stopwatch() - since
                     yield message
                     since = self._stopwatch()
@@ -132,12 +136,12 @@ class SlotRunner:
         if self.is_resident:
             self.location = None
         if last:
-            reports = [r for f in frames.pop(ACK_EDGE, []) for r in pickle.loads(in_memory(f.body))]
+            reports = [r for b in blocks.pop(ACK_EDGE, []) for r in pickle.loads(in_memory(b.body))]
             yield self._slot, dump([*reports, mine])
             return
         last_level = self._plan.levels - 1
         ack_slot = self._slot % self._plan.slots(last_level)
-        yield from outbox.add(Frame(last_level, ack_slot, ACK_EDGE, self._slot, 0, dump([mine])))
+        yield from outbox.add(AddressedBlock(last_level, ack_slot, ACK_EDGE, self._slot, 0, dump([mine])))
         yield from outbox.drain()
 
     def too_large(self, message: bytes, max_bytes: int, epoch: int) -> SubtaskFailed:
@@ -202,7 +206,7 @@ class SlotRunner:
             subtask.close()
 
     def _run_subtask(
-        self, subtask: Subtask, task: LevelTask, frames: list[Frame], outbox: _Outbox
+        self, subtask: Subtask, task: LevelTask, blocks: list[AddressedBlock], outbox: _Outbox
     ) -> Iterator[tuple[int, bytes]]:
         vertex = subtask.vertex
         if vertex.is_source:
@@ -211,36 +215,38 @@ class SlotRunner:
             seconds = self._time_left(task) if may_read else 0.0
             outgoing = subtask.read_splits(ranges, vertex.id in task.ending, seconds)
         else:
-            outgoing = subtask.take_frames(frames, self._time_left(task))
+            outgoing = subtask.process_blocks(blocks, self._time_left(task))
         numbers: dict[tuple[int, int], int] = {}
         for edge, target, block in outgoing:
             number = numbers[edge.id, target] = numbers.get((edge.id, target), -1) + 1
             next_vertex = self._vertices[edge.target]
             slot = next_vertex.slot_offset + target
-            yield from outbox.add(Frame(next_vertex.level, slot, edge.id, subtask.index, number, block))
+            yield from outbox.add(AddressedBlock(next_vertex.level, slot, edge.id, subtask.index, number, block))
 
     def _time_left(self, task: LevelTask) -> float:
         """Return the seconds that a subtask may work: the rest of the slice, but at least a fraction of it."""
         return max(self._began + task.slice - self._stopwatch(), task.slice * _MIN_SHARE)
 
-    def _sort(self, level: int, messages: Iterable[bytes]) -> tuple[dict[int, list[Frame]], list[Frame]]:
-        """Separate the frames for this level, by vertex, from those to forward."""
-        mine: dict[int, list[Frame]] = {}
-        passing: list[Frame] = []
+    def _sort(
+        self, level: int, messages: Iterable[bytes]
+    ) -> tuple[dict[int, list[AddressedBlock]], list[AddressedBlock]]:
+        """Separate the blocks for this level, by vertex, from those to forward."""
+        mine: dict[int, list[AddressedBlock]] = {}
+        passing: list[AddressedBlock] = []
         size = 0
-        self._blocks.clear()
+        self._spilled.clear()
         for message in messages:
             size += len(message)
             is_too_much = self._max_waiting is not None and size > self._max_waiting
-            for frame in split_frames(message):
-                if is_too_much and frame.edge != ACK_EDGE:
-                    frame = replace(frame, body=OnDisk(self._blocks, in_memory(frame.body)))
-                if frame.level != level:
-                    passing.append(frame)
-                elif frame.edge == ACK_EDGE:
-                    mine.setdefault(ACK_EDGE, []).append(frame)
+            for block in split_blocks(message):
+                if is_too_much and block.edge != ACK_EDGE:
+                    block = replace(block, body=OnDisk(self._spilled, in_memory(block.body)))
+                if block.level != level:
+                    passing.append(block)
+                elif block.edge == ACK_EDGE:
+                    mine.setdefault(ACK_EDGE, []).append(block)
                 else:
-                    mine.setdefault(self._edges[frame.edge].target, []).append(frame)
+                    mine.setdefault(self._edges[block.edge].target, []).append(block)
         return mine, passing
 
 
@@ -261,26 +267,26 @@ class OnDisk:
 
 
 class _Outbox:
-    """Collects frames into messages for the slots of the next level."""
+    """Collects blocks into messages for the slots of the next level."""
 
     def __init__(self, level: int, next_slots: int) -> None:
         self._next_level = level + 1
         self._slots = next_slots
-        self._frames: dict[int, list[Frame]] = {}
+        self._blocks: dict[int, list[AddressedBlock]] = {}
         self._sizes: dict[int, int] = {}
 
-    def add(self, frame: Frame) -> Iterator[tuple[int, bytes]]:
-        # A forwarded frame may use any slot of the next level, but always the same one.
-        slot = frame.slot if frame.level == self._next_level else frame.slot % self._slots
-        self._frames.setdefault(slot, []).append(frame)
-        self._sizes[slot] = self._sizes.get(slot, 0) + len(frame.body)
+    def add(self, block: AddressedBlock) -> Iterator[tuple[int, bytes]]:
+        # A forwarded block may use any slot of the next level, but always the same one.
+        slot = block.slot if block.level == self._next_level else block.slot % self._slots
+        self._blocks.setdefault(slot, []).append(block)
+        self._sizes[slot] = self._sizes.get(slot, 0) + len(block.body)
         if self._sizes[slot] >= MESSAGE_BYTES:
             yield slot, self._take(slot)
 
     def drain(self) -> Iterator[tuple[int, bytes]]:
-        for slot in list(self._frames):
+        for slot in list(self._blocks):
             yield slot, self._take(slot)
 
     def _take(self, slot: int) -> bytes:
         del self._sizes[slot]
-        return join_frames(self._frames.pop(slot))
+        return join_blocks(self._blocks.pop(slot))

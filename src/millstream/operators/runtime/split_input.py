@@ -1,4 +1,7 @@
-"""The input of a source subtask: split ranges, assigned and open ones."""
+"""The input of a source subtask: reads split ranges with the source's reader, and runs the chain's loop on the records.
+
+Ranges that are not read within the time slice are pending: the next epoch reads them first.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A subtask: one parallel instance of a vertex. Runs epochs, reports their results, and restores runtime snapshots."""
+"""A subtask: one parallel instance of a vertex. Runs epochs, reports their results, and restores runtime snapshots.
+
+Its operators, state and generated loops are in a `SubtaskChain`. Its input runs these loops on records: `SplitInput`
+if it is a source, otherwise `ChannelInput`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import Any
 from millstream.common.faults import fault_point
 from millstream.operators.base import RuntimeServices
 from millstream.operators.diagnostics.subtask_diagnostics import DiagnosticsCollector
-from millstream.operators.runtime.blocks import Frame
+from millstream.operators.runtime.blocks import AddressedBlock
 from millstream.operators.runtime.budget import Budget
 from millstream.operators.runtime.channel_input import ChannelInput
 from millstream.operators.runtime.messages import LevelTask, Progress, SubtaskReport
@@ -87,15 +91,15 @@ class Subtask:
         assert isinstance(self._input, SplitInput)
         return self._input.read(ranges, ends, seconds)
 
-    def take_frames(self, frames: list[Frame], seconds: float) -> Iterator[Outgoing]:
+    def process_blocks(self, blocks: list[AddressedBlock], seconds: float) -> Iterator[Outgoing]:
         """Process input for a number of seconds: first the pending blocks, then those of this epoch."""
         assert isinstance(self._input, ChannelInput)
-        return self._input.process(frames, seconds)
+        return self._input.process(blocks, seconds)
 
     def report(self) -> SubtaskReport:
         """Finish the epoch: write state, stage output, and report."""
         for node in self._nodes:
-            node.operator.settle()
+            node.operator.write_cached()
         subtask_input, requests, chain, task = self._input, self._input.requests, self._chain, self._task
         chain.choose_loops(subtask_input.records_in)
         files = self._save_state(task.writes_state)

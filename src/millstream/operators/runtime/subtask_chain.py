@@ -61,7 +61,7 @@ class SubtaskState:
         )
         return self._add(node.id, state, node)
 
-    def own(self, node: ChainNode) -> KeyedState | None:
+    def operator_state(self, node: ChainNode) -> KeyedState | None:
         """Create the operator state of an operator, if it has any."""
         if not node.operator.has_operator_state:
             return None
@@ -208,7 +208,7 @@ class SubtaskChain:
         return compiler
 
     def _setup(self, node: ChainNode, budget: Budget) -> OperatorSetup:
-        state, own = self.states.keyed(node), self.states.own(node)
+        state, operator_state = self.states.keyed(node), self.states.operator_state(node)
         context = RuntimeContext(
             node.name,
             self.index,
@@ -219,7 +219,7 @@ class SubtaskChain:
             self._metrics[node.id],
             state,
         )
-        return OperatorSetup(context, state, _reject_emit, self.settings.batch, self.services, own, budget)
+        return OperatorSetup(context, state, _reject_emit, self.settings.batch, self.services, operator_state, budget)
 
     # --- loops
 
@@ -296,7 +296,7 @@ class SubtaskChain:
     def flush(self) -> Iterator[Outgoing]:
         """Flush buffered output and yield all blocks: they are not state, and must not be lost with this process."""
         for node in self.nodes:
-            if node.operator.holds_back:
+            if node.operator.buffers_output:
                 self.guard.call(node.operator.flush, node)
         for writer in self.writers.values():
             yield from self._outgoing(writer, writer.drain())

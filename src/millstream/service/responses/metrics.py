@@ -49,7 +49,7 @@ def of_subtask(view: JobView, vertex: Vertex, subtask: int, before: JobView | No
         values |= {"stateRows": now.diagnostics.state_rows, "stateSize": now.diagnostics.state_bytes}
         if MIN_WATERMARK < watermark < MAX_WATERMARK:
             values["watermarkLag"] = now.diagnostics.at - watermark
-    for name, lags in view.progress.pending.get(vertex.id, {}).items():
+    for name, lags in view.progress.lags.get(vertex.id, {}).items():
         values[name] = lags.get(subtask, 0)
     values |= _times(view, vertex, subtask, before, seconds, now.seconds - then.seconds)
     for name, value in now.metrics.items():

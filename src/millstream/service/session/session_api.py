@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from millstream.checkpoint.restore_location import CLAIM_MODE, IGNORE_UNCLAIMED, PATH
+from millstream.checkpoint.origin import CLAIM_MODE, IGNORE_UNCLAIMED, PATH
 from millstream.common.aliases import Json
 from millstream.common.pipeline_options import PARALLELISM
 from millstream.service.app import assembled
@@ -325,7 +325,7 @@ def _submission(upload: Upload, parameters: dict[str, Json]) -> Submission:
     settings = parameters.get("flinkConfiguration") or {}
     if parameters.get("parallelism") is not None:
         settings = {**settings, PARALLELISM.key: str(parameters["parallelism"])}
-    last_word = {
+    overrides = {
         PATH.key: parameters.get("savepointPath"),
         IGNORE_UNCLAIMED.key: parameters.get("allowNonRestoredState"),
         CLAIM_MODE.key: parameters.get("claimMode"),
@@ -336,8 +336,8 @@ def _submission(upload: Upload, parameters: dict[str, Json]) -> Submission:
             "module": parameters.get("entry-class") or parameters.get("entryClass"),
             "arguments": arguments,
             "settings": settings,
-            "last_word": {
-                k: str(v).lower() if isinstance(v, bool) else v for k, v in last_word.items() if v is not None
+            "overrides": {
+                k: str(v).lower() if isinstance(v, bool) else v for k, v in overrides.items() if v is not None
             },
         }
     )

@@ -1,4 +1,4 @@
-"""Binds SELECT with GROUP BY, HAVING, QUALIFY and ORDER BY."""
+"""Binds SELECT: FROM, WHERE, the select items, HAVING, QUALIFY and ORDER BY; `grouping.py` binds GROUP BY."""
 
 from __future__ import annotations
 

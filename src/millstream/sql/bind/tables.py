@@ -13,7 +13,7 @@ from millstream.sql.bind.expressions import ExpressionBinder
 from millstream.sql.bind.scope import BindError, Scope
 from millstream.sql.bind.unbound_calls import cast
 from millstream.sql.catalog.tables import CatalogTable, ColumnKind
-from millstream.sql.connectors import TableContext, TableSink, TableSource
+from millstream.sql.connector_contract import TableContext, TableSink, TableSource
 from millstream.sql.errors import ValidationException
 from millstream.sql.expressions import Column, Expression
 from millstream.sql.language.statement_grammar import StatementGrammar

@@ -1,4 +1,4 @@
-"""Intermediate expressions of the binder: aggregates and OVERs without columns yet, and casts."""
+"""Intermediate expressions of the binder: aggregates and OVERs that have no column yet. Also casts and PROCTIME."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maps keys to slots.
+"""Maps keys to key ids: the keys of an index are numbered in order of arrival.
 
 Keys of numbers, times and short texts are packed into 64-bit words, and their index is a hash table in numpy with
 vectorized lookups. Other keys are Python objects in a dict. Figures are in adr/0020 and adr/0021.
@@ -20,9 +20,9 @@ from millstream.sql.columns.keys import Grouped, grouped, hashable_values
 from millstream.sql.columns.numpy_arrays import Ints, Mask, from_numpy, is_number_like, plain, valid_of
 from millstream.state.array_storage import IN_MEMORY, Arrays
 
-Slots = NDArray[np.int64]
+KeyIds = NDArray[np.int64]
 
-# Table entries that are not slots; from `_NUMBER` downwards, keys that are being added.
+# Table entries that are not key ids; from `_NUMBER` downwards, keys that are being added.
 _EMPTY, _REMOVED, _NUMBER = -1, -2, -3
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _MIN_SIZE = 1 << 10
@@ -36,29 +36,29 @@ _LENGTH = np.uint64(56)
 _BYTES = np.uint64((1 << 56) - 1)
 
 
-def first_rows(slots: Slots, scratch: Ints) -> Slots:
-    """Return the rows in which slots first occur, in order.
+def first_rows(key_ids: KeyIds, scratch: Ints) -> KeyIds:
+    """Return the rows in which key ids first occur, in order.
 
     Args:
-        slots: the slot of each row.
-        scratch: an array with an entry for every slot; its content is overwritten.
+        key_ids: the key id of each row.
+        scratch: an array with an entry for every key id; its content is overwritten.
     """
-    rows = np.arange(len(slots))
+    rows = np.arange(len(key_ids))
     # With duplicate indices numpy stores the last value.
-    scratch[slots[::-1]] = rows[::-1]
-    return np.flatnonzero(scratch.take(slots) == rows)
+    scratch[key_ids[::-1]] = rows[::-1]
+    return np.flatnonzero(scratch.take(key_ids) == rows)
 
 
 class Index(Protocol):
-    """Maps key columns to slots, numbered in the order in which keys were added."""
+    """Maps key columns to key ids, numbered in the order in which keys were added."""
 
-    def find(self, columns: Sequence[pa.Array], rows: int) -> Slots:
-        """Return the slots of keys; -1 for missing keys."""
+    def find(self, columns: Sequence[pa.Array], rows: int) -> KeyIds:
+        """Return the key ids of keys; -1 for missing keys."""
 
-    def find_or_add(self, columns: Sequence[pa.Array], rows: int) -> tuple[Slots, Slots]:
-        """Return the slots of keys, and the rows in which added keys first occur."""
+    def find_or_add(self, columns: Sequence[pa.Array], rows: int) -> tuple[KeyIds, KeyIds]:
+        """Return the key ids of keys, and the rows in which added keys first occur."""
 
-    def remove(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
+    def remove(self, key_ids: KeyIds, columns: Sequence[pa.Array]) -> None:
         """Remove keys."""
 
     @property
@@ -75,36 +75,36 @@ def index_for(kinds: Sequence[pa.DataType], arrays: Arrays = IN_MEMORY) -> Index
 class DictIndex:
     """An index of keys of any type."""
 
-    def __init__(self, slots: dict[Key, int] | None = None, count: int = 0) -> None:
-        self._slots = {} if slots is None else slots
+    def __init__(self, key_ids: dict[Key, int] | None = None, count: int = 0) -> None:
+        self._key_ids = {} if key_ids is None else key_ids
         self._next = count
 
-    def find(self, columns: Sequence[pa.Array], rows: int) -> Slots:
+    def find(self, columns: Sequence[pa.Array], rows: int) -> KeyIds:
         by_key = grouped(columns, rows)
-        return self._slots_of(_distinct(columns, by_key))[by_key.codes]
+        return self._key_ids_of(_distinct(columns, by_key))[by_key.codes]
 
-    def _slots_of(self, keys: list[Key]) -> Slots:
-        get = self._slots.get
+    def _key_ids_of(self, keys: list[Key]) -> KeyIds:
+        get = self._key_ids.get
         return np.fromiter((get(key, -1) for key in keys), np.int64, len(keys))
 
-    def find_or_add(self, columns: Sequence[pa.Array], rows: int) -> tuple[Slots, Slots]:
+    def find_or_add(self, columns: Sequence[pa.Array], rows: int) -> tuple[KeyIds, KeyIds]:
         by_key = grouped(columns, rows)
         keys = _distinct(columns, by_key)
-        slots = self._slots_of(keys)
-        new = np.flatnonzero(slots < 0)
-        slots[new] = np.arange(self._next, self._next + len(new))
+        key_ids = self._key_ids_of(keys)
+        new = np.flatnonzero(key_ids < 0)
+        key_ids[new] = np.arange(self._next, self._next + len(new))
         self._next += len(new)
-        self._slots.update(zip([keys[i] for i in new.tolist()], slots[new].tolist(), strict=True))
-        return slots[by_key.codes], by_key.first[new]
+        self._key_ids.update(zip([keys[i] for i in new.tolist()], key_ids[new].tolist(), strict=True))
+        return key_ids[by_key.codes], by_key.first[new]
 
-    def remove(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
-        for key in _python_keys(columns, len(slots)):
-            del self._slots[key]
+    def remove(self, key_ids: KeyIds, columns: Sequence[pa.Array]) -> None:
+        for key in _python_keys(columns, len(key_ids)):
+            del self._key_ids[key]
 
     @property
     def nbytes(self) -> int:
         """The approximate size in bytes."""
-        return len(self._slots) * _KEY_BYTES
+        return len(self._key_ids) * _KEY_BYTES
 
 
 def _distinct(columns: Sequence[pa.Array], by_key: Grouped) -> list[Key]:
@@ -123,7 +123,7 @@ class WordIndex:
 
     def __init__(self, width: int, arrays: Arrays = IN_MEMORY) -> None:
         self._arrays = arrays
-        # The words of each slot's key, and its null columns once a key has one.
+        # The words of each key id's key, and its null columns once a key has one.
         self._words = [GrowingArray(np.uint64, arrays) for _ in range(width)]
         self._nulls: GrowingArray | None = None
         self._count = 0
@@ -137,26 +137,26 @@ class WordIndex:
         self._mask = size - 1
         self._used = 0
 
-    def find(self, words: list[Word], nulls: Word | None) -> Slots:
-        """Return the slots of keys; -1 for missing keys."""
+    def find(self, words: list[Word], nulls: Word | None) -> KeyIds:
+        """Return the key ids of keys; -1 for missing keys."""
         return self._lookup(words, self._with_nulls(nulls, len(words[0])))[0]
 
-    def find_or_add(self, words: list[Word], nulls: Word | None) -> tuple[Slots, Slots]:
-        """Return the slots of keys, and the rows in which added keys first occur."""
+    def find_or_add(self, words: list[Word], nulls: Word | None) -> tuple[KeyIds, KeyIds]:
+        """Return the key ids of keys, and the rows in which added keys first occur."""
         rows = len(words[0])
         nulls = self._with_nulls(nulls, rows)
-        slots, positions = self._lookup(words, nulls)
-        missing = np.flatnonzero(slots < 0)
+        key_ids, positions = self._lookup(words, nulls)
+        missing = np.flatnonzero(key_ids < 0)
         if not len(missing):
-            return slots, missing
+            return key_ids, missing
         if len(missing) < rows:
             words, nulls = [w.take(missing) for w in words], None if nulls is None else nulls.take(missing)
             positions = positions.take(missing)
         added, first = self._add(words, nulls, positions)
         if len(missing) == rows:
             return added, first
-        slots[missing] = added
-        return slots, missing.take(first)
+        key_ids[missing] = added
+        return key_ids, missing.take(first)
 
     def _with_nulls(self, nulls: Word | None, rows: int) -> Word | None:
         """Return the null columns of all keys, once a key has one."""
@@ -178,43 +178,43 @@ class WordIndex:
 
     # Rows are selected by index, not by mask: numpy takes five times as long for an irregular mask.
 
-    def _lookup(self, words: list[Word], nulls: Word | None) -> tuple[Slots, Ints]:
-        """Return the slots of keys, -1 for missing ones, and for those the position where they would be."""
+    def _lookup(self, words: list[Word], nulls: Word | None) -> tuple[KeyIds, Ints]:
+        """Return the key ids of keys, -1 for missing ones, and for those the position where they would be."""
         positions = self._positions(words, nulls)
-        slots = self._table.take(positions).astype(np.int64)
+        key_ids = self._table.take(positions).astype(np.int64)
         if not self._count:
-            return slots, positions
-        equal = self._equal(slots, words, nulls)
+            return key_ids, positions
+        equal = self._equal(key_ids, words, nulls)
         if equal.all():
-            return slots, positions
+            return key_ids, positions
         left = np.flatnonzero(~equal)
-        there = slots.take(left)
-        result, result[left] = slots, -1
+        there = key_ids.take(left)
+        result, result[left] = key_ids, -1
         left = left.take(np.flatnonzero(there != _EMPTY))
         here = positions.take(left)
         words, nulls = [w.take(left) for w in words], None if nulls is None else nulls.take(left)
         while len(left):
             here = (here + 1) & self._mask
-            slots = self._table.take(here).astype(np.int64)
-            equal = self._equal(slots, words, nulls)
+            key_ids = self._table.take(here).astype(np.int64)
+            equal = self._equal(key_ids, words, nulls)
             hit = np.flatnonzero(equal)
-            result[left.take(hit)] = slots.take(hit)
+            result[left.take(hit)] = key_ids.take(hit)
             positions[left] = here
-            on = np.flatnonzero(~equal & (slots != _EMPTY))
+            on = np.flatnonzero(~equal & (key_ids != _EMPTY))
             left, here = left.take(on), here.take(on)
             words, nulls = [w.take(on) for w in words], None if nulls is None else nulls.take(on)
         return result, positions
 
-    def _equal(self, slots: Slots, words: list[Word], nulls: Word | None) -> Mask:
-        equal: Mask = slots >= 0
+    def _equal(self, key_ids: KeyIds, words: list[Word], nulls: Word | None) -> Mask:
+        equal: Mask = key_ids >= 0
         for stored, word in zip(self._words, words, strict=True):
-            equal &= stored.values.take(slots, mode="clip") == word
+            equal &= stored.values.take(key_ids, mode="clip") == word
         if nulls is not None and self._nulls is not None:
-            equal &= self._nulls.values.take(slots, mode="clip") == nulls
+            equal &= self._nulls.values.take(key_ids, mode="clip") == nulls
         return equal
 
-    def _add(self, words: list[Word], nulls: Word | None, positions: Ints) -> tuple[Slots, Slots]:
-        """Add missing keys, some of which may be equal; return their slots, and where each first occurs.
+    def _add(self, words: list[Word], nulls: Word | None, positions: Ints) -> tuple[KeyIds, KeyIds]:
+        """Add missing keys, some of which may be equal; return their key ids, and where each first occurs.
 
         Args:
             words, nulls: the keys.
@@ -247,7 +247,7 @@ class WordIndex:
             claimed, claimants = (
                 (positions, left) if len(free) == len(left) else (positions.take(free), left.take(free))
             )
-            # Until slots are assigned, an entry holds the number of the first key that claims it.
+            # Until key ids are assigned, an entry holds the number of the first key that claims it.
             table[claimed[::-1]] = _NUMBER - claimants[::-1]
             other = _NUMBER - table.take(positions).astype(np.int64)
             mine = np.flatnonzero(other == left)
@@ -277,24 +277,24 @@ class WordIndex:
         self._insert_all(live)
         return True
 
-    def _insert_all(self, slots: Slots) -> None:
-        """Insert slots whose keys are not in the table."""
-        words = [stored.values[slots] for stored in self._words]
-        positions = self._positions(words, None if self._nulls is None else self._nulls.values[slots])
-        self._used += len(slots)
+    def _insert_all(self, key_ids: KeyIds) -> None:
+        """Insert key ids whose keys are not in the table."""
+        words = [stored.values[key_ids] for stored in self._words]
+        positions = self._positions(words, None if self._nulls is None else self._nulls.values[key_ids])
+        self._used += len(key_ids)
         table = self._table
-        while len(slots):
+        while len(key_ids):
             free = np.flatnonzero(table.take(positions) == _EMPTY)
-            table[positions.take(free)] = slots.take(free)
+            table[positions.take(free)] = key_ids.take(free)
             # One of several keys that claim the same entry gets it.
-            lost = np.flatnonzero(table.take(positions) != slots)
-            slots, positions = slots.take(lost), (positions.take(lost) + 1) & self._mask
+            lost = np.flatnonzero(table.take(positions) != key_ids)
+            key_ids, positions = key_ids.take(lost), (positions.take(lost) + 1) & self._mask
 
-    def keys(self) -> tuple[Slots, list[Word], Word | None]:
-        """Return all used slots, and their keys."""
-        slots = np.flatnonzero(self._live.values)
-        nulls = None if self._nulls is None else self._nulls.values.take(slots)
-        return slots, [stored.values.take(slots) for stored in self._words], nulls
+    def keys(self) -> tuple[KeyIds, list[Word], Word | None]:
+        """Return all used key ids, and their keys."""
+        key_ids = np.flatnonzero(self._live.values)
+        nulls = None if self._nulls is None else self._nulls.values.take(key_ids)
+        return key_ids, [stored.values.take(key_ids) for stored in self._words], nulls
 
     @property
     def nbytes(self) -> int:
@@ -303,19 +303,19 @@ class WordIndex:
         return sum(stored.nbytes for stored in self._words) + nulls + self._live.nbytes + self._table.nbytes
 
     def __len__(self) -> int:
-        """Return the number of the next slot."""
+        """Return the number of the next key id."""
         return self._count
 
-    def remove(self, slots: Slots) -> None:
+    def remove(self, key_ids: KeyIds) -> None:
         """Remove keys."""
-        self._live.values[slots] = False
-        words = [stored.values[slots] for stored in self._words]
-        positions = self._positions(words, None if self._nulls is None else self._nulls.values[slots])
-        while len(slots):
-            here = self._table.take(positions) == slots
+        self._live.values[key_ids] = False
+        words = [stored.values[key_ids] for stored in self._words]
+        positions = self._positions(words, None if self._nulls is None else self._nulls.values[key_ids])
+        while len(key_ids):
+            here = self._table.take(positions) == key_ids
             self._table[positions.take(np.flatnonzero(here))] = _REMOVED
             on = np.flatnonzero(~here)
-            slots, positions = slots.take(on), (positions.take(on) + 1) & self._mask
+            key_ids, positions = key_ids.take(on), (positions.take(on) + 1) & self._mask
 
 
 class KeyIndex:
@@ -326,19 +326,19 @@ class KeyIndex:
         self._words = WordIndex(packed_width(kinds), arrays)
         self._any: DictIndex | None = None
 
-    def find(self, columns: Sequence[pa.Array], rows: int) -> Slots:
+    def find(self, columns: Sequence[pa.Array], rows: int) -> KeyIds:
         words = self._words_of(columns)
         return self._dict.find(columns, rows) if words is None else self._words.find(*words)
 
-    def find_or_add(self, columns: Sequence[pa.Array], rows: int) -> tuple[Slots, Slots]:
+    def find_or_add(self, columns: Sequence[pa.Array], rows: int) -> tuple[KeyIds, KeyIds]:
         words = self._words_of(columns)
         return self._dict.find_or_add(columns, rows) if words is None else self._words.find_or_add(*words)
 
-    def remove(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
+    def remove(self, key_ids: KeyIds, columns: Sequence[pa.Array]) -> None:
         if self._any is None:
-            self._words.remove(slots)
+            self._words.remove(key_ids)
         else:
-            self._any.remove(slots, columns)
+            self._any.remove(key_ids, columns)
 
     @property
     def nbytes(self) -> int:
@@ -350,11 +350,11 @@ class KeyIndex:
 
     @property
     def _dict(self) -> DictIndex:
-        """The same keys and slots in a dict, from the first long text on."""
+        """The same keys and key ids in a dict, from the first long text on."""
         if self._any is None:
-            slots, words, nulls = self._words.keys()
-            keys = _python_keys(unpack_keys(words, nulls, self._kinds), len(slots))
-            self._any = DictIndex(dict(zip(keys, slots.tolist(), strict=True)), len(self._words))
+            key_ids, words, nulls = self._words.keys()
+            keys = _python_keys(unpack_keys(words, nulls, self._kinds), len(key_ids))
+            self._any = DictIndex(dict(zip(keys, key_ids.tolist(), strict=True)), len(self._words))
             self._words = WordIndex(packed_width(self._kinds))
         return self._any
 

@@ -1,4 +1,7 @@
-"""Keyed state in columns: each key has a slot with values; an index finds the slots that may have expired."""
+"""Keyed state in columns: each key has an id, which is its index in the value columns.
+
+`TtlIndex` finds the keys that may have expired.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 from millstream.common.aliases import Value
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.columns.append_buffer import GrowingArray, GrowingColumn
-from millstream.sql.columns.index import Slots, index_for
+from millstream.sql.columns.index import KeyIds, index_for
 from millstream.sql.columns.keys import hashes
 from millstream.sql.columns.numpy_arrays import Ints, Mask, NumpyColumn
 from millstream.state.array_storage import IN_MEMORY, Arrays
@@ -89,7 +92,7 @@ class TtlIndex:
         self._bins[time].append(numbers)
 
 
-# Free slots are compacted when they outnumber the used ones and this number.
+# Key ids are compacted when the free ones outnumber the used ones and this number.
 _MAX_DEAD = 1 << 12
 _ORDER = "order"
 # Approximate bytes per key in a checkpoint besides the key: its hash and its order.
@@ -110,7 +113,7 @@ class StateColumn:
 
 
 class Columns(Protocol):
-    """Value columns by name, indexed by slot."""
+    """Value columns by name, indexed by key id."""
 
     def column(self, name: str) -> NumpyColumn:
         """Return a column, to be read and changed in place."""
@@ -128,9 +131,9 @@ class FreshColumns:
 
 
 class KeyedColumns:
-    """Keys, each with a slot in value columns; implements `LiveColumns`.
+    """Keys, each with an id that is its index in the value columns; implements `LiveColumns`.
 
-    Slots are numbered in order of arrival, and valid until the next `compact`. Call `changed` after changing value
+    Key ids are numbered in order of arrival, and valid until the next `compact`. Call `changed` after changing value
     columns in place.
     """
 
@@ -145,8 +148,8 @@ class KeyedColumns:
         self._kinds = list(kinds)
         self._specs = list(columns)
         self._owners = len(kinds) if owners is None else owners
-        # Called after slots were renumbered, with the old numbers of the remaining ones.
-        self.when_compacted: Callable[[Slots], None] = lambda left: None
+        # Called after key ids were renumbered, with the old numbers of the remaining ones.
+        self.when_compacted: Callable[[KeyIds], None] = lambda left: None
         self._arrays: Arrays = IN_MEMORY
         self.clear()
 
@@ -163,10 +166,10 @@ class KeyedColumns:
         self._dead = 0
         # For each time column by which keys expire.
         self._expiring: dict[str, TtlIndex] = {}
-        # Numbers in order of arrival; None while slots are in that order.
+        # Numbers in order of arrival; None while key ids are in that order.
         self._order: GrowingArray | None = None
         self._next_order = 0
-        # Slots changed since the last checkpoint, slots that checkpoints have, and removed keys that checkpoints have.
+        # Key ids changed since the last checkpoint, those in checkpoints, and removed keys that checkpoints have.
         self._changed = GrowingArray(np.bool_, self._arrays)
         self._saved = GrowingArray(np.bool_, self._arrays)
         self._removed: list[tuple[NDArray[np.uint32], list[pa.Array]]] = []
@@ -177,7 +180,7 @@ class KeyedColumns:
 
     @property
     def bound(self) -> int:
-        """The number of the next slot."""
+        """The number of the next key id."""
         return len(self._live)
 
     @property
@@ -198,17 +201,17 @@ class KeyedColumns:
         """Return a value column; valid until keys are added."""
         return self._columns[name].values
 
-    def find(self, keys: Sequence[pa.Array], rows: int) -> Slots:
-        """Return the slots of keys; -1 for missing keys."""
+    def find(self, keys: Sequence[pa.Array], rows: int) -> KeyIds:
+        """Return the key ids of keys; -1 for missing keys."""
         return self._index.find(keys, rows)
 
-    def find_or_add(self, keys: Sequence[pa.Array], rows: int) -> tuple[Slots, Slots]:
-        """Return the slots of keys, and the rows that added keys: those have the last slots, in order."""
-        slots, new = self._index.find_or_add(keys, rows)
+    def find_or_add(self, keys: Sequence[pa.Array], rows: int) -> tuple[KeyIds, KeyIds]:
+        """Return the key ids of keys, and the rows that added keys: those have the last key ids, in order."""
+        key_ids, new = self._index.find_or_add(keys, rows)
         if len(new):
             added = pa.array(new)
             self._append(keys if len(new) == rows else [k.take(added) for k in keys], len(new))
-        return slots, new
+        return key_ids, new
 
     def _append(self, keys: Sequence[pa.Array], count: int) -> None:
         for column, key in zip(self._keys, keys, strict=True):
@@ -223,50 +226,50 @@ class KeyedColumns:
         self._changed.extend(np.ones(count, np.bool_))
         self._saved.extend(np.zeros(count, np.bool_))
 
-    def changed(self, slots: Slots) -> None:
-        """Mark the values of slots as changed."""
-        self._changed.values[slots] = True
+    def changed(self, key_ids: KeyIds) -> None:
+        """Mark the values of key ids as changed."""
+        self._changed.values[key_ids] = True
 
-    def remove(self, slots: Slots) -> None:
-        """Remove the keys of distinct slots."""
-        if not len(slots):
+    def remove(self, key_ids: KeyIds) -> None:
+        """Remove the keys of distinct key ids."""
+        if not len(key_ids):
             return
-        keys = self.keys_at(slots)
-        self._index.remove(slots, keys)
-        self._live.values[slots] = False
-        self._changed.values[slots] = False
-        self._dead += len(slots)
-        known = self._saved.values[slots]
+        keys = self.keys_at(key_ids)
+        self._index.remove(key_ids, keys)
+        self._live.values[key_ids] = False
+        self._changed.values[key_ids] = False
+        self._dead += len(key_ids)
+        known = self._saved.values[key_ids]
         if known.any():
             mask = pa.array(known)
-            self._removed.append((self._hashes.values[slots[known]], [k.filter(mask) for k in keys]))
+            self._removed.append((self._hashes.values[key_ids[known]], [k.filter(mask) for k in keys]))
 
     def expire(self, name: str, last: int) -> None:
         """Remove the keys last updated at or before a time, by a time column."""
         self.remove(self.expired(name, last))
 
-    def expired(self, name: str, last: int) -> Slots:
-        """Return the slots last updated at or before a time, for removal; times of the column only grow."""
+    def expired(self, name: str, last: int) -> KeyIds:
+        """Return the key ids last updated at or before a time, for removal; times of the column only grow."""
         return self._expiring.setdefault(name, TtlIndex()).expired(last, self.column(name), self._live.values)
 
-    def keys_at(self, slots: Slots) -> list[pa.Array]:
-        """Return the keys of slots."""
-        return [column.take(slots) for column in self._keys]
+    def keys_at(self, key_ids: KeyIds) -> list[pa.Array]:
+        """Return the keys of key ids."""
+        return [column.take(key_ids) for column in self._keys]
 
-    def slots(self) -> Slots:
-        """Return all used slots, in order of the keys' arrival."""
-        slots = np.flatnonzero(self._live.values)
-        return slots if self._order is None else slots[np.argsort(self._order.values[slots], kind="stable")]
+    def key_ids(self) -> KeyIds:
+        """Return all used key ids, in order of the keys' arrival."""
+        key_ids = np.flatnonzero(self._live.values)
+        return key_ids if self._order is None else key_ids[np.argsort(self._order.values[key_ids], kind="stable")]
 
-    def _arrival(self, slots: Slots) -> Ints:
+    def _arrival(self, key_ids: KeyIds) -> Ints:
         """Return numbers in the order of the keys' arrival."""
-        return slots.astype(np.int64) if self._order is None else self._order.values[slots]
+        return key_ids.astype(np.int64) if self._order is None else self._order.values[key_ids]
 
     def compact(self) -> None:
-        """Renumber slots if many are free."""
+        """Renumber key ids if many are free."""
         if self._dead < _MAX_DEAD or self._dead < len(self):
             return
-        left = self.slots()
+        left = self.key_ids()
         keys = self.keys_at(left)
         self._index = index_for(self._kinds, self._arrays)
         self._index.find_or_add(keys, len(left))
@@ -288,31 +291,31 @@ class KeyedColumns:
         keys = [(f"k{i}", kind) for i, kind in enumerate(self._kinds)]
         check_columns(change, [(_ORDER, pa.int64()), *keys, *((k.name, None) for k in self._specs)])
         if change.removed is not None and change.removed.num_rows:
-            slots = self.find(change.removed.columns[2:], change.removed.num_rows)
-            self._saved.values[slots[slots >= 0]] = False
-            self.remove(slots[slots >= 0])
+            key_ids = self.find(change.removed.columns[2:], change.removed.num_rows)
+            self._saved.values[key_ids[key_ids >= 0]] = False
+            self.remove(key_ids[key_ids >= 0])
         width = len(self._kinds)
-        slots, _ = self.find_or_add(change.rows.columns[2 : 2 + width], change.rows.num_rows)
+        key_ids, _ = self.find_or_add(change.rows.columns[2 : 2 + width], change.rows.num_rows)
         for spec, column in zip(self._specs, change.rows.columns[2 + width :], strict=True):
-            self._columns[spec.name].values[slots] = read(spec, column)
+            self._columns[spec.name].values[key_ids] = read(spec, column)
         if self._order is None:
             self._order = GrowingArray(np.int64, self._arrays)
             self._order.extend(np.arange(self.bound))
         came = change.rows.column(1).to_numpy()
-        self._order.values[slots] = came
+        self._order.values[key_ids] = came
         self._next_order = max(self._next_order, len(self._order), int(came.max(initial=-1)) + 1)
-        self._changed.values[slots] = False
-        self._saved.values[slots] = True
+        self._changed.values[key_ids] = False
+        self._saved.values[key_ids] = True
 
     def everything(self) -> list[RowChange]:
-        return [RowChange(self._rows(slots)) for slots in in_pieces(self.slots())]
+        return [RowChange(self._rows(key_ids)) for key_ids in in_pieces(self.key_ids())]
 
     def changes(self) -> list[RowChange]:
-        slots = np.flatnonzero(self._changed.values)
-        self._changed.values[slots] = False
-        self._saved.values[slots] = True
-        changes = [RowChange(self._rows(piece)) for piece in in_pieces(slots)]
-        return [RowChange(self._rows(slots[:0]), self._take_removed()), *changes] if self._removed else changes
+        key_ids = np.flatnonzero(self._changed.values)
+        self._changed.values[key_ids] = False
+        self._saved.values[key_ids] = True
+        changes = [RowChange(self._rows(piece)) for piece in in_pieces(key_ids)]
+        return [RowChange(self._rows(key_ids[:0]), self._take_removed()), *changes] if self._removed else changes
 
     def _take_removed(self) -> pa.RecordBatch:
         many = np.concatenate([h for h, _ in self._removed])
@@ -321,9 +324,9 @@ class KeyedColumns:
         names = [HASH, _ORDER, *(f"k{i}" for i in range(len(keys)))]
         return pa.record_batch([pa.array(many), pa.nulls(len(many), pa.int64()), *keys], names)
 
-    def _rows(self, slots: Slots) -> pa.RecordBatch:
-        columns = [pa.array(self._hashes.values[slots]), pa.array(self._arrival(slots)), *self.keys_at(slots)]
-        columns += [written(k, self._columns[k.name].values[slots]) for k in self._specs]
+    def _rows(self, key_ids: KeyIds) -> pa.RecordBatch:
+        columns = [pa.array(self._hashes.values[key_ids]), pa.array(self._arrival(key_ids)), *self.keys_at(key_ids)]
+        columns += [written(k, self._columns[k.name].values[key_ids]) for k in self._specs]
         names = [HASH, _ORDER, *(f"k{i}" for i in range(len(self._kinds))), *(k.name for k in self._specs)]
         return pa.record_batch(columns, names)
 

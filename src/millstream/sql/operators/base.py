@@ -1,4 +1,4 @@
-"""Base classes of SQL operators: records are batches, state is columns."""
+"""Base classes of SQL operators: records are batches, state is columns. Also the partitioner of batches."""
 
 from __future__ import annotations
 

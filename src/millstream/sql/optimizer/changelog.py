@@ -140,7 +140,7 @@ def required_updates(
 
     Args:
         node: the node.
-        wanted: the required update kind.
+        required: the required update kind.
         inputs: the row kinds of its inputs.
         keys: the upsert keys of its inputs.
     """

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from millstream.common.aliases import Json, Value
 from millstream.sql.catalog.tables import CatalogTable
-from millstream.sql.connectors import TableSink, TableSource
+from millstream.sql.connector_contract import TableSink, TableSource
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import UserFunction
 from millstream.sql.language.reader import Reader

@@ -11,7 +11,7 @@ from typing import Any
 
 from millstream.common.fast_dataclass import fast_dataclass
 from millstream.sql.catalog.tables import CatalogTable
-from millstream.sql.connectors import TableSink, TableSource
+from millstream.sql.connector_contract import TableSink, TableSource
 from millstream.sql.expressions import AggregateCall, Constant, Expression, UserFunction
 from millstream.sql.plan.specs import (
     Definition,
@@ -89,7 +89,7 @@ class Scan(Node):
 
     Attributes:
         table: the catalog's entry (`catalog/tables.py`).
-        source: the connector's source (`sql/connectors.py`).
+        source: the connector's source (`sql/connector_contract.py`).
         name: the full name in three parts.
         columns: the columns to read: names of physical columns, keys of metadata columns.
         filters: conditions pushed down into the source, which may skip rows that fail them.
@@ -163,7 +163,7 @@ class Correlate(Single):
     Its columns are those of the input, then those of the function.
 
     Attributes:
-        function: UNNEST, or the user's table function (`functions/context.py`).
+        function: UNNEST, or the user's table function (`functions/function.py`).
         arguments: expressions over the input row.
         kind: INNER, or LEFT to keep rows without a result.
         condition: a condition over input and function columns; None for none.

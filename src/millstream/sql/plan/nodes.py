@@ -1,4 +1,4 @@
-"""All plan nodes and their specs under one name: `logical`, `physical` and `specs`."""
+"""Names of all plan nodes and specs; it defines none. They are in `logical.py`, `physical.py` and `specs.py`."""
 
 from millstream.sql.plan.logical import (
     Aggregate,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from millstream.graph.transformations import UpstreamEdge
 from millstream.operators.base import Operator
 from millstream.sql.operators.batch.batch_sort import BatchSortOperator, BatchTopNOperator
-from millstream.sql.operators.changelog import FromChangelogOperator, ToChangelogOperator
 from millstream.sql.operators.rank.deduplicate import (
     EarliestRowOperator,
     FilteredLastRowOperator,
@@ -15,6 +14,7 @@ from millstream.sql.operators.rank.deduplicate import (
 )
 from millstream.sql.operators.rank.sort import LimitOperator, SortOperator
 from millstream.sql.operators.rank.top_n import MAX_RANKS, AppendOnlyTopNOperator, TopNOperator
+from millstream.sql.operators.row_kinds import FromChangelogOperator, ToChangelogOperator
 from millstream.sql.optimizer.changelog import RETRACT, UPDATE_FAST
 from millstream.sql.plan import nodes
 from millstream.sql.plan.nodes import Planned

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millstream.graph.transformations import UpstreamEdge
 from millstream.operators.runtime.partitioners import ForwardElse, GlobalPartitioner, OrderedPartitioner
-from millstream.sql.connectors import TableSource
+from millstream.sql.connector_contract import TableSource
 from millstream.sql.expressions import Column, Expression
 from millstream.sql.operators.io.calc import CalcOperator
 from millstream.sql.operators.io.datastream_io import StreamScanOperator, ToRowsOperator

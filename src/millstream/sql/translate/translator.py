@@ -1,4 +1,8 @@
-"""Adds the operators of a plan to a program."""
+"""Adds the operators of a plan to a program.
+
+Each kind of node has a function in another module of this package, which `registry.py` finds. It gets the operators of
+its inputs from `Translator.ends`, and adds its own with `Translator.add` or one of the methods after it.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Table connectors: what `WITH ('connector' = '...')` names.
 
-A connector is a class with an identifier that makes sources and sinks of batches, see `millstream.sql.connectors`.
+A connector is a class with an identifier that creates sources and sinks of batches, see
+`millstream.sql.connector_contract`.
 Those of a user's own are found by the entry point group `millstream.connectors`, or registered by the program.
 """
 

@@ -28,7 +28,7 @@ def test_key_index_finds_added_keys(seed: int) -> None:
     position = kinds.index(pa.string())
     # The first long text arrives late, or never.
     words = [*_SHORT, *(f"k{i}" for i in range(50))]
-    index, slots = index_for(kinds), dict[Any, int]()
+    index, key_ids = index_for(kinds), dict[Any, int]()
 
     def key() -> tuple[Any, ...]:
         others: list[Any] = [r.choice([0, 1, None]) for _ in zeros]
@@ -44,19 +44,19 @@ def test_key_index_finds_added_keys(seed: int) -> None:
             words += ["sixteen bytes!!!", "x" * 100]
         values = [key() for _ in range(r.randrange(1, 40))]
         candidates = [key() for _ in range(5)]
-        slot_numbers = index.find(columns(candidates), 5)
-        assert slot_numbers.tolist() == [slots.get(v, -1) for v in candidates]
-        given_slots, new = index.find_or_add(columns(values), len(values))
+        expected_key_ids = index.find(columns(candidates), 5)
+        assert expected_key_ids.tolist() == [key_ids.get(v, -1) for v in candidates]
+        given_key_ids, new = index.find_or_add(columns(values), len(values))
         expected_new = []
         for row, value in enumerate(values):
-            if value not in slots:
-                slots[value] = count
+            if value not in key_ids:
+                key_ids[value] = count
                 count += 1
                 expected_new.append(row)
-        assert given_slots.tolist() == [slots[v] for v in values]
+        assert given_key_ids.tolist() == [key_ids[v] for v in values]
         assert new.tolist() == expected_new
-        removed = r.sample(list(slots), min(3, len(slots)))
-        index.remove(np.array([slots.pop(v) for v in removed]), columns(removed))
+        removed = r.sample(list(key_ids), min(3, len(key_ids)))
+        index.remove(np.array([key_ids.pop(v) for v in removed]), columns(removed))
 
 
 @given(_TEXTS, st.integers(0, 3))
@@ -66,9 +66,9 @@ def test_key_hashes_of_strings_match_datastream(values: list[Any], skipped: int)
 
 
 @given(st.lists(st.integers(0, 9), max_size=40))
-def test_first_rows_returns_first_occurrences(slots: list[int]) -> None:
-    expected = [i for i, slot in enumerate(slots) if slot not in slots[:i]]
-    assert first_rows(np.array(slots, np.int64), np.empty(10, np.int64)).tolist() == expected
+def test_first_rows_returns_first_occurrences(key_ids: list[int]) -> None:
+    expected = [i for i, key_id in enumerate(key_ids) if key_id not in key_ids[:i]]
+    assert first_rows(np.array(key_ids, np.int64), np.empty(10, np.int64)).tolist() == expected
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import AggregateCall, Call, Column, Constant
 from millstream.sql.operators.aggregate.group_aggregate import GroupAggregateOperator
-from millstream.sql.operators.changelog import FromChangelogOperator, ToChangelogOperator
 from millstream.sql.operators.io.calc import CalcOperator, ExpandOperator
 from millstream.sql.operators.io.constraints import ConstraintOperator, NotNull
 from millstream.sql.operators.io.upsert_materializer import MaterializeOperator
@@ -32,6 +31,7 @@ from millstream.sql.operators.rank.deduplicate import (
 )
 from millstream.sql.operators.rank.sort import LimitOperator, SortOperator
 from millstream.sql.operators.rank.top_n import AppendOnlyTopNOperator, TopNOperator
+from millstream.sql.operators.row_kinds import FromChangelogOperator, ToChangelogOperator
 from millstream.sql.operators.window.count_session_windows import (
     CountWindowOperator,
     SessionTableOperator,

@@ -13,7 +13,7 @@ import pytest
 
 from millstream.common.types import Row, RowKind
 from millstream.sql.columns.batch import Batch
-from millstream.sql.connectors import Found, LookupSource
+from millstream.sql.connector_contract import Found, LookupSource
 from millstream.sql.errors import TableException
 from millstream.sql.expressions import Column
 from millstream.sql.operators.join.lookup_join import MaterializedLookupJoinOperator

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.sql.columns.arrow import arrow_type
-from millstream.sql.columns.index import Slots
+from millstream.sql.columns.index import KeyIds
 from millstream.sql.columns.keyed_columns import Columns, StateColumn, read, written
 from millstream.sql.columns.numpy_arrays import (
     Ints,
@@ -41,7 +41,7 @@ def both(one: Valid, other: Valid) -> Valid:
 class Accumulator:
     """The accumulator of one aggregate call: its state columns and how rows change them."""
 
-    # Whether `combined` can merge the state of several slots.
+    # Whether `combined` can merge the state of several key ids.
     combines = False
 
     @property
@@ -72,7 +72,7 @@ class Accumulator:
 
     def fold(
         self,
-        slots: Slots,
+        key_ids: KeyIds,
         signs: Ints | None,
         arguments: Sequence[pa.Array],
         counted: Counted,
@@ -81,7 +81,7 @@ class Accumulator:
         """Process rows in order of arrival, without intermediate results.
 
         Args:
-            slots: the slot of each row.
+            key_ids: the key id of each row.
             signs: 1 or -1 for each row; None if all are added.
             arguments: the aggregate's columns.
             counted: as for `run`.
@@ -89,29 +89,29 @@ class Accumulator:
         """
         raise NotImplementedError
 
-    def results(self, state: Columns, slots: Slots) -> pa.Array:
-        """Return the results of slots."""
+    def results(self, state: Columns, key_ids: KeyIds) -> pa.Array:
+        """Return the results of key ids."""
         raise NotImplementedError
 
-    def combined(self, state: Columns, slots: Slots, starts: Ints) -> pa.Array:
-        """Return the merged results of runs of slots; each run ends where the next starts."""
+    def combined(self, state: Columns, key_ids: KeyIds, starts: Ints) -> pa.Array:
+        """Return the merged results of runs of key ids; each run ends where the next starts."""
         raise NotImplementedError
 
     # --- two-phase aggregation
 
-    def partials(self, state: Columns, slots: Slots) -> list[pa.Array]:
-        """Return the partial results of slots, for `merge` in the second phase."""
-        return [written(k, state.column(k.name)[slots]) for k in self.state_columns]
+    def partials(self, state: Columns, key_ids: KeyIds) -> list[pa.Array]:
+        """Return the partial results of key ids, for `merge` in the second phase."""
+        return [written(k, state.column(k.name)[key_ids]) for k in self.state_columns]
 
-    def merge(self, slots: Slots, partials: Sequence[pa.Array], state: Columns) -> None:
-        """Merge partial results into slots; a slot may occur several times."""
+    def merge(self, key_ids: KeyIds, partials: Sequence[pa.Array], state: Columns) -> None:
+        """Merge partial results into key ids; a key id may occur several times."""
         others = [read(spec, column) for spec, column in zip(self.state_columns, partials, strict=True)]
-        self.merge_slots(slots, others, state)
+        self.merge_key_ids(key_ids, others, state)
 
-    def merge_slots(self, slots: Slots, others: Sequence[NumpyColumn], state: Columns) -> None:
-        """Merge state columns of other slots."""
+    def merge_key_ids(self, key_ids: KeyIds, others: Sequence[NumpyColumn], state: Columns) -> None:
+        """Merge state columns of other key ids."""
         for spec, values in zip(self.state_columns, others, strict=True):
-            np.add.at(state.column(spec.name), slots, values)
+            np.add.at(state.column(spec.name), key_ids, values)
 
 
 def _weights(rows: int, signs: Ints | None, valid: Valid, counted: NumpyColumn | None) -> Ints:
@@ -150,22 +150,22 @@ class Count(Accumulator):
 
     def fold(
         self,
-        slots: Slots,
+        key_ids: KeyIds,
         signs: Ints | None,
         arguments: Sequence[pa.Array],
         counted: Counted,
         state: Columns,
     ) -> None:
-        np.add.at(state.column(self.name), slots, _weights(len(slots), signs, self._valid(arguments), counted))
+        np.add.at(state.column(self.name), key_ids, _weights(len(key_ids), signs, self._valid(arguments), counted))
 
     def _column(self, values: NumpyColumn, valid: Valid) -> pa.Array:
         return from_numpy(values, valid, self.result)
 
-    def results(self, state: Columns, slots: Slots) -> pa.Array:
-        return self._column(state.column(self.name)[slots], None)
+    def results(self, state: Columns, key_ids: KeyIds) -> pa.Array:
+        return self._column(state.column(self.name)[key_ids], None)
 
-    def combined(self, state: Columns, slots: Slots, starts: Ints) -> pa.Array:
-        return self._column(np.add.reduceat(state.column(self.name)[slots], starts), None)
+    def combined(self, state: Columns, key_ids: KeyIds, starts: Ints) -> pa.Array:
+        return self._column(np.add.reduceat(state.column(self.name)[key_ids], starts), None)
 
 
 class Summing(Accumulator):
@@ -220,26 +220,26 @@ class Summing(Accumulator):
 
     def fold(
         self,
-        slots: Slots,
+        key_ids: KeyIds,
         signs: Ints | None,
         arguments: Sequence[pa.Array],
         counted: Counted,
         state: Columns,
     ) -> None:
         (argument,) = arguments
-        weights = _weights(len(slots), signs, valid_of(argument), counted)
+        weights = _weights(len(key_ids), signs, valid_of(argument), counted)
         plus_only = signs is None and counted is None and argument.null_count == 0
         for name, numbers in zip(self.names, self.numbers(argument), strict=True):
             deltas = numbers if plus_only else _weighted(numbers, weights)
-            np.add.at(state.column(name), slots, deltas.astype(self.dtype, copy=False))
-        np.add.at(state.column(f"{self.name}.count"), slots, weights)
+            np.add.at(state.column(name), key_ids, deltas.astype(self.dtype, copy=False))
+        np.add.at(state.column(f"{self.name}.count"), key_ids, weights)
 
-    def results(self, state: Columns, slots: Slots) -> pa.Array:
-        return self.value([state.column(n)[slots] for n in self.names], state.column(f"{self.name}.count")[slots])
+    def results(self, state: Columns, key_ids: KeyIds) -> pa.Array:
+        return self.value([state.column(n)[key_ids] for n in self.names], state.column(f"{self.name}.count")[key_ids])
 
-    def combined(self, state: Columns, slots: Slots, starts: Ints) -> pa.Array:
-        sums = [np.add.reduceat(state.column(n)[slots], starts) for n in self.names]
-        return self.value(sums, np.add.reduceat(state.column(f"{self.name}.count")[slots], starts))
+    def combined(self, state: Columns, key_ids: KeyIds, starts: Ints) -> pa.Array:
+        sums = [np.add.reduceat(state.column(n)[key_ids], starts) for n in self.names]
+        return self.value(sums, np.add.reduceat(state.column(f"{self.name}.count")[key_ids], starts))
 
 
 def _weighted(numbers: NumpyColumn, weights: Ints) -> NumpyColumn:
@@ -442,7 +442,7 @@ class Extreme(Accumulator):
 
     def fold(
         self,
-        slots: Slots,
+        key_ids: KeyIds,
         signs: Ints | None,
         arguments: Sequence[pa.Array],
         counted: Counted,
@@ -452,26 +452,26 @@ class Extreme(Accumulator):
         valid = both(valid_of(argument), None if counted is None else counted.astype(np.bool_))
         numbers = plain(argument).astype(self._dtype, copy=False)
         if valid is not None:
-            slots, numbers = slots[valid], numbers[valid]
-        self._add.at(state.column(f"{self.name}.value"), slots, numbers)
-        state.column(f"{self.name}.is")[slots] = True
+            key_ids, numbers = key_ids[valid], numbers[valid]
+        self._add.at(state.column(f"{self.name}.value"), key_ids, numbers)
+        state.column(f"{self.name}.is")[key_ids] = True
 
-    def merge_slots(self, slots: Slots, others: Sequence[NumpyColumn], state: Columns) -> None:
+    def merge_key_ids(self, key_ids: KeyIds, others: Sequence[NumpyColumn], state: Columns) -> None:
         values, has = others
-        self._add.at(state.column(f"{self.name}.value"), slots, values)
-        state.column(f"{self.name}.is")[slots[has]] = True
+        self._add.at(state.column(f"{self.name}.value"), key_ids, values)
+        state.column(f"{self.name}.is")[key_ids[has]] = True
 
     def _column(self, values: NumpyColumn, valid: Valid) -> pa.Array:
         if valid is not None and not valid.all():
             values = np.where(valid, values, 0)
         return from_numpy(values, valid, self.result)
 
-    def results(self, state: Columns, slots: Slots) -> pa.Array:
-        return self._column(state.column(f"{self.name}.value")[slots], state.column(f"{self.name}.is")[slots])
+    def results(self, state: Columns, key_ids: KeyIds) -> pa.Array:
+        return self._column(state.column(f"{self.name}.value")[key_ids], state.column(f"{self.name}.is")[key_ids])
 
-    def combined(self, state: Columns, slots: Slots, starts: Ints) -> pa.Array:
-        values = self._add.reduceat(state.column(f"{self.name}.value")[slots], starts)
-        return self._column(values, np.logical_or.reduceat(state.column(f"{self.name}.is")[slots], starts))
+    def combined(self, state: Columns, key_ids: KeyIds, starts: Ints) -> pa.Array:
+        values = self._add.reduceat(state.column(f"{self.name}.value")[key_ids], starts)
+        return self._column(values, np.logical_or.reduceat(state.column(f"{self.name}.is")[key_ids], starts))
 
 
 class VarianceOfInts(Variance):

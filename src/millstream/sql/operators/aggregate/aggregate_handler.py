@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.index import Slots
+from millstream.sql.columns.index import KeyIds
 from millstream.sql.columns.keyed_columns import Columns, KeyedColumns, StateColumn
 from millstream.sql.columns.keys import grouped, stable_order
 from millstream.sql.columns.numpy_arrays import Ints, Mask, NumpyColumn, plain
@@ -58,7 +58,7 @@ class AggregateHandler:
 
     @property
     def combine(self) -> bool:
-        """Whether the state of several slots can be merged."""
+        """Whether the state of several key ids can be merged."""
         return all(a.combines and not c.distinct for a, c in zip(self.accumulators, self.calls, strict=True))
 
     def open(self, keys: Sequence[pa.DataType], keep: Keep, owners: int | None = None) -> None:
@@ -100,7 +100,7 @@ class AggregateHandler:
             results.append(accumulator.run(segments, arguments, counted, state))
         return results
 
-    def fold(self, batch: Batch, keys: Sequence[pa.Array], slots: Slots, state: Columns) -> None:
+    def fold(self, batch: Batch, keys: Sequence[pa.Array], key_ids: KeyIds, state: Columns) -> None:
         """Process a batch without results after each row."""
         signs = signs_of(batch)
         comings: dict[_Which, Ints] = {}
@@ -110,7 +110,7 @@ class AggregateHandler:
                 counted = self._distinct_counted(call, batch, keys, comings)
             elif call.condition is not None:
                 counted = _is_true(batch.columns[call.condition])
-            accumulator.fold(slots, signs, [batch.columns[a] for a in call.arguments], counted, state)
+            accumulator.fold(key_ids, signs, [batch.columns[a] for a in call.arguments], counted, state)
 
     def _distinct_counted(
         self,
@@ -153,10 +153,10 @@ class AggregateHandler:
         table = self._distinct[arguments]
         table.compact()
         first_new = table.bound
-        slots, _ = table.find_or_add(columns, count)
-        segments = Segments.of(slots, first_new, table.bound, None)
-        table.column(TOUCHED)[segments.slots] = self._now
-        table.changed(segments.slots)
+        key_ids, _ = table.find_or_add(columns, count)
+        segments = Segments.of(key_ids, first_new, table.bound, None)
+        table.column(TOUCHED)[segments.key_ids] = self._now
+        table.changed(segments.key_ids)
         return segments
 
     def _counted(self, arguments: tuple[int, ...], condition: int, segments: Segments, weights: Ints) -> Ints:
@@ -172,8 +172,8 @@ class AggregateHandler:
         table = self._distinct[arguments]
         exists = np.zeros(segments.count, np.bool_)
         for i in range(len(self._conditions[arguments])):
-            exists |= table.column(_times(i))[segments.slots] != 0
-        table.remove(segments.slots[~exists])
+            exists |= table.column(_times(i))[segments.key_ids] != 0
+        table.remove(segments.key_ids[~exists])
 
     # --- two-phase aggregation
 
@@ -182,38 +182,38 @@ class AggregateHandler:
         """Whether pre-aggregation gives the same results."""
         return all(a.is_exact or c.distinct for a, c in zip(self.accumulators, self.calls, strict=True))
 
-    def fold_unfiltered(self, batch: Batch, slots: Slots, state: Columns) -> None:
+    def fold_unfiltered(self, batch: Batch, key_ids: KeyIds, state: Columns) -> None:
         """Process a batch, except for aggregates over distinct values."""
         signs = signs_of(batch)
         for call, accumulator in zip(self.calls, self.accumulators, strict=True):
             if not call.distinct:
                 counted = None if call.condition is None else _is_true(batch.columns[call.condition])
-                accumulator.fold(slots, signs, [batch.columns[a] for a in call.arguments], counted, state)
+                accumulator.fold(key_ids, signs, [batch.columns[a] for a in call.arguments], counted, state)
 
-    def partials(self, state: Columns, slots: Slots) -> list[pa.Array]:
+    def partials(self, state: Columns, key_ids: KeyIds) -> list[pa.Array]:
         """Return partial results for `merge`, except of aggregates over distinct values."""
         results: list[pa.Array] = []
         for call, accumulator in zip(self.calls, self.accumulators, strict=True):
-            results += [] if call.distinct else accumulator.partials(state, slots)
+            results += [] if call.distinct else accumulator.partials(state, key_ids)
         return results
 
-    def distinct_lists(self, batch: Batch, slots: Slots, count: int) -> list[pa.Array]:
-        """Return the distinct values of each slot: columns for `merge`, after those of `partials`."""
+    def distinct_lists(self, batch: Batch, key_ids: KeyIds, count: int) -> list[pa.Array]:
+        """Return the distinct values of each key id: columns for `merge`, after those of `partials`."""
         signs = signs_of(batch)
-        return [_listed(call, batch, slots, count, signs) for call in self._distinct_calls.values()]
+        return [_listed(call, batch, key_ids, count, signs) for call in self._distinct_calls.values()]
 
     @property
     def _distinct_calls(self) -> dict[_Which, AggregateCall]:
         """The first call of each group over the same distinct values."""
         return {_which(call): call for call in reversed(self.calls) if call.distinct}
 
-    def merge(self, columns: Sequence[pa.Array], keys: Sequence[pa.Array], slots: Slots, state: Columns) -> None:
-        """Merge output of `partials` and `distinct_lists` into slots; a slot may occur several times."""
+    def merge(self, columns: Sequence[pa.Array], keys: Sequence[pa.Array], key_ids: KeyIds, state: Columns) -> None:
+        """Merge output of `partials` and `distinct_lists` into key ids; a key id may occur several times."""
         taken = 0
         for call, accumulator in zip(self.calls, self.accumulators, strict=True):
             if not call.distinct:
                 width = len(accumulator.state_columns)
-                accumulator.merge(slots, columns[taken : taken + width], state)
+                accumulator.merge(key_ids, columns[taken : taken + width], state)
                 taken += width
         for which, column in zip(self._distinct_calls, columns[taken:], strict=True):
             owners = column.value_parent_indices()
@@ -225,7 +225,7 @@ class AggregateHandler:
             condition_index = self._conditions[arguments].index(condition)
             come[segments.order] = self._counted(arguments, condition_index, segments, weights)
             self._discard_empty(arguments, segments)
-            mine = slots[owners.to_numpy()]
+            mine = key_ids[owners.to_numpy()]
             for call, accumulator in zip(self.calls, self.accumulators, strict=True):
                 if call.distinct and _which(call) == which:
                     accumulator.fold(mine, None, values, come, state)
@@ -239,12 +239,12 @@ class AggregateHandler:
     def discard(self, column: int, has_ended: Callable[[Ints], Mask]) -> None:
         """Discard distinct values of ended keys, by an integer column of the key."""
         for table in self._distinct.values():
-            slots = table.slots()
-            table.remove(slots[has_ended(plain(table.keys_at(slots)[column]))])
+            key_ids = table.key_ids()
+            table.remove(key_ids[has_ended(plain(table.keys_at(key_ids)[column]))])
 
-    def results(self, state: Columns, slots: Slots) -> list[pa.Array]:
-        """Return the results of all aggregates for slots."""
-        return [a.results(state, slots) for a in self.accumulators]
+    def results(self, state: Columns, key_ids: KeyIds) -> list[pa.Array]:
+        """Return the results of all aggregates for key ids."""
+        return [a.results(state, key_ids) for a in self.accumulators]
 
 
 def _counted_rows(call: AggregateCall, batch: Batch) -> Ints:
@@ -252,15 +252,15 @@ def _counted_rows(call: AggregateCall, batch: Batch) -> Ints:
     return np.arange(len(batch)) if call.condition is None else np.flatnonzero(_is_true(batch.columns[call.condition]))
 
 
-def _listed(call: AggregateCall, batch: Batch, slots: Slots, count: int, signs: Ints | None) -> pa.Array:
-    """Return for each slot a list of its distinct values with their counts."""
+def _listed(call: AggregateCall, batch: Batch, key_ids: KeyIds, count: int, signs: Ints | None) -> pa.Array:
+    """Return for each key id a list of its distinct values with their counts."""
     rows = _counted_rows(call, batch)
     counted = pa.array(rows)
     values = [batch.columns[a].take(counted) for a in call.arguments]
-    by_value = grouped([pa.array(slots[rows]), *values], len(rows))
+    by_value = grouped([pa.array(key_ids[rows]), *values], len(rows))
     times = np.zeros(by_value.count, np.int64)
     np.add.at(times, by_value.codes, np.ones(len(rows), np.int64) if signs is None else signs[rows])
-    of_value = slots[rows][by_value.first]
+    of_value = key_ids[rows][by_value.first]
     order = stable_order(of_value, count)
     taken = pa.array(by_value.first[order])
     members = [*(v.take(taken) for v in values), pa.array(times[order])]

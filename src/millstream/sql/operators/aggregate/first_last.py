@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from millstream.sql.columns.index import Slots
+from millstream.sql.columns.index import KeyIds
 from millstream.sql.columns.keyed_columns import Columns, StateColumn
 from millstream.sql.columns.numpy_arrays import Ints, Mask, NumpyColumn, Valid, from_python, python_values, valid_of
 from millstream.sql.expressions import AggregateCall
@@ -42,30 +42,30 @@ class FirstOrLastEver(Accumulator):
         values = pa.concat_arrays([arguments[0], from_python(list(before), arguments[0].type)])
         last = segments.last
         taken = values.take(pa.array(chosen[segments.ends[last]]))
-        _put(column, segments.slots[last], taken)
+        _put(column, segments.key_ids[last], taken)
         return RunningPlaces(values, places, self.result)
 
     def fold(
         self,
-        slots: Slots,
+        key_ids: KeyIds,
         signs: Ints | None,
         arguments: Sequence[pa.Array],
         counted: Counted,
         state: Columns,
     ) -> None:
-        rows = np.flatnonzero(_counts(arguments[0], counted, len(slots)))
+        rows = np.flatnonzero(_counts(arguments[0], counted, len(key_ids)))
         column = state.column(self.name)
         if self._first:
             rows = rows[::-1]
-        chosen = np.full(int(slots.max()) + 1, -1, np.int64)
-        chosen[slots[rows]] = rows
+        chosen = np.full(int(key_ids.max()) + 1, -1, np.int64)
+        chosen[key_ids[rows]] = rows
         touched = np.flatnonzero(chosen >= 0)
         if self._first and len(touched):
             touched = touched[np.fromiter((v is None for v in column[touched]), np.bool_, len(touched))]
         _put(column, touched, arguments[0].take(pa.array(chosen[touched])))
 
-    def results(self, state: Columns, slots: Slots) -> pa.Array:
-        return from_python(list(state.column(self.name)[slots]), self.result)
+    def results(self, state: Columns, key_ids: KeyIds) -> pa.Array:
+        return from_python(list(state.column(self.name)[key_ids]), self.result)
 
 
 class RunningPlaces:
@@ -110,8 +110,8 @@ def _first_so_far(segments: Segments, comes: Mask) -> Ints:
     return np.where(first <= rows, first, -1)
 
 
-def _put(column: NumpyColumn, slots: Slots, values: pa.Array) -> None:
+def _put(column: NumpyColumn, key_ids: KeyIds, values: pa.Array) -> None:
     """Store values in a column of objects."""
-    objects = np.empty(len(slots), object)
+    objects = np.empty(len(key_ids), object)
     objects[:] = python_values(values)
-    column[slots] = objects
+    column[key_ids] = objects

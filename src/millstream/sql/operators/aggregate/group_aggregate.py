@@ -24,7 +24,7 @@ from millstream.sql.operators.aggregate.accumulators import differing
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED, AggregateHandler, signs_of
 from millstream.sql.operators.aggregate.segments import Running, Segments
 from millstream.sql.operators.base import BATCH_ROWS, KeyedBatchOperator, split_batches
-from millstream.sql.operators.changelog import Changelog
+from millstream.sql.operators.row_kinds import Changelog
 from millstream.sql.operators.spilling import SpillingOperator
 
 # The number of rows of a key, if rows can be retracted.
@@ -85,22 +85,22 @@ class GroupAggregateOperator(KeyedBatchOperator):
         state = self._state
         self._clear_up()
         first_new = state.bound
-        slots, _ = state.find_or_add(keys, len(batch))
-        segments = Segments.of(slots, first_new, state.bound, signs_of(batch))
+        key_ids, _ = state.find_or_add(keys, len(batch))
+        segments = Segments.of(key_ids, first_new, state.bound, signs_of(batch))
         unknown = self._unknown(segments, first_new) if self.retracts else None
         if unknown is not None:
             return self.process(batch.filter(~unknown)) if not unknown.all() else ()
         if self.ttl:
-            state.column(TOUCHED)[slots] = self.setup.clock()
+            state.column(TOUCHED)[key_ids] = self.setup.clock()
         if self.mini_batch or self.final_only:
-            return self._folded(batch, keys, slots, first_new)
+            return self._folded(batch, keys, key_ids, first_new)
         rows: Ints | None = None
         if self.retracts:
             rows, segments = self._count(segments)
         running = self.aggregates.run(batch, keys, segments, state)
-        state.changed(segments.slots)
+        state.changed(segments.key_ids)
         out = self._changes(batch, keys, segments, rows, running)
-        self._discard(segments.slots)
+        self._discard(segments.key_ids)
         return (out,)
 
     def _clear_up(self) -> None:
@@ -111,10 +111,10 @@ class GroupAggregateOperator(KeyedBatchOperator):
             self._state.expire(TOUCHED, now - self.ttl)
             self.aggregates.expire(now, self.ttl)
 
-    def _discard(self, slots: Ints) -> None:
+    def _discard(self, key_ids: Ints) -> None:
         """Discard keys without rows."""
         if self.retracts:
-            empty = slots[self._state.column(_ROWS)[slots] <= 0]
+            empty = key_ids[self._state.column(_ROWS)[key_ids] <= 0]
             self._state.remove(np.unique(empty))
 
     def _unknown(self, segments: Segments, first_new: int) -> Mask | None:
@@ -165,16 +165,16 @@ class GroupAggregateOperator(KeyedBatchOperator):
             [*(k.take(positions) for k in keys), *(r.take(places) for r in running)], changes.kinds, len(positions)
         )
 
-    def _folded(self, batch: Batch, keys: list[pa.Array], slots: Ints, first_new: int) -> Iterable[Batch]:
+    def _folded(self, batch: Batch, keys: list[pa.Array], key_ids: Ints, first_new: int) -> Iterable[Batch]:
         """Process a batch of which only the final results per key are emitted."""
         state = self._state
         # Keys in order of their first row.
         if len(self._scratch) < state.bound:
             self._scratch = np.empty(2 * state.bound, np.int64)
-        rows = first_rows(slots, self._scratch)
-        distinct = slots.take(rows)
+        rows = first_rows(key_ids, self._scratch)
+        distinct = key_ids.take(rows)
         before = [] if self.final_only else self.aggregates.results(state, distinct)
-        self._add_up(batch, keys, slots)
+        self._add_up(batch, keys, key_ids)
         state.changed(distinct)
         out: Iterable[Batch] = ()
         if not self.final_only:
@@ -182,24 +182,24 @@ class GroupAggregateOperator(KeyedBatchOperator):
         self._discard(distinct)
         return out
 
-    def _add_up(self, batch: Batch, keys: list[pa.Array], slots: Ints) -> None:
-        """Process rows whose slots are known."""
+    def _add_up(self, batch: Batch, keys: list[pa.Array], key_ids: Ints) -> None:
+        """Process rows whose key ids are known."""
         if self.retracts:
             signs = signs_of(batch)
-            np.add.at(self._state.column(_ROWS), slots, np.ones(len(slots), np.int64) if signs is None else signs)
-        self.aggregates.fold(batch, keys, slots, self._state)
+            np.add.at(self._state.column(_ROWS), key_ids, np.ones(len(key_ids), np.int64) if signs is None else signs)
+        self.aggregates.fold(batch, keys, key_ids, self._state)
 
     def _changes_of_keys(
-        self, keys: list[pa.Array], slots: Ints, rows: Ints, first_new: int, before: list[pa.Array]
+        self, keys: list[pa.Array], key_ids: Ints, rows: Ints, first_new: int, before: list[pa.Array]
     ) -> Batch:
         state = self._state
-        results = self.aggregates.results(state, slots)
-        exists = state.column(_ROWS)[slots] > 0 if self.retracts else np.ones(len(slots), np.bool_)
-        differs = np.full(len(slots), bool(self.ttl))
+        results = self.aggregates.results(state, key_ids)
+        exists = state.column(_ROWS)[key_ids] > 0 if self.retracts else np.ones(len(key_ids), np.bool_)
+        differs = np.full(len(key_ids), bool(self.ttl))
         for old, new in zip(before, results, strict=True):
             differs |= differing(old, new)
-        changes = Changelog.of(slots < first_new, exists, differs, self.pairs)
-        places = pa.array(changes.chosen(np.arange(len(slots)), np.arange(len(slots)) + len(slots)))
+        changes = Changelog.of(key_ids < first_new, exists, differs, self.pairs)
+        places = pa.array(changes.chosen(np.arange(len(key_ids)), np.arange(len(key_ids)) + len(key_ids)))
         positions = pa.array(changes.chosen(rows, rows))
         both = [pa.concat_arrays([old, new]) for old, new in zip(before, results, strict=True)]
         return Batch(
@@ -212,9 +212,9 @@ class GroupAggregateOperator(KeyedBatchOperator):
             if not self.keys:
                 # A global aggregate has a result without input.
                 self._state.find_or_add([], 1)
-            slots = self._state.slots()
-            columns = self._state.keys_at(slots) + self.aggregates.results(self._state, slots)
-            self.emit(split_batches(columns, len(slots)))
+            key_ids = self._state.key_ids()
+            columns = self._state.keys_at(key_ids) + self.aggregates.results(self._state, key_ids)
+            self.emit(split_batches(columns, len(key_ids)))
 
 
 class GlobalGroupAggregateOperator(GroupAggregateOperator):
@@ -225,16 +225,16 @@ class GlobalGroupAggregateOperator(GroupAggregateOperator):
         state = self._state
         self._clear_up()
         first_new = state.bound
-        slots, _ = state.find_or_add(keys, len(batch))
+        key_ids, _ = state.find_or_add(keys, len(batch))
         if self.ttl:
-            state.column(TOUCHED)[slots] = self.setup.clock()
-        return self._folded(batch, keys, slots, first_new)
+            state.column(TOUCHED)[key_ids] = self.setup.clock()
+        return self._folded(batch, keys, key_ids, first_new)
 
-    def _add_up(self, batch: Batch, keys: list[pa.Array], slots: Ints) -> None:
+    def _add_up(self, batch: Batch, keys: list[pa.Array], key_ids: Ints) -> None:
         columns = list(batch.columns[len(self.keys) :])
         if self.retracts:
-            np.add.at(self._state.column(_ROWS), slots, plain(columns.pop(0)))
-        self.aggregates.merge(columns, keys, slots, self._state)
+            np.add.at(self._state.column(_ROWS), key_ids, plain(columns.pop(0)))
+        self.aggregates.merge(columns, keys, key_ids, self._state)
 
 
 def _inverse(order: Ints) -> Ints:
@@ -295,7 +295,7 @@ class TableAggregateOperator(KeyedBatchOperator):
         if self.ttl:
             state.expire(TOUCHED, self.setup.clock() - self.ttl)
         keys = [batch.columns[k] for k in self.keys]
-        slots, _ = state.find_or_add(keys, len(batch))
+        key_ids, _ = state.find_or_add(keys, len(batch))
         rows = function.rows([batch.columns[a] for a in call.arguments], len(batch))
         signs = signs_of(batch)
         weights = np.ones(len(batch), np.int64) if signs is None else signs
@@ -309,21 +309,21 @@ class TableAggregateOperator(KeyedBatchOperator):
             kinds.extend([kind] * len(rows))
             results.extend(rows)
 
-        for position, (slot, row, weight) in enumerate(zip(slots.tolist(), rows, weights.tolist(), strict=True)):
-            is_first = not counts[slot]
+        for position, (key_id, row, weight) in enumerate(zip(key_ids.tolist(), rows, weights.tolist(), strict=True)):
+            is_first = not counts[key_id]
             if is_first:
                 if weight < 0:
                     # A group without rows ignores retractions.
                     continue
-                accumulators[slot] = function.begin()
+                accumulators[key_id] = function.begin()
             elif not self.final_only and self.takes_back:
-                emit_results(position, DELETE, function.value(accumulators[slot]))
+                emit_results(position, DELETE, function.value(accumulators[key_id]))
             step = function.add if weight > 0 else function.retract
-            accumulators[slot] = step(accumulators[slot], row)
-            counts[slot] += weight
-            if counts[slot] and not self.final_only:
-                emit_results(position, INSERT, function.value(accumulators[slot]))
-        distinct = np.unique(slots)
+            accumulators[key_id] = step(accumulators[key_id], row)
+            counts[key_id] += weight
+            if counts[key_id] and not self.final_only:
+                emit_results(position, INSERT, function.value(accumulators[key_id]))
+        distinct = np.unique(key_ids)
         state.column(TOUCHED)[distinct] = self.setup.clock()
         state.changed(distinct)
         state.remove(distinct[counts[distinct] == 0])
@@ -337,9 +337,9 @@ class TableAggregateOperator(KeyedBatchOperator):
         if not self.final_only:
             return
         function: OpenedTableAggregate = self.calls[0].user.opened
-        slots = self._state.slots()
-        results = [function.value(accumulator) for accumulator in self._state.column(_ACCUMULATOR)[slots]]
-        positions = np.repeat(slots, [len(rows) for rows in results])
+        key_ids = self._state.key_ids()
+        results = [function.value(accumulator) for accumulator in self._state.column(_ACCUMULATOR)[key_ids]]
+        positions = np.repeat(key_ids, [len(rows) for rows in results])
         columns = [*self._state.keys_at(positions), *function.columns([row for rows in results for row in rows])]
         self.emit(split_batches(columns, len(positions)))
 
@@ -377,9 +377,9 @@ class BatchGroupAggregateOperator(SpillingOperator, GroupAggregateOperator):
             # A global aggregate has a result without input.
             self._state.find_or_add([], 1)
         for _ in self.overflow.bins(self._later):
-            slots = self._state.slots()
-            for start in range(0, len(slots), BATCH_ROWS):
-                part = slots[start : start + BATCH_ROWS]
+            key_ids = self._state.key_ids()
+            for start in range(0, len(key_ids), BATCH_ROWS):
+                part = key_ids[start : start + BATCH_ROWS]
                 columns = self._state.keys_at(part) + self.aggregates.results(self._state, part)
                 self.emit([Batch(columns, None, len(part))])
                 yield

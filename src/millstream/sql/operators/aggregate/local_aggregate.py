@@ -15,7 +15,7 @@ from millstream.common.watermark_strategy import MAX_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.append_buffer import GrowingArray, GrowingColumn
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.index import Slots, first_rows, index_for
+from millstream.sql.columns.index import KeyIds, first_rows, index_for
 from millstream.sql.columns.keyed_columns import Columns, FreshColumns, StateColumn, filled
 from millstream.sql.columns.numpy_arrays import Ints, NumpyColumn
 from millstream.sql.expressions import AggregateCall
@@ -29,7 +29,7 @@ _MAX_IDLE = 1 << 16
 
 
 class Bundle:
-    """Keys, each with a slot in value columns."""
+    """Keys, each with an id that is its index in the value columns."""
 
     def __init__(self, kinds: Sequence[pa.DataType], columns: Sequence[StateColumn]) -> None:
         self._kinds = list(kinds)
@@ -48,9 +48,9 @@ class Bundle:
         """Return a value column, to be changed in place; valid until keys are added."""
         return self._columns[name].values
 
-    def add(self, keys: Sequence[pa.Array], rows: int) -> Slots:
-        """Return the slots of keys; new keys are added."""
-        slots, new = self._index.find_or_add(keys, rows)
+    def add(self, keys: Sequence[pa.Array], rows: int) -> KeyIds:
+        """Return the key ids of keys; new keys are added."""
+        key_ids, new = self._index.find_or_add(keys, rows)
         if len(new):
             added = pa.array(new)
             for column, key in zip(self._keys, keys, strict=True):
@@ -58,33 +58,33 @@ class Bundle:
             for spec in self._specs:
                 self._columns[spec.name].extend(filled(spec, len(new)))
             self._there.extend(np.zeros(len(new), np.bool_))
-        self._see(slots)
-        return slots
+        self._see(key_ids)
+        return key_ids
 
-    def _see(self, slots: Slots) -> None:
-        come = slots.take(np.flatnonzero(~self._there.values.take(slots)))
+    def _see(self, key_ids: KeyIds) -> None:
+        come = key_ids.take(np.flatnonzero(~self._there.values.take(key_ids)))
         if not len(come):
             return
         self._there.values[come] = True
         self._order.extend(come.take(first_rows(come, np.empty(len(self._there), np.int64))))
 
-    def slots(self) -> Slots:
-        """Return the slots of keys added since the last `take_out`, in order of first arrival."""
+    def key_ids(self) -> KeyIds:
+        """Return the key ids of keys added since the last `take_out`, in order of first arrival."""
         return self._order.values.copy()
 
-    def keys_at(self, slots: Slots) -> list[pa.Array]:
-        """Return the keys of slots."""
-        return [column.take(slots) for column in self._keys]
+    def keys_at(self, key_ids: KeyIds) -> list[pa.Array]:
+        """Return the keys of key ids."""
+        return [column.take(key_ids) for column in self._keys]
 
-    def take_out(self, slots: Slots) -> None:
-        """Reset the values of all current keys, whose slots are given."""
-        if len(self._there) > _MAX_IDLE and 2 * len(slots) < len(self._there):
+    def take_out(self, key_ids: KeyIds) -> None:
+        """Reset the values of all current keys, whose key ids are given."""
+        if len(self._there) > _MAX_IDLE and 2 * len(key_ids) < len(self._there):
             self._clear()
             return
         for spec in self._specs:
-            self._columns[spec.name].values[slots] = filled(spec, len(slots))
-        self._there.values[slots] = False
-        self._order.replace(slots[:0])
+            self._columns[spec.name].values[key_ids] = filled(spec, len(key_ids))
+        self._there.values[key_ids] = False
+        self._order.replace(key_ids[:0])
 
 
 _ROWS = "rows"
@@ -101,7 +101,7 @@ class LocalAggregateOperator(BatchOperator):
     """Pre-aggregates rows of equal keys."""
 
     emits_later = True
-    holds_back = True
+    buffers_output = True
 
     def __init__(
         self,
@@ -145,47 +145,47 @@ class LocalAggregateOperator(BatchOperator):
         """Aggregate keyed rows; yield partial results that are not held back."""
         if self._alone > 0 or not self.aggregates.is_exact:
             self._alone -= len(batch)
-            slots = np.arange(len(batch))
+            key_ids = np.arange(len(batch))
             state = FreshColumns(self._specs, len(batch))
-            self._add_up(batch, slots, state)
-            yield self._partial_batch(keys, self._columns(batch, slots, slots, state), len(batch))
+            self._add_up(batch, key_ids, state)
+            yield self._partial_batch(keys, self._columns(batch, key_ids, key_ids, state), len(batch))
             return
-        slots = self._bundle.add(keys, len(batch))
-        self._add_up(batch, slots, self._bundle)
+        key_ids = self._bundle.add(keys, len(batch))
+        self._add_up(batch, key_ids, self._bundle)
         self._held += len(batch)
         if self._held >= self.max_rows:
-            yield from self._released(batch, slots)
+            yield from self._released(batch, key_ids)
 
-    def _add_up(self, batch: Batch, slots: Ints, state: Columns) -> None:
+    def _add_up(self, batch: Batch, key_ids: Ints, state: Columns) -> None:
         if self.retracts:
             signs = signs_of(batch)
-            np.add.at(state.column(_ROWS), slots, np.ones(len(slots), np.int64) if signs is None else signs)
-        self.aggregates.fold_unfiltered(batch, slots, state)
+            np.add.at(state.column(_ROWS), key_ids, np.ones(len(key_ids), np.int64) if signs is None else signs)
+        self.aggregates.fold_unfiltered(batch, key_ids, state)
 
     def _released(self, batch: Batch | None = None, of_rows: Ints | None = None) -> Iterator[Batch]:
-        """Yield the partial results held back; with distinct values, those of one batch with its rows' slots."""
-        bundle, slots = self._bundle, self._bundle.slots()
-        if not len(slots):
+        """Yield the partial results held back; with distinct values, those of one batch with its rows' key ids."""
+        bundle, key_ids = self._bundle, self._bundle.key_ids()
+        if not len(key_ids):
             return
         if of_rows is not None:
-            index_of_slot = np.empty(int(slots.max()) + 1, np.int64)
-            index_of_slot[slots] = np.arange(len(slots))
-            of_rows = index_of_slot.take(of_rows)
-        keys = bundle.keys_at(slots)
-        columns = self._columns(batch, of_rows, slots, bundle)
-        bundle.take_out(slots)
-        if self._held >= _ENOUGH and len(slots) > _WORTH * self._held:
+            index_of_key_id = np.empty(int(key_ids.max()) + 1, np.int64)
+            index_of_key_id[key_ids] = np.arange(len(key_ids))
+            of_rows = index_of_key_id.take(of_rows)
+        keys = bundle.keys_at(key_ids)
+        columns = self._columns(batch, of_rows, key_ids, bundle)
+        bundle.take_out(key_ids)
+        if self._held >= _ENOUGH and len(key_ids) > _WORTH * self._held:
             self._alone = _TRY_AGAIN
         self._held = 0
-        whole = self._partial_batch(keys, columns, len(slots))
-        yield from split_batches(list(whole.columns), len(slots))
+        whole = self._partial_batch(keys, columns, len(key_ids))
+        yield from split_batches(list(whole.columns), len(key_ids))
 
-    def _columns(self, batch: Batch | None, of_rows: Ints | None, slots: Ints, state: Columns) -> list[pa.Array]:
-        """Return the partial results of slots."""
-        rows = [pa.array(state.column(_ROWS)[slots])] if self.retracts else []
-        columns = [*rows, *self.aggregates.partials(state, slots)]
+    def _columns(self, batch: Batch | None, of_rows: Ints | None, key_ids: Ints, state: Columns) -> list[pa.Array]:
+        """Return the partial results of key ids."""
+        rows = [pa.array(state.column(_ROWS)[key_ids])] if self.retracts else []
+        columns = [*rows, *self.aggregates.partials(state, key_ids)]
         if batch is not None and of_rows is not None:
-            columns += self.aggregates.distinct_lists(batch, of_rows, len(slots))
+            columns += self.aggregates.distinct_lists(batch, of_rows, len(key_ids))
         return columns
 
     def _partial_batch(self, keys: list[pa.Array], columns: list[pa.Array], rows: int) -> Batch:

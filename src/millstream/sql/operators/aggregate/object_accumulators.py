@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from millstream.common.aliases import Value
 from millstream.operators.base import OperatorSetup
-from millstream.sql.columns.index import Slots
+from millstream.sql.columns.index import KeyIds
 from millstream.sql.columns.keyed_columns import Columns, StateColumn
 from millstream.sql.columns.numpy_arrays import Ints, NumpyColumn, Valid, from_python, python_values
 from millstream.sql.errors import TableException
@@ -55,10 +55,10 @@ class ObjectAccumulator(Accumulator):
         """Merge a partial result into a key's state, if the aggregate supports it."""
         raise NotImplementedError
 
-    def merge_slots(self, slots: Slots, others: Sequence[Value], state: Columns) -> None:
+    def merge_key_ids(self, key_ids: KeyIds, others: Sequence[Value], state: Columns) -> None:
         column = state.column(self.name)
-        for slot, other in zip(slots.tolist(), others[0], strict=True):
-            column[slot] = self.merge_values(column[slot], other)
+        for key_id, other in zip(key_ids.tolist(), others[0], strict=True):
+            column[key_id] = self.merge_values(column[key_id], other)
 
     def run(self, segments: Segments, arguments: Sequence[pa.Array], counted: Counted, state: Columns) -> Running:
         column = state.column(self.name)
@@ -66,16 +66,16 @@ class ObjectAccumulator(Accumulator):
         after: list[Value] = [None] * segments.rows
         begins: list[Value] = []
         last = segments.last.tolist()
-        for i, (start, end, slot, fresh) in enumerate(
+        for i, (start, end, key_id, fresh) in enumerate(
             zip(
                 segments.starts.tolist(),
                 segments.ends.tolist(),
-                segments.slots.tolist(),
+                segments.key_ids.tolist(),
                 segments.fresh.tolist(),
                 strict=True,
             )
         ):
-            accumulator = self.begin() if fresh else column[slot]
+            accumulator = self.begin() if fresh else column[key_id]
             begins.append(None if fresh else self.value(accumulator))
             for row in range(start, end + 1):
                 if weights[row] > 0:
@@ -84,18 +84,20 @@ class ObjectAccumulator(Accumulator):
                     accumulator = self.retract(accumulator, rows[row])
                 after[row] = self.value(accumulator)
             if last[i]:
-                column[slot] = accumulator
+                column[key_id] = accumulator
         return RunningObjects(after + begins, self._column)
 
     def fold(
-        self, slots: Slots, signs: Ints | None, arguments: Sequence[pa.Array], counted: Counted, state: Columns
+        self, key_ids: KeyIds, signs: Ints | None, arguments: Sequence[pa.Array], counted: Counted, state: Columns
     ) -> None:
         column = state.column(self.name)
-        for values, sign, slot in zip(*self._rows(len(slots), signs, arguments, counted), slots.tolist(), strict=True):
+        for values, sign, key_id in zip(
+            *self._rows(len(key_ids), signs, arguments, counted), key_ids.tolist(), strict=True
+        ):
             if sign > 0:
-                column[slot] = self.add(column[slot], values)
+                column[key_id] = self.add(column[key_id], values)
             elif sign < 0:
-                column[slot] = self.retract(column[slot], values)
+                column[key_id] = self.retract(column[key_id], values)
 
     def _rows(
         self, count: int, signs: Ints | None, arguments: Sequence[pa.Array], counted: Counted
@@ -113,8 +115,8 @@ class ObjectAccumulator(Accumulator):
     def _column(self, values: list[Value]) -> pa.Array:
         return from_python(values, self.result)
 
-    def results(self, state: Columns, slots: Slots) -> pa.Array:
-        return self._column([self.value(accumulator) for accumulator in state.column(self.name)[slots]])
+    def results(self, state: Columns, key_ids: KeyIds) -> pa.Array:
+        return self._column([self.value(accumulator) for accumulator in state.column(self.name)[key_ids]])
 
 
 class ExtremeOfMany(ObjectAccumulator):
@@ -169,7 +171,7 @@ class ExtremeOfAny(ObjectAccumulator):
         # Texts, with those in state, are ranked in byte order.
         column = state.column(self.name)
         stored = pa.array(
-            [None if f else v for f, v in zip(segments.fresh, column[segments.slots], strict=True)], _TEXT
+            [None if f else v for f, v in zip(segments.fresh, column[segments.key_ids], strict=True)], _TEXT
         )
         encoded = pa.concat_arrays([argument, stored]).dictionary_encode()
         texts = encoded.dictionary
@@ -189,7 +191,7 @@ class ExtremeOfAny(ObjectAccumulator):
             return in_order.take(pa.array(values, mask=values == nothing))
 
         last = segments.last
-        column[segments.slots[last]] = np.array(shown(running[segments.ends[last]], None).to_pylist(), object)
+        column[segments.key_ids[last]] = np.array(shown(running[segments.ends[last]], None).to_pylist(), object)
         return RunningNumbers(running, begins, None, None, shown)
 
     def add(self, accumulator: Value, values: tuple[Value, ...]) -> Value:

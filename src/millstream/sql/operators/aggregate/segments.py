@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.common.aliases import Value
-from millstream.sql.columns.index import Slots
+from millstream.sql.columns.index import KeyIds
 from millstream.sql.columns.keys import stable_order
 from millstream.sql.columns.numpy_arrays import Ints, Mask, NumpyColumn, Valid
 
@@ -24,15 +24,15 @@ class Segments:
     Attributes:
         order: the rows; everything below is in this order.
         starts, ends: the first and the last position of each segment.
-        slots: the slot of each segment's key.
-        fresh: whether a segment begins empty, not with the state of its slot.
+        key_ids: the key id of each segment's key.
+        fresh: whether a segment begins empty, not with the state of its key id.
         signs: 1 for an added row and -1 for a retracted one; None if all are added.
     """
 
-    def __init__(self, order: Ints, starts: Ints, slots: Slots, fresh: Mask, signs: Ints | None) -> None:
+    def __init__(self, order: Ints, starts: Ints, key_ids: KeyIds, fresh: Mask, signs: Ints | None) -> None:
         self.order = order
         self.starts = starts
-        self.slots = slots
+        self.key_ids = key_ids
         self.fresh = fresh
         self.signs = signs
         self.count = len(starts)
@@ -41,18 +41,18 @@ class Segments:
         self.ends = starts + self.sizes - 1
 
     @staticmethod
-    def of(slots: Slots, first_new: int, bound: int, signs: Ints | None) -> Segments:
-        """Return the segments of rows; each begins with the state of its slot unless the slot is new.
+    def of(key_ids: KeyIds, first_new: int, bound: int, signs: Ints | None) -> Segments:
+        """Return the segments of rows; each begins with the state of its key id unless the key id is new.
 
         Args:
-            slots: the slot of each row.
-            first_new: the first new slot.
-            bound: an exclusive upper bound of slots.
+            key_ids: the key id of each row.
+            first_new: the first new key id.
+            bound: an exclusive upper bound of key ids.
             signs: 1 or -1 for each row; None if all are added.
         """
-        order = stable_order(slots, bound)
-        in_order = slots[order]
-        starts = np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1])) if len(slots) else order
+        order = stable_order(key_ids, bound)
+        in_order = key_ids[order]
+        starts = np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1])) if len(key_ids) else order
         of_segment = in_order[starts]
         return Segments(order, starts, of_segment, of_segment >= first_new, None if signs is None else signs[order])
 
@@ -78,7 +78,7 @@ class Segments:
     @cached_property
     def last(self) -> Mask:
         """Whether a segment is the last of its key in this batch."""
-        return np.append(self.slots[1:] != self.slots[:-1], True)[: self.count]
+        return np.append(self.key_ids[1:] != self.key_ids[:-1], True)[: self.count]
 
     def cut_behind(self, cut: Mask) -> Segments:
         """Return segments that also end after some rows; the next segment begins empty."""
@@ -89,13 +89,13 @@ class Segments:
             return self
         starts = np.concatenate([self.starts, inner])
         order = np.argsort(starts, kind="stable")
-        slots = np.concatenate([self.slots, self.slots[self.of_row[inner]]])
+        key_ids = np.concatenate([self.key_ids, self.key_ids[self.of_row[inner]]])
         fresh = np.concatenate([self.fresh, np.ones(len(inner), np.bool_)])
-        return Segments(self.order, starts[order], slots[order], fresh[order], self.signs)
+        return Segments(self.order, starts[order], key_ids[order], fresh[order], self.signs)
 
     def begins(self, column: NumpyColumn, initial: Value) -> NumpyColumn:
         """Return the initial value of each segment from a state column."""
-        values = column[self.slots]
+        values = column[self.key_ids]
         if self.fresh.any():
             values[self.fresh] = initial
         return values
@@ -103,7 +103,7 @@ class Segments:
     def leave(self, column: NumpyColumn, values: NumpyColumn) -> None:
         """Store the last value of each key in a state column."""
         last = self.last
-        column[self.slots[last]] = values[self.ends[last]]
+        column[self.key_ids[last]] = values[self.ends[last]]
 
     def sums(self, deltas: NumpyColumn, begins: NumpyColumn) -> NumpyColumn:
         """Return running sums: exact for integers, added in row order for floats."""

@@ -78,7 +78,7 @@ class _ValuesReader(SourceReader):
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
 
-    def read(self, share: SplitRange) -> Iterator[Collection[Batch]]:
+    def read(self, split_range: SplitRange) -> Iterator[Collection[Batch]]:
         rows = len(self._batch)
         yield [self._batch.slice(start, min(start + BATCH_ROWS, rows)) for start in range(0, rows, BATCH_ROWS)]
 

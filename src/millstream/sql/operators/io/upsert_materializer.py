@@ -47,16 +47,16 @@ class MaterializeOperator(KeyedBatchOperator):
             state.expire(TOUCHED, self.setup.clock() - self.ttl)
         keys = [batch.columns[k] for k in self.keys]
         of_rows, _ = state.find_or_add(keys, len(batch))
-        slots = np.unique(of_rows)
+        key_ids = np.unique(of_rows)
         lists = state.column("rows")
         rows = list(zip(*map(python_values, batch.columns), strict=True))
         changes: list[tuple[int, _Row]] = []
-        for row, kind, slot in zip(rows, batch.all_kinds().tolist(), of_rows.tolist(), strict=True):
-            self._take(lists[slot], row, kind in (INSERT, UPDATE_AFTER), changes)
-        state.column(TOUCHED)[slots] = self.setup.clock()
-        state.changed(slots)
-        empty = np.fromiter((not lists[s] for s in slots.tolist()), np.bool_, len(slots))
-        state.remove(slots[empty])
+        for row, kind, key_id in zip(rows, batch.all_kinds().tolist(), of_rows.tolist(), strict=True):
+            self._take(lists[key_id], row, kind in (INSERT, UPDATE_AFTER), changes)
+        state.column(TOUCHED)[key_ids] = self.setup.clock()
+        state.changed(key_ids)
+        empty = np.fromiter((not lists[s] for s in key_ids.tolist()), np.bool_, len(key_ids))
+        state.remove(key_ids[empty])
         kinds = np.fromiter((c[0] for c in changes), np.int8, len(changes))
         columns = [from_python([c[1][i] for c in changes], kind) for i, kind in enumerate(self.kinds)]
         return (Batch(columns, kinds if kinds.any() else None, len(changes)),)
@@ -123,12 +123,12 @@ class ConflictOperator(KeyedBatchOperator):
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         pending = self._pending
-        slots, _ = pending.find_or_add([batch.columns[k] for k in self.keys], len(batch))
+        key_ids, _ = pending.find_or_add([batch.columns[k] for k in self.keys], len(batch))
         changes = pending.column("changes")
         rows = zip(*map(python_values, batch.columns), strict=True)
-        for row, kind, slot in zip(rows, batch.all_kinds().tolist(), slots.tolist(), strict=True):
-            _add_or_cancel(changes[slot], kind in (INSERT, UPDATE_AFTER), row)
-        pending.changed(np.unique(slots))
+        for row, kind, key_id in zip(rows, batch.all_kinds().tolist(), key_ids.tolist(), strict=True):
+            _add_or_cancel(changes[key_id], kind in (INSERT, UPDATE_AFTER), row)
+        pending.changed(np.unique(key_ids))
         return ()
 
     def on_watermark(self, watermark: int) -> int | None:
@@ -144,15 +144,15 @@ class ConflictOperator(KeyedBatchOperator):
         written.compact()
         if self.ttl:
             written.expire(TOUCHED, now - self.ttl)
-        due = pending.slots()
-        slots, _ = written.find_or_add(pending.keys_at(due), len(due))
+        due = pending.key_ids()
+        key_ids, _ = written.find_or_add(pending.keys_at(due), len(due))
         changes, rows = pending.column("changes"), written.column("rows")
         out: list[tuple[int, _Row]] = []
-        for one, slot in zip(due.tolist(), slots.tolist(), strict=True):
-            rows[slot] = self._resolved(rows[slot], changes[one], out)
-        written.column(TOUCHED)[slots] = now
-        written.changed(slots)
-        written.remove(slots[np.fromiter((not rows[s] for s in slots.tolist()), np.bool_, len(slots))])
+        for one, key_id in zip(due.tolist(), key_ids.tolist(), strict=True):
+            rows[key_id] = self._resolved(rows[key_id], changes[one], out)
+        written.column(TOUCHED)[key_ids] = now
+        written.changed(key_ids)
+        written.remove(key_ids[np.fromiter((not rows[s] for s in key_ids.tolist()), np.bool_, len(key_ids))])
         pending.remove(due)
         pending.compact()
         kinds = np.fromiter((kind for kind, _ in out), np.int8, len(out))

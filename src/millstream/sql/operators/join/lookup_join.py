@@ -19,7 +19,7 @@ from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
 from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.numpy_arrays import Mask, from_python, python_values
 from millstream.sql.columns.value_conversion import to_python
-from millstream.sql.connectors import Found, LookupSource
+from millstream.sql.connector_contract import Found, LookupSource
 from millstream.sql.expressions import Column, Expression
 from millstream.sql.functions.evaluate import compiled, condition
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED
@@ -233,14 +233,14 @@ class MaterializedLookupJoinOperator(LookupJoinOperator, KeyedBatchOperator):
             state.expire(TOUCHED, self.setup.clock() - self.ttl)
         adds = np.isin(batch.all_kinds(), (INSERT, UPDATE_AFTER))
         looked_up = self._rows_for(batch, np.flatnonzero(adds))
-        slots, _ = state.find_or_add([batch.columns[k] for k in self.state_key], len(batch))
+        key_ids, _ = state.find_or_add([batch.columns[k] for k in self.state_key], len(batch))
         lookups = state.column("found")
         rows: list[tuple[int, _Values]] = []
-        for row, slot in enumerate(slots.tolist()):
+        for row, key_id in enumerate(key_ids.tolist()):
             step = self._add if adds[row] else self._retract
-            rows += [(row, one) for one in step(lookups[slot], looked_up.get(row, []))]
-        state.column(TOUCHED)[slots[adds]] = self.setup.clock()
-        changed = np.unique(slots)
+            rows += [(row, one) for one in step(lookups[key_id], looked_up.get(row, []))]
+        state.column(TOUCHED)[key_ids[adds]] = self.setup.clock()
+        changed = np.unique(key_ids)
         state.changed(changed)
         empty = np.fromiter((not lookups[s] for s in changed.tolist()), np.bool_, len(changed))
         state.remove(changed[empty])

@@ -68,21 +68,21 @@ class SetOperationOperator(KeyedBatchOperator):
         first_new = state.bound
         of_rows, _ = state.find_or_add(batch.columns, len(batch))
         segments = Segments.of(of_rows, first_new, state.bound, signs_of(batch))
-        slots = segments.slots
+        key_ids = segments.key_ids
         mine, other = state.column(_SIDES[side]), state.column(_SIDES[1 - side])
         signs = np.ones(len(batch), np.int64) if segments.signs is None else segments.signs
         begins = segments.begins(mine, 0)
         after = segments.sums(signs, begins)
         segments.leave(mine, after)
         if self.ttl:
-            state.column(TOUCHED)[slots] = self.setup.clock()
-        state.changed(slots)
+            state.column(TOUCHED)[key_ids] = self.setup.clock()
+        state.changed(key_ids)
         if not self.final_only:
             yield self._changes(batch, side, segments, np.concatenate([after, begins]), other)
-        state.remove(slots[(mine[slots] == 0) & (other[slots] == 0)])
+        state.remove(key_ids[(mine[key_ids] == 0) & (other[key_ids] == 0)])
 
     def _changes(self, batch: Batch, side: int, segments: Segments, mine: Ints, other: Ints) -> Batch:
-        there = other[segments.slots]
+        there = other[segments.key_ids]
         both = np.concatenate([np.repeat(there, segments.sizes), there])
         times = self._times(mine, both) if side == 0 else self._times(both, mine)
         more = times[: segments.rows] - times[segments.before]
@@ -109,9 +109,9 @@ class SetOperationOperator(KeyedBatchOperator):
             self.emit(self._results())
 
     def _results(self) -> Iterator[Batch]:
-        slots = self._state.slots()
-        times = self._times(*(self._state.column(side)[slots] for side in _SIDES))
-        rows = np.repeat(slots, times)
+        key_ids = self._state.key_ids()
+        times = self._times(*(self._state.column(side)[key_ids] for side in _SIDES))
+        rows = np.repeat(key_ids, times)
         yield from split_batches(self._state.keys_at(rows), len(rows))
 
 

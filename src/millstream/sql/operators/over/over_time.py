@@ -135,9 +135,9 @@ class OverOperator(KeyedBatchOperator):
         if self.preceding is None:
             return np.full(len(batch), self.watermark, np.int64)
         # As in Flink: up to the last emitted row of the partition, initially 1970.
-        slots = self._state.find([batch.columns[k] for k in self.partition], len(batch))
+        key_ids = self._state.find([batch.columns[k] for k in self.partition], len(batch))
         last = np.zeros(len(batch), np.int64)
-        last[slots >= 0] = self._state.column(_LAST)[slots[slots >= 0]]
+        last[key_ids >= 0] = self._state.column(_LAST)[key_ids[key_ids >= 0]]
         return last
 
     def _wait(self, batch: Batch, times: Ints) -> None:
@@ -197,29 +197,29 @@ class OverOperator(KeyedBatchOperator):
         if self.rows or self.preceding is None or not len(self._state):
             return
         state, reach = self._state, self.preceding + self.preceding // 2 + 1
-        slots = state.slots()
-        over = slots[state.column(_LAST)[slots] + reach <= watermark]
+        key_ids = state.key_ids()
+        over = key_ids[state.column(_LAST)[key_ids] + reach <= watermark]
         if len(over):
             self._remove(over)
             state.compact()
 
-    def _remove(self, slots: Ints) -> None:
+    def _remove(self, key_ids: Ints) -> None:
         """Discard partitions and their frame rows."""
         if self._keeps_frames:
-            keys = self._frames.find(self._state.keys_at(slots), len(slots))
+            keys = self._frames.find(self._state.keys_at(key_ids), len(key_ids))
             places, rows = self._frames.pairs(keys)
-            self._retract(slots[places], rows)
+            self._retract(key_ids[places], rows)
             self._frames.remove(rows)
-        self._state.remove(slots)
+        self._state.remove(key_ids)
 
-    def _retract(self, slots: Ints, rows: Ints) -> None:
+    def _retract(self, key_ids: Ints, rows: Ints) -> None:
         """Retract rows from aggregates, so that distinct values are removed."""
         if len(rows) and any(c.distinct for c in self.aggregates.calls):
             columns = [pa.nulls(len(rows))] * len(self.kinds)
             for index, c in enumerate(self._framed):
                 columns[c] = self._frames.take(index, rows)
             batch = Batch(columns, np.full(len(rows), DELETE, np.int8), len(rows))
-            self.aggregates.fold(batch, [columns[k] for k in self.partition], slots, self._state)
+            self.aggregates.fold(batch, [columns[k] for k in self.partition], key_ids, self._state)
 
     def _expire(self) -> None:
         now, state = self.setup.clock(), self._state
@@ -237,13 +237,13 @@ class OverOperator(KeyedBatchOperator):
         self._state.compact()
         keys = [batch.columns[k] for k in self.partition]
         first_new = self._state.bound
-        slots, _ = self._state.find_or_add(keys, len(batch))
-        order = np.argsort(slots, kind="stable")
+        key_ids, _ = self._state.find_or_add(keys, len(batch))
+        order = np.argsort(key_ids, kind="stable")
         mine = batch.take(order)
-        every, all_slots, all_times, new = self._with_frames(mine, slots[order], times[order])
-        frames = self._frames_of(all_slots, all_times, new)
-        columns = self._results(every, all_slots, new, frames, first_new)
-        distinct, ends = np.unique(slots[order][::-1], return_index=True)
+        every, all_key_ids, all_times, new = self._with_frames(mine, key_ids[order], times[order])
+        frames = self._frames_of(all_key_ids, all_times, new)
+        columns = self._results(every, all_key_ids, new, frames, first_new)
+        distinct, ends = np.unique(key_ids[order][::-1], return_index=True)
         self._state.column(_LAST)[distinct] = times[order][::-1][ends]
         self._state.column(TOUCHED)[distinct] = self.setup.clock()
         self._state.changed(distinct)
@@ -252,18 +252,18 @@ class OverOperator(KeyedBatchOperator):
         positions = pa.array(back)
         yield from split_batches([*batch.columns, *(c.take(positions) for c in columns)], len(batch))
 
-    def _with_frames(self, batch: Batch, slots: Ints, times: Ints) -> tuple[Batch, Ints, Ints, Ints]:
+    def _with_frames(self, batch: Batch, key_ids: Ints, times: Ints) -> tuple[Batch, Ints, Ints, Ints]:
         """Return new rows together with the frame rows, by partition, and which of them are new."""
         if not self._keeps_frames:
-            return batch, slots, times, np.arange(len(batch))
+            return batch, key_ids, times, np.arange(len(batch))
         framed = self._frames
         framed.compact()
         keys = framed.find_or_add([batch.columns[k] for k in self.partition], len(batch))
-        first = np.flatnonzero(np.append(True, slots[1:] != slots[:-1]))
+        first = np.flatnonzero(np.append(True, key_ids[1:] != key_ids[:-1]))
         places, there = framed.pairs(keys[first])
-        old_slots, old_times = slots[first][places], framed.marks[there]
+        old_key_ids, old_times = key_ids[first][places], framed.marks[there]
         added = framed.add(keys, [batch.columns[c] for c in self._framed], times)
-        order = np.argsort(np.concatenate([old_slots, slots]), kind="stable")
+        order = np.argsort(np.concatenate([old_key_ids, key_ids]), kind="stable")
         positions, count = pa.array(order), len(there) + len(batch)
         columns = [pa.nulls(count)] * len(self.kinds)
         for index, c in enumerate(self._framed):
@@ -271,40 +271,40 @@ class OverOperator(KeyedBatchOperator):
         self._in_order = np.concatenate([there, added])[order]
         whole = Batch(columns, None, count)
         new = np.flatnonzero(order >= len(there))
-        return whole, np.concatenate([old_slots, slots])[order], np.concatenate([old_times, times])[order], new
+        return whole, np.concatenate([old_key_ids, key_ids])[order], np.concatenate([old_times, times])[order], new
 
-    def _frames_of(self, slots: Ints, times: Ints, new: Ints) -> Frames:
+    def _frames_of(self, key_ids: Ints, times: Ints, new: Ints) -> Frames:
         high = new
         if not self.rows and self.waits:
-            high = ends_of(_numbered(slots, times))[new]
+            high = ends_of(_numbered(key_ids, times))[new]
         if self.preceding is None:
             if not self._keeps_frames:
-                return unbounded(slots, high)
+                return unbounded(key_ids, high)
             low = new
-            frames = Frames.sliding(slots, new, starts_of(slots)[new], high)
+            frames = Frames.sliding(key_ids, new, starts_of(key_ids)[new], high)
             frames = Frames(low, high, frames.events, frames.shown)
-            first_needed = np.maximum(ends_of(slots)[new] - self._shifts + 1, 0)
+            first_needed = np.maximum(ends_of(key_ids)[new] - self._shifts + 1, 0)
         elif self.rows:
-            low = np.maximum(new - self.preceding, starts_of(slots)[new])
-            frames = Frames.sliding(slots, new, low, high)
-            first_needed = np.maximum(ends_of(slots)[new] - max(self.preceding, self._shifts - 1), 0)
+            low = np.maximum(new - self.preceding, starts_of(key_ids)[new])
+            frames = Frames.sliding(key_ids, new, low, high)
+            first_needed = np.maximum(ends_of(key_ids)[new] - max(self.preceding, self._shifts - 1), 0)
         else:
-            low = places_before(slots, times, slots[new], times[new] - self.preceding, equal=False)
-            frames = Frames.sliding(slots, new, low, high)
+            low = places_before(key_ids, times, key_ids[new], times[new] - self.preceding, equal=False)
+            frames = Frames.sliding(key_ids, new, low, high)
             first_needed = low
-        self._drop_frames(slots, new, first_needed)
+        self._drop_frames(key_ids, new, first_needed)
         return frames
 
-    def _drop_frames(self, slots: Ints, new: Ints, low: Ints) -> None:
+    def _drop_frames(self, key_ids: Ints, new: Ints, low: Ints) -> None:
         """Discard rows before the last frame of their partition."""
-        last = np.append(slots[new[1:]] != slots[new[:-1]], True)
+        last = np.append(key_ids[new[1:]] != key_ids[new[:-1]], True)
         begins = np.repeat(
-            low[last], np.diff(np.flatnonzero(np.append(True, slots[1:] != slots[:-1])), append=len(slots))
+            low[last], np.diff(np.flatnonzero(np.append(True, key_ids[1:] != key_ids[:-1])), append=len(key_ids))
         )
-        self._frames.remove(self._in_order[np.arange(len(slots)) < begins])
+        self._frames.remove(self._in_order[np.arange(len(key_ids)) < begins])
 
-    def _results(self, every: Batch, slots: Ints, new: Ints, frames: Frames, first_new: int) -> list[pa.Array]:
-        sums = self._sums(every, slots, frames, first_new)
+    def _results(self, every: Batch, key_ids: Ints, new: Ints, frames: Frames, first_new: int) -> list[pa.Array]:
+        sums = self._sums(every, key_ids, frames, first_new)
         results = []
         for call in self.calls:
             if not self._is_by_frame(call):
@@ -313,14 +313,14 @@ class OverOperator(KeyedBatchOperator):
                 values = every.columns[call.arguments[0]]
                 default = every.columns[call.arguments[2]] if len(call.arguments) > 2 else None
                 # As in Flink, rows of equal time look from the last of them.
-                results.append(shifted(values, slots, frames.high, lag_of(call), default))
+                results.append(shifted(values, key_ids, frames.high, lag_of(call), default))
             else:
                 counted = None if call.condition is None else is_true(every.columns[call.condition])
                 columns = [every.columns[a] for a in call.arguments]
                 results.append(by_frame(call, columns, counted, frames))
         return results
 
-    def _sums(self, every: Batch, slots: Ints, frames: Frames, first_new: int) -> Iterator[pa.Array]:
+    def _sums(self, every: Batch, key_ids: Ints, frames: Frames, first_new: int) -> Iterator[pa.Array]:
         if not self.aggregates.calls:
             return
         goes = frames.events < 0
@@ -329,7 +329,7 @@ class OverOperator(KeyedBatchOperator):
         taken = every.take(rows)
         events = Batch(taken.columns, kinds, len(taken))
         signs = None if kinds is None else np.where(goes, -1, 1)
-        segments = Segments.of(slots[rows], first_new, self._state.bound, signs)
+        segments = Segments.of(key_ids[rows], first_new, self._state.bound, signs)
         keys = [events.columns[k] for k in self.partition]
         running = self.aggregates.run(events, keys, segments, self._state)
         yield from (r.take(frames.shown) for r in running)

@@ -18,8 +18,8 @@ from millstream.sql.functions.evaluate import condition
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED, signs_of
 from millstream.sql.operators.aggregate.segments import Segments
 from millstream.sql.operators.base import EvaluatingOperator, KeyedBatchOperator, split_batches
-from millstream.sql.operators.changelog import Changelog
 from millstream.sql.operators.query_context import Session
+from millstream.sql.operators.row_kinds import Changelog
 
 
 class LastRowOperator(KeyedBatchOperator):
@@ -82,7 +82,7 @@ class LastRowOperator(KeyedBatchOperator):
         keys = rows.find_or_add(key_columns, len(batch))
         segments = Segments.of(keys, rows.key_bound, rows.key_bound, signs_of(batch))
         known = np.full(segments.count, -1, np.int64)
-        places, stored = rows.pairs(segments.slots)
+        places, stored = rows.pairs(segments.key_ids)
         known[places] = stored
         counted = self._counted(batch, segments, known)
         if counted is not None and not counted.all():

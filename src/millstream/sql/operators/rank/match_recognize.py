@@ -126,39 +126,39 @@ class MatchOperator(EvaluatingOperator, KeyedBatchOperator):
     def _at_once(self, batch: Batch) -> Iterator[Batch]:
         now, matches = self.setup.clock(), list[tuple[int, Rows, int]]()
         self._keys.compact()
-        slots, _ = self._keys.find_or_add([batch.columns[k] for k in self.match.partition], len(batch))
-        for slot, event in zip(slots.tolist(), self._events(batch), strict=True):
-            runs = self._runs_of(slot)
-            matches += [(slot, match_of(c), t) for c, t, timed in self._matcher.event(runs, event, now) if not timed]
+        key_ids, _ = self._keys.find_or_add([batch.columns[k] for k in self.match.partition], len(batch))
+        for key_id, event in zip(key_ids.tolist(), self._events(batch), strict=True):
+            runs = self._runs_of(key_id)
+            matches += [(key_id, match_of(c), t) for c, t, timed in self._matcher.event(runs, event, now) if not timed]
         yield from self._emitted(matches)
-        self._keep(np.unique(slots))
+        self._keep(np.unique(key_ids))
 
-    def _runs_of(self, slot: int) -> Runs:
+    def _runs_of(self, key_id: int) -> Runs:
         runs = self._keys.column(_RUNS)
-        if runs[slot] is None:
-            runs[slot] = Runs()
-        state: Runs = runs[slot]
+        if runs[key_id] is None:
+            runs[key_id] = Runs()
+        state: Runs = runs[key_id]
         return state
 
-    def _keep(self, slots: Ints) -> None:
+    def _keep(self, key_ids: Ints) -> None:
         """Schedule the next timers of keys; discard keys without partial matches."""
         runs, timers = self._keys.column(_RUNS), self._keys.column(_TIMER)
-        for slot in slots.tolist():
-            timers[slot] = min(runs[slot].timers, default=MAX_WATERMARK)
-        self._keys.changed(slots)
-        at_rest = np.fromiter((runs[s].at_rest for s in slots.tolist()), np.bool_, len(slots))
-        self._keys.remove(slots[at_rest])
+        for key_id in key_ids.tolist():
+            timers[key_id] = min(runs[key_id].timers, default=MAX_WATERMARK)
+        self._keys.changed(key_ids)
+        at_rest = np.fromiter((runs[s].at_rest for s in key_ids.tolist()), np.bool_, len(key_ids))
+        self._keys.remove(key_ids[at_rest])
         self._schedule_timer()
 
     # --- time
 
     def _schedule_timer(self) -> None:
         self._next = MAX_WATERMARK
-        rows, slots = self._pending.all_rows(), self._keys.slots()
+        rows, key_ids = self._pending.all_rows(), self._keys.key_ids()
         if len(rows):
             self._next = int(self._pending.marks[rows].min())
-        if len(slots):
-            self._next = min(self._next, int(self._keys.column(_TIMER)[slots].min()))
+        if len(key_ids):
+            self._next = min(self._next, int(self._keys.column(_TIMER)[key_ids].min()))
 
     def event_time_backlog(self) -> Iterable[tuple[str, int, int]]:
         return self.rows_until(self._next, self._pending) if self.match.is_event_time else ()
@@ -197,17 +197,17 @@ class MatchOperator(EvaluatingOperator, KeyedBatchOperator):
         batch, times = Batch(columns, None, len(rows)).take(order), pending.marks[rows][order]
         pending.remove(rows)
         self._keys.compact()
-        slots, _ = self._keys.find_or_add([batch.columns[k] for k in self.match.partition], len(batch))
+        key_ids, _ = self._keys.find_or_add([batch.columns[k] for k in self.match.partition], len(batch))
         by_key: dict[int, list[tuple[int, Event]]] = {}
-        for slot, stamp, event in zip(slots.tolist(), times.tolist(), self._events(batch), strict=True):
-            by_key.setdefault(slot, []).append((stamp, event))
-        everyone = self._keys.slots()
-        for slot in everyone[self._keys.column(_TIMER)[everyone] <= time].tolist():
-            by_key.setdefault(slot, [])
+        for key_id, stamp, event in zip(key_ids.tolist(), times.tolist(), self._events(batch), strict=True):
+            by_key.setdefault(key_id, []).append((stamp, event))
+        everyone = self._keys.key_ids()
+        for key_id in everyone[self._keys.column(_TIMER)[everyone] <= time].tolist():
+            by_key.setdefault(key_id, [])
         completed = []
-        for slot, events in by_key.items():
-            matches = self._matcher.fire(self._runs_of(slot), events, time)
-            completed += [(slot, match_of(cell), stamp) for cell, stamp, timed_out in matches if not timed_out]
+        for key_id, events in by_key.items():
+            matches = self._matcher.fire(self._runs_of(key_id), events, time)
+            completed += [(key_id, match_of(cell), stamp) for cell, stamp, timed_out in matches if not timed_out]
         self.emit(self._emitted(sorted(completed, key=lambda c: c[2])))
         self._keep(np.array(list(by_key), np.int64))
 
@@ -216,7 +216,7 @@ class MatchOperator(EvaluatingOperator, KeyedBatchOperator):
     def _emitted(self, completed: list[tuple[int, Rows, int]]) -> Iterator[Batch]:
         if not completed:
             return
-        keys = self._keys.keys_at(np.array([slot for slot, _, _ in completed], np.int64))
+        keys = self._keys.keys_at(np.array([key_id for key_id, _, _ in completed], np.int64))
         matches = [match for _, match, _ in completed]
         variables = [s.variable for s in self.match.steps]
         columns = []

@@ -141,11 +141,11 @@ class LimitOperator(KeyedBatchOperator):
         self._seen: KeyedColumns = self.state_table("seen", KeyedColumns([], [StateColumn("rows", np.int64)]))
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        slots, _ = self._seen.find_or_add([], 1)
+        key_ids, _ = self._seen.find_or_add([], 1)
         seen = self._seen.column("rows")
-        before = int(seen[slots[0]])
-        seen[slots] += len(batch)
-        self._seen.changed(slots)
+        before = int(seen[key_ids[0]])
+        seen[key_ids] += len(batch)
+        self._seen.changed(key_ids)
         start = min(max(self.offset - before, 0), len(batch))
         end = len(batch)
         if self.limit is not None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from millstream.common.aliases import Value
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Batch
-from millstream.sql.columns.index import Slots
+from millstream.sql.columns.index import KeyIds
 from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
 from millstream.sql.columns.keyed_rows import KeyedRows
 from millstream.sql.columns.numpy_arrays import Ints, Mask, from_python, is_number_like, plain, python_values
@@ -96,41 +96,41 @@ class TopNOperator(KeyedBatchOperator):
             state.expire(TOUCHED, self.setup.clock() - self.ttl)
         keys = [batch.columns[k] for k in self.partition]
         of_rows, _ = state.find_or_add(keys, len(batch))
-        slots = np.unique(of_rows)
+        key_ids = np.unique(of_rows)
         lists = state.column(ROWS)
         if not self.retracts and self.unique is None:
-            hopeless = self._hopeless(batch, of_rows, slots)
+            hopeless = self._hopeless(batch, of_rows, key_ids)
             if hopeless is not None:
                 batch, of_rows = batch.filter(~hopeless), of_rows[~hopeless]
         rows = list(zip(*map(python_values, batch.columns), strict=True))
         changes: list[_Change] = []
-        for row, kind, slot in zip(rows, batch.all_kinds().tolist(), of_rows.tolist(), strict=True):
-            there = lists[slot]
+        for row, kind, key_id in zip(rows, batch.all_kinds().tolist(), of_rows.tolist(), strict=True):
+            there = lists[key_id]
             if kind in (INSERT, UPDATE_AFTER):
                 self._add(there, row, changes)
             else:
                 self._remove(there, row, changes)
-        state.column(TOUCHED)[slots] = self.setup.clock()
-        state.changed(slots)
-        empty = np.fromiter((not lists[s] for s in slots.tolist()), np.bool_, len(slots))
-        state.remove(slots[empty])
+        state.column(TOUCHED)[key_ids] = self.setup.clock()
+        state.changed(key_ids)
+        empty = np.fromiter((not lists[s] for s in key_ids.tolist()), np.bool_, len(key_ids))
+        state.remove(key_ids[empty])
         return () if self.final_only else (self._batch(changes),)
 
-    def _hopeless(self, batch: Batch, of_rows: Slots, slots: Slots) -> Mask | None:
+    def _hopeless(self, batch: Batch, of_rows: KeyIds, key_ids: KeyIds) -> Mask | None:
         """Return a mask of rows that cannot enter a full partition's top N, or None if no cheap test applies.
 
         Once a job has run for a while these are most rows: the vectorized test leaves few for the row-by-row path.
         """
         column, descending, _ = self.order[0] if self.order else (0, False, False)
         values = batch.columns[column]
-        if not self.order or not is_number_like(values.type) or values.null_count or 4 * len(slots) > len(batch):
+        if not self.order or not is_number_like(values.type) or values.null_count or 4 * len(key_ids) > len(batch):
             return None
         numbers, lists = plain(values), self._state.column(ROWS)
         last, is_full = np.zeros(self._state.bound, numbers.dtype), np.zeros(self._state.bound, np.bool_)
-        for slot in slots.tolist():
-            there = lists[slot]
+        for key_id in key_ids.tolist():
+            there = lists[key_id]
             if len(there) >= self._max_rank and there[self._max_rank - 1][column] is not None:
-                last[slot], is_full[slot] = there[self._max_rank - 1][column], True
+                last[key_id], is_full[key_id] = there[self._max_rank - 1][column], True
         worst = last.take(of_rows)
         behind: Mask = numbers < worst if descending else numbers > worst
         if len(self.order) == 1:
@@ -274,8 +274,8 @@ class TopNOperator(KeyedBatchOperator):
         if self.final_only:
             lists = self._state.column(ROWS)
             changes: list[_Change] = []
-            for slot in self._state.slots().tolist():
-                for i, row in enumerate(lists[slot][self.first - 1 : self._max_rank], self.first):
+            for key_id in self._state.key_ids().tolist():
+                for i, row in enumerate(lists[key_id][self.first - 1 : self._max_rank], self.first):
                     changes.append((INSERT, row, i))
             batch = self._batch(changes)
             self.emit(split_batches(list(batch.columns), len(batch)))
@@ -353,11 +353,11 @@ class AppendOnlyTopNOperator(KeyedBatchOperator):
             is_first = np.append(True, own[1:] != own[:-1])
             rows = left[is_first]
             left = left[~is_first]
-            before, count, slot_in_table = tables.insert(partition[rows], ranks[rows], rows + offset)
+            before, count, key_id_in_table = tables.insert(partition[rows], ranks[rows], rows + offset)
             if self.shows_rank or self.first > 1:
                 after = tables.rows[partition[rows]]
                 changes.moved(
-                    rows, before, after, count, np.maximum(slot_in_table, self.first - 1), self.first, self.pairs
+                    rows, before, after, count, np.maximum(key_id_in_table, self.first - 1), self.first, self.pairs
                 )
             else:
                 changes.replaced(rows, before[:, -1], count == self.last, rows + offset)
@@ -392,23 +392,23 @@ class _Tables:
         order = np.lexsort((ranks, partition_of))
         owners = partition_of[order]
         sizes = np.bincount(owners, minlength=partitions)
-        slot_in_table = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        self.ranks[owners, slot_in_table] = ranks[order]
-        self.rows[owners, slot_in_table] = order
+        key_id_in_table = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        self.ranks[owners, key_id_in_table] = ranks[order]
+        self.rows[owners, key_id_in_table] = order
 
     def insert(self, partitions: Ints, ranks: Ints, rows: Ints) -> tuple[Ints, Ints, Ints]:
         """Insert one row into each given partition; return its previous rows, their number, and the insert position."""
         there, ranks_there = self.rows[partitions], self.ranks[partitions]
-        slot_in_table = (ranks_there < ranks[:, None]).sum(axis=1)
+        key_id_in_table = (ranks_there < ranks[:, None]).sum(axis=1)
         columns = np.arange(self.rows.shape[1])
         # Rows after the inserted one shift by one.
-        source = columns - (columns > slot_in_table[:, None])
+        source = columns - (columns > key_id_in_table[:, None])
         lines = np.arange(len(partitions))
         for table, values, new in ((self.rows, there, rows), (self.ranks, ranks_there, ranks)):
             moved = np.take_along_axis(values, source, axis=1)
-            moved[lines, slot_in_table] = new
+            moved[lines, key_id_in_table] = new
             table[partitions] = moved
-        return there, (there >= 0).sum(axis=1), slot_in_table
+        return there, (there >= 0).sum(axis=1), key_id_in_table
 
 
 class _Changes:
@@ -419,9 +419,9 @@ class _Changes:
         # (arrival, row, row kind, rank)
         self._parts: list[tuple[Ints, Ints, Ints, Ints]] = []
 
-    def _add(self, arrival: Ints, step: Ints, rows: Ints, kind: int, slot_in_table: Ints) -> None:
+    def _add(self, arrival: Ints, step: Ints, rows: Ints, kind: int, key_id_in_table: Ints) -> None:
         when = arrival * (2 * self._places + 2) + step
-        self._parts.append((when, rows, np.full(len(rows), kind, np.int64), slot_in_table))
+        self._parts.append((when, rows, np.full(len(rows), kind, np.int64), key_id_in_table))
 
     def moved(
         self, arrival: Ints, before: Ints, after: Ints, count: Ints, start: Ints, first: int, pairs: bool

@@ -78,9 +78,9 @@ class RowWindowOperator(KeyedBatchOperator):
         kinds = [k.type for k in keys]
         state = KeyedColumns(kinds, aggregates.state_columns)
         aggregates.open(kinds, lambda name, table: table)
-        slots, new = state.find_or_add(keys, len(rows))
-        aggregates.fold(batch, keys, slots, state)
-        shown = state.slots()
+        key_ids, new = state.find_or_add(keys, len(rows))
+        aggregates.fold(batch, keys, key_ids, state)
+        shown = state.key_ids()
         window = windows[new]
         columns = state.keys_at(shown)[: len(self.keys)] + aggregates.results(state, shown)
         columns += [property_column(n, k, starts[window], ends[window], self.times) for n, k in self.properties]

@@ -17,7 +17,7 @@ from millstream.common.fast_dataclass import fast_dataclass
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.index import Slots
+from millstream.sql.columns.index import KeyIds
 from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
 from millstream.sql.columns.keyed_rows import KeyedRows, equal_values
 from millstream.sql.columns.numpy_arrays import Ints, Mask
@@ -25,30 +25,30 @@ from millstream.sql.expressions import AggregateCall
 from millstream.sql.operators.aggregate.aggregate_handler import AggregateHandler, signs_of
 from millstream.sql.operators.aggregate.segments import Segments
 from millstream.sql.operators.base import KeyedBatchOperator, split_batches
-from millstream.sql.operators.changelog import Changelog
+from millstream.sql.operators.row_kinds import Changelog
 from millstream.sql.operators.window.window_aggregate import WindowTimes, property_column
 from millstream.sql.operators.window.windowing import Times, Windowing
 from millstream.sql.plan.specs import Fires, PeriodicFires
 
-# The end of a slot's window, whether it has fired, and its number of rows if rows may be retracted.
+# The end of a key id's window, whether it has fired, and its number of rows if rows may be retracted.
 END, SAID, _ROWS = "end", "fired", "rows"
 
 
 @fast_dataclass
 class Placed:
-    """Rows with the ends of their windows, the window keys (the last is the end), and their slots."""
+    """Rows with the ends of their windows, the window keys (the last is the end), and their key ids."""
 
     batch: Batch
     ends: Times
     keys: list[pa.Array]
-    slots: Slots
+    key_ids: KeyIds
 
     def filter(self, mask: Mask) -> Placed:
         """Return some of the rows."""
         if mask.all():
             return self
         keys = [k.filter(pa.array(mask)) for k in self.keys]
-        return Placed(self.batch.filter(mask), self.ends[mask], keys, self.slots[mask])
+        return Placed(self.batch.filter(mask), self.ends[mask], keys, self.key_ids[mask])
 
 
 class FiringWindowOperator(KeyedBatchOperator):
@@ -111,9 +111,9 @@ class FiringWindowOperator(KeyedBatchOperator):
         about = [StateColumn(END, np.int64), StateColumn(SAID, np.bool_, False)]
         return [*about, StateColumn(_ROWS, np.int64)] if self.retracts else about
 
-    def _have_rows(self, slots: Slots) -> Mask:
+    def _have_rows(self, key_ids: KeyIds) -> Mask:
         """Return which windows have rows."""
-        return self._state.column(_ROWS)[slots] > 0 if self.retracts else np.ones(len(slots), np.bool_)
+        return self._state.column(_ROWS)[key_ids] > 0 if self.retracts else np.ones(len(key_ids), np.bool_)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         rows, ends = self.windowing.all_ends(self.times.of(batch, self.setup.clock()))
@@ -131,14 +131,14 @@ class FiringWindowOperator(KeyedBatchOperator):
         return (self._emitted(placed.filter(at_once), first_new),) if at_once.any() else ()
 
     def _placed(self, batch: Batch, ends: Times) -> tuple[Placed, int]:
-        """Return rows with the slots of their windows, and the first new slot."""
+        """Return rows with the key ids of their windows, and the first new key id."""
         keys = [*(batch.columns[k] for k in self.keys), pa.array(ends)]
         first_new = self._state.bound
-        slots, new = self._state.find_or_add(keys, len(batch))
+        key_ids, new = self._state.find_or_add(keys, len(batch))
         if len(new):
             self._state.column(END)[first_new:] = ends[new]
             self._next = min(self._next, int(self._waits(self.times.triggers(ends[new])).min()))
-        return Placed(batch, ends, keys, slots), first_new
+        return Placed(batch, ends, keys, key_ids), first_new
 
     def _fire_at_once(self, placed: Placed) -> Mask:
         """Return which rows fire their windows at once."""
@@ -149,19 +149,19 @@ class FiringWindowOperator(KeyedBatchOperator):
         """Process rows of windows that fire later."""
         if self.retracts:
             signs = signs_of(placed.batch)
-            np.add.at(self._state.column(_ROWS), placed.slots, 1 if signs is None else signs)
-        self.aggregates.fold(placed.batch, placed.keys, placed.slots, self._state)
-        self._state.changed(placed.slots)
+            np.add.at(self._state.column(_ROWS), placed.key_ids, 1 if signs is None else signs)
+        self.aggregates.fold(placed.batch, placed.keys, placed.key_ids, self._state)
+        self._state.changed(placed.key_ids)
 
     def _emitted(self, placed: Placed, first_new: int) -> Batch:
         """Process rows of windows that fire at once; return the changes."""
         state, batch = self._state, placed.batch
-        segments = Segments.of(placed.slots, first_new, state.bound, signs_of(batch))
-        fired = state.column(SAID)[segments.slots].copy()
+        segments = Segments.of(placed.key_ids, first_new, state.bound, signs_of(batch))
+        fired = state.column(SAID)[segments.key_ids].copy()
         running = self.aggregates.run(batch, placed.keys, segments, state)
         exists = self._counted(segments)
-        state.column(SAID)[segments.slots] = exists[segments.ends]
-        state.changed(segments.slots)
+        state.column(SAID)[segments.key_ids] = exists[segments.ends]
+        state.changed(segments.key_ids)
         before, after = segments.before, np.arange(segments.rows)
         existed: Mask = np.append(False, exists[:-1])
         existed[segments.starts] = fired
@@ -197,10 +197,10 @@ class FiringWindowOperator(KeyedBatchOperator):
         return np.where(triggers > self.watermark, triggers, triggers + self.fires.lateness)
 
     def _schedule_timer(self) -> None:
-        slots = self._state.slots()
+        key_ids = self._state.key_ids()
         self._next = MAX_WATERMARK
-        if len(slots):
-            self._next = int(self._waits(self.times.triggers(self._state.column(END)[slots])).min())
+        if len(key_ids):
+            self._next = int(self._waits(self.times.triggers(self._state.column(END)[key_ids])).min())
 
     def event_time_backlog(self) -> Iterable[tuple[str, int, int]]:
         if MIN_WATERMARK < self._next < MAX_WATERMARK:
@@ -217,21 +217,21 @@ class FiringWindowOperator(KeyedBatchOperator):
 
     def _fire(self, watermark: int) -> None:
         """Fire windows that end now and have not fired; discard those whose allowed lateness has expired."""
-        state, slots = self._state, self._state.slots()
-        ends = state.column(END)[slots]
+        state, key_ids = self._state, self._state.key_ids()
+        ends = state.column(END)[key_ids]
         triggers = self.times.triggers(ends)
-        due = (triggers <= watermark) & ~state.column(SAID)[slots] & self._have_rows(slots)
+        due = (triggers <= watermark) & ~state.column(SAID)[key_ids] & self._have_rows(key_ids)
         order = np.argsort(ends[due], kind="stable")
-        shown, their_ends = slots[due][order], ends[due][order]
+        shown, their_ends = key_ids[due][order], ends[due][order]
         columns = state.keys_at(shown)[: len(self.keys)] + self.aggregates.results(state, shown)
         self.emit(split_batches([*columns, *self._properties(their_ends)], len(shown)))
         state.column(SAID)[shown] = True
         state.changed(shown)
-        self._discard(slots[triggers + self.fires.lateness <= watermark], watermark)
+        self._discard(key_ids[triggers + self.fires.lateness <= watermark], watermark)
 
-    def _discard(self, slots: Slots, watermark: int) -> None:
+    def _discard(self, key_ids: KeyIds, watermark: int) -> None:
         """Discard windows whose allowed lateness has expired."""
-        self._state.remove(slots)
+        self._state.remove(key_ids)
         lateness = self.fires.lateness
         self.aggregates.discard(len(self.keys), lambda e: self.times.triggers(e) + lateness <= watermark)
 
@@ -263,66 +263,66 @@ class PeriodicWindowOperator(FiringWindowOperator):
     def _fire_at_once(self, placed: Placed) -> Mask:
         in_time = self.times.triggers(placed.ends) > self.watermark
         before_end = in_time & self.fires.early
-        return np.where(self._state.column(_ENDED)[placed.slots], not self.fires.late_delay, ~in_time | before_end)
+        return np.where(self._state.column(_ENDED)[placed.key_ids], not self.fires.late_delay, ~in_time | before_end)
 
     def _fold(self, placed: Placed) -> None:
         state = self._state
-        slots = np.unique(placed.slots)
-        self._remember(slots[state.column(SAID)[slots] & ~state.column(_CHANGED)[slots]])
+        key_ids = np.unique(placed.key_ids)
+        self._remember(key_ids[state.column(SAID)[key_ids] & ~state.column(_CHANGED)[key_ids]])
         super()._fold(placed)
-        self._begin(slots[state.column(_TOLD_NEXT)[slots] == _NEVER])
+        self._begin(key_ids[state.column(_TOLD_NEXT)[key_ids] == _NEVER])
 
-    def _remember(self, slots: Slots) -> None:
+    def _remember(self, key_ids: KeyIds) -> None:
         """Store the emitted results of windows that change now."""
-        if len(slots):
+        if len(key_ids):
             self._before.compact()
-            keys = self._state.keys_at(slots)
-            owners = self._before.find_or_add(keys, len(slots))
-            self._before.add(owners, [*keys, *self.aggregates.results(self._state, slots)])
-            self._state.column(_CHANGED)[slots] = True
+            keys = self._state.keys_at(key_ids)
+            owners = self._before.find_or_add(keys, len(key_ids))
+            self._before.add(owners, [*keys, *self.aggregates.results(self._state, key_ids)])
+            self._state.column(_CHANGED)[key_ids] = True
 
-    def _begin(self, slots: Slots) -> None:
+    def _begin(self, key_ids: KeyIds) -> None:
         """Schedule windows that got their first row."""
-        delays = self._delays(slots)
-        slots, delays = slots[delays > 0], delays[delays > 0]
-        if len(slots):
+        delays = self._delays(key_ids)
+        key_ids, delays = key_ids[delays > 0], delays[delays > 0]
+        if len(key_ids):
             times = self.setup.clock() + delays
-            self._state.column(_TOLD_NEXT)[slots] = times
+            self._state.column(_TOLD_NEXT)[key_ids] = times
             self._wake = min(self._wake, int(times.min()))
 
-    def _delays(self, slots: Slots) -> Ints:
-        return np.where(self._state.column(_ENDED)[slots], self.fires.late_delay, self.fires.early_delay)
+    def _delays(self, key_ids: KeyIds) -> Ints:
+        return np.where(self._state.column(_ENDED)[key_ids], self.fires.late_delay, self.fires.early_delay)
 
     # --- firing
 
-    def _fire_changed(self, slots: Slots) -> None:
+    def _fire_changed(self, key_ids: KeyIds) -> None:
         """Fire windows in this order, if they have changed since they last fired."""
         state = self._state
-        slots = slots[~state.column(SAID)[slots] | state.column(_CHANGED)[slots]]
-        if not len(slots):
+        key_ids = key_ids[~state.column(SAID)[key_ids] | state.column(_CHANGED)[key_ids]]
+        if not len(key_ids):
             return
-        count, fired = len(slots), state.column(SAID)[slots]
-        keys, results = state.keys_at(slots), self.aggregates.results(state, slots)
+        count, fired = len(key_ids), state.column(SAID)[key_ids]
+        keys, results = state.keys_at(key_ids), self.aggregates.results(state, key_ids)
         known = self._rows_before(keys, count)
         had = pa.array(known, mask=known < 0)
         before = self._before.take_all(range(self._width, self._width + len(results)), had)
         differs = np.zeros(count, np.bool_)
         for old, new in zip(before, results, strict=True):
             differs |= ~equal_values(old, new)
-        exist = self._have_rows(slots)
+        exist = self._have_rows(key_ids)
         changes = Changelog.of(fired, exist, differs, self.pairs)
         positions = changes.chosen(changes.places, changes.places)
         places = pa.array(changes.chosen(changes.places, changes.places + count))
         columns = [k.take(pa.array(positions)) for k in keys[:-1]]
         columns += [pa.concat_arrays(both).take(places) for both in zip(before, results, strict=True)]
-        columns += self._properties(state.column(END)[slots][positions])
+        columns += self._properties(state.column(END)[key_ids][positions])
         self.emit(split_batches(columns, len(positions), changes.kinds))
         self._before.remove(known[known >= 0])
-        state.column(SAID)[slots], state.column(_CHANGED)[slots] = exist, False
-        state.changed(slots)
+        state.column(SAID)[key_ids], state.column(_CHANGED)[key_ids] = exist, False
+        state.changed(key_ids)
 
     def _rows_before(self, keys: list[pa.Array], count: int) -> Ints:
-        """Return the slots of the windows' emitted results; -1 if not stored."""
+        """Return the key ids of the windows' emitted results; -1 if not stored."""
         result = np.full(count, -1, np.int64)
         places, rows = self._before.pairs(self._before.find(keys, count))
         result[places] = rows
@@ -339,39 +339,39 @@ class PeriodicWindowOperator(FiringWindowOperator):
 
     def _schedule_timer(self) -> None:
         super()._schedule_timer()
-        times = self._state.column(_TOLD_NEXT)[self._state.slots()]
+        times = self._state.column(_TOLD_NEXT)[self._state.key_ids()]
         self._wake = int(times.min(initial=_NEVER))
 
     def on_processing_time(self) -> None:
         now = self.setup.clock()
         if now < self._wake:
             return
-        state, slots = self._state, self._state.slots()
-        slots = slots[state.column(_TOLD_NEXT)[slots] <= now]
-        times, delays = state.column(_TOLD_NEXT)[slots], self._delays(slots)
-        self._fire_changed(slots[np.argsort(times, kind="stable")])
+        state, key_ids = self._state, self._state.key_ids()
+        key_ids = key_ids[state.column(_TOLD_NEXT)[key_ids] <= now]
+        times, delays = state.column(_TOLD_NEXT)[key_ids], self._delays(key_ids)
+        self._fire_changed(key_ids[np.argsort(times, kind="stable")])
         # The schedule does not drift if timers run late, so checkpointed schedules stay valid if nothing else has
         # changed.
-        state.column(_TOLD_NEXT)[slots] = times + ((now - times) // delays + 1) * delays
+        state.column(_TOLD_NEXT)[key_ids] = times + ((now - times) // delays + 1) * delays
         self._schedule_timer()
 
     def _fire(self, watermark: int) -> None:
         """Fire changed windows that end now; discard those whose allowed lateness has expired."""
-        state, slots = self._state, self._state.slots()
-        ends = state.column(END)[slots]
+        state, key_ids = self._state, self._state.key_ids()
+        ends = state.column(END)[key_ids]
         triggers = self.times.triggers(ends)
         # Windows without rows at their end have not ended: every late row fires them.
-        end_now = (triggers > self.watermark) & (triggers <= watermark) & ~state.column(_ENDED)[slots]
-        ended = slots[end_now][np.argsort(ends[end_now], kind="stable")]
+        end_now = (triggers > self.watermark) & (triggers <= watermark) & ~state.column(_ENDED)[key_ids]
+        ended = key_ids[end_now][np.argsort(ends[end_now], kind="stable")]
         self._fire_changed(ended)
         state.column(_ENDED)[ended] = True
         if self.fires.early_delay != self.fires.late_delay:
             # Flink identifies triggers by their delays: equal early and late delays share one schedule.
             state.column(_TOLD_NEXT)[ended] = _NEVER
         state.changed(ended)
-        self._discard(slots[triggers + self.fires.lateness <= watermark], watermark)
+        self._discard(key_ids[triggers + self.fires.lateness <= watermark], watermark)
 
-    def _discard(self, slots: Slots, watermark: int) -> None:
-        known = self._rows_before(self._state.keys_at(slots), len(slots))
+    def _discard(self, key_ids: KeyIds, watermark: int) -> None:
+        known = self._rows_before(self._state.keys_at(key_ids), len(key_ids))
         self._before.remove(known[known >= 0])
-        super()._discard(slots, watermark)
+        super()._discard(key_ids, watermark)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from millstream.common.watermark_strategy import MAX_WATERMARK, MIN_WATERMARK
 from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.index import Slots
+from millstream.sql.columns.index import KeyIds
 from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
 from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.numpy_arrays import from_numpy, plain
@@ -22,7 +22,7 @@ from millstream.sql.operators.aggregate.aggregate_handler import AggregateHandle
 from millstream.sql.operators.base import BatchOperator, KeyedBatchOperator, split_batches
 from millstream.sql.operators.window.windowing import Times, Windowing, local_times, points
 
-# The end of a slot's slice or window; for a slice also the end of the last window emitted with it.
+# The end of a key id's slice or window; for a slice also the end of the last window emitted with it.
 _END, _DONE, _START, _ROWS = "end", "done", "start", "rows"
 _LONG_AGO = -(1 << 62)
 
@@ -171,7 +171,7 @@ class WindowAggregateOperator(KeyedBatchOperator):
         state.compact()
         window = [pa.array(times) for times in (start, end) if times is not None]
         keys = [*self._keys_of(batch), *window]
-        slots, new = state.find_or_add(keys, len(batch))
+        key_ids, new = state.find_or_add(keys, len(batch))
         if len(new):
             added = slice(state.bound - len(new), state.bound)
             state.column(_END)[added] = end[new]
@@ -180,18 +180,18 @@ class WindowAggregateOperator(KeyedBatchOperator):
             if self.shares and self.watermark > MIN_WATERMARK:
                 state.column(_DONE)[added] = self.times.local(self.watermark) + 1
             self._expect(end[new])
-        self._add_up(batch, keys, slots)
-        state.changed(slots)
+        self._add_up(batch, keys, key_ids)
+        state.changed(key_ids)
 
     def _keys_of(self, batch: Batch) -> list[pa.Array]:
         return [batch.columns[k] for k in self.keys]
 
-    def _add_up(self, batch: Batch, keys: list[pa.Array], slots: Slots) -> None:
-        """Process rows whose slots are known."""
+    def _add_up(self, batch: Batch, keys: list[pa.Array], key_ids: KeyIds) -> None:
+        """Process rows whose key ids are known."""
         if self.retracts:
             signs = signs_of(batch)
-            np.add.at(self._state.column(_ROWS), slots, np.ones(len(slots), np.int64) if signs is None else signs)
-        self.aggregates.fold(batch, keys, slots, self._state)
+            np.add.at(self._state.column(_ROWS), key_ids, np.ones(len(key_ids), np.int64) if signs is None else signs)
+        self.aggregates.fold(batch, keys, key_ids, self._state)
 
     # --- time
 
@@ -203,10 +203,10 @@ class WindowAggregateOperator(KeyedBatchOperator):
     def _schedule_timer(self) -> None:
         """Schedule the windows in restored state."""
         self._next = MAX_WATERMARK
-        slots = self._state.slots()
-        if len(slots):
+        key_ids = self._state.key_ids()
+        if len(key_ids):
             self._next = _LONG_AGO if self.shares else self._next
-            self._expect(self._state.column(_END)[slots])
+            self._expect(self._state.column(_END)[key_ids])
 
     def event_time_backlog(self) -> Iterable[tuple[str, int, int]]:
         if MIN_WATERMARK < self._next < MAX_WATERMARK:
@@ -238,28 +238,28 @@ class WindowAggregateOperator(KeyedBatchOperator):
         self._schedule_timer()
 
     def _fire_windows(self, time: int) -> None:
-        state, slots = self._state, self._state.slots()
-        ends = state.column(_END)[slots]
+        state, key_ids = self._state, self._state.key_ids()
+        ends = state.column(_END)[key_ids]
         due = self.times.triggers(ends) <= time
-        slots, ends = slots[due], ends[due]
+        key_ids, ends = key_ids[due], ends[due]
         order = np.argsort(ends, kind="stable")
-        slots, ends = slots[order], ends[order]
-        shown = slots
+        key_ids, ends = key_ids[order], ends[order]
+        shown = key_ids
         if self.retracts:
-            there = state.column(_ROWS)[slots] > 0
-            shown, ends = slots[there], ends[there]
+            there = state.column(_ROWS)[key_ids] > 0
+            shown, ends = key_ids[there], ends[there]
         keys = state.keys_at(shown)[: len(self.keys)]
         starts = self.windowing.starts(ends) if self.times.has_window is None else state.column(_START)[shown]
         columns = keys + self.aggregates.results(state, shown) + self._properties(starts, ends)
         self.emit(split_batches(columns, len(shown)))
-        state.remove(slots)
+        state.remove(key_ids)
         self.aggregates.discard(len(self._kinds) - 1, lambda ends: self.times.triggers(ends) <= time)
 
     def _fire_slices(self, time: int) -> None:
         state, windowing = self._state, self.windowing
         while True:
-            slots = state.slots()
-            ends, done = state.column(_END)[slots], state.column(_DONE)[slots]
+            key_ids = state.key_ids()
+            ends, done = state.column(_END)[key_ids], state.column(_DONE)[key_ids]
             first, last = windowing.first_ends(ends), windowing.last_ends(ends)
             after = first + (np.maximum(done - first, -windowing.step) // windowing.step + 1) * windowing.step
             due = (after <= last) & (self.times.triggers(after) <= time)
@@ -267,12 +267,12 @@ class WindowAggregateOperator(KeyedBatchOperator):
                 break
             window = int(after[due].min())
             (start,) = windowing.starts(np.array([window])).tolist()
-            self._fire_one(slots[(ends > start) & (ends <= window)], start, window)
+            self._fire_one(key_ids[(ends > start) & (ends <= window)], start, window)
         over = self.times.triggers(windowing.last_ends(ends)) <= time
-        state.remove(slots[over])
+        state.remove(key_ids[over])
 
-    def _fire_one(self, members: Slots, start: int, window: int) -> None:
-        """Emit a window that consists of some slots."""
+    def _fire_one(self, members: KeyIds, start: int, window: int) -> None:
+        """Emit a window that consists of some key ids."""
         state = self._state
         all_keys = state.keys_at(members)[: len(self.keys)]
         by_key = grouped(all_keys, len(members))
@@ -304,11 +304,11 @@ class GlobalWindowAggregateOperator(WindowAggregateOperator):
     def _keys_of(self, batch: Batch) -> list[pa.Array]:
         return list(batch.columns[: len(self.keys)])
 
-    def _add_up(self, batch: Batch, keys: list[pa.Array], slots: Slots) -> None:
+    def _add_up(self, batch: Batch, keys: list[pa.Array], key_ids: KeyIds) -> None:
         columns = list(batch.columns[len(self.keys) : -1 if self.times.has_window is None else -2])
         if self.retracts:
-            np.add.at(self._state.column(_ROWS), slots, plain(columns.pop(0)))
-        self.aggregates.merge(columns, keys, slots, self._state)
+            np.add.at(self._state.column(_ROWS), key_ids, plain(columns.pop(0)))
+        self.aggregates.merge(columns, keys, key_ids, self._state)
 
 
 def property_column(name: str, kind: pa.DataType, starts: Times, ends: Times, times: WindowTimes) -> pa.Array:

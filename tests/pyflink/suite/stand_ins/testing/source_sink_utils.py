@@ -11,7 +11,7 @@ from millstream.formats.java_text import texts
 from millstream.operators.functions.context import RuntimeContext
 from millstream.operators.sink import CommitContext, Sink, SinkWriter
 from millstream.sql.columns.batch import Batch
-from millstream.sql.connectors import Connector, TableContext, TableSink
+from millstream.sql.connector_contract import Connector, TableContext, TableSink
 from millstream.sql.types import DataType
 
 _KINDS = ("+I", "-U", "+U", "-D")

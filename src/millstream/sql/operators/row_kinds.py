@@ -1,4 +1,7 @@
-"""Vectorized changelogs: results that are inserted, updated or deleted, and row kinds as columns."""
+"""Row kinds: those that an operator emits when results appear, change or disappear, and those in an op column.
+
+`Changelog` is used by all operators that update results; everything is vectorized.
+"""
 
 from __future__ import annotations
 

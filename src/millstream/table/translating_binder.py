@@ -1,4 +1,7 @@
-"""ApiBinder: binds the steps of a Table API program, with the Table API's error messages."""
+"""TranslatingBinder: the binder of statements and of Table API steps.
+
+Each method calls the method of the same name of `sql/bind/binder.py`, and translates its errors to the Table API's.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,8 @@ _UNKNOWN_COLUMN = re.compile(r"Column '(.*)' not found in any table")
 _AMBIGUOUS = re.compile(r"join relations with ambiguous names: \[(.*?)[,\]]")
 
 
-class ApiBinder:
-    """Builds relations step by step."""
+class TranslatingBinder:
+    """Binds statements and steps with a `Binder`; errors have the Table API's messages."""
 
     def __init__(self, binder: Binder) -> None:
         self._binder = binder

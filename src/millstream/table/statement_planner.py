@@ -1,7 +1,8 @@
-"""The planner of a table environment: its catalogs, functions and settings, and what binds, explains and runs queries.
+"""StatementPlanner: the catalogs, functions and settings of a table environment; binds, explains and runs statements.
 
-TableEnvironment, Table, StatementSet and the other classes of the API share one planner. It keeps these parts out of
-the classes that have PyFlink's names.
+TableEnvironment, Table, StatementSet and the other classes of the API share one, so that the classes with PyFlink's
+names have no other public methods than PyFlink's. A bound statement is planned by `sql/optimizer/planner.py`, which its
+`runner` calls (`job_submission.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from millstream.sql.ddl.executor import Ddl
 from millstream.sql.errors import TableException, ValidationException
 from millstream.sql.language import statements as s
 from millstream.sql.plan.nodes import Collected, Node, Sink
-from millstream.table.api_binder import ApiBinder
 from millstream.table.compiled_plan import CompiledPlan, compiled, loaded
 from millstream.table.environment_settings import EnvironmentSettings
 from millstream.table.job_submission import Runner
@@ -29,12 +29,13 @@ from millstream.table.schema import Schema
 from millstream.table.sql_text import read_path, resolved_declaration
 from millstream.table.table_config import SettingsMap, TableConfig
 from millstream.table.table_descriptor import TableDescriptor
+from millstream.table.translating_binder import TranslatingBinder
 from millstream.table.udf import AggregateFunction, TableAggregateFunction, UserDefinedFunctionWrapper, udaf, udtaf
 
 EXPLAIN_DETAILS = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
 
 
-class Planner:
+class StatementPlanner:
     """Binds, explains and runs the queries of one table environment.
 
     Attributes:
@@ -65,9 +66,9 @@ class Planner:
         """Return a binder that reports errors in SQL's words."""
         return Binder(self.catalogs, self.functions, self.runner.settings(), self._connectors, self.runner.is_batch)
 
-    def binder(self) -> ApiBinder:
+    def binder(self) -> TranslatingBinder:
         """Return a binder that reports errors in the Table API's words."""
-        return ApiBinder(self.sql_binder())
+        return TranslatingBinder(self.sql_binder())
 
     def ddl(self) -> Ddl:
         """Return the executor of DDL statements."""

@@ -1,6 +1,7 @@
 """The connections of a slot to all other slots, with credit and backpressure, and the frames received over them.
 
-Frames of a sender arrive in the order of its epochs and levels, and an END with the number of blocks closes each level.
+A slot sends each level's messages as DATA frames. Frames of a sender arrive in the order of its epochs and levels, and
+an END with the number of messages closes each level. A level can run when the ENDs of all its senders have arrived.
 So a lost, duplicate or late frame is out of order at the latest with the sender's next frame, and is detected. (The
 very last frame can only be lost with its connection, which is detected as well.)
 """
@@ -39,14 +40,14 @@ class _Sender:
         levels: the levels it sends to here, in every epoch.
         epoch: its current or last epoch.
         index: the index in `levels` of the level it ends next.
-        blocks: blocks sent for that level.
+        messages: the messages received for that level.
         pending, max_pending: bytes waiting for their level, now and at most.
     """
 
     levels: list[int]
     epoch: int = -1
     index: int = 0
-    blocks: int = 0
+    messages: int = 0
     pending: int = 0
     max_pending: int = 0
 
@@ -76,7 +77,7 @@ class ReceiveBuffer:
         key = frame.epoch, frame.level
         level = self._levels.setdefault(key, _Level())
         if frame.kind is Kind.DATA:
-            state.blocks += 1
+            state.messages += 1
             state.pending += len(frame.payload)
             state.max_pending = max(state.max_pending, state.pending)
             sizes = self._sizes.setdefault(key, {})
@@ -84,11 +85,11 @@ class ReceiveBuffer:
             level.messages.append(frame.payload)
             return
         announced = COUNT.unpack(frame.payload)[0]
-        if announced != state.blocks:
-            expected = f"{announced} blocks for {_name(key)}"
-            raise ProtocolError(f"slot {sender} sent {expected}, of which {state.blocks} arrived")
+        if announced != state.messages:
+            expected = f"{announced} messages for {_name(key)}"
+            raise ProtocolError(f"slot {sender} sent {expected}, of which {state.messages} arrived")
         level.ended += 1
-        state.blocks = 0
+        state.messages = 0
         state.index += 1
 
     def _check(self, sender: int, state: _Sender, frame: Frame) -> None:
@@ -96,7 +97,7 @@ class ReceiveBuffer:
             raise ProtocolError(f"slot {sender} sent {frame.kind.name} to another slot")
         if state.index == len(state.levels) and frame.epoch > state.epoch:
             state.index = 0
-        if state.index == 0 and not state.blocks and state.levels[:1] == [frame.level]:
+        if state.index == 0 and not state.messages and state.levels[:1] == [frame.level]:
             # A sender begins its first epoch, or the next one after it has ended all levels.
             state.epoch = frame.epoch
         expected = (state.epoch, state.levels[state.index]) if state.index < len(state.levels) else None
@@ -110,7 +111,7 @@ class ReceiveBuffer:
         return arrived is not None and arrived.ended == self._widths[level - 1]
 
     def collect(self, epoch: int, level: int) -> list[bytes]:
-        """Return the blocks of a complete level."""
+        """Return the messages of a complete level."""
         for sender, size in self._sizes.pop((epoch, level), {}).items():
             self._senders[sender].pending -= size
         return self._levels.pop((epoch, level)).messages
@@ -127,11 +128,11 @@ def _name(key: tuple[int, int]) -> str:
     return f"level {level} of epoch {epoch}"
 
 
-# The credit of a channel: bytes that may be queued at the sender before it blocks.
+# The credit of a connection: bytes that may be queued at the sender before it blocks.
 CREDIT_BYTES = 8 << 20
 # Small messages gather up to this size, or until the level ends.
 _GATHER_BYTES = 1 << 16
-# Maximum number of channels in a slot's I/O metrics.
+# Maximum number of connections in a slot's I/O metrics.
 MAX_REPORTED_CHANNELS = 16
 
 
@@ -144,8 +145,8 @@ class PeerUnreachableError(ConnectionError):
 
 
 @dataclass
-class Channel:
-    """The channel to another slot.
+class SlotConnection:
+    """The connection to another slot, and its metrics.
 
     Attributes:
         connection: the connection, used in both directions.
@@ -166,8 +167,8 @@ class _Caller:
     slot: int | None = None
 
 
-class Channels:
-    """The channels of one slot."""
+class SlotConnections:
+    """The connections of one slot to all others."""
 
     def __init__(
         self,
@@ -175,7 +176,7 @@ class Channels:
         receive_buffer: ReceiveBuffer,
         poller: Poller,
         credentials: Credentials,
-        own: Address,
+        address: Address,
         check: Callable[[], None],
     ) -> None:
         """Listen for other slots.
@@ -185,7 +186,7 @@ class Channels:
             receive_buffer: receives all frames.
             poller: sends and receives.
             credentials: of this execution.
-            own: the address to listen on.
+            address: the address to listen on.
             check: called whenever this slot has waited; may raise.
         """
         self._slot = slot
@@ -193,8 +194,8 @@ class Channels:
         self._poller = poller
         self._credentials = credentials
         self._check_driver = check
-        self._acceptor = Acceptor(own, poller, credentials, self._welcome, expected=slot)
-        self._channels: dict[int, Channel] = {}
+        self._acceptor = Acceptor(address, poller, credentials, self._welcome, expected=slot)
+        self._connections: dict[int, SlotConnection] = {}
         # Total seconds of backpressure.
         self.back_pressured = 0.0
         self._lost: set[int] = set()
@@ -213,7 +214,7 @@ class Channels:
             if other > self._slot:
                 connection = self._call(other, roster[other])
                 connection.push(Frame(Kind.MEET, level=self._slot))
-                self._channels[other] = Channel(connection)
+                self._connections[other] = SlotConnection(connection)
                 self._poller.add(connection, partial(self._receive_buffer.take, other), partial(self._lost.add, other))
         while not self._all_connected(len(roster) - 1):
             self._wait()
@@ -231,7 +232,9 @@ class Channels:
             raise PeerUnreachableError(f"slot {other} at {address} cannot be reached: {e}") from None
 
     def _all_connected(self, peers: int) -> bool:
-        return len(self._channels) == peers and all(c.connection.is_authenticated for c in self._channels.values())
+        return len(self._connections) == peers and all(
+            c.connection.is_authenticated for c in self._connections.values()
+        )
 
     def _welcome(self, connection: Connection) -> None:
         caller = _Caller()
@@ -243,10 +246,10 @@ class Channels:
             self._receive_buffer.take(caller.slot, frame)
             return
         other = frame.level
-        if frame.kind is not Kind.MEET or other in self._channels or other >= self._slot:
+        if frame.kind is not Kind.MEET or other in self._connections or other >= self._slot:
             raise ProtocolError(f"slot {other} introduced itself with {frame.kind.name} to slot {self._slot}")
         caller.slot = other
-        self._channels[other] = Channel(connection)
+        self._connections[other] = SlotConnection(connection)
 
     def _lose(self, caller: _Caller) -> None:
         if caller.slot is not None:
@@ -255,35 +258,35 @@ class Channels:
     # --- sending
 
     def send(self, target: int, frame: Frame) -> None:
-        """Send a frame; block while the channel has no credit."""
+        """Send a frame; block while the connection has no credit."""
         if target == self._slot:
             self._receive_buffer.take(target, frame)
             return
-        channel = self._channels[target]
-        connection = channel.connection
+        peer = self._connections[target]
+        connection = peer.connection
         if connection.queued and connection.queued + len(frame.payload) > CREDIT_BYTES:
-            self._wait_for_credit(channel, len(frame.payload))
+            self._wait_for_credit(peer, len(frame.payload))
         connection.push(frame)
-        channel.max_queued = max(channel.max_queued, connection.queued)
+        peer.max_queued = max(peer.max_queued, connection.queued)
         if connection.queued > _GATHER_BYTES:
             # Also receives: a slot that sends much keeps receiving.
             self._wait(0)
 
-    def _wait_for_credit(self, channel: Channel, size: int) -> None:
-        connection, start = channel.connection, time.monotonic()
-        channel.blocked += 1
+    def _wait_for_credit(self, peer: SlotConnection, size: int) -> None:
+        connection, start = peer.connection, time.monotonic()
+        peer.blocked += 1
         try:
             while connection.queued and connection.queued + size > CREDIT_BYTES:
                 self._wait()
         finally:
             seconds = time.monotonic() - start
-            channel.blocked_seconds += seconds
+            peer.blocked_seconds += seconds
             self.back_pressured += seconds
 
     # --- receiving
 
     def wait_for(self, epoch: int, level: int) -> list[bytes]:
-        """Wait for the barriers of all slots of the previous level; return the blocks before them.
+        """Wait for the barriers of all slots of the previous level; return the messages before them.
 
         All output is sent by then, since a slot sends nothing while it works on a level. The others receive it, since
         a slot that has sent its barrier and misses others only waits.
@@ -302,21 +305,21 @@ class Channels:
         self._check_driver()
         if self._lost:
             first = min(self._lost)
-            raise PeerLostError(f"slot {first} disconnected {self._channels[first].connection.reason}".rstrip())
+            raise PeerLostError(f"slot {first} disconnected {self._connections[first].connection.reason}".rstrip())
 
     # --- metrics
 
     def take_traffic(self) -> tuple[ChannelTraffic, ...]:
-        """Return the I/O metrics of each channel, or of the busiest ones; maxima restart from here."""
-        traffic = [self._traffic_of(other, channel) for other, channel in self._channels.items()]
+        """Return the I/O metrics of each connection, or of the busiest ones; maxima restart from here."""
+        traffic = [self._traffic_of(other, peer) for other, peer in self._connections.items()]
         if len(traffic) > MAX_REPORTED_CHANNELS:
             traffic = nlargest(MAX_REPORTED_CHANNELS, traffic, key=_load_of)
         return tuple(sorted(traffic, key=lambda t: t.slot))
 
-    def _traffic_of(self, other: int, channel: Channel) -> ChannelTraffic:
+    def _traffic_of(self, other: int, peer: SlotConnection) -> ChannelTraffic:
         pending, max_pending = self._receive_buffer.take_pending(other)
-        connection = channel.connection
-        max_queued, channel.max_queued = channel.max_queued, connection.queued
+        connection = peer.connection
+        max_queued, peer.max_queued = peer.max_queued, connection.queued
         return ChannelTraffic(
             slot=other,
             queued=connection.queued,
@@ -325,8 +328,8 @@ class Channels:
             max_waiting=max_pending,
             sent=connection.sent,
             received=connection.received,
-            blocked=channel.blocked,
-            back_pressured=channel.blocked_seconds,
+            blocked=peer.blocked,
+            back_pressured=peer.blocked_seconds,
         )
 
     def close(self) -> None:

@@ -1,6 +1,9 @@
-"""State of the job machine: the execution, its checkpoints, its output, and what it can roll back to. Pure.
+"""The state of a job: its execution, checkpoints and staged output, and what it can roll back to. Pure.
 
-The rules of single transitions are here; the order of phases is in `job_machine.py`.
+Each transition is one method: `acknowledge_epoch`, `trigger` and `take_snapshot` of a checkpoint, `roll_back` after a
+failure. They call `execution.py`, which merges the reports of an epoch and builds tasks and snapshots, and
+`coordinator.py`, which decides about checkpoints and staged output. `job_machine.py` and `epoch_cycle.py` decide when a
+transition happens.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from millstream.operators.runtime.messages import JobPlan, SlotReport
 Instructions = list[i.Instruction]
 
 
-class RecoveryState:
+class JobState:
     """The state of one job, apart from its phase.
 
     Attributes:
@@ -96,8 +99,8 @@ class RecoveryState:
         self.recorder.deployed(plan, self.attempt, self.now)
         return [i.OpenSlots(plan=plan, attempt=self.attempt, positions=start.sources)]
 
-    def count(self, reports: list[SlotReport]) -> Instructions:
-        """Acknowledge everything an epoch did."""
+    def acknowledge_epoch(self, reports: list[SlotReport]) -> Instructions:
+        """Acknowledge an epoch: state files, runtime snapshots and output of its reports become the job's own."""
         execution = self.execution
         self.has_changed = True
         written, replaced = execution.acknowledge(reports)
@@ -189,7 +192,7 @@ class RecoveryState:
         self.update_checkpoints()
         # Before output is aborted that one of these checkpoints names.
         instructions.append(i.DiscardOthers(retained=self.coordinator.retained_ids()))
-        instructions.append(self._recovery(target, operators))
+        instructions.append(self._recover_output(target, operators))
         instructions += self.begin(self.plan, state)
         return instructions + self.coordinator.sweep(self.execution.live_files())
 
@@ -206,9 +209,9 @@ class RecoveryState:
         """Abort output that no checkpoint names: the job ends early."""
         target = self.coordinator.failed(self.now)
         self.update_checkpoints()
-        return [i.DiscardOthers(retained=self.coordinator.retained_ids()), self._recovery(target, None)]
+        return [i.DiscardOthers(retained=self.coordinator.retained_ids()), self._recover_output(target, None)]
 
-    def _recovery(self, checkpoint: Checkpoint | None, operators: set[str] | None) -> i.RecoverOutput:
+    def _recover_output(self, checkpoint: Checkpoint | None, operators: set[str] | None) -> i.RecoverOutput:
         """Commit the output that a checkpoint names and abort all other output of these sinks."""
         if checkpoint is None:
             return i.RecoverOutput(named={}, former_job_id=self.plan.settings.writes_as, operators=operators)
@@ -269,6 +272,6 @@ def combine(plan: JobPlan, region: frozenset[int], failed: InitialState, running
             **{o: s for o, s in failed.sources.items() if o in heads},
         },
         frozenset((failed.ended & region) | (running.ended - region)),
-        failed.held | running.held,
+        failed.restored_files | running.restored_files,
         {**failed.tables, **running.tables},
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from millstream.checkpoint.manifest import Manifest
-from millstream.checkpoint.restore_location import claim_latest, find_origin
+from millstream.checkpoint.origin import claim_latest, find_origin
 from millstream.checkpoint.snapshot import Snapshot
 from millstream.checkpoint.storage import open_storage
 from millstream.checkpoint.store import CheckpointStore, latest_checkpoints, open_checkpoint

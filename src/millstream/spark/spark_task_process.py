@@ -1,4 +1,7 @@
-"""The resident process of a slot that runs Spark tasks one after the other and retains their state."""
+"""The process of a slot if epochs are Spark jobs: runs Spark's tasks one after the other and retains their state.
+
+With resident slots, `slot_host.py` forks the slots instead.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pyspark.worker
 
-from millstream.spark import worker
 from millstream.spark.heartbeat import Heartbeat
 from millstream.spark.processes import Collector, exit_on_sigterm, ignore_sigterm, is_termination_requested
+from millstream.spark.slot_runtime import close_all
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -67,7 +70,7 @@ def serve(listener: socket.socket, heartbeat: Heartbeat) -> None:
         pass
     finally:
         ignore_sigterm()
-        worker.close_all()
+        close_all()
 
 
 def _serve_one(connection: socket.socket) -> bool:

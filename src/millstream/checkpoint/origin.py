@@ -1,4 +1,8 @@
-"""Finds the checkpoint or savepoint that a job starts from, and verifies it."""
+"""The origin of a job, the checkpoint or savepoint that it starts from: finds, verifies, claims and deletes it.
+
+A job that continues another driver's or leader's also takes precedence over that one's checkpoints: it marks them as
+superseded before it starts, and deletes them when it has enough of its own.
+"""
 
 from __future__ import annotations
 
@@ -132,7 +136,7 @@ def claim_latest(
         supersede(directory, job_name, chosen, home, is_alive, storage_options(config))
 
 
-def subsume_latest(config: Configuration, job_name: str, own: str, is_alive: IsAlive) -> None:
+def delete_former_drivers(config: Configuration, job_name: str, own: str, is_alive: IsAlive) -> None:
     """Delete the checkpoints of former drivers of a job that starts from the latest one."""
     directory = CheckpointOptions.read(config).directory
     if starts_from_latest(config) and directory is not None:
@@ -143,7 +147,7 @@ def subsume_latest(config: Configuration, job_name: str, own: str, is_alive: IsA
         clear_former(directory, is_former, storage_options(config))
 
 
-def subsume_runs(directory: str, runs: Sequence[str], options: dict[str, Json]) -> None:
+def delete_former_runs(directory: str, runs: Sequence[str], options: dict[str, Json]) -> None:
     """Delete the checkpoints of a job's earlier leaders."""
     clear_former(directory, lambda home, _: home.rpartition("/")[2] in runs, options)
 
