@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -31,6 +30,7 @@ from millstream.datastream.connectors.file_system import FileSource, StreamForma
 from millstream.datastream.connectors.sql import SqlSink
 from millstream.datastream.functions import KeyedProcessFunction
 from millstream.datastream.state import ValueStateDescriptor
+from millstream.testing.servers.databases import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 KEYS = 7
@@ -93,9 +93,7 @@ class Elastic:
     def __enter__(self) -> Elastic:
         (self.directory / "input").mkdir(parents=True)
         make_database(self.directory)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = probe.getsockname()[1]
+        [self._port] = free_ports(1)
         settings = {**self.cluster.settings(), **self.settings, "rest.port": str(self._port)}
         command = [sys.executable, "-m", "tests.machines.elastic", str(self.directory)]
         command += [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]

@@ -9,15 +9,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from millstream.testing.servers.databases import free_ports
+
 BUCKET = "streams"
 
 
 @contextmanager
 def object_store(host: str = "127.0.0.1") -> Iterator[dict[str, str]]:
     """Serve S3 at one of this machine's addresses; yield the settings with which a job reaches it."""
-    with socket.socket() as s:
-        s.bind((host, 0))
-        port = s.getsockname()[1]
+    [port] = free_ports(1, host)
     server = subprocess.Popen(
         [sys.executable, "-m", "moto.server", "-H", host, "-p", str(port)],
         stdout=subprocess.DEVNULL,

@@ -24,6 +24,7 @@ from typing import IO
 from millstream.common.errors import MillstreamError
 from millstream.spark.gateway import spark_home
 from millstream.spark.java import find_java
+from millstream.testing.servers.databases import free_ports
 
 _START_SECONDS = 60.0
 _POLL_SECONDS = 0.05
@@ -99,7 +100,7 @@ class SparkCluster:
         """Start master and workers, and wait until all workers have registered."""
         if self._network:
             self._network.make()
-        self.port = _free_port(self.host)
+        [self.port] = free_ports(1, self.host)
         command = [*_spark("master.Master"), "--host", self.host, "--port", str(self.port), "--webui-port", "0"]
         self._master = _started(command, self._log("master"), {"SPARK_LOCAL_IP": self.host})
         _wait_for(lambda: _listens(self.host, self.port), "Spark's master", self._log("master"))
@@ -367,12 +368,6 @@ def _ip(*arguments: str) -> None:
     done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
     if done.returncode:
         raise MillstreamError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
-
-
-def _free_port(host: str) -> int:
-    with socket.socket() as s:
-        s.bind((host, 0))
-        return int(s.getsockname()[1])
 
 
 def _listens(host: str, port: int) -> bool:

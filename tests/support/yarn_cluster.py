@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -20,6 +19,7 @@ from millstream.common.private_files import cache_directory
 from millstream.spark.gateway import spark_home
 from millstream.spark.jars import fetch_jars
 from millstream.spark.java import find_java
+from millstream.testing.servers.databases import free_ports
 
 _HADOOP = ("org.apache.hadoop", "hadoop-client-minicluster", "3.5.0")
 # Hadoop's uber jar lacks this jar, without which the resource manager does not start.
@@ -136,7 +136,7 @@ class YarnCluster:
 
     def _managers_addresses(self) -> dict[str, str]:
         names = ("address", "scheduler.address", "resource-tracker.address", "admin.address", "webapp.address")
-        ports = zip(names, _free_ports(len(names)), strict=True)
+        ports = zip(names, free_ports(len(names)), strict=True)
         addresses = {f"yarn.resourcemanager.{name}": f"127.0.0.1:{port}" for name, port in ports}
         package = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.fifo"
         return {
@@ -148,7 +148,7 @@ class YarnCluster:
         }
 
     def _node(self, name: str) -> dict[str, str]:
-        address, localizer, page = (f"127.0.0.1:{port}" for port in _free_ports(3))
+        address, localizer, page = (f"127.0.0.1:{port}" for port in free_ports(3))
         checker = "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage"
         return {
             "yarn.nodemanager.address": address,
@@ -178,11 +178,3 @@ def _write(path: str, settings: dict[str, str]) -> None:
     lines = [f"<property><name>{escape(k)}</name><value>{escape(v)}</value></property>" for k, v in settings.items()]
     with open(path, "w") as file:
         file.write("\n".join(["<configuration>", *lines, "</configuration>"]))
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for s in sockets:
-            s.bind(("127.0.0.1", 0))
-        return [s.getsockname()[1] for s in sockets]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -12,6 +14,7 @@ import subprocess
 import tempfile
 import time
 from abc import ABC, abstractmethod
+from contextlib import ExitStack
 from itertools import count
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["MariaDbServer", "PostgresServer", "RedisServer"]
 
 _START_SECONDS = 60.0
+# Below the ports of outgoing connections.
+_PORTS = (10_000, 32_768)
 # Debian installs some servers outside of PATH.
 _FOLDERS = ("/usr/sbin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin")
 
@@ -49,7 +54,7 @@ class LocalServer(ABC):
     def __init__(self) -> None:
         # The path of a socket must be short.
         self.directory = tempfile.mkdtemp(prefix=f"millstream-{self.name.lower()[:5]}-")
-        self.port = free_port()
+        [self.port] = free_ports(1)
         self._owner = _owner(self.users)
         if self._owner:
             os.chown(self.directory, self._owner["user"], self._owner["group"])
@@ -327,11 +332,20 @@ class RedisServer(LocalServer):
             return False
 
 
-def free_port() -> int:
-    """Return a free port."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
+    """Return free ports that the system does not give to outgoing connections meanwhile."""
+    with ExitStack() as stack:
+        ports: list[int] = []
+        while len(ports) < count:
+            port = random.randrange(*_PORTS)
+            try:
+                stack.enter_context(socket.socket()).bind((host, port))
+            except OSError as e:
+                if e.errno != errno.EADDRINUSE:
+                    raise
+            else:
+                ports.append(port)
+        return ports
 
 
 def _owner(users: tuple[str, ...]) -> _Owner:

@@ -17,6 +17,7 @@ from millstream.common.errors import MillstreamError
 from millstream.spark.jars import fetch_jars
 from millstream.spark.java import find_java
 from millstream.spark.processes import ends_with_this_process
+from millstream.testing.servers.databases import free_ports
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -47,7 +48,7 @@ class KafkaBroker:
         """
         self._settings = {name.replace("_", "."): value for name, value in settings.items()}
         self._directory = tempfile.mkdtemp(prefix="millstream-kafka-")
-        self._port, self._controller, secure_port = _free_ports(3)
+        self._port, self._controller, secure_port = free_ports(3)
         self._is_secure = secure
         self._java = ["-Xmx384m", "-XX:TieredStopAtLevel=1"] if quick_start else ["-Xmx1g"]
         self._process: subprocess.Popen[bytes] | None = None
@@ -290,14 +291,3 @@ class KafkaBroker:
         """Stop the broker and delete its data."""
         self.kill()
         shutil.rmtree(self._directory, ignore_errors=True)
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()

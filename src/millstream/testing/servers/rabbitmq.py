@@ -7,7 +7,7 @@ import subprocess
 import time
 from typing import Any
 
-from millstream.testing.servers.databases import LocalServer, free_port
+from millstream.testing.servers.databases import LocalServer, free_ports
 
 __all__ = ["RabbitMqServer"]
 
@@ -25,7 +25,7 @@ class RabbitMqServer(LocalServer):
 
     def __init__(self) -> None:
         super().__init__()
-        self._distribution, self._epmd_port = free_port(), free_port()
+        self._distribution, self._epmd_port = free_ports(2)
 
     @property
     def uri(self) -> str:
