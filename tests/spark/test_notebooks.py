@@ -57,7 +57,7 @@ largest = points.key_by(lambda p: p.name).process(Largest()).name("largest")
 results = []
 for point in largest.execute_and_collect():
     assert isinstance(point, Point)
-    found.append(repr(point))
+    results.append(repr(point))
 print(sorted(results))
 """
 

@@ -24,6 +24,8 @@ _WORKER_DIED = (
     "Failed to connect to Python",
     "Connection reset",
     "Broken pipe",
+    # The daemon has died, and Spark removes one of its idle workers.
+    "PythonWorkerFactory.stopWorker",
 )
 
 
