@@ -15,7 +15,7 @@ from millstream.common.errors import JobCancelledError
 from millstream.sql import types as t
 from millstream.sql.columns.batch import DELETE, UPDATE_BEFORE, Batch
 from millstream.sql.columns.value_text import to_text
-from millstream.sql.optimizer.state_report import ends
+from millstream.sql.optimizer.state_report import is_bounded
 from millstream.sql.plan.nodes import Node
 from millstream.sql.schema import Fields
 
@@ -163,7 +163,7 @@ def by_content(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterable[
 # Maximum rows shown, and the timeout for them.
 ROWS = 20
 SECONDS = 30.0
-_ENDLESS = "This table does not end, so its query is not run. Read rows as they arrive with <code>{}</code>."
+_UNBOUNDED = "This table is unbounded, so its query is not run. Read rows as they arrive with <code>{}</code>."
 _SLOW = "Its rows have not arrived within {:g} s. Read all of them with <code>table.execute().print()</code>."
 _TAKE = "with table.execute().collect() as rows: print(next(rows))"
 
@@ -178,8 +178,8 @@ def as_html(table: Table, node: Node, zone: str, seconds: float = SECONDS) -> st
         seconds: the timeout for rows.
     """
     fields = node.fields
-    if not ends(node):
-        return _columns(fields) + f"<p>{_ENDLESS.format(_TAKE)}</p>"
+    if not is_bounded(node):
+        return _columns(fields) + f"<p>{_UNBOUNDED.format(_TAKE)}</p>"
     rows = _first_rows(table, fields, zone, seconds)
     if rows is None:
         return _columns(fields) + f"<p>{_SLOW.format(seconds)}</p>"

@@ -358,14 +358,14 @@ _COUNTS = "SELECT k, COUNT(*) AS n FROM endless GROUP BY k"
     [
         (
             _COUNTS,
-            "GroupAggregate(groupBy=[k], select=[k, COUNT(*) AS n]) keeps a row for every value of k without bound",
+            "GroupAggregate(groupBy=[k], select=[k, COUNT(*) AS n]) stores a row for every value of k without bound",
         ),
         ("SELECT e.n FROM endless AS e JOIN t ON e.n = t.a", "Join(joinType=[InnerJoin], "),
         (
             "SELECT e.n FROM endless AS e JOIN t ON e.n = t.a",
-            " keeps every row of both inputs by n and a without bound",
+            " stores every row of both inputs by n and a without bound",
         ),
-        ("SELECT k FROM endless INTERSECT SELECT s FROM t", " keeps every row by k without bound"),
+        ("SELECT k FROM endless INTERSECT SELECT s FROM t", " stores every row by k without bound"),
         (
             "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY n) AS r FROM endless) WHERE r < 3",
             " of k without bound",
