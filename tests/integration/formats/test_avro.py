@@ -434,7 +434,9 @@ def test_create_input_reads_avro_and_rejects_java_formats(tmp_path: Path) -> Non
     stream.sink_to(sink)
     LocalJob(env).run()
     assert sorted(sink.results(), key=lambda r: r["number"]) == numbered(10)
-    with pytest.raises(NotSupportedError, match=r"no create_input\(\): Millstream has no Java objects.* with FileSource"):
+    with pytest.raises(
+        NotSupportedError, match=r"no create_input\(\): Millstream has no Java objects.* with FileSource"
+    ):
         env.create_input("org.example.Format")  # type: ignore[arg-type]
 
 

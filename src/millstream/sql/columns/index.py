@@ -188,21 +188,21 @@ class WordIndex:
         if equal.all():
             return slots, positions
         left = np.flatnonzero(~equal)
-        there = slots.take(left)
+        slots_of_left = slots.take(left)
         result, result[left] = slots, -1
-        left = left.take(np.flatnonzero(there != _EMPTY))
-        here = positions.take(left)
+        left = left.take(np.flatnonzero(slots_of_left != _EMPTY))
+        position = positions.take(left)
         words, nulls = [w.take(left) for w in words], None if nulls is None else nulls.take(left)
         while len(left):
-            here = (here + 1) & self._mask
-            slots = self._table.take(here).astype(np.int64)
+            position = (position + 1) & self._mask
+            slots = self._table.take(position).astype(np.int64)
             equal = self._equal(slots, words, nulls)
-            hit = np.flatnonzero(equal)
-            result[left.take(hit)] = slots.take(hit)
-            positions[left] = here
-            on = np.flatnonzero(~equal & (slots != _EMPTY))
-            left, here = left.take(on), here.take(on)
-            words, nulls = [w.take(on) for w in words], None if nulls is None else nulls.take(on)
+            hits = np.flatnonzero(equal)
+            result[left.take(hits)] = slots.take(hits)
+            positions[left] = position
+            unresolved = np.flatnonzero(~equal & (slots != _EMPTY))
+            left, position = left.take(unresolved), position.take(unresolved)
+            words, nulls = [w.take(unresolved) for w in words], None if nulls is None else nulls.take(unresolved)
         return result, positions
 
     def _equal(self, slots: Slots, words: list[Word], nulls: Word | None) -> Mask:
@@ -222,8 +222,8 @@ class WordIndex:
         """
         if self._reserve(len(words[0])):
             positions = self._positions(words, nulls)
-        every = words if nulls is None else [*words, nulls]
-        owner, positions = self._claim_entries(every, positions)
+        all_words = words if nulls is None else [*words, nulls]
+        owner, positions = self._claim_entries(all_words, positions)
         first = np.flatnonzero(positions >= 0)
         numbers = np.empty(len(owner), np.int64)
         numbers[first] = np.arange(self._count, self._count + len(first))
@@ -250,9 +250,9 @@ class WordIndex:
             # Until slots are assigned, an entry holds the number of the first key that claims it.
             table[claimed[::-1]] = _NUMBER - claimants[::-1]
             other = _NUMBER - table.take(positions).astype(np.int64)
-            mine = np.flatnonzero(other == left)
-            taken[left.take(mine)] = positions.take(mine)
-            if len(mine) == len(left):
+            owned = np.flatnonzero(other == left)
+            taken[left.take(owned)] = positions.take(owned)
+            if len(owned) == len(left):
                 break
             rest = np.flatnonzero(other != left)
             left, positions, other = left.take(rest), positions.take(rest), other.take(rest)
@@ -261,8 +261,8 @@ class WordIndex:
                 equal &= word.take(other, mode="clip") == word.take(left)
             same = np.flatnonzero(equal)
             owner[left.take(same)] = other.take(same)
-            on = np.flatnonzero(~equal)
-            left, positions = left.take(on), (positions.take(on) + 1) & self._mask
+            unresolved = np.flatnonzero(~equal)
+            left, positions = left.take(unresolved), (positions.take(unresolved) + 1) & self._mask
         return owner, taken
 
     def _reserve(self, more: int) -> bool:
@@ -312,10 +312,10 @@ class WordIndex:
         words = [stored.values[slots] for stored in self._words]
         positions = self._positions(words, None if self._nulls is None else self._nulls.values[slots])
         while len(slots):
-            here = self._table.take(positions) == slots
-            self._table[positions.take(np.flatnonzero(here))] = _REMOVED
-            on = np.flatnonzero(~here)
-            slots, positions = slots.take(on), (positions.take(on) + 1) & self._mask
+            is_entry = self._table.take(positions) == slots
+            self._table[positions.take(np.flatnonzero(is_entry))] = _REMOVED
+            unresolved = np.flatnonzero(~is_entry)
+            slots, positions = slots.take(unresolved), (positions.take(unresolved) + 1) & self._mask
 
 
 class KeyIndex:

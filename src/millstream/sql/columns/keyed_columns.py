@@ -38,49 +38,49 @@ class TtlIndex:
         """Discard everything, after entries were renumbered."""
         self._bins: dict[int, list[Ints]] = {}
         self._times: list[int] = []
-        self._known = 0
+        self._added_count = 0
         # The rest of bins that were partly due, by time, and their times.
         self._next, self._next_times = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
-    def expired(self, last: int, touched: Ints, live: Mask) -> Ints:
+    def expired(self, last: int, updated_at: Ints, live: Mask) -> Ints:
         """Remove and return the live entries last updated at or before a time, in order.
 
         Args:
             last: the time.
-            touched: the update time of each entry; new entries are at the end, and no time decreases.
+            updated_at: the update time of each entry; new entries are at the end, and no time decreases.
             live: whether each entry exists; removed ones do not return.
         """
-        self.add(np.arange(self._known, len(touched)), touched)
-        self._known = len(touched)
+        self.add(np.arange(self._added_count, len(updated_at)), updated_at)
+        self._added_count = len(updated_at)
         due: list[Ints] = []
         while self._times and self._times[0] <= last >> _BITS:
             due += self._bins.pop(heappop(self._times))
         if due:
             entries = np.concatenate([self._next, *due])
-            times = touched[entries]
+            times = updated_at[entries]
             order = np.argsort(times, kind="stable")
             self._next, self._next_times = entries[order], times[order]
         count = int(np.searchsorted(self._next_times, last, "right"))
         entries = self._next[:count]
         self._next, self._next_times = self._next[count:], self._next_times[count:]
         entries = entries[live[entries]]
-        expired = touched[entries] <= last
-        self.add(entries[~expired], touched)
+        expired = updated_at[entries] <= last
+        self.add(entries[~expired], updated_at)
         return np.sort(entries[expired])
 
-    def add(self, numbers: Ints, touched: Ints) -> None:
+    def add(self, numbers: Ints, updated_at: Ints) -> None:
         """Add entries, or add returned ones again."""
         if not len(numbers):
             return
-        times = touched[numbers] >> _BITS
+        times = updated_at[numbers] >> _BITS
         if (times == times[0]).all():
             self._add_bin(int(times[0]), numbers)
             return
         order = np.argsort(times, kind="stable")
         times, numbers = times[order], numbers[order]
         starts = np.flatnonzero(np.append(True, times[1:] != times[:-1]))
-        for time, mine in zip(times[starts].tolist(), np.split(numbers, starts[1:]), strict=True):
-            self._add_bin(time, mine)
+        for time, numbers_of_bin in zip(times[starts].tolist(), np.split(numbers, starts[1:]), strict=True):
+            self._add_bin(time, numbers_of_bin)
 
     def _add_bin(self, time: int, numbers: Ints) -> None:
         if time not in self._bins:
@@ -90,7 +90,7 @@ class TtlIndex:
 
 
 # Free slots are compacted when they outnumber the used ones and this number.
-_MAX_DEAD = 1 << 12
+_MIN_COMPACTED = 1 << 12
 _ORDER = "order"
 # Approximate bytes per key in a checkpoint besides the key: its hash and its order.
 _KEY_OVERHEAD = 12
@@ -146,7 +146,7 @@ class KeyedColumns:
         self._specs = list(columns)
         self._owners = len(kinds) if owners is None else owners
         # Called after slots were renumbered, with the old numbers of the remaining ones.
-        self.when_compacted: Callable[[Slots], None] = lambda left: None
+        self.when_compacted: Callable[[Slots], None] = lambda remaining: None
         self._arrays: Arrays = IN_MEMORY
         self.clear()
 
@@ -160,7 +160,7 @@ class KeyedColumns:
         self._hashes = GrowingArray(np.uint32, self._arrays)
         self._columns = {k.name: GrowingArray(k.dtype, self._arrays) for k in self._specs}
         self._live = GrowingArray(np.bool_, self._arrays)
-        self._dead = 0
+        self._removed_count = 0
         # For each time column by which keys expire.
         self._expiring: dict[str, TtlIndex] = {}
         # Numbers in order of arrival; None while slots are in that order.
@@ -168,12 +168,12 @@ class KeyedColumns:
         self._next_order = 0
         # Slots changed since the last checkpoint, slots that checkpoints have, and removed keys that checkpoints have.
         self._changed = GrowingArray(np.bool_, self._arrays)
-        self._saved = GrowingArray(np.bool_, self._arrays)
+        self._checkpointed = GrowingArray(np.bool_, self._arrays)
         self._removed: list[tuple[NDArray[np.uint32], list[pa.Array]]] = []
 
     def __len__(self) -> int:
         """Return the number of keys."""
-        return len(self._live) - self._dead
+        return len(self._live) - self._removed_count
 
     @property
     def bound(self) -> int:
@@ -183,7 +183,7 @@ class KeyedColumns:
     @property
     def nbytes(self) -> int:
         """The approximate size in bytes; objects are estimated from a sample of their pickles."""
-        flags = (self._hashes, self._live, self._changed, self._saved, *self._columns.values())
+        flags = (self._hashes, self._live, self._changed, self._checkpointed, *self._columns.values())
         size = self._index.nbytes + sum(c.nbytes for c in flags) + sum(c.nbytes for c in self._keys)
         objects = [c.values for c in self._columns.values() if c.values.dtype == object]
         return size + sum(map(_estimated_bytes, objects))
@@ -221,7 +221,7 @@ class KeyedColumns:
             self._next_order += count
         self._live.extend(np.ones(count, np.bool_))
         self._changed.extend(np.ones(count, np.bool_))
-        self._saved.extend(np.zeros(count, np.bool_))
+        self._checkpointed.extend(np.zeros(count, np.bool_))
 
     def changed(self, slots: Slots) -> None:
         """Mark the values of slots as changed."""
@@ -235,11 +235,11 @@ class KeyedColumns:
         self._index.remove(slots, keys)
         self._live.values[slots] = False
         self._changed.values[slots] = False
-        self._dead += len(slots)
-        known = self._saved.values[slots]
-        if known.any():
-            mask = pa.array(known)
-            self._removed.append((self._hashes.values[slots[known]], [k.filter(mask) for k in keys]))
+        self._removed_count += len(slots)
+        checkpointed = self._checkpointed.values[slots]
+        if checkpointed.any():
+            mask = pa.array(checkpointed)
+            self._removed.append((self._hashes.values[slots[checkpointed]], [k.filter(mask) for k in keys]))
 
     def expire(self, name: str, last: int) -> None:
         """Remove the keys last updated at or before a time, by a time column."""
@@ -264,23 +264,23 @@ class KeyedColumns:
 
     def compact(self) -> None:
         """Renumber slots if many are free."""
-        if self._dead < _MAX_DEAD or self._dead < len(self):
+        if self._removed_count < _MIN_COMPACTED or self._removed_count < len(self):
             return
-        left = self.slots()
-        keys = self.keys_at(left)
+        remaining = self.slots()
+        keys = self.keys_at(remaining)
         self._index = index_for(self._kinds, self._arrays)
-        self._index.find_or_add(keys, len(left))
+        self._index.find_or_add(keys, len(remaining))
         for column, key in zip(self._keys, keys, strict=True):
             column.replace(key)
-        order = self._arrival(left)
+        order = self._arrival(remaining)
         self._order = GrowingArray(np.int64, self._arrays)
         self._order.extend(order)
         self._next_order = int(order.max(initial=-1)) + 1
-        for one in (self._hashes, self._live, self._changed, self._saved, *self._columns.values()):
-            one.replace(one.values[left].copy())
-        self._dead = 0
+        for array in (self._hashes, self._live, self._changed, self._checkpointed, *self._columns.values()):
+            array.replace(array.values[remaining].copy())
+        self._removed_count = 0
         self._expiring.clear()
-        self.when_compacted(left)
+        self.when_compacted(remaining)
 
     # --- checkpoints
 
@@ -289,7 +289,7 @@ class KeyedColumns:
         check_columns(change, [(_ORDER, pa.int64()), *keys, *((k.name, None) for k in self._specs)])
         if change.removed is not None and change.removed.num_rows:
             slots = self.find(change.removed.columns[2:], change.removed.num_rows)
-            self._saved.values[slots[slots >= 0]] = False
+            self._checkpointed.values[slots[slots >= 0]] = False
             self.remove(slots[slots >= 0])
         width = len(self._kinds)
         slots, _ = self.find_or_add(change.rows.columns[2 : 2 + width], change.rows.num_rows)
@@ -298,11 +298,11 @@ class KeyedColumns:
         if self._order is None:
             self._order = GrowingArray(np.int64, self._arrays)
             self._order.extend(np.arange(self.bound))
-        came = change.rows.column(1).to_numpy()
-        self._order.values[slots] = came
-        self._next_order = max(self._next_order, len(self._order), int(came.max(initial=-1)) + 1)
+        order = change.rows.column(1).to_numpy()
+        self._order.values[slots] = order
+        self._next_order = max(self._next_order, len(self._order), int(order.max(initial=-1)) + 1)
         self._changed.values[slots] = False
-        self._saved.values[slots] = True
+        self._checkpointed.values[slots] = True
 
     def everything(self) -> list[RowChange]:
         return [RowChange(self._rows(slots)) for slots in in_pieces(self.slots())]
@@ -310,16 +310,16 @@ class KeyedColumns:
     def changes(self) -> list[RowChange]:
         slots = np.flatnonzero(self._changed.values)
         self._changed.values[slots] = False
-        self._saved.values[slots] = True
+        self._checkpointed.values[slots] = True
         changes = [RowChange(self._rows(piece)) for piece in in_pieces(slots)]
         return [RowChange(self._rows(slots[:0]), self._take_removed()), *changes] if self._removed else changes
 
     def _take_removed(self) -> pa.RecordBatch:
-        many = np.concatenate([h for h, _ in self._removed])
+        removed_hashes = np.concatenate([h for h, _ in self._removed])
         keys = [pa.concat_arrays(parts) for parts in zip(*(k for _, k in self._removed), strict=True)]
         self._removed.clear()
         names = [HASH, _ORDER, *(f"k{i}" for i in range(len(keys)))]
-        return pa.record_batch([pa.array(many), pa.nulls(len(many), pa.int64()), *keys], names)
+        return pa.record_batch([pa.array(removed_hashes), pa.nulls(len(removed_hashes), pa.int64()), *keys], names)
 
     def _rows(self, slots: Slots) -> pa.RecordBatch:
         columns = [pa.array(self._hashes.values[slots]), pa.array(self._arrival(slots)), *self.keys_at(slots)]
@@ -330,8 +330,8 @@ class KeyedColumns:
 
 def _estimated_bytes(values: NumpyColumn) -> int:
     """Return the approximate size of objects in bytes."""
-    some = values[:: max(len(values) // _SAMPLE, 1)]
-    return len(values) * _IN_MEMORY * len(pickle.dumps(list(some), 5)) // max(len(some), 1)
+    sample = values[:: max(len(values) // _SAMPLE, 1)]
+    return len(values) * _IN_MEMORY * len(pickle.dumps(list(sample), 5)) // max(len(sample), 1)
 
 
 def filled(spec: StateColumn, count: int) -> NumpyColumn:

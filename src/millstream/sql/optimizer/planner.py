@@ -23,10 +23,10 @@ from millstream.sql.optimizer.changelog import (
     emitted_kinds,
     is_ordered_by,
     monotonic,
+    needs_only_update_after,
     prepared,
     required_updates,
     requires_inserts,
-    takes_new_halves,
 )
 from millstream.sql.optimizer.determinism import STRATEGY, Determinism
 from millstream.sql.optimizer.names import name_of
@@ -173,8 +173,8 @@ class Planner:
             end = Determinism(self._known_of).resolved(end)
             kinds, keys = self._known_of(end.input)
         self._refuse(end, kinds)
-        # Where UPDATE_AFTER alone does not suffice the sink gets both halves, and UPDATE_BEFORE means DELETE.
-        after = takes_new_halves(end, keys) and self._can_emit(end.input, Updates.AFTER)
+        # A sink that needs more than UPDATE_AFTER receives UPDATE_BEFORE too, and handles it as DELETE.
+        after = needs_only_update_after(end, keys) and self._can_emit(end.input, Updates.AFTER)
         return self._end(end, self._plan(end.input, Updates.AFTER if after else Updates.PAIRS))
 
     # --- properties of nodes, inputs first
@@ -194,12 +194,12 @@ class Planner:
         return result[1], result[2]
 
     def _with_strategies(self, node: n.Node) -> n.Node:
-        def choose(one: n.Node) -> n.Node:
-            if isinstance(one, (n.Rank, n.Sort)):
-                return one if isinstance(one, n.WindowRank) else replace(one, strategy=self._strategy(one))
-            if not isinstance(one, (n.Aggregate, n.WindowAggregate)) or self._batch:
-                return one
-            return split_aggregate(one, self._known_of(one.input)[0] != INSERTS, self._settings)
+        def choose(node: n.Node) -> n.Node:
+            if isinstance(node, (n.Rank, n.Sort)):
+                return node if isinstance(node, n.WindowRank) else replace(node, strategy=self._strategy(node))
+            if not isinstance(node, (n.Aggregate, n.WindowAggregate)) or self._batch:
+                return node
+            return split_aggregate(node, self._known_of(node.input)[0] != INSERTS, self._settings)
 
         return bottom_up(node, choose)
 
@@ -212,8 +212,8 @@ class Planner:
         unique = [key for key in keys if partition <= key]
         if Changes.DELETE in kinds or not unique or not self._can_emit(node.input, Updates.AFTER):
             return RETRACT
-        goes = monotonic(node.input, lambda below: self._known_of(below)[0])
-        if is_ordered_by(node.order, goes, node.input.fields):
+        monotonicity = monotonic(node.input, lambda below: self._known_of(below)[0])
+        if is_ordered_by(node.order, monotonicity, node.input.fields):
             return UPDATE_FAST
         return RETRACT
 
@@ -265,9 +265,9 @@ class Planner:
     def _end(self, end: n.Single, below: n.Planned) -> n.Planned:
         name = name_of(end, [below.traits])
         uid = _uid(end, (below,))
-        again = self._ends.get(uid, 0)
-        self._ends[uid] = again + 1
-        return n.Planned(end, (below,), below.traits, name, f"{uid}-{again}" if again else uid)
+        count = self._ends.get(uid, 0)
+        self._ends[uid] = count + 1
+        return n.Planned(end, (below,), below.traits, name, f"{uid}-{count}" if count else uid)
 
     def _state_ttl(self, node: n.Node) -> int:
         if isinstance(node, _WINDOWED):

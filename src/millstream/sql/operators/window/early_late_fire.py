@@ -31,11 +31,11 @@ from millstream.sql.operators.window.windowing import Times, Windowing
 from millstream.sql.plan.specs import Fires, PeriodicFires
 
 # The end of a slot's window, whether it has fired, and its number of rows if rows may be retracted.
-END, SAID, _ROWS = "end", "fired", "rows"
+END, FIRED, _ROWS = "end", "fired", "rows"
 
 
 @fast_dataclass
-class Placed:
+class WindowedRows:
     """Rows with the ends of their windows, the window keys (the last is the end), and their slots."""
 
     batch: Batch
@@ -43,12 +43,12 @@ class Placed:
     keys: list[pa.Array]
     slots: Slots
 
-    def filter(self, mask: Mask) -> Placed:
+    def filter(self, mask: Mask) -> WindowedRows:
         """Return some of the rows."""
         if mask.all():
             return self
         keys = [k.filter(pa.array(mask)) for k in self.keys]
-        return Placed(self.batch.filter(mask), self.ends[mask], keys, self.slots[mask])
+        return WindowedRows(self.batch.filter(mask), self.ends[mask], keys, self.slots[mask])
 
 
 class FiringWindowOperator(KeyedBatchOperator):
@@ -98,7 +98,7 @@ class FiringWindowOperator(KeyedBatchOperator):
         super().prepare(setup)
         kinds = [*(self.kinds[k] for k in self.keys), pa.int64()]
         owners = len(self.keys)
-        columns = KeyedColumns(kinds, [*self._about_windows(), *self.aggregates.state_columns], owners)
+        columns = KeyedColumns(kinds, [*self._window_columns(), *self.aggregates.state_columns], owners)
         self._state: KeyedColumns = self.state_table("windows", columns)
         self.aggregates.open(kinds, self.state_table, owners)
         assert setup.state is not None
@@ -106,10 +106,10 @@ class FiringWindowOperator(KeyedBatchOperator):
         self._next = MAX_WATERMARK
         self._late = setup.context.get_metrics_group().counter("numLateRecordsDropped")
 
-    def _about_windows(self) -> list[StateColumn]:
+    def _window_columns(self) -> list[StateColumn]:
         """Return the state columns of a window besides its aggregates."""
-        about = [StateColumn(END, np.int64), StateColumn(SAID, np.bool_, False)]
-        return [*about, StateColumn(_ROWS, np.int64)] if self.retracts else about
+        columns = [StateColumn(END, np.int64), StateColumn(FIRED, np.bool_, False)]
+        return [*columns, StateColumn(_ROWS, np.int64)] if self.retracts else columns
 
     def _have_rows(self, slots: Slots) -> Mask:
         """Return which windows have rows."""
@@ -124,43 +124,43 @@ class FiringWindowOperator(KeyedBatchOperator):
         if not len(rows):
             return ()
         self._state.compact()
-        placed, first_new = self._placed(batch.take(rows), ends)
-        at_once = self._fire_at_once(placed)
+        windowed, first_new = self._with_windows(batch.take(rows), ends)
+        at_once = self._fire_at_once(windowed)
         if not at_once.all():
-            self._fold(placed.filter(~at_once))
-        return (self._emitted(placed.filter(at_once), first_new),) if at_once.any() else ()
+            self._fold(windowed.filter(~at_once))
+        return (self._emitted(windowed.filter(at_once), first_new),) if at_once.any() else ()
 
-    def _placed(self, batch: Batch, ends: Times) -> tuple[Placed, int]:
+    def _with_windows(self, batch: Batch, ends: Times) -> tuple[WindowedRows, int]:
         """Return rows with the slots of their windows, and the first new slot."""
         keys = [*(batch.columns[k] for k in self.keys), pa.array(ends)]
         first_new = self._state.bound
         slots, new = self._state.find_or_add(keys, len(batch))
         if len(new):
             self._state.column(END)[first_new:] = ends[new]
-            self._next = min(self._next, int(self._waits(self.times.triggers(ends[new])).min()))
-        return Placed(batch, ends, keys, slots), first_new
+            self._next = min(self._next, int(self._next_timers(self.times.triggers(ends[new])).min()))
+        return WindowedRows(batch, ends, keys, slots), first_new
 
-    def _fire_at_once(self, placed: Placed) -> Mask:
+    def _fire_at_once(self, windowed: WindowedRows) -> Mask:
         """Return which rows fire their windows at once."""
-        in_time = self.times.triggers(placed.ends) > self.watermark
+        in_time = self.times.triggers(windowed.ends) > self.watermark
         return ~in_time | self.fires.early
 
-    def _fold(self, placed: Placed) -> None:
+    def _fold(self, windowed: WindowedRows) -> None:
         """Process rows of windows that fire later."""
         if self.retracts:
-            signs = signs_of(placed.batch)
-            np.add.at(self._state.column(_ROWS), placed.slots, 1 if signs is None else signs)
-        self.aggregates.fold(placed.batch, placed.keys, placed.slots, self._state)
-        self._state.changed(placed.slots)
+            signs = signs_of(windowed.batch)
+            np.add.at(self._state.column(_ROWS), windowed.slots, 1 if signs is None else signs)
+        self.aggregates.fold(windowed.batch, windowed.keys, windowed.slots, self._state)
+        self._state.changed(windowed.slots)
 
-    def _emitted(self, placed: Placed, first_new: int) -> Batch:
+    def _emitted(self, windowed: WindowedRows, first_new: int) -> Batch:
         """Process rows of windows that fire at once; return the changes."""
-        state, batch = self._state, placed.batch
-        segments = Segments.of(placed.slots, first_new, state.bound, signs_of(batch))
-        fired = state.column(SAID)[segments.slots].copy()
-        running = self.aggregates.run(batch, placed.keys, segments, state)
-        exists = self._counted(segments)
-        state.column(SAID)[segments.slots] = exists[segments.ends]
+        state, batch = self._state, windowed.batch
+        segments = Segments.of(windowed.slots, first_new, state.bound, signs_of(batch))
+        fired = state.column(FIRED)[segments.slots].copy()
+        running = self.aggregates.run(batch, windowed.keys, segments, state)
+        exists = self._count_rows(segments)
+        state.column(FIRED)[segments.slots] = exists[segments.ends]
         state.changed(segments.slots)
         before, after = segments.before, np.arange(segments.rows)
         existed: Mask = np.append(False, exists[:-1])
@@ -172,11 +172,11 @@ class FiringWindowOperator(KeyedBatchOperator):
         changes = changes.in_order(np.argsort(segments.order))
         places = changes.chosen(before[changes.order], after[changes.order])
         positions = changes.chosen(changes.places, changes.places)
-        columns = [k.take(pa.array(positions)) for k in placed.keys[:-1]]
+        columns = [k.take(pa.array(positions)) for k in windowed.keys[:-1]]
         columns += [r.take(places) for r in running]
-        return Batch([*columns, *self._properties(placed.ends[positions])], changes.kinds, len(positions))
+        return Batch([*columns, *self._properties(windowed.ends[positions])], changes.kinds, len(positions))
 
-    def _counted(self, segments: Segments) -> Mask:
+    def _count_rows(self, segments: Segments) -> Mask:
         """Count the rows of windows; return whether any are left after each row."""
         if not self.retracts:
             return np.ones(segments.rows, np.bool_)
@@ -192,7 +192,7 @@ class FiringWindowOperator(KeyedBatchOperator):
 
     # --- time
 
-    def _waits(self, triggers: Times) -> Times:
+    def _next_timers(self, triggers: Times) -> Times:
         """Return the next timer of windows: their end, or the end of allowed lateness."""
         return np.where(triggers > self.watermark, triggers, triggers + self.fires.lateness)
 
@@ -200,7 +200,7 @@ class FiringWindowOperator(KeyedBatchOperator):
         slots = self._state.slots()
         self._next = MAX_WATERMARK
         if len(slots):
-            self._next = int(self._waits(self.times.triggers(self._state.column(END)[slots])).min())
+            self._next = int(self._next_timers(self.times.triggers(self._state.column(END)[slots])).min())
 
     def event_time_backlog(self) -> Iterable[tuple[str, int, int]]:
         if MIN_WATERMARK < self._next < MAX_WATERMARK:
@@ -220,13 +220,13 @@ class FiringWindowOperator(KeyedBatchOperator):
         state, slots = self._state, self._state.slots()
         ends = state.column(END)[slots]
         triggers = self.times.triggers(ends)
-        due = (triggers <= watermark) & ~state.column(SAID)[slots] & self._have_rows(slots)
+        due = (triggers <= watermark) & ~state.column(FIRED)[slots] & self._have_rows(slots)
         order = np.argsort(ends[due], kind="stable")
-        shown, their_ends = slots[due][order], ends[due][order]
-        columns = state.keys_at(shown)[: len(self.keys)] + self.aggregates.results(state, shown)
-        self.emit(split_batches([*columns, *self._properties(their_ends)], len(shown)))
-        state.column(SAID)[shown] = True
-        state.changed(shown)
+        fired, fired_ends = slots[due][order], ends[due][order]
+        columns = state.keys_at(fired)[: len(self.keys)] + self.aggregates.results(state, fired)
+        self.emit(split_batches([*columns, *self._properties(fired_ends)], len(fired)))
+        state.column(FIRED)[fired] = True
+        state.changed(fired)
         self._discard(slots[triggers + self.fires.lateness <= watermark], watermark)
 
     def _discard(self, slots: Slots, watermark: int) -> None:
@@ -238,7 +238,7 @@ class FiringWindowOperator(KeyedBatchOperator):
 
 # When a window fires next by the clock, whether it had rows when it ended, and whether it has changed since it fired:
 # then the other table has the emitted results.
-_TOLD_NEXT, _ENDED, _CHANGED = "next_fire", "ended", "changed"
+_NEXT_FIRE, _ENDED, _CHANGED = "next_fire", "ended", "changed"
 _NEVER = MAX_WATERMARK
 
 
@@ -252,33 +252,33 @@ class PeriodicWindowOperator(FiringWindowOperator):
         # Keys, the window end, and the last emitted aggregates.
         self._width = len(self.keys) + 1
         kinds = [*(self.kinds[k] for k in self.keys), pa.int64(), *(a.result for a in self.aggregates.accumulators)]
-        before = KeyedRows(kinds, range(self._width), len(self.keys), marked=False)
-        self._before: KeyedRows = self.state_table("fired", before)
+        emitted_rows = KeyedRows(kinds, range(self._width), len(self.keys), marked=False)
+        self._emitted_rows: KeyedRows = self.state_table("fired", emitted_rows)
         self._wake = _NEVER
 
-    def _about_windows(self) -> list[StateColumn]:
+    def _window_columns(self) -> list[StateColumn]:
         flags = [StateColumn(_ENDED, np.bool_, False), StateColumn(_CHANGED, np.bool_, False)]
-        return [*super()._about_windows(), StateColumn(_TOLD_NEXT, np.int64, _NEVER), *flags]
+        return [*super()._window_columns(), StateColumn(_NEXT_FIRE, np.int64, _NEVER), *flags]
 
-    def _fire_at_once(self, placed: Placed) -> Mask:
-        in_time = self.times.triggers(placed.ends) > self.watermark
+    def _fire_at_once(self, windowed: WindowedRows) -> Mask:
+        in_time = self.times.triggers(windowed.ends) > self.watermark
         before_end = in_time & self.fires.early
-        return np.where(self._state.column(_ENDED)[placed.slots], not self.fires.late_delay, ~in_time | before_end)
+        return np.where(self._state.column(_ENDED)[windowed.slots], not self.fires.late_delay, ~in_time | before_end)
 
-    def _fold(self, placed: Placed) -> None:
+    def _fold(self, windowed: WindowedRows) -> None:
         state = self._state
-        slots = np.unique(placed.slots)
-        self._remember(slots[state.column(SAID)[slots] & ~state.column(_CHANGED)[slots]])
-        super()._fold(placed)
-        self._begin(slots[state.column(_TOLD_NEXT)[slots] == _NEVER])
+        slots = np.unique(windowed.slots)
+        self._store_emitted(slots[state.column(FIRED)[slots] & ~state.column(_CHANGED)[slots]])
+        super()._fold(windowed)
+        self._begin(slots[state.column(_NEXT_FIRE)[slots] == _NEVER])
 
-    def _remember(self, slots: Slots) -> None:
+    def _store_emitted(self, slots: Slots) -> None:
         """Store the emitted results of windows that change now."""
         if len(slots):
-            self._before.compact()
+            self._emitted_rows.compact()
             keys = self._state.keys_at(slots)
-            owners = self._before.find_or_add(keys, len(slots))
-            self._before.add(owners, [*keys, *self.aggregates.results(self._state, slots)])
+            owners = self._emitted_rows.find_or_add(keys, len(slots))
+            self._emitted_rows.add(owners, [*keys, *self.aggregates.results(self._state, slots)])
             self._state.column(_CHANGED)[slots] = True
 
     def _begin(self, slots: Slots) -> None:
@@ -287,7 +287,7 @@ class PeriodicWindowOperator(FiringWindowOperator):
         slots, delays = slots[delays > 0], delays[delays > 0]
         if len(slots):
             times = self.setup.clock() + delays
-            self._state.column(_TOLD_NEXT)[slots] = times
+            self._state.column(_NEXT_FIRE)[slots] = times
             self._wake = min(self._wake, int(times.min()))
 
     def _delays(self, slots: Slots) -> Ints:
@@ -298,14 +298,14 @@ class PeriodicWindowOperator(FiringWindowOperator):
     def _fire_changed(self, slots: Slots) -> None:
         """Fire windows in this order, if they have changed since they last fired."""
         state = self._state
-        slots = slots[~state.column(SAID)[slots] | state.column(_CHANGED)[slots]]
+        slots = slots[~state.column(FIRED)[slots] | state.column(_CHANGED)[slots]]
         if not len(slots):
             return
-        count, fired = len(slots), state.column(SAID)[slots]
+        count, fired = len(slots), state.column(FIRED)[slots]
         keys, results = state.keys_at(slots), self.aggregates.results(state, slots)
-        known = self._rows_before(keys, count)
-        had = pa.array(known, mask=known < 0)
-        before = self._before.take_all(range(self._width, self._width + len(results)), had)
+        emitted_slots = self._emitted_slots(keys, count)
+        positions_before = pa.array(emitted_slots, mask=emitted_slots < 0)
+        before = self._emitted_rows.take_all(range(self._width, self._width + len(results)), positions_before)
         differs = np.zeros(count, np.bool_)
         for old, new in zip(before, results, strict=True):
             differs |= ~equal_values(old, new)
@@ -317,14 +317,14 @@ class PeriodicWindowOperator(FiringWindowOperator):
         columns += [pa.concat_arrays(both).take(places) for both in zip(before, results, strict=True)]
         columns += self._properties(state.column(END)[slots][positions])
         self.emit(split_batches(columns, len(positions), changes.kinds))
-        self._before.remove(known[known >= 0])
-        state.column(SAID)[slots], state.column(_CHANGED)[slots] = exist, False
+        self._emitted_rows.remove(emitted_slots[emitted_slots >= 0])
+        state.column(FIRED)[slots], state.column(_CHANGED)[slots] = exist, False
         state.changed(slots)
 
-    def _rows_before(self, keys: list[pa.Array], count: int) -> Ints:
+    def _emitted_slots(self, keys: list[pa.Array], count: int) -> Ints:
         """Return the slots of the windows' emitted results; -1 if not stored."""
         result = np.full(count, -1, np.int64)
-        places, rows = self._before.pairs(self._before.find(keys, count))
+        places, rows = self._emitted_rows.pairs(self._emitted_rows.find(keys, count))
         result[places] = rows
         return result
 
@@ -339,7 +339,7 @@ class PeriodicWindowOperator(FiringWindowOperator):
 
     def _schedule_timer(self) -> None:
         super()._schedule_timer()
-        times = self._state.column(_TOLD_NEXT)[self._state.slots()]
+        times = self._state.column(_NEXT_FIRE)[self._state.slots()]
         self._wake = int(times.min(initial=_NEVER))
 
     def on_processing_time(self) -> None:
@@ -347,12 +347,12 @@ class PeriodicWindowOperator(FiringWindowOperator):
         if now < self._wake:
             return
         state, slots = self._state, self._state.slots()
-        slots = slots[state.column(_TOLD_NEXT)[slots] <= now]
-        times, delays = state.column(_TOLD_NEXT)[slots], self._delays(slots)
+        slots = slots[state.column(_NEXT_FIRE)[slots] <= now]
+        times, delays = state.column(_NEXT_FIRE)[slots], self._delays(slots)
         self._fire_changed(slots[np.argsort(times, kind="stable")])
         # The schedule does not drift if timers run late, so checkpointed schedules stay valid if nothing else has
         # changed.
-        state.column(_TOLD_NEXT)[slots] = times + ((now - times) // delays + 1) * delays
+        state.column(_NEXT_FIRE)[slots] = times + ((now - times) // delays + 1) * delays
         self._schedule_timer()
 
     def _fire(self, watermark: int) -> None:
@@ -367,11 +367,11 @@ class PeriodicWindowOperator(FiringWindowOperator):
         state.column(_ENDED)[ended] = True
         if self.fires.early_delay != self.fires.late_delay:
             # Flink identifies triggers by their delays: equal early and late delays share one schedule.
-            state.column(_TOLD_NEXT)[ended] = _NEVER
+            state.column(_NEXT_FIRE)[ended] = _NEVER
         state.changed(ended)
         self._discard(slots[triggers + self.fires.lateness <= watermark], watermark)
 
     def _discard(self, slots: Slots, watermark: int) -> None:
-        known = self._rows_before(self._state.keys_at(slots), len(slots))
-        self._before.remove(known[known >= 0])
+        emitted_slots = self._emitted_slots(self._state.keys_at(slots), len(slots))
+        self._emitted_rows.remove(emitted_slots[emitted_slots >= 0])
         super()._discard(slots, watermark)

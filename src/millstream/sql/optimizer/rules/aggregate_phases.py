@@ -19,7 +19,7 @@ from millstream.sql.functions.table import call as resolved
 from millstream.sql.functions.table import cast
 from millstream.sql.optimizer.changelog import is_over_time
 from millstream.sql.optimizer.rules.windows import windowed
-from millstream.sql.optimizer.upsert_keys import lies_so
+from millstream.sql.optimizer.upsert_keys import is_distributed_by
 from millstream.sql.plan import nodes as n
 from millstream.sql.schema import Field, Fields, TimeAttribute
 from millstream.sql.types import BigIntType, BooleanType, DataType, DecimalType, DoubleType, FloatType, IntType
@@ -95,7 +95,7 @@ def split_aggregate(node: n.Node, retracts: bool, settings: Mapping[str, str]) -
         return _window_phases(node, retracts) if _has_slices(node) and _can_be_split(node, retracts) else node
     if not isinstance(node, n.Aggregate) or settings.get(MINI_BATCH, "false").strip().lower() != "true":
         return node
-    if lies_so(node.input, node.keys) or not _can_be_split(node, retracts):
+    if is_distributed_by(node.input, node.keys) or not _can_be_split(node, retracts):
         return node
     fields = _accumulator_fields(node, retracts)
     local = n.LocalAggregate(Fields(fields), node.input, node.keys, node.calls, retracts, node.part)
