@@ -295,7 +295,7 @@ def region_without_state(real: Real, self: RecoveryState) -> None:
 @_instead_of_entry(JobMachine._CONTINUATIONS, JobPhase.STORING)
 def position_not_recorded(real: Real, self: JobMachine) -> list[i.Instruction]:
     """At most once: records are processed although recording their position has failed."""
-    return self._run(self._planned) if self._purpose is SnapshotPurpose.NOTE_POSITION else real(self)
+    return self._run(self._planned) if self._purpose is SnapshotPurpose.SAVE_POSITION else real(self)
 
 
 @_instead_of(JobMachine, "_run")
@@ -417,13 +417,13 @@ def _change_ranges(report: SubtaskReport, change: Callable[[list[PendingRange]],
     )
 
 
-@_instead_of(Execution, "_keep")
+@_instead_of(Execution, "_acknowledge_subtask")
 def pending_ranges_lost(real: Real, self: Execution, report: SubtaskReport, *args: Any) -> bool:
     """A subtask's pending split ranges are lost."""
     return real(self, _change_ranges(report, lambda pending: []), *args)
 
 
-@_instead_of(Execution, "_keep")
+@_instead_of(Execution, "_acknowledge_subtask")
 def pending_ranges_read_twice(real: Real, self: Execution, report: SubtaskReport, *args: Any) -> bool:
     """A partially read split range is read again from its beginning."""
     return real(self, _change_ranges(report, lambda pending: [(s, records, 0) for s, records, _ in pending]), *args)
@@ -506,7 +506,7 @@ def report_after_end(real: Real, self: ExchangeMachine, event: p.Event) -> list[
 def ended_with_requests_in_flight(real: Real, self: Execution, reports: Any) -> Any:
     """A source that has read all its input has ended, even with requests in flight."""
     result = real(self, reports)
-    self.ended |= self.lingering_sources()
+    self.ended |= self.drained_sources()
     self.ended |= {e.target for v in self.plan.vertices if v.id in self.ended for e in v.out_edges}
     return result
 
@@ -553,7 +553,7 @@ def _change_blocks(
     )
 
 
-@_instead_of(Execution, "_keep")
+@_instead_of(Execution, "_acknowledge_subtask")
 def in_flight_data_lost(real: Real, self: Execution, report: SubtaskReport, *args: Any) -> bool:
     """Received records that were not processed are lost."""
     return real(self, _change_blocks(report, lambda pending: [_without_records(p) for p in pending]), *args)

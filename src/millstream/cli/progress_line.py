@@ -61,7 +61,7 @@ def read(job: JobMaster, now: float) -> Reading:
         view.status.name,
         {address: p.seconds for address, p in subtasks.items()},
         {v.id: v.name for v in view.plan.vertices},
-        view.alike if view.is_stuck else 0,
+        view.repeated_failures if view.is_stuck else 0,
     )
 
 

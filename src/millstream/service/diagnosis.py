@@ -344,7 +344,8 @@ def explanations(view: JobView, metrics: Metrics, now: float) -> list[Explanatio
 def _stuck(view: JobView) -> list[Explanation]:
     if not view.is_stuck:
         return []
-    text = f"It has failed {view.alike} times in a row with the same error and without progress: see Exceptions."
+    times = view.repeated_failures
+    text = f"It has failed {times} times in a row with the same error and without progress: see Exceptions."
     return [Explanation("restarts", "high", "The job keeps restarting without progress", text)]
 
 

@@ -49,7 +49,7 @@ def running(slots: int, options: ScalingOptions = OPTIONS, now: float = 0.0) -> 
     """Return a scheduler whose job runs with the given slots."""
     one = scheduler(options)
     one.handle(s.SlotsChanged(slots=slots), now)
-    fitted = one.requirements.fitted(slots)
+    fitted = one.requirements.allotted(slots)
     assert fitted is not None
     one.handle(s.Deployed(parallelisms=fitted), now)
     return one
@@ -63,9 +63,9 @@ def test_parallelism_bounds_share_slots_within_a_sharing_group() -> None:
     requirements = Requirements.of(plan, reactive=False)
     assert (requirements.sufficient, requirements.desired) == (2, 8)
     source, sums, other = (v.id for v in plan.vertices)
-    assert requirements.fitted(1) is None
-    assert requirements.fitted(5) == {source: 1, sums: 3, other: 2}
-    assert requirements.fitted(100) == {source: 1, sums: 4, other: 4}
+    assert requirements.allotted(1) is None
+    assert requirements.allotted(5) == {source: 1, sums: 3, other: 2}
+    assert requirements.allotted(100) == {source: 1, sums: 4, other: 4}
 
 
 def test_parallelism_bounds_in_reactive_mode_reach_max_parallelism() -> None:
@@ -73,8 +73,8 @@ def test_parallelism_bounds_in_reactive_mode_reach_max_parallelism() -> None:
     source, sums = (v.id for v in plan.vertices)
     requirements = Requirements.of(plan, reactive=True)
     # A collection is read by one.
-    assert requirements.fitted(3) == {source: 1, sums: 3}
-    assert requirements.fitted(100) == {source: 1, sums: 6}
+    assert requirements.allotted(3) == {source: 1, sums: 3}
+    assert requirements.allotted(100) == {source: 1, sums: 6}
 
 
 def test_parallelism_bounds_are_equal_across_forward_edges() -> None:
@@ -82,7 +82,7 @@ def test_parallelism_bounds_are_equal_across_forward_edges() -> None:
     assert [e.partitioner.name for e in plan.vertices[1].out_edges] == ["FORWARD"]
     source, sums, behind = plan.vertices
     bounds = {source.head.id: Bounds(1, 1), sums.head.id: Bounds(1, 4), behind.head.id: Bounds(1, 2)}
-    assert Requirements.of(plan, False).changed(plan, bounds).fitted(4) == {source.id: 1, sums.id: 2, behind.id: 2}
+    assert Requirements.of(plan, False).changed(plan, bounds).allotted(4) == {source.id: 1, sums.id: 2, behind.id: 2}
 
 
 @pytest.mark.parametrize("lower, upper", [(0, 1), (3, 2), (1, 129)])
@@ -338,9 +338,9 @@ class World:
         if self.has_ended or best is None:
             return
         if self.wanted_at is None:
-            patience = options.cooldown + options.settle + options.max_delay
+            timeout = options.cooldown + options.settle + options.max_delay
             since = max(self.same_since, self.started_at)
-            assert self.now < since + patience or self.parallelisms == best
+            assert self.now < since + timeout or self.parallelisms == best
         else:
             assert self.now < max(self.same_since, self.wanted_at) + options.settle_at_start
 

@@ -166,7 +166,7 @@ class CheckpointCoordinator:
         """Return when the first pending checkpoint times out."""
         return min((c.triggered_at + self._options.timeout for c in self._pending.values()), default=math.inf)
 
-    def patience(self, now: float) -> float:
+    def timeout(self, now: float) -> float:
         """Return the seconds an epoch that begins now may run before too many checkpoints expire.
 
         Without a pending checkpoint, the next one would be triggered while the epoch runs.

@@ -29,7 +29,7 @@ from millstream.state.changelog import StoredState
 from millstream.state.keyed import Version
 from millstream.state.restored import Restored
 
-_NOTHING_YET = Progress(MIN_WATERMARK, {})
+_NO_PROGRESS = Progress(MIN_WATERMARK, {})
 
 
 class Alignment:
@@ -40,15 +40,15 @@ class Alignment:
         self._drifts: dict[int, tuple[str, int]] = {}
         # Sources whose splits can be held back one by one.
         self._by_split: set[int] = set()
-        self._come: dict[str, dict[tuple[int, int], Progress]] = {}
+        self._progress_of: dict[str, dict[tuple[int, int], Progress]] = {}
         # Ended sources report nothing, so no source waits for them.
         for vertex in (v for v in plan.vertices if v.id not in ended and v.is_source):
             for node in vertex.nodes:
                 aligned = node.operator.strategy.alignment if isinstance(node.operator, WatermarkOperator) else None
                 if aligned is not None:
                     self._drifts[vertex.id] = aligned[0], aligned[1].to_millis()
-                    group = self._come.setdefault(aligned[0], {})
-                    group.update({(vertex.id, i): _NOTHING_YET for i in range(vertex.parallelism)})
+                    group = self._progress_of.setdefault(aligned[0], {})
+                    group.update({(vertex.id, i): _NO_PROGRESS for i in range(vertex.parallelism)})
             head = vertex.head.operator
             if isinstance(head, SourceOperator) and head.source.aligns_splits:
                 self._by_split.add(vertex.id)
@@ -60,14 +60,14 @@ class Alignment:
 
     def learn(self, report: SubtaskReport) -> None:
         for group, progress in report.aligned.items():
-            if group in self._come:
-                self._come[group][report.vertex, report.subtask] = progress
+            if group in self._progress_of:
+                self._progress_of[group][report.vertex, report.subtask] = progress
 
-    def forget(self, ended: Collection[int]) -> None:
+    def remove_ended(self, ended: Collection[int]) -> None:
         """Remove ended sources: a subtask that had ended before a restart reports nothing."""
-        for come in self._come.values():
-            for address in [a for a in come if a[0] in ended]:
-                del come[address]
+        for progress in self._progress_of.values():
+            for address in [a for a in progress if a[0] in ended]:
+                del progress[address]
 
     def holds_back(self, vertex: int) -> bool:
         """Return whether a whole source must wait for others of its group.
@@ -79,8 +79,8 @@ class Alignment:
             return False
         group, drift = self._drifts[vertex]
         lows = [self._low(group, v) for v in self._sources_in(group) if v != vertex]
-        mine = [p.watermark for p in self._progress(group, vertex)]
-        return bool(lows and mine) and min(mine) > min(lows) and max(mine) > min(lows) + drift
+        own = [p.watermark for p in self._progress(group, vertex)]
+        return bool(lows and own) and min(own) > min(lows) and max(own) > min(lows) + drift
 
     def ahead(self, vertex: int) -> frozenset[Hashable]:
         """Return the splits of a source that must wait: some of them, or all if the whole source waits."""
@@ -98,10 +98,10 @@ class Alignment:
         return vertex in self._by_split and any(p.splits for p in self._progress(group, vertex))
 
     def _sources_in(self, group: str) -> set[int]:
-        return {vertex for vertex, _ in self._come[group]}
+        return {vertex for vertex, _ in self._progress_of[group]}
 
     def _progress(self, group: str, vertex: int) -> list[Progress]:
-        return [p for (v, _), p in self._come[group].items() if v == vertex]
+        return [p for (v, _), p in self._progress_of[group].items() if v == vertex]
 
     def _low(self, group: str, vertex: int) -> int:
         """Return the watermark of the slowest part of a source; subtasks without splits do not count."""
@@ -133,7 +133,7 @@ class Execution:
         self._tables: dict[str, dict[str, dict[str, str]]] = dict(start.tables)
         # The epoch whose changes slots hold in memory, and whether the current epoch writes them.
         self._in_memory: int | None = None
-        self._keeps = True
+        self._writes_state = True
         # Ended subtasks that hold changes in memory, and the epoch in which they ended.
         self._held_since: dict[Address, int] = {}
         self._exported: dict[Address, dict[str, StoredState]] = {}
@@ -142,8 +142,8 @@ class Execution:
         # When subtasks have work without input.
         self._wakes: dict[Address, int] = {}
         self._alignment = Alignment(plan, start.ended)
-        # Subtasks with pending input, and the inputs it belongs to.
-        self._behind = {
+        # Subtasks with pending input, and the inputs it came from.
+        self._pending = {
             a: pending for a, packed in start.runtime_snapshots.items() if (pending := pending_inputs(packed))
         }
         # The sources upstream of each vertex and of each edge.
@@ -176,13 +176,13 @@ class Execution:
 
     def sources_with_pending_input(self) -> frozenset[int]:
         """Return the sources with assigned input that is not processed, at the source or downstream."""
-        return frozenset(s for (v, _), inputs in self._behind.items() for i in inputs for s in self._sources_of(v, i))
+        return frozenset(s for (v, _), inputs in self._pending.items() for i in inputs for s in self._sources_of(v, i))
 
     def held_sources(self) -> frozenset[int]:
         """Return the sources that must not read because of backpressure."""
         return frozenset().union(*(self._sources[vertex] for vertex, _ in self._full))
 
-    def lingering_sources(self) -> frozenset[int]:
+    def drained_sources(self) -> frozenset[int]:
         """Return the running sources that have read all input and wait only for async requests."""
         requesting = {vertex for (vertex, _), packed in self._runtime_snapshots.items() if has_requests(packed)}
         return (self._ending & self.running_sources() & requesting) - self.sources_with_pending_input()
@@ -193,7 +193,7 @@ class Execution:
         if self.plan.settings.batch:
             # In BATCH, input waits for the end of broadcast input, which may come from the same source.
             broadcast = [e for v in self.plan.vertices for e in v.in_edges if e.partitioner.broadcasts]
-            pending = {vertex for vertex, _ in self._behind}
+            pending = {vertex for vertex, _ in self._pending}
             held -= {s for e in broadcast if e.target in pending for s in self._feeding[e.id]}
         open_to_more = self.running_sources() - held - self.held_sources()
         return frozenset(v for v in open_to_more if not self._alignment.holds_back(v))
@@ -211,19 +211,24 @@ class Execution:
         return min(self._wakes.values(), default=None)
 
     def tasks(
-        self, split_ranges: SplitRanges, ending: frozenset[int], keep: bool = True, **about: Any
+        self, split_ranges: SplitRanges, ending: frozenset[int], writes_state: bool = True, **fields: Any
     ) -> list[LevelTask]:
-        """Return the tasks of the next epoch's levels; `about` are further fields of LevelTask."""
+        """Return the tasks of the next epoch's levels; `fields` are further fields of LevelTask."""
         self.epoch += 1
-        self._keeps = keep
+        self._writes_state = writes_state
         self._ending |= ending
-        about = {**about, "writes_state": keep, "held_epoch": self._in_memory}
+        fields = {**fields, "writes_state": writes_state, "held_epoch": self._in_memory}
         # Without a slice, subtasks wait for buffer space themselves.
-        held = self.held_sources() if about.get("slice", math.inf) < math.inf else frozenset()
-        return [self._task(level, split_ranges, ending, held, about) for level in range(self.plan.levels)]
+        held = self.held_sources() if fields.get("slice", math.inf) < math.inf else frozenset()
+        return [self._task(level, split_ranges, ending, held, fields) for level in range(self.plan.levels)]
 
     def _task(
-        self, level: int, split_ranges: SplitRanges, ending: frozenset[int], held: frozenset[int], about: dict[str, Any]
+        self,
+        level: int,
+        split_ranges: SplitRanges,
+        ending: frozenset[int],
+        held: frozenset[int],
+        fields: dict[str, Any],
     ) -> LevelTask:
         vertices = [v for v in self.plan.vertices if v.level == level]
         paused = self.splits_ahead()
@@ -238,7 +243,7 @@ class Execution:
             state_files={a: self._checked(a, files) for a in addresses if (files := self._state_files.get(a))},
             runtime_snapshots={a: packed for a in addresses if (packed := self._runtime_snapshots.get(a))},
             held_state_epochs={a: self._held_since[a] for a in addresses if a in self._held_since},
-            **about,
+            **fields,
         )
 
     def _checked(self, address: Address, files: dict[str, Version]) -> dict[str, Version]:
@@ -257,24 +262,24 @@ class Execution:
         replaced = False
         subtasks = [r for slot in reports for r in slot.subtasks]
         for report in subtasks:
-            replaced |= self._keep(report, written)
+            replaced |= self._acknowledge_subtask(report, written)
         if self._foreign and self.owns_state:
             self._foreign = set()
-        self._in_memory = None if self._keeps else self.epoch
+        self._in_memory = None if self._writes_state else self.epoch
         running = {r.vertex for r in subtasks if not r.ended}
         self.ended |= {r.vertex for r in subtasks} - running
-        self._alignment.forget(self.ended)
+        self._alignment.remove_ended(self.ended)
         return written, replaced
 
-    def _keep(self, report: SubtaskReport, written: list[str]) -> bool:
+    def _acknowledge_subtask(self, report: SubtaskReport, written: list[str]) -> bool:
         address = report.vertex, report.subtask
         self._runtime_snapshots[address] = report.runtime_snapshot
         self._wakes.pop(address, None)
         if report.next_wake is not None:
             self._wakes[address] = report.next_wake
-        self._behind.pop(address, None)
+        self._pending.pop(address, None)
         if report.has_pending_input:
-            self._behind[address] = pending_inputs(report.runtime_snapshot)
+            self._pending[address] = pending_inputs(report.runtime_snapshot)
         if report.at_capacity:
             self._full.add(address)
         else:
@@ -288,8 +293,8 @@ class Execution:
         for state_id, tables in report.tables.items():
             # Not every subtask or run uses all tables. Snapshots share the dicts, so they are not changed.
             former = self._tables.get(state_id, {})
-            about = {name: {**former.get(name, {}), **now} for name, now in tables.items()}
-            self._tables[state_id] = {**former, **about}
+            used = {name: {**former.get(name, {}), **now} for name, now in tables.items()}
+            self._tables[state_id] = {**former, **used}
         self._exported[address] = report.exported
         if report.state_files:
             self._state_files[address] = report.state_files

@@ -81,7 +81,7 @@ class JobMachine(RequestServer):
 
     @property
     def has_ended(self) -> bool:
-        return self._phase is JobPhase.OVER
+        return self._phase is JobPhase.ENDED
 
     @property
     def deadline(self) -> float:
@@ -134,7 +134,7 @@ class JobMachine(RequestServer):
         self._recovery.update_checkpoints()
         if self._phase is JobPhase.WAITING:
             # Another checkpoint may be due.
-            self._go(JobPhase.READY)
+            self._enter(JobPhase.READY)
         return instructions if self._shutdown is None or self._shutdown.output_is_open else []
 
     def _time_passed(self, event: e.TimePassed) -> Instructions:
@@ -182,7 +182,7 @@ class JobMachine(RequestServer):
         job.recorder.become(JobStatus.CREATED, self._now)
         if self._options.ended is not None:
             return self._repeat_outcome(self._options.ended)
-        instructions: Instructions = [i.ClaimDirectory(), i.OpenOutput(plan=job.plan, afresh=origin is None)]
+        instructions: Instructions = [i.ClaimDirectory(), i.OpenOutput(plan=job.plan, from_scratch=origin is None)]
         if origin is not None:
             snapshot = origin.manifest.snapshot
             try:
@@ -190,7 +190,7 @@ class JobMachine(RequestServer):
             except MillstreamError as error:
                 return self._fail(error)
             instructions.append(i.RecoverOutput(named=snapshot.committables, former_job_id=snapshot.job_id))
-        self._go(JobPhase.OPENING)
+        self._enter(JobPhase.OPENING)
         return instructions
 
     def _repeat_outcome(self, ended: JobOutcome) -> Instructions:
@@ -207,7 +207,7 @@ class JobMachine(RequestServer):
         """Start or restart the job: slots are available."""
         if self._recovery.has_run:
             return self._roll_back_with(plan)
-        self._go(JobPhase.DEPLOYING)
+        self._enter(JobPhase.DEPLOYING)
         if plan is not self._recovery.plan and (origin := self._options.origin) is not None:
             self._start = restore(origin.manifest.snapshot, plan, origin.state_url, origin.allow_non_restored)
         return self._recovery.begin(plan, self._start)
@@ -235,7 +235,7 @@ class JobMachine(RequestServer):
         if decided is not None:
             return self._start_with(decided)
         # Wait until the scheduler's deadline.
-        self._go(JobPhase.WAITING_FOR_SLOTS, math.inf)
+        self._enter(JobPhase.WAITING_FOR_SLOTS, math.inf)
         return []
 
     # --- between two epochs
@@ -295,10 +295,10 @@ class JobMachine(RequestServer):
             return instructions + self._end(JobStatus.FAILED, error)
         self._error = error
         self._notify_scheduler(s.ExecutionFailed())
-        self._go(JobPhase.BACKING_OFF, self._now + delay)
+        self._enter(JobPhase.BACKING_OFF, self._now + delay)
         name = printable(self._recovery.plan.settings.job_name, 200)
         instructions += [*_printed(error), i.Warn(text=_restarts(name, error, delay, recorder))]
-        if recorder.alike == STUCK_AFTER_FAILURES:
+        if recorder.repeated_failures == STUCK_AFTER_FAILURES:
             instructions.append(i.Warn(text=_stuck(name, error)))
         return [*instructions, i.ReleaseSlots(must=False)]
 
@@ -315,7 +315,7 @@ class JobMachine(RequestServer):
 
     def _roll_back_with(self, plan: JobPlan) -> Instructions:
         assert self._error is not None
-        self._go(JobPhase.DEPLOYING)
+        self._enter(JobPhase.DEPLOYING)
         try:
             return self._recovery.roll_back(self._error, plan)
         except MillstreamError as error:
@@ -333,7 +333,7 @@ class JobMachine(RequestServer):
         self._notify_scheduler(s.JobEnded())
         self._recovery.recorder.ends(outcome, self._now)
         self._shutdown = Shutdown(self._recovery, outcome, "" if error is None else str(error))
-        self._go(JobPhase.ENDING)
+        self._enter(JobPhase.ENDING)
         return []
 
     def _continue_shutdown(self) -> Instructions:
@@ -341,9 +341,9 @@ class JobMachine(RequestServer):
         if self._awaits_manifests and self._coordinator.is_writing:
             # The checkpoint may still become visible: leave its output to the job that restores it.
             self._shutdown.skip()
-            self._go(JobPhase.ENDING)
+            self._enter(JobPhase.ENDING)
             return [self._cleanup_failed(storage_timeout(MANIFEST_TIMEOUT))]
-        self._go(JobPhase.ENDING)
+        self._enter(JobPhase.ENDING)
         step = self._shutdown.next()
         if step is ShutdownStep.AWAIT_MANIFESTS:
             self._await_manifests(JobPhase.ENDING, MANIFEST_TIMEOUT)
@@ -355,7 +355,7 @@ class JobMachine(RequestServer):
     def _finish(self) -> Instructions:
         recorder, settings, error = self._recovery.recorder, self._recovery.plan.settings, self._error
         outcome = recorder.finish(self._now)
-        self._go(JobPhase.OVER, math.inf)
+        self._enter(JobPhase.ENDED, math.inf)
         printed, result = _printed(error), None
         if outcome is JobStatus.FINISHED:
             result = recorder.result(self._now)
@@ -400,7 +400,7 @@ class JobMachine(RequestServer):
         JobPhase.READY: EpochCycle.next_step,
         JobPhase.WAITING: EpochCycle.resume_reading,
         JobPhase.EPOCH_ENDED: EpochCycle.epoch_ended,
-        JobPhase.LINGERING: EpochCycle.gather,
+        JobPhase.AWAITING_MANIFEST: EpochCycle.gather,
         JobPhase.GATHERING: EpochCycle.resume_reading,
         JobPhase.PAUSING: EpochCycle.take_epoch,
         JobPhase.TAKING: EpochCycle.take_epoch_at_once,
@@ -420,9 +420,10 @@ _REQUEST_ALONE = (JobPhase.REPLANNING, JobPhase.SERVING, JobPhase.EXPORTING)
 
 def _restarts(name: str, error: Exception, delay: float, recorder: StatusRecorder) -> str:
     when = f"restarts in {delay:.3g} s (restart {recorder.restarts})"
-    if recorder.alike > 1:
+    if recorder.repeated_failures > 1:
         # The error was logged when it first happened.
-        return f"job '{name}' has failed again with the same error, {recorder.alike} times in a row, and {when}"
+        times = recorder.repeated_failures
+        return f"job '{name}' has failed again with the same error, {times} times in a row, and {when}"
     return f"job '{name}' has failed and {when}:\n{error}"
 
 

@@ -27,7 +27,7 @@ class JobPhase(Enum):
     EPOCH = auto()
     EPOCH_ENDED = auto()
     # Wait briefly for the manifest of the epoch's checkpoint.
-    LINGERING = auto()
+    AWAITING_MANIFEST = auto()
     # Let input gather for the rest of the buffer timeout.
     GATHERING = auto()
     # A checkpoint without an epoch: wait until one may be taken, read the positions, store it.
@@ -44,14 +44,14 @@ class JobPhase(Enum):
     # All input is processed and all output is committed.
     FINISHED = auto()
     ENDING = auto()
-    OVER = auto()
+    ENDED = auto()
 
 
 class SnapshotPurpose(Enum):
     """The purpose of a checkpoint without an epoch."""
 
     # AT_MOST_ONCE: save the position before the input is processed.
-    NOTE_POSITION = auto()
+    SAVE_POSITION = auto()
     # All input is processed, but the last checkpoint may have failed: commit the remaining output.
     COMMIT_REST = auto()
 
@@ -64,9 +64,9 @@ class EpochPlan:
     ending: frozenset[int] = frozenset()
     limited: bool = False
     # Whether it processes pending input of earlier epochs.
-    goes_on: bool = False
+    has_pending_input: bool = False
     # Whether sources must not read because of backpressure.
-    holds: bool = False
+    is_backpressured: bool = False
     # How many seconds subtasks may work, and whether sources read.
     slice: float = math.inf
     reads: bool = True

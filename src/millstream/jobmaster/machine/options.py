@@ -132,10 +132,10 @@ class JobOptions:
 
     Attributes:
         buffer_timeout: the maximum seconds that input gathers.
-        gathers_always: whether input gathers that long even if epochs are short.
+        always_gathers: whether input gathers that long even if epochs are short.
         slice: the maximum seconds that slots work in an epoch, if configured; the rest of the input is processed in the
             next epoch.
-        haste: below 1 for low latency: slices are shorter in that proportion.
+        slice_factor: below 1 for low latency: slices are shorter in that proportion.
         origin: the checkpoint or savepoint the job starts from.
         scaling: how it adapts to the available slots; None for a fixed parallelism.
         ended: its outcome under an earlier leader; None if it has not ended.
@@ -143,9 +143,9 @@ class JobOptions:
     """
 
     buffer_timeout: float = 0.1
-    gathers_always: bool = False
+    always_gathers: bool = False
     slice: float | None = None
-    haste: float = 1.0
+    slice_factor: float = 1.0
     sizer: EpochSizer = field(default_factory=EpochSizer)
     checkpoints: CheckpointOptions = field(default_factory=CheckpointOptions)
     restart: RestartStrategy = field(default_factory=NoRestart)
@@ -163,7 +163,7 @@ class JobOptions:
         """Return the seconds that slots work in an epoch, within the bounds of the engine."""
         if self.slice is not None:
             return self.slice
-        return max(bounds.longest * min(self.haste, 1.0), bounds.shortest)
+        return max(bounds.longest * min(self.slice_factor, 1.0), bounds.shortest)
 
     @property
     def exactly_once(self) -> bool:

@@ -70,7 +70,7 @@ class RecoveryState:
         return self._execution
 
     @property
-    def has_news(self) -> bool:
+    def has_changes(self) -> bool:
         """Whether there is anything to checkpoint."""
         return self.has_changed or self.wants_checkpoints
 

@@ -159,7 +159,7 @@ class Transition:
 
     def __init__(self, now: float, cooldown: float, settle: float, max_delay: float) -> None:
         self.phase = Phase.COOLDOWN
-        self._settle, self._max_delay = settle, max_delay
+        self._stabilization_timeout, self._max_delay = settle, max_delay
         self._cool_at = now + cooldown
         # When slots first changed, and when to check for all desired slots.
         self._first: float | None = None
@@ -173,7 +173,7 @@ class Transition:
         if self._first is None:
             return math.inf
         if self.phase is Phase.STABILIZING:
-            return min(self._first + self._settle, self._check_at)
+            return min(self._first + self._stabilization_timeout, self._check_at)
         return self._first + self._max_delay
 
     def changed(self, now: float, resources: _Resources) -> None:
@@ -207,7 +207,7 @@ class Transition:
                 return self.triggered(resources)
             else:
                 assert self._first is not None
-                if self._check_at <= self._first + self._settle:
+                if self._check_at <= self._first + self._stabilization_timeout:
                     self._check_at = math.inf
                     if resources.desired:
                         return True
@@ -322,13 +322,15 @@ class Scheduler:
     # --- decisions
 
     def _resources(self) -> _Resources:
-        fitted = self.requirements.fitted(self.slots)
-        is_other = fitted is not None and (self.state is not State.EXECUTING or fitted != self._parallelisms)
+        parallelisms = self.requirements.allotted(self.slots)
+        is_other = parallelisms is not None and (
+            self.state is not State.EXECUTING or parallelisms != self._parallelisms
+        )
         return _Resources(is_other and self.slots >= self.requirements.desired, is_other)
 
     def _act(self) -> Decision:
-        fitted = self.requirements.fitted(self.slots)
-        if fitted is None:
+        parallelisms = self.requirements.allotted(self.slots)
+        if parallelisms is None:
             needed, waited = self.requirements.sufficient, self._options.wait
             return GiveUp(
                 reason=f"The job needs {needed} slots, and {self.slots} are available after {waited:g} s: add "
@@ -336,9 +338,9 @@ class Scheduler:
             )
         if self.state is State.EXECUTING:
             self.state = State.RESTARTING
-            return Rescale(parallelisms=fitted)
+            return Rescale(parallelisms=parallelisms)
         self.state = State.CREATING_EXECUTION_GRAPH
-        return Start(parallelisms=fitted)
+        return Start(parallelisms=parallelisms)
 
     # Any: each handler takes its own class of event.
     _HANDLERS: ClassVar[dict[type, Callable[[Scheduler, Any, float], Decision | None]]] = {

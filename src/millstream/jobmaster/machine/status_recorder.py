@@ -110,7 +110,7 @@ class StatusRecorder:
         self.status = JobStatus.INITIALIZING
         self.restarts = 0
         # Number of equal failures in a row without a finished epoch, and their signature.
-        self._alike = 0
+        self._repeated_failures = 0
         self._last_signature = ""
         # Since when an epoch runs, if one does.
         self._epoch_since: float | None = None
@@ -135,7 +135,7 @@ class StatusRecorder:
             progress=self._progress,
             checkpoints=self._checkpoints,
             failures=tuple(self._failures),
-            alike=self._alike,
+            repeated_failures=self._repeated_failures,
             bounds=self.bounds,
         )
         return self.view
@@ -170,7 +170,7 @@ class StatusRecorder:
     def epoch_finished(self, epoch: int, reports: list[SlotReport], ended: frozenset[int], now: float) -> None:
         self._epoch = epoch
         self._epoch_since = None
-        self._alike = 0
+        self._repeated_failures = 0
         self._progress = self._progress.after(reports)
         self._tasks.reported(reports, ended, now)
 
@@ -186,7 +186,7 @@ class StatusRecorder:
         # Failures are equal if they differ only in numbers: of epochs, processes, addresses.
         self._epoch_since = None
         signature = re.sub(r"0x[0-9a-f]+|\d+", "#", str(error))
-        self._alike = self._alike + 1 if signature == self._last_signature else 1
+        self._repeated_failures = self._repeated_failures + 1 if signature == self._last_signature else 1
         self._last_signature = signature
         self._tasks.failed(None if located is None else self._task(located), now)
         self._failed += 1
@@ -208,9 +208,9 @@ class StatusRecorder:
         return self._failed
 
     @property
-    def alike(self) -> int:
+    def repeated_failures(self) -> int:
         """The number of equal failures in a row without a finished epoch."""
-        return self._alike
+        return self._repeated_failures
 
     def _task(self, error: EpochFailed) -> Address | None:
         vertex = next((v for v in self._plan.vertices if any(n.id == error.operator_id for n in v.nodes)), None)

@@ -141,7 +141,7 @@ class JobView:
         epoch, epoch_since: the last finished epoch, and since when the next one runs, if it does.
         restarts: the number of restarts after failures.
         failures: the last failures, oldest first.
-        alike: the number of equal failures in a row without a finished epoch.
+        repeated_failures: the number of equal failures in a row without a finished epoch.
         bounds: the bounds of each vertex's parallelism for adaptive jobs; else None.
     """
 
@@ -157,13 +157,13 @@ class JobView:
     progress: JobProgress = field(default_factory=JobProgress)
     checkpoints: CheckpointsView = field(default_factory=CheckpointsView)
     failures: tuple[FailureView, ...] = ()
-    alike: int = 0
+    repeated_failures: int = 0
     bounds: Mapping[int, Bounds] | None = None
 
     @property
     def is_stuck(self) -> bool:
         """Whether it restarts again and again without progress."""
-        return self.alike >= STUCK_AFTER_FAILURES
+        return self.repeated_failures >= STUCK_AFTER_FAILURES
 
     @property
     def job_id(self) -> str:
