@@ -65,7 +65,7 @@ class Tracer:
     def _event(self, event: Value, timestamp: int) -> None:
         for run in self._runs.queue or ():
             outcome = self._automaton.outcome(run, event, timestamp)
-            if run[2] is not None and (outcome.gone or outcome.stopped):
+            if run[2] is not None and (outcome.ends_run or outcome.stopped):
                 state = self._states[run[1]]
                 reason = _stop(state) if outcome.stopped else _missing(state)
                 self.ended.append(Ended(match_of(run[2]), run[1], timestamp, event, reason))
