@@ -146,7 +146,7 @@ class UpgradeReport:
     unknown: list[Finding] = field(default_factory=list)
     warnings: list[Finding] = field(default_factory=list)
 
-    def fits(self, allow_lost: bool = False) -> bool:
+    def is_compatible(self, allow_lost: bool = False) -> bool:
         """Return whether the program can start from the savepoint without loss, or with the allowed loss."""
         return not self.changed and (allow_lost or not self.lost)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from millstream.checkpoint.snapshot import OperatorSnapshot, Snapshot, VertexSnapshot, operator_of, state_id_of
-from millstream.checkpoint.sql_state_diff import is_of_sql, why_it_does_not_fit
+from millstream.checkpoint.sql_state_diff import is_of_sql, mismatch_reason
 from millstream.common.aliases import Value
 from millstream.common.checksums import Checksum
 from millstream.common.errors import InvalidProgramError
@@ -343,7 +343,7 @@ def _changed_query(snapshot: Snapshot, plan: JobPlan, lost: list[OperatorSnapsho
     former_names = {o.id: o.name for v in snapshot.vertices.values() for o in v.operators}
     before = [name for operator_id, name in former_names.items() if operator_id not in names_by_id]
     now = [name for operator_id, name in names_by_id.items() if operator_id not in former_names]
-    differences = "".join(f"\n  {o.name}: {why_it_does_not_fit(o.name, before, now)}" for o in lost)
+    differences = "".join(f"\n  {o.name}: {mismatch_reason(o.name, before, now)}" for o in lost)
     return (
         f"The query has changed, and state of it no longer fits:{differences}\nRun the query as it was (COMPILE PLAN "
         "keeps it so), or leave that state out (--allow-non-restored-state, or SET "

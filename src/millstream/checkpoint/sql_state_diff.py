@@ -21,7 +21,7 @@ def is_of_sql(uid: str | None) -> bool:
     return uid is not None and _UID.fullmatch(uid) is not None
 
 
-def why_it_does_not_fit(name: str, before: Sequence[str], now: Sequence[str]) -> str:
+def mismatch_reason(name: str, before: Sequence[str], now: Sequence[str]) -> str:
     """Return what has changed for an operator whose state no operator takes over.
 
     Args:

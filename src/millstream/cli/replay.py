@@ -138,7 +138,7 @@ def _print_emitted(operator: Replay, may_be_late: bool) -> None:
 
 def _input_lines(operator: Replay) -> Iterator[str]:
     """Yield lines that describe the operator's input."""
-    input_ = operator.given
+    input_ = operator.failed_input
     if input_.is_record:
         yield f"record: {shorten(repr(input_.value), 300)}"
         if input_.timestamp is not None:
@@ -155,7 +155,7 @@ def _state(operator: Replay) -> Iterator[str]:
     tables = {} if operator.state is None else operator.state.tables
     for name, table in tables.items():
         # Failure reports have no columnar state.
-        for row, content in rows_of_key(table, operator.given.key) if table.address != BY_GROUP else ():
+        for row, content in rows_of_key(table, operator.failed_input.key) if table.address != BY_GROUP else ():
             shown = f"timer at {row[0]}" if table.address == BY_TIME else f"{name} = {shorten(repr(content), 300)}"
             yield f"state: {shown}"
 

@@ -14,7 +14,7 @@ import numpy as np
 from millstream.common.aliases import Key
 from millstream.formats.options import Options
 from millstream.sql.columns.batch import Batch
-from millstream.sql.connectors import Found, LookupSource
+from millstream.sql.connectors import LookupResult, LookupSource
 from millstream.sql.errors import ValidationException
 
 LOOKUP_OPTIONS = frozenset(
@@ -99,7 +99,7 @@ class PartialCache(LookupSource):
         self._entries: OrderedDict[tuple[Key, ...], tuple[float, float, Batch]] = OrderedDict()
         self._rows = 0
 
-    def find(self, keys: Sequence[tuple[Key, ...]]) -> Found:
+    def find(self, keys: Sequence[tuple[Key, ...]]) -> LookupResult:
         now = self._clock()
         rows_by_key = {key: rows for key in keys if (rows := self._cached(key, now)) is not None}
         missing = [key for key in keys if key not in rows_by_key]
@@ -116,7 +116,7 @@ class PartialCache(LookupSource):
         parts = [rows_by_key[key] for key in keys]
         batch = Batch.concatenated(parts) if parts else empty
         assert batch is not None
-        return Found(batch, np.array([len(p) for p in parts], np.int64))
+        return LookupResult(batch, np.array([len(p) for p in parts], np.int64))
 
     def _cached(self, key: tuple[Key, ...], now: float) -> Batch | None:
         entry = self._entries.get(key)
@@ -229,13 +229,13 @@ class FullCache(LookupSource):
         self._rows_by_key: dict[tuple[Key, ...], list[int]] = {}
         self._next_load = 0.0
 
-    def find(self, keys: Sequence[tuple[Key, ...]]) -> Found:
+    def find(self, keys: Sequence[tuple[Key, ...]]) -> LookupResult:
         if self._rows is None or self._clock() >= self._next_load:
             self._load()
         assert self._rows is not None
         rows_of_keys = [self._rows_by_key.get(key, ()) for key in keys]
         indexes = np.array([row for rows in rows_of_keys for row in rows], np.int64)
-        return Found(self._rows.take(indexes), np.array([len(rows) for rows in rows_of_keys], np.int64))
+        return LookupResult(self._rows.take(indexes), np.array([len(rows) for rows in rows_of_keys], np.int64))
 
     def _load(self) -> None:
         begun = self._clock()

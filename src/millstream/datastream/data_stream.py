@@ -116,7 +116,7 @@ class DataStream(StreamOutputs[T_co]):
     def _without_key(self) -> DataStream[T_co]:
         return self
 
-    def _beside_unkeyed(self) -> DataStream[Value]:
+    def _unkeyed_input(self) -> DataStream[Value]:
         return self
 
     def force_non_parallel(self) -> DataStream[T_co]:
@@ -148,7 +148,7 @@ class DataStream(StreamOutputs[T_co]):
         """
         function = as_user_function(func, "map", "map")
         warn_of_yields(function.call, "map")
-        return self._then("Map", MapOperator(function, self._keyed), output_type)
+        return self._add_operator("Map", MapOperator(function, self._keyed), output_type)
 
     @overload
     def flat_map(
@@ -171,7 +171,7 @@ class DataStream(StreamOutputs[T_co]):
             ['to', 'be', 'or']
         """
         function = as_user_function(func, "flat_map", "flat_map")
-        return self._then("FlatMap", FlatMapOperator(function, self._keyed), output_type)
+        return self._add_operator("FlatMap", FlatMapOperator(function, self._keyed), output_type)
 
     def filter(self, func: Callable[[T_co], object] | FilterFunction[T_co]) -> DataStream[T_co]:
         """Emit only the records for which the function is true.
@@ -184,7 +184,7 @@ class DataStream(StreamOutputs[T_co]):
         function = as_user_function(func, "filter", "filter")
         warn_of_yields(function.call, "filter")
         warn_of_no_result(function.call)
-        return self._then("Filter", FilterOperator(function, self._keyed), self._type())
+        return self._add_operator("Filter", FilterOperator(function, self._keyed), self._type())
 
     @overload
     def process(self, func: ProcessFunction[T_co, Value], output_type: RowTypeInfo) -> DataStream[Row]: ...
@@ -197,7 +197,7 @@ class DataStream(StreamOutputs[T_co]):
     def process(self, func: object, output_type: TypeInformation | None = None) -> DataStream[Value]:
         """Process every record with its context; the function yields results and `(OutputTag, value)` pairs."""
         function = as_rich_function(func, ("process_element",), "process")
-        return self._then(
+        return self._add_operator(
             "KEYED PROCESS" if self._keyed else "PROCESS", ProcessOperator(function, self._keyed), output_type
         )
 
@@ -224,7 +224,7 @@ class DataStream(StreamOutputs[T_co]):
         operator = MapOperator(UserFunction(function, None))
         # Field indexes refer to the declared type.
         operator.encodes_input = True
-        return self._then("Projection", operator, output_type)
+        return self._add_operator("Projection", operator, output_type)
 
     def _check_field(self, operation: str, field: int | str) -> None:
         """Raise an error if the stream's declared type lacks a field."""
@@ -317,7 +317,7 @@ class DataStream(StreamOutputs[T_co]):
         operator = WatermarkOperator(watermark_strategy)
         # Records pass as they are, so they fit their type already.
         operator.produced_type = self._type()
-        return self._then("Timestamps/Watermarks", operator, operator.produced_type)
+        return self._add_operator("Timestamps/Watermarks", operator, operator.produced_type)
 
     def cache(self) -> CachedDataStream[T_co]:
         """Cache the records of a bounded stream, so that the next execute() does not compute them again.
@@ -351,7 +351,7 @@ class DataStream(StreamOutputs[T_co]):
             )
         return DataStream(self._environment, self._builder, [UpstreamEdge(tagging, None, output_tag)])
 
-    def _then(
+    def _add_operator(
         self,
         name: str,
         operator: Operator,
@@ -522,7 +522,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
 
     def _reduced(self, function: Union[UserFunction, Callable[[Value, Value], Value]]) -> DataStream[T_co]:
         wrapped = function if isinstance(function, UserFunction) else UserFunction(function, None)
-        return self._then("Reduce", ReduceOperator(wrapped), self._type())
+        return self._add_operator("Reduce", ReduceOperator(wrapped), self._type())
 
     def sink_to(self, sink: Sink[T_co]) -> DataStreamSink:
         return self._unkeyed.sink_to(sink)
@@ -568,7 +568,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
     def _without_key(self) -> DataStream[T_co]:
         return self._unkeyed
 
-    def _beside_unkeyed(self) -> DataStream[Row]:
+    def _unkeyed_input(self) -> DataStream[Row]:
         """Return the rows of key and value, partitioned by key, to connect with an unkeyed stream."""
         by_key = KeyPartitioner(key_of(0))
         ends = [UpstreamEdge(e.source, by_key, e.tag) for e in ends_of(self._pairs())]
@@ -577,7 +577,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
     def _partitioned(self, partitioner: Partitioner) -> DataStream[T_co]:
         raise InvalidProgramError("Cannot override partitioning for KeyedStream.")
 
-    def _then(
+    def _add_operator(
         self,
         name: str,
         operator: Operator,
@@ -586,4 +586,4 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
     ) -> DataStream[Value]:
         if isinstance(operator, MapOperator) and not operator.keyed:
             return add_operator(self._unkeyed, name, operator, output_type, second)
-        return super()._then(name, operator, output_type, second)
+        return super()._add_operator(name, operator, output_type, second)

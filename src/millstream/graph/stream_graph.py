@@ -26,9 +26,9 @@ def select_operator(operator: Operator, backend: Backend) -> Operator:
     # These read and write a pane, or a key's sessions, as a whole, which is cheap only in memory.
     if type(operator) is not WindowOperator or backend is not Backend.HASHMAP:
         return operator
-    if panes.fits(operator):
+    if panes.can_use_panes(operator):
         return panes.PaneOperator.like(operator)
-    return sessions.SessionOperator.like(operator) if sessions.fits(operator) else operator
+    return sessions.SessionOperator.like(operator) if sessions.can_use_sessions(operator) else operator
 
 
 # The default partitioner between two operators.

@@ -134,7 +134,7 @@ class KeyedState:
         self._digests = digests
         self._tables: dict[str, StateTable] = {}
         self._handles: dict[tuple[str, KeyCell], tuple[StateDescriptor, State]] = {}
-        self._lives: dict[str, Lifetime] = {}
+        self._lifetimes: dict[str, Lifetime] = {}
         self._sweeping: dict[str, Iterator[Key]] = {}
         self._when_loaded: list[Callable[[], None]] = []
         self._when_taken_over: list[Callable[[], None]] = []
@@ -215,7 +215,7 @@ class KeyedState:
         self._check_life(descriptor)
         life = None
         if descriptor.ttl is not None and descriptor.ttl.is_enabled():
-            life = self._lives[descriptor.name] = Lifetime(descriptor.ttl, self._clock)
+            life = self._lifetimes[descriptor.name] = Lifetime(descriptor.ttl, self._clock)
         handle = _make_handle(descriptor, table, cell, life)
         handle.declared(descriptor)
         self._handles[descriptor.name, cell] = descriptor, handle
@@ -249,9 +249,9 @@ class KeyedState:
         """The tables by name."""
         return self._tables
 
-    def life_of(self, name: str) -> Lifetime | None:
+    def lifetime_of(self, name: str) -> Lifetime | None:
         """Return the time to live of a table's contents; None if they do not expire."""
-        return self._lives.get(name)
+        return self._lifetimes.get(name)
 
     def descriptor_of(self, name: str) -> StateDescriptor | None:
         """Return the descriptor of a state, None if user code has not requested it."""
@@ -449,7 +449,7 @@ class KeyedState:
         }
 
     def _drop_expired(self) -> None:
-        for name, life in self._lives.items():
+        for name, life in self._lifetimes.items():
             table = self._tables[name]
             # Row by row: a base on disk may not fit into memory.
             for row in chain(list(table.overlay), _addresses(table.base)):
@@ -457,7 +457,7 @@ class KeyedState:
 
     def _sweep(self) -> None:
         """Check some rows for expiry: for each changed row as many as the cleanup strategy defines."""
-        for name, life in self._lives.items():
+        for name, life in self._lifetimes.items():
             table = self._tables[name]
             for _ in range(life.config.cleanup.rows_to_check * len(table.overlay)):
                 row = next(self._sweeping.get(name, iter(())), MISSING)
@@ -528,7 +528,7 @@ def _expire(table: StateTable, row: Key, life: Lifetime) -> None:
     content = table.get(row)
     if content is None:
         return
-    rest = table.kind.living(content, life.has_expired)
+    rest = table.kind.unexpired(content, life.has_expired)
     if rest is None:
         table.remove(row)
     elif len(rest) < len(content):

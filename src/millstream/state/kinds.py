@@ -86,7 +86,7 @@ class StateKind:
 
     # --- expire
 
-    def living(self, content: Value, has_expired: HasExpired) -> Value:
+    def unexpired(self, content: Value, has_expired: HasExpired) -> Value:
         """Return the part of a row that has not expired, None if there is none."""
         return None if has_expired(content[1]) else content
 
@@ -146,7 +146,7 @@ class _ListKind(StateKind):
         whole = {r: [*(get(r) or ()), *c] if c.__class__ is Extra else c for r, c in delta.items()}
         super().apply(base, whole)
 
-    def living(self, content: Value, has_expired: HasExpired) -> Value:
+    def unexpired(self, content: Value, has_expired: HasExpired) -> Value:
         return [e for e in content if not has_expired(e[1])] or None
 
     def nothing(self) -> Value:
@@ -185,7 +185,7 @@ class _MapKind(StateKind):
         whole = {r: patched(get(r), c) or None if c.__class__ is Patch else c for r, c in delta.items()}
         super().apply(base, whole)
 
-    def living(self, content: Value, has_expired: HasExpired) -> Value:
+    def unexpired(self, content: Value, has_expired: HasExpired) -> Value:
         return {k: e for k, e in content.items() if not has_expired(e[1])} or None
 
     def nothing(self) -> Value:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NULL = "<NULL>"
 _KINDS = ("+I", "-U", "+U", "-D")
-_CUT = "..."
+_ELLIPSIS = "..."
 _KIND_COLUMN = "op"
 
 # The width of the values of a type; other types have the maximum width of a column.
@@ -60,13 +60,13 @@ def display_width(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def _fitted(text: str, width: int) -> str:
+def _padded(text: str, width: int) -> str:
     """Return a text, cut to a width, on the right of it."""
-    short = cut(text, width)
+    short = truncate(text, width)
     return " " * (width - display_width(short)) + short
 
 
-def cut(text: str, width: int) -> str:
+def truncate(text: str, width: int) -> str:
     """Return a text that is no wider than a width.
 
     Example:
@@ -75,13 +75,13 @@ def cut(text: str, width: int) -> str:
     """
     if display_width(text) <= width:
         return text
-    remaining, prefix = width - len(_CUT), ""
+    remaining, prefix = width - len(_ELLIPSIS), ""
     for character in text:
         remaining -= display_width(character)
         if remaining < 0:
             break
         prefix += character
-    return prefix + _CUT
+    return prefix + _ELLIPSIS
 
 
 def shown_texts(column: pa.Array, kind: t.DataType, zone: str) -> list[str | None]:
@@ -138,7 +138,7 @@ class Tableau:
 
     def row(self, kind: str, values: Sequence[str]) -> str:
         """Return the line of one row."""
-        shown = [_fitted(v, w) for v, w in zip(values, self._widths, strict=True)]
+        shown = [_padded(v, w) for v, w in zip(values, self._widths, strict=True)]
         return "| " + " | ".join([kind, *shown] if self._shows_kinds else shown) + " |"
 
 
@@ -152,10 +152,10 @@ def by_content(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterable[
     widths = [max(map(display_width, column)) for column in zip(names, *rows, strict=True)]
     line = "+" + "+".join("-" * (w + 2) for w in widths) + "+"
     yield line
-    yield "| " + " | ".join(_fitted(n, w) for n, w in zip(names, widths, strict=True)) + " |"
+    yield "| " + " | ".join(_padded(n, w) for n, w in zip(names, widths, strict=True)) + " |"
     yield line
     for row in rows:
-        yield "| " + " | ".join(_fitted(v, w) for v, w in zip(row, widths, strict=True)) + " |"
+        yield "| " + " | ".join(_padded(v, w) for v, w in zip(row, widths, strict=True)) + " |"
     yield line
     yield footer(len(rows))
 

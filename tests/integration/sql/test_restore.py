@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from millstream.checkpoint.inspect import Inspection
-from millstream.checkpoint.sql_state_diff import why_it_does_not_fit
+from millstream.checkpoint.sql_state_diff import mismatch_reason
 from millstream.checkpoint.sql_state_rows import column_rows, names_of
 from millstream.cli.main import cli
 from millstream.common.configuration import Configuration
@@ -207,5 +207,5 @@ def test_sql_state_columns_have_the_names_of_the_query() -> None:
 
 def test_sql_restore_error_compares_the_nearest_operator() -> None:
     now = ["Rank(by=[b], select=[x])", "Rank(by=[a], select=[z])", "Calc(select=[a])"]
-    assert why_it_does_not_fit("Rank(by=[a], select=[y])", [], now) == "select was [y] and is [z]"
-    assert why_it_does_not_fit("Rank(by=[a])", [], ["Rank(by=[a], limit=[3])"]) == "limit is [3] and was not there"
+    assert mismatch_reason("Rank(by=[a], select=[y])", [], now) == "select was [y] and is [z]"
+    assert mismatch_reason("Rank(by=[a])", [], ["Rank(by=[a], limit=[3])"]) == "limit is [3] and was not there"

@@ -93,7 +93,7 @@ def can_start(location: str, env: Callable[[], Env]) -> bool:
 @pytest.mark.parametrize("save", [save_savepoint, save_checkpoint])
 def test_savepoint_check_accepts_the_same_program(save: Any, tmp_path: Path) -> None:
     report = check(saved(build()[0], tmp_path, save), build()[0])
-    assert report.fits()
+    assert report.is_compatible()
     assert not (report.new or report.lost or report.changed or report.unknown)
     assert [(f.operator, f.text[:24]) for f in report.warnings] == [("Reduce", "has state but no uid: it")]
     restored = {m.uid or m.operator: m.restores for m in report.matches}
@@ -105,7 +105,7 @@ def test_savepoint_check_accepts_the_same_program(save: Any, tmp_path: Path) -> 
 def test_savepoint_check_reports_changed_parallelism(tmp_path: Path) -> None:
     env = build(3)[0].set_max_parallelism(64)
     report = check(saved(build()[0], tmp_path), env)
-    assert report.fits()
+    assert report.is_compatible()
     matches = {m.uid: m for m in report.matches}
     assert matches["keep"].parallelism == (2, 3)
     assert matches["keep"].max_parallelism == (128, 64)
@@ -115,8 +115,8 @@ def test_savepoint_check_reports_changed_parallelism(tmp_path: Path) -> None:
 def test_savepoint_check_reports_lost_and_new_operators(tmp_path: Path) -> None:
     location = saved(holding(Holding(INT)), tmp_path)
     report = check(location, holding(Holding(INT), uid="held elsewhere"))
-    assert not report.fits()
-    assert report.fits(allow_lost=True)
+    assert not report.is_compatible()
+    assert report.is_compatible(allow_lost=True)
     assert texts(report.lost) == [
         ("KEYED PROCESS", None, "held (value, 5 rows): the program has no operator with uid 'hold'")
     ]
@@ -150,7 +150,7 @@ EXPIRING.enable_time_to_live(StateTtlConfig.new_builder(Time.hours(1)).build())
 )
 def test_savepoint_check_reports_changed_state_kind_or_type(now: StateDescriptor, text: str, tmp_path: Path) -> None:
     report = check(saved(holding(Holding(INT)), tmp_path), holding(Holding(now)))
-    assert not report.fits(allow_lost=True)
+    assert not report.is_compatible(allow_lost=True)
     assert texts(report.changed) == [("KEYED PROCESS", "held", text)]
 
 
@@ -167,8 +167,8 @@ def test_map_state_type_text_has_key_and_value_types(tmp_path: Path) -> None:
 
 def test_savepoint_check_accepts_undeclared_types(tmp_path: Path) -> None:
     untyped = ValueStateDescriptor("held")
-    assert check(saved(holding(Holding(untyped)), tmp_path / "1"), holding(Holding(INT))).fits()
-    assert check(saved(holding(Holding(INT)), tmp_path / "2"), holding(Holding(untyped))).fits()
+    assert check(saved(holding(Holding(untyped)), tmp_path / "1"), holding(Holding(INT))).is_compatible()
+    assert check(saved(holding(Holding(INT)), tmp_path / "2"), holding(Holding(untyped))).is_compatible()
 
 
 def test_savepoint_check_names_removed_pattern_states(tmp_path: Path) -> None:
@@ -185,9 +185,13 @@ def test_savepoint_check_names_removed_pattern_states(tmp_path: Path) -> None:
 
     before = saved(program(ten().next("never").where(lambda n: n < 0).times(2)), tmp_path)
     same = check(before, program(ten().next("never").where(lambda n: n < 5).times(2)))
-    assert same.fits() and "pattern-runs (value" in str(same.matches) and "pattern-events (list" in str(same.matches)
+    assert (
+        same.is_compatible()
+        and "pattern-runs (value" in str(same.matches)
+        and "pattern-events (list" in str(same.matches)
+    )
     other = check(before, program(ten().next("other").optional().next("never")))
-    assert not other.fits()
+    assert not other.is_compatible()
     assert [(f.state, f.text) for f in other.changed] == [
         ("pattern-runs", "may have runs in states that the pattern no longer has: never:0; new are other")
     ]
@@ -196,7 +200,7 @@ def test_savepoint_check_names_removed_pattern_states(tmp_path: Path) -> None:
 def test_savepoint_check_reports_new_and_unused_states(tmp_path: Path) -> None:
     other = ValueStateDescriptor("other")
     report = check(saved(holding(Holding(INT)), tmp_path), holding(Holding(other)))
-    assert report.fits()
+    assert report.is_compatible()
     assert texts(report.new) == [("KEYED PROCESS", "other", "starts empty")]
     assert texts(report.warnings) == [
         ("KEYED PROCESS", "held", "is not asked for in open(): it stays as it is until it is")
@@ -208,8 +212,8 @@ def test_savepoint_check_accepts_a_changed_kind_without_rows(tmp_path: Path) -> 
     location = saved(holding(Holding(INT, other)), tmp_path / "before")
     emptied = Savepoint.load(location).update("hold", "held", lambda row: None).write(tmp_path / "after")
     lists = ListStateDescriptor("held")
-    assert not check(location, holding(Holding(lists, other))).fits()
-    assert check(emptied, holding(Holding(lists, other))).fits()
+    assert not check(location, holding(Holding(lists, other))).is_compatible()
+    assert check(emptied, holding(Holding(lists, other))).is_compatible()
     assert not can_start(location, lambda: holding(Holding(lists, other)))
     assert can_start(emptied, lambda: holding(Holding(lists, other)))
 
@@ -218,7 +222,7 @@ def test_savepoint_check_reports_functions_that_fail_to_open(tmp_path: Path) -> 
     location = saved(holding(Holding(INT)), tmp_path)
     broken = Holding(INT, problem=ConnectionError("no database\nat this address"))
     report = check(location, holding(broken))
-    assert report.fits()
+    assert report.is_compatible()
     assert texts(report.unknown) == [
         ("KEYED PROCESS", None, "its functions could not be opened: ConnectionError: no database at this address")
     ]
@@ -303,7 +307,7 @@ def test_savepoint_check_matches_restore_for_other_window_types(before: str, now
     location = saved(windows(WINDOWS[before]), tmp_path)
     report = check(location, windows(WINDOWS[now]))
     fits = before == now or any({before, now} <= group for group in FITS)
-    assert report.fits() == fits, report.changed
+    assert report.is_compatible() == fits, report.changed
     if fits:
         whole, rest = CollectSink(), CollectSink()
         LocalJob(windows(WINDOWS[now], whole)).run()

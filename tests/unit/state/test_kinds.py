@@ -98,7 +98,7 @@ def test_state_table_reads_a_change_before_it_is_applied(
     ],
 )
 def test_state_kind_living_drops_expired_entries(kind: StateKind, content: Any, rest: Any, shown: Any) -> None:
-    left = kind.living(content, lambda stamp: stamp < 5)
+    left = kind.unexpired(content, lambda stamp: stamp < 5)
     assert left == rest
     if left is not None:
         assert kind.without_stamps(left) == shown

@@ -35,7 +35,7 @@ class Emitted:
 
 
 @dataclass(frozen=True)
-class Given:
+class FailedInput:
     """The input on which the operator failed: a record or a timer."""
 
     is_record: bool
@@ -142,13 +142,13 @@ class Replay:
         return "before" in self._captured
 
     @property
-    def given(self) -> Given:
+    def failed_input(self) -> FailedInput:
         """The input of the operator."""
         if "record" in self._captured:
             _, value, timestamp, key, _ = self._input
-            return Given(True, value, timestamp, key)
+            return FailedInput(True, value, timestamp, key)
         when, key, value = self._input[1]
-        return Given(False, value, when if isinstance(when, int) else None, key)
+        return FailedInput(False, value, when if isinstance(when, int) else None, key)
 
     def open(self) -> None:
         """Open the functions, and process the key's earlier input of the epoch."""

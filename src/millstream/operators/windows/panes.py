@@ -29,7 +29,7 @@ Pane = tuple[dict[Any, Any], Callable[..., Value]]
 _NOTHING: dict[Any, Any] = {}
 
 
-def fits(operator: WindowOperator) -> bool:
+def can_use_panes(operator: WindowOperator) -> bool:
     """Return whether an operator's windows can be kept in panes."""
     return (
         type(operator.assigner) in (TumblingEventTimeWindows, SlidingEventTimeWindows)

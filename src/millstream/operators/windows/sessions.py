@@ -31,7 +31,7 @@ Session = list[Any]
 _sessions = SESSIONS.windows
 
 
-def fits(operator: WindowOperator) -> bool:
+def can_use_sessions(operator: WindowOperator) -> bool:
     """Return whether an operator's sessions can be kept as one state value per key."""
     return (
         type(operator.assigner) is EventTimeSessionWindows

@@ -19,7 +19,7 @@ from millstream.sql.columns.keyed_columns import KeyedColumns, StateColumn
 from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.numpy_arrays import Mask, from_python, python_values
 from millstream.sql.columns.value_conversion import to_python
-from millstream.sql.connectors import Found, LookupSource
+from millstream.sql.connectors import LookupResult, LookupSource
 from millstream.sql.expressions import Column, Expression
 from millstream.sql.functions.evaluate import compiled, condition
 from millstream.sql.operators.aggregate.aggregate_handler import TOUCHED
@@ -52,7 +52,7 @@ class Retrying(LookupSource):
     ) -> None:
         self._inner, self._attempts, self._seconds, self._sleep = inner, attempts, seconds, sleep
 
-    def find(self, keys: Sequence[tuple[Value, ...]]) -> Found:
+    def find(self, keys: Sequence[tuple[Value, ...]]) -> LookupResult:
         result = self._inner.find(keys)
         for _ in range(self._attempts):
             missing = np.flatnonzero(result.counts == 0)
@@ -70,13 +70,13 @@ class Retrying(LookupSource):
         self._inner.close()
 
 
-def _merged(result: Found, more: Found, places: Rows) -> Found:
+def _merged(result: LookupResult, more: LookupResult, places: Rows) -> LookupResult:
     """Return both results; `more` has rows for the keys at `places`, which had none."""
     owners = np.concatenate([np.repeat(np.arange(len(result.counts)), result.counts), np.repeat(places, more.counts)])
     counts = result.counts.copy()
     counts[places] += more.counts
     both = Batch.concatenated([result.batch, more.batch])
-    return Found(both.take(np.argsort(owners, kind="stable")), counts)
+    return LookupResult(both.take(np.argsort(owners, kind="stable")), counts)
 
 
 class LookupJoinOperator(EvaluatingOperator):
