@@ -315,7 +315,7 @@ class DataStream(StreamOutputs[T_co]):
                 f"assign_timestamps_and_watermarks() takes a WatermarkStrategy, not {watermark_strategy!r}."
             )
         operator = WatermarkOperator(watermark_strategy)
-        # Records pass as they are, so they fit their type already.
+        # Records are unchanged, so they conform to their type already.
         operator.produced_type = self._type()
         return self._add_operator("Timestamps/Watermarks", operator, operator.produced_type)
 
@@ -401,7 +401,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
     """A stream partitioned by key."""
 
     class AccumulateType(Enum):
-        """How a field is combined."""
+        """The kind of a field's aggregate."""
 
         MIN = 1
         MAX = 2

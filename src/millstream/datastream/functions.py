@@ -97,7 +97,7 @@ SideOutput: TypeAlias = tuple[OutputTag[Value], Value]
 
 
 class Function(ABC):
-    """A function with a life: opened once before its first record and closed once after its last.
+    """A function that is opened once before its first record and closed once after its last.
 
     Each subtask has one instance; its attributes live as long as the subtask and are not fault tolerant.
     """
@@ -258,7 +258,7 @@ class BaseBroadcastProcessFunction(Function):
 
 
 class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1_contra, IN2_contra, OUT_co]):
-    """process over a stream and a broadcast one; the broadcast side fills states that the other reads."""
+    """process over a stream and a broadcast stream; broadcast elements update state that the other side reads."""
 
     @abstractmethod
     def process_element(self, value: IN1_contra, ctx: BroadcastReadContext) -> Iterable[OUT_co | SideOutput] | None:
@@ -305,7 +305,7 @@ class CheckpointedFunction(ABC):
 
 
 class AggregateFunction(Function, Generic[IN_contra, ACC, OUT_co]):
-    """Combines records into an accumulator, and reads a result off it."""
+    """Combines records into an accumulator, and computes a result from it."""
 
     @abstractmethod
     def create_accumulator(self) -> ACC:

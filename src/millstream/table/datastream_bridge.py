@@ -184,7 +184,7 @@ class Streams:
     # --- to streams
 
     def stream(self, table: Table) -> DataStream:
-        """Return a table's rows, which must only be inserted."""
+        """Return the rows of an append-only table."""
         return self._as_stream(table, changelog=False)
 
     def changelog_stream(self, table: Table, schema: Schema | None, mode: ChangelogMode | None) -> DataStream:

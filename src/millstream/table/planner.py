@@ -1,4 +1,4 @@
-"""The planner of a table environment: its catalogs, functions and settings, and what binds, explains and runs queries.
+"""The planner of a table environment: catalogs, functions, settings, and what binds, explains and runs queries.
 
 TableEnvironment, Table, StatementSet and the other classes of the API share one planner. It keeps these parts out of
 the classes that have PyFlink's names.
@@ -62,11 +62,11 @@ class Planner:
     # --- binding
 
     def sql_binder(self) -> Binder:
-        """Return a binder that reports errors in SQL's words."""
+        """Return a binder that reports errors in SQL's terms."""
         return Binder(self.catalogs, self.functions, self.runner.settings(), self._connectors, self.runner.is_batch)
 
     def binder(self) -> ApiBinder:
-        """Return a binder that reports errors in the Table API's words."""
+        """Return a binder that reports errors in the Table API's terms."""
         return ApiBinder(self.sql_binder())
 
     def ddl(self) -> Ddl:
@@ -127,7 +127,7 @@ class Planner:
         return path
 
     def is_aggregate(self, name: str) -> bool:
-        """Return whether a name is of an aggregate function."""
+        """Return whether a name is that of an aggregate function."""
         user = self.sql_binder().user_function(name)
         return (self.functions.kind(name) if user is None else user.kind) == "aggregate"
 

@@ -61,16 +61,16 @@ def display_width(text: str) -> int:
 
 
 def _padded(text: str, width: int) -> str:
-    """Return a text, cut to a width, on the right of it."""
+    """Return a text truncated to a width and right-aligned."""
     short = truncate(text, width)
     return " " * (width - display_width(short)) + short
 
 
 def truncate(text: str, width: int) -> str:
-    """Return a text that is no wider than a width.
+    """Return a text truncated to a width.
 
     Example:
-        >>> cut("abcdefgh", 6)
+        >>> truncate("abcdefgh", 6)
         'abc...'
     """
     if display_width(text) <= width:

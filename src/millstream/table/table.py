@@ -99,7 +99,7 @@ class Table(Subquery):
         return self._with_node(chosen.selected(fields))
 
     def alias(self, field: str, *fields: str) -> Table:
-        """Rename the columns, from the first on."""
+        """Rename the columns, starting with the first."""
         return self._with_node(self._binder.rename(self._node, [field, *fields]))
 
     def add_columns(self, *fields: Expression) -> Table:
@@ -123,17 +123,17 @@ class Table(Subquery):
         return self._with_node(self._binder.rename(self._node, names))
 
     def drop_columns(self, *fields: Expression) -> Table:
-        """Leave columns out."""
+        """Drop columns."""
         return self._with_node(self._selection().dropped(fields))
 
     # --- rows
 
     def filter(self, predicate: Expression[bool]) -> Table:
-        """Select rows by a condition."""
+        """Return the rows for which a condition is true."""
         return Table(self._binder.filter(self._node, self._selection().tree(predicate)), self._planner, self._declared)
 
     def where(self, predicate: Expression[bool]) -> Table:
-        """Select rows by a condition."""
+        """Return the rows for which a condition is true."""
         return self.filter(predicate)
 
     def group_by(self, *fields: Expression) -> GroupedTable:
@@ -151,7 +151,7 @@ class Table(Subquery):
         return Table(self._binder.order(self._node, keys), self._planner, self._declared, is_sorted=True)
 
     def offset(self, offset: int) -> Table:
-        """Leave out the first rows."""
+        """Skip the first rows."""
         return self._limited(offset, None)
 
     def fetch(self, fetch: int) -> Table:
@@ -191,7 +191,7 @@ class Table(Subquery):
 
     def _check_environment(self, other: Table) -> None:
         if not isinstance(other, Table):
-            raise InvalidProgramError(f"This takes a Table, not {other!r}.")
+            raise InvalidProgramError(f"A Table is required, not {other!r}.")
         if other._planner is not self._planner:
             raise ValidationException("Only tables from the same TableEnvironment can be joined.")
 
@@ -212,15 +212,15 @@ class Table(Subquery):
         return self._with_node(self._selection().lateral(table_function_call, join_predicate, "LEFT"))
 
     def minus(self, right: Table) -> Table:
-        """Return the rows that the other table has not, each once."""
+        """Return the distinct rows that the other table does not contain."""
         return self._set("EXCEPT", False, right)
 
     def minus_all(self, right: Table) -> Table:
-        """Return the rows that the other table has not, as often as they are left."""
+        """Return the rows without those of the other table: each row of the other table removes one equal row."""
         return self._set("EXCEPT", True, right)
 
     def union(self, right: Table) -> Table:
-        """Return the rows of both tables, each once."""
+        """Return the distinct rows of both tables."""
         return self._set("UNION", False, right)
 
     def union_all(self, right: Table) -> Table:
@@ -305,7 +305,7 @@ class Table(Subquery):
         return TableSchema(self._node.fields.names, self._node.fields.types)
 
     def get_resolved_schema(self) -> ResolvedSchema:
-        """Return the columns; of a declared table with how they are computed, its watermark and its key."""
+        """Return the columns; for a declared table also computed columns, the watermark and the key."""
         if self._declared is None:
             return ResolvedSchema.of_fields(self._node.fields)
         return ResolvedSchema.of_table(self._declared, self._node.fields)
@@ -315,11 +315,11 @@ class Table(Subquery):
         print(self.get_resolved_schema())
 
     def explain(self, *extra_details: int) -> str:
-        """Return how the query is run."""
+        """Return the plan of the query."""
         return self._planner.explain([Collected(self._node.fields, self._node)], extra_details)
 
     def print_explain(self, *extra_details: int) -> None:
-        """Print how the query is run."""
+        """Print the plan of the query."""
         print(self.explain(*extra_details))
 
     # --- running
@@ -387,7 +387,7 @@ class GroupWindowedTable:
         aliases = [tree_of(f) for f in fields]
         if syntax.Name((self._window.alias,)) not in aliases:
             raise ValidationException(
-                f"group_by() behind window() must have the window's alias: col('{self._window.alias}')."
+                f"group_by() after window() must have the window's alias: col('{self._window.alias}')."
             )
         return WindowGroupedTable(self._table, self._window, fields)
 

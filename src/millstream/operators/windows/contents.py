@@ -75,7 +75,7 @@ class Stamped(Listed):
 
 
 class Reduced(Contents):
-    """One value, into which records are reduced as they come."""
+    """One value, into which records are reduced as they arrive."""
 
     kind = kinds.REDUCING
 
@@ -102,7 +102,7 @@ class Reduced(Contents):
 
 
 class Aggregated(Contents):
-    """An accumulator, into which records are aggregated as they come."""
+    """An accumulator, into which records are aggregated as they arrive."""
 
     kind = kinds.AGGREGATING
 

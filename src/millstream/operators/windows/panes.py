@@ -30,7 +30,7 @@ _NOTHING: dict[Any, Any] = {}
 
 
 def can_use_panes(operator: WindowOperator) -> bool:
-    """Return whether an operator's windows can be kept in panes."""
+    """Return whether an operator's windows can be stored as panes."""
     return (
         type(operator.assigner) in (TumblingEventTimeWindows, SlidingEventTimeWindows)
         and type(operator.trigger) is EventTimeTrigger

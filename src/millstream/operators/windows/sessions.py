@@ -32,7 +32,7 @@ _sessions = SESSIONS.windows
 
 
 def can_use_sessions(operator: WindowOperator) -> bool:
-    """Return whether an operator's sessions can be kept as one state value per key."""
+    """Return whether an operator's sessions can be stored as one state value per key."""
     return (
         type(operator.assigner) is EventTimeSessionWindows
         and isinstance(operator.assigner.gap, int)
@@ -175,7 +175,7 @@ class SessionOperator(PaneOperator):
         while ends and ends[0][0] <= watermark:
             last, number, key = heappop(ends)
             sessions = _sessions(self._open.get(key))
-            # Not all that the watermark has passed: sessions of other keys may come before.
+            # Not all sessions that the watermark has passed: those of other keys may precede them.
             over = [s for s in sessions if s[1] - 1 <= last]
             if over:
                 self._keep(key, _without(sessions, over))

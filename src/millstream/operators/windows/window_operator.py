@@ -74,7 +74,7 @@ class WindowOperator(TimerOperator, FunctionsOperator):
     ) -> None:
         if isinstance(assigner, MergingWindowAssigner) and not trigger.can_merge():
             raise InvalidProgramError(
-                f"The trigger {type(trigger).__name__} cannot go with {assigner}, whose windows merge: "
+                f"The trigger {type(trigger).__name__} cannot be used with {assigner}, whose windows merge: "
                 "give it can_merge() and on_merge()."
             )
         self.assigner = assigner
@@ -463,7 +463,7 @@ class ProcessWindowContext:
         return self._window
 
     def current_processing_time(self) -> int:
-        """Return the time of the wall clock, in milliseconds."""
+        """Return the processing time in milliseconds."""
         return self._operator.setup.clock()
 
     def current_watermark(self) -> int:

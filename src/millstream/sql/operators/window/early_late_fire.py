@@ -3,8 +3,8 @@
 Implements `table.exec.emit.early-fire`, `late-fire` and `allow-lateness` for windows in a GROUP BY.
 
 With a delay above 0 (`early-fire.delay`, `late-fire.delay`), each window has its own schedule, which starts with its
-first row. As in Flink, late rows of a window that had no rows at its end fire it at once, and late rows not yet fired
-when the allowed lateness expires are never emitted."""
+first row. As in Flink, late rows of a window that had no rows at its end fire it immediately, and late rows not yet
+fired when the allowed lateness expires are never emitted."""
 
 from __future__ import annotations
 
