@@ -169,7 +169,7 @@ def test_live_line_shows_known_progress() -> None:
     assert describe(start, Reading(1.0, 10, 5, 1, MAX_WATERMARK, None, "RUNNING")) == "epoch 1 | in 10/s | out 5/s"
     assert describe(start, Reading(1.0, 10, 5, 1, None, None, "RESTARTING")) == "restarting"
     stuck = Reading(1.0, 10, None, 1, None, None, "RUNNING", stuck=12)
-    assert describe(start, stuck) == "epoch 1 | in 10/s | failed 12 times in a row in the same way"
+    assert describe(start, stuck) == "epoch 1 | in 10/s | failed 12 times in a row with the same error"
     assert "watermark 9007199254740991" in describe(start, Reading(1.0, 0, 0, 1, 2**53 - 1, None, "RUNNING"))
     assert "out" not in describe(start, Reading(1.0, 10, None, 1, None, None, "RUNNING"))
 

@@ -98,7 +98,7 @@ def _check_groups(last: Pattern) -> None:
         previous = pattern.get_previous()
         if pattern.get_quantifier().is_negated and previous is not None and can_be_empty(previous):
             raise MalformedPatternError(
-                f"Pattern {pattern.get_name()!r} is negated and stands behind a group that can be empty: "
+                f"Pattern {pattern.get_name()!r} is negated and follows a group that can be empty: "
                 "make one pattern inside the group obligatory."
             )
         if pattern.group is not None:
@@ -120,8 +120,8 @@ def _check_windows(last: Pattern, graph: StateGraph, has_window: bool) -> None:
         and (not has_window or graph.window == 0)
     ):
         raise MalformedPatternError(
-            "NotFollowedBy is not supported without windowTime as a last part of a Pattern! Say how long it must not "
-            f"come: call within(...) behind not_followed_by({last.get_name()!r})."
+            "NotFollowedBy is not supported without windowTime as a last part of a Pattern! Call within(...) after "
+            f"not_followed_by({last.get_name()!r})."
         )
 
 

@@ -103,8 +103,8 @@ class RichIterativeCondition(IterativeCondition):
         """Return the runtime context of `open`."""
         if self._runtime_context is None:
             raise InvalidProgramError(
-                f"{type(self).__name__} has no runtime context yet: it has one from open() on, and an open() of your "
-                "own must call super().open(runtime_context)."
+                f"{type(self).__name__} has no runtime context before open(), and an overridden open() must call "
+                "super().open(runtime_context)."
             )
         return self._runtime_context
 

@@ -86,7 +86,7 @@ class WaitingEvents:
 
 
 class Alarms:
-    """When to look at which key without an event."""
+    """Timers: the keys to advance without an event, by time."""
 
     def __init__(self) -> None:
         self._keys: dict[int, list[Any]] = {}
@@ -124,13 +124,13 @@ MatchResult = tuple[Any, int, bool]
 
 
 class Matcher:
-    """An automaton with the order of events and the windows of time around it."""
+    """Runs an automaton on events in order, and expires runs by their time windows."""
 
     def __init__(
         self, automaton: Automaton, comparator: Comparator | None = None, processing_time: bool = False
     ) -> None:
         self.automaton = automaton
-        # For every event, so at hand.
+        # Bound methods: called for every event.
         self._take, self._start, self._begin = automaton.event, automaton.start, automaton.begin
         self._window, self._guarded = automaton.window, automaton.has_guards
         # A processing-time timer fires a millisecond after its window, so another run's timer may fire first.
@@ -214,7 +214,7 @@ class Matcher:
         return self._all_timers or (runs.queue is not None and runs.queue[0][0][0] <= 0)
 
     def _keep_timers(self, runs: Runs, now: int) -> None:
-        """Leave the timers that can still do something: all of them, or that of the run that began first."""
+        """Retain the timers that can still expire a run: all, or that of the run that began first."""
         if self._needs_all_timers(runs):
             if runs.timers:
                 runs.keep_timers([t for t in runs.timers if t > now - self._delay])

@@ -221,7 +221,7 @@ class Pattern:
 
     def _check_not_negated(self) -> None:
         if self._quantifier.is_negated:
-            raise MalformedPatternError("Option not applicable to NOT pattern. What must not come is looked for once.")
+            raise MalformedPatternError("Option not applicable to NOT pattern. A negated pattern occurs once.")
 
     def optional(self) -> Pattern:
         """Allow a match without this pattern."""

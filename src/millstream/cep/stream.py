@@ -53,7 +53,7 @@ class CEP:
         Args:
             stream: the events.
             pattern: the pattern to match.
-            comparator: says in which order events of the same timestamp come, as a function of two events that returns
+            comparator: orders events of the same timestamp: a function of two events that returns
                 a number below 0, 0 or above 0; without it, in the order of their arrival.
         """
         if not isinstance(stream, DataStream):

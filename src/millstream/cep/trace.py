@@ -73,7 +73,7 @@ class Tracer:
     def _timed_out(self, matches: Iterable[tuple[Any, int, bool]], now: int) -> None:
         for cell, timestamp, timed_out in matches:
             if timed_out:
-                self.ended.append(Ended(match_of(cell), "", timestamp, None, "its window of time was over"))
+                self.ended.append(Ended(match_of(cell), "", timestamp, None, "its time window ended"))
 
 
 def _missing(state: State) -> str:
@@ -84,4 +84,4 @@ def _missing(state: State) -> str:
 def _stop(state: State) -> str:
     stops = [e for e in state.edges if e.target.kind is StateKind.STOP]
     names = ", ".join(e.target.pattern for e in stops)
-    return f"what must not come has come: {names}"
+    return f"a negated pattern matched: {names}"

@@ -128,7 +128,7 @@ class Match:
 
 @dataclass
 class UpgradeReport:
-    """What happens to a savepoint's state if a program starts from it.
+    """The effect on a savepoint's state if a program is restored from it.
 
     Attributes:
         matches: the operators whose state is restored.
@@ -202,7 +202,7 @@ def _lost(inspection: Inspection, operator: OperatorInfo) -> Finding:
         return Finding(
             operator.name,
             None,
-            f"{contents}: it had no uid, and there is no operator at its place (id {operator.id[:8]}) any more",
+            f"{contents}: it had no uid, and no operator has its generated id {operator.id[:8]}",
         )
     return Finding(operator.name, None, f"{contents}: the program has no operator with uid '{operator.uid}'")
 
@@ -220,13 +220,17 @@ def _compare(report: UpgradeReport, operator: OperatorInfo, node: ChainNode, dec
         if about is not None:
             report.changed += (Finding(operator.name, state.name, text) for text in _changes(state, about))
             if state.table == "_window_contents" and "_merging_windows" in tables and not _merged(operator):
-                report.changed.append(Finding(operator.name, state.name, "is of windows that did not merge and do now"))
+                report.changed.append(
+                    Finding(
+                        operator.name, state.name, "belongs to windows that did not merge, and the windows merge now"
+                    )
+                )
         elif state.is_internal:
             if state.rows and not _taken_over(state, tables):
-                text = f"{state.rows} rows of the operator that was there, which the one of today does not read"
+                text = f"{state.rows} rows of the previous operator, which the new one does not read"
                 report.changed.append(Finding(operator.name, state.name, text))
         elif not declared.problem and not _is_broadcast_of(node, state):
-            text = "is not asked for in open(): it stays as it is until it is"
+            text = "is not used in open(): it is kept unchanged until it is used"
             report.warnings.append(Finding(operator.name, state.name, text))
     for name in _declared_names(declared):
         if name not in seen:
@@ -249,10 +253,10 @@ def _changes(state: StateInfo, now: dict[str, str]) -> Iterator[str]:
             more = f"; new are {', '.join(new)}" if new else ""
             yield f"may have runs in states that the pattern no longer has: {', '.join(removed)}{more}"
     elif state.type and declared and declared != state.type:
-        yield f"was declared as {state.type} and is declared as {declared} now; values stay what they were"
+        yield f"was declared as {state.type} and is declared as {declared} now; stored values are not converted"
     if bool(state.ttl) != bool(now.get("ttl", "")):
-        was, does = ("expired", "does not") if state.ttl else ("did not expire", "does")
-        yield f"{was} and {does} now, which is stored differently"
+        change = "had a TTL and has none now" if state.ttl else "had no TTL and has one now"
+        yield f"{change}, which changes the stored format"
 
 
 def _taken_over(state: StateInfo, now: dict[str, dict[str, str]]) -> bool:
@@ -301,5 +305,5 @@ def _new(report: UpgradeReport, node: ChainNode, declared: DeclaredStates, exist
 
 def _fragile(node: ChainNode) -> Finding:
     return Finding(
-        node.name, None, "has state but no uid: it is found again only by its place in the program. Give it .uid(...)"
+        node.name, None, "has state but no uid: its generated id depends on the structure of the program. Set .uid(...)"
     )

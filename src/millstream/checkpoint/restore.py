@@ -332,8 +332,8 @@ def _check_all_taken(snapshot: Snapshot, plan: JobPlan, allow: bool) -> None:
     for operator in lost:
         called = f"uid '{operator.uid}'" if operator.uid else "no uid"
         raise InvalidProgramError(
-            f"The state of operator '{operator.name}' ({called}) has nowhere to go: the program has no such operator. "
-            "Give the operator its uid again, or allow state to be left out (--allow-non-restored-state)."
+            f"The state of operator '{operator.name}' ({called}) matches no operator of the program. "
+            "Give the operator its uid again, or discard its state (--allow-non-restored-state)."
         )
 
 
@@ -345,9 +345,9 @@ def _changed_query(snapshot: Snapshot, plan: JobPlan, lost: list[OperatorSnapsho
     now = [name for operator_id, name in names_by_id.items() if operator_id not in former_names]
     differences = "".join(f"\n  {o.name}: {mismatch_reason(o.name, before, now)}" for o in lost)
     return (
-        f"The query has changed, and state of it no longer fits:{differences}\nRun the query as it was (COMPILE PLAN "
-        "keeps it so), or leave that state out (--allow-non-restored-state, or SET "
-        "'execution.state-recovery.ignore-unclaimed-state' = 'true')."
+        f"The query has changed, and some of its state cannot be restored:{differences}\n"
+        "Run the previous query (COMPILE PLAN preserves it), or discard that state (--allow-non-restored-state, or "
+        "SET 'execution.state-recovery.ignore-unclaimed-state' = 'true')."
     )
 
 

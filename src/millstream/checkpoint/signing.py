@@ -60,8 +60,8 @@ class SigningKeys:
         provided = str(signature).encode()
         if not any(hmac.compare_digest(_signature(key, text).encode(), provided) for key in self._keys):
             raise UntrustedStateError(
-                f"{name} is not signed with a key of {SIGNING_KEY_FILE.key}: it was changed, or is of somebody with "
-                "another key."
+                f"{name} is not signed with a key of {SIGNING_KEY_FILE.key}: it was modified, or signed with another "
+                "key."
             )
 
 

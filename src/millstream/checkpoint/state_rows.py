@@ -117,7 +117,7 @@ class Layout:
         value = self._flat_kind.without_stamps(content) if self.expires else content
         return StateRow(key if self.is_broadcast else thaw(key), namespace, value)
 
-    # --- what is put in
+    # --- input
 
     def stored_key(self, key: Value) -> Value:
         """Return a key in its stored form."""

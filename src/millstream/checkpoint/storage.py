@@ -198,7 +198,8 @@ class DirectoryStorage:
             os.makedirs(directory, exist_ok=True)
         except OSError as e:
             raise MillstreamError(
-                f"State cannot be written: the directory {directory} cannot be made on this worker ({e.strerror}). Set "
+                f"State cannot be written: the directory {directory} cannot be created on this worker ({e.strerror}). "
+                "Set "
                 "'execution.checkpointing.dir' to a directory that the driver and all workers share."
             ) from None
 

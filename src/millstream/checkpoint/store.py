@@ -183,8 +183,7 @@ class CheckpointStore:
         if owner is None and "_owner" not in self.storage.list(""):
             # A restart would not bring it back, and a new owner may have deleted it.
             raise DeposedError(
-                f"The job's directory {self.storage.url} is gone, or what was in it: somebody has deleted it under the "
-                "running job."
+                f"The job's directory {self.storage.url} or its files were deleted while the job was running."
             )
         raise DeposedError(
             f"Another job has taken the directory {self.storage.url} (see {self.storage.url}/_owner): this one writes "
@@ -263,7 +262,7 @@ class CheckpointStore:
     def remove(self) -> None:
         """Delete everything.
 
-        The newest checkpoint goes last, before the state files: who is interrupted here must not leave an older one to
+        The newest checkpoint is deleted last, before the state files: an interruption must not leave an older one to
         start from, nor one without its state.
         """
         for number in sorted(_checkpoint_ids(self.storage.list(""))):

@@ -73,7 +73,7 @@ def describe(before: Reading, after: Reading) -> str:
         >>> describe(start, Reading(2.0, 5000, 10, 7, 0, (3, 1.5), "RUNNING"))
         'epoch 7 | in 2,500/s | out 5/s | watermark 1970-01-01 00:00:00 | checkpoint 3, 0.5 s ago'
     """
-    stuck = [f"failed {after.stuck:,} times in a row in the same way"] if after.stuck else []
+    stuck = [f"failed {after.stuck:,} times in a row with the same error"] if after.stuck else []
     if after.status != "RUNNING":
         return " | ".join([after.status.lower(), *stuck])
     seconds = max(after.time - before.time, 1e-3)

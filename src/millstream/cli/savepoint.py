@@ -134,8 +134,8 @@ def _finding_text(finding: Finding) -> str:
 def _verdict(report: UpgradeReport, program: str, is_compatible: bool) -> str:
     if not is_compatible:
         lost = " To discard the lost state, use --allow-non-restored-state." if report.lost else ""
-        return f"{program} does not fit.{lost}"
-    return f"{program} fits{', as far as could be compared' if report.unknown else ''}."
+        return f"{program} is not compatible.{lost}"
+    return f"{program} is compatible{', as far as known' if report.unknown else ''}."
 
 
 @savepoint.command()

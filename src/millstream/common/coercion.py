@@ -179,9 +179,9 @@ def coercer_of(type_info: TypeInformation | None, label: str) -> Converter | Non
 
     Example:
         >>> from millstream.common import Types
-        >>> fitter(Types.INT(), "State 'count'")(7)
+        >>> coercer_of(Types.INT(), "State 'count'")(7)
         7
-        >>> fitter(Types.INT(), "State 'count'")("seven")
+        >>> coercer_of(Types.INT(), "State 'count'")("seven")
         Traceback (most recent call last):
         millstream.common.errors.TypeMismatchError: State 'count': the value 'seven' (str) does not fit the type Integer
     """

@@ -78,9 +78,9 @@ def check_keys(keys: Iterable[str]) -> None:
         alike = closest(key, [*OWN, *_OF_SPARK, *known], _ALIKE)
         hint = f" Did you mean {alike}?" if alike else ""
         if key.startswith(OWN_PREFIX):
-            raise InvalidProgramError(f"{key} is no setting of millstream's.{hint}")
+            raise InvalidProgramError(f"{key} is not an option of millstream.{hint}")
         if alike or key.startswith(_OF_FLINK):
-            log.warning("the configuration key %s is not known, and has no effect.%s", key, hint)
+            log.warning("the configuration key %s is unknown and has no effect.%s", key, hint)
 
 
 @cache

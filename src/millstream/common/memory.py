@@ -64,7 +64,7 @@ class Share:
         return self._bounded(_times(whole, self.fraction))
 
     def beside(self, rest: int) -> int:
-        """Return the size beside the given rest."""
+        """Return the part whose fraction of the total leaves the given rest."""
         return self._bounded(_times(rest, self.fraction / (1 - self.fraction)))
 
     def check(self, size: int) -> None:
@@ -186,7 +186,7 @@ class _Options:
         return java
 
     def java_beside(self, flink: int) -> JavaMemory:
-        """Return the JVM's part beside Total Flink Memory."""
+        """Return the JVM's memory outside Total Flink Memory."""
         metaspace, overhead = self.size("jvm-metaspace.size"), self._overhead()
         if not self.has("process.size"):
             return JavaMemory(metaspace, overhead.beside(flink + metaspace))
@@ -350,7 +350,7 @@ def job_manager_memory(config: Configuration) -> JobManagerMemory:
 
 
 def _off_heap(options: _Options, heap: int, off_heap: int) -> int:
-    """Return the off-heap size beside a given heap: the rest of the total, if that is set."""
+    """Return the off-heap size for a given heap: the rest of the total, if that is set."""
     if not options.has("flink.size"):
         return off_heap
     flink = options.size("flink.size")

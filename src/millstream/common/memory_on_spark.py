@@ -29,7 +29,7 @@ _MIN_SLOT = 96 * _MIB
 # Assumed memory of a slot if no option sets it.
 _USUAL_SLOT = 1 << 30
 # In BATCH, buffered rows take at most this fraction of a slot: joining or sorting them takes several times their size,
-# beside rows in transit and Python itself.
+# in addition to rows in transit and Python itself.
 _WAITING_PART = 4
 BATCH_MEMORY = IntegerSetting("millstream.batch.memory", 0, limit=at_least(0))
 _TOTALS = ("process.size", "flink.size", "task.heap.size", "managed.size", "heap.size")

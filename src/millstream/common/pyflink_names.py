@@ -21,7 +21,7 @@ _HERE = "millstream"
 _OWN = "millstream.pyflink"
 _PACKAGES = ("common", "datastream", "metrics", "table")
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
-_SEE = "docs/parity.md lists what there is"
+_SEE = "docs/parity.md lists the supported names"
 
 
 def install() -> None:

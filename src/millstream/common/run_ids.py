@@ -27,7 +27,7 @@ def run_id(job_id: str, term: int) -> str:
 
 
 def new_run_id(former: Iterable[str] = ()) -> str:
-    """Return a new id that is later than those of former runs, whatever the clock says.
+    """Return a new id that is later than those of former runs, even if the clock was set back.
 
     Example:
         >>> first = new_run_id()

@@ -238,8 +238,8 @@ def _in_order(row: Row, names: tuple[str, ...], described: str) -> list[Value]:
         return list(row)
     if unknown := [n for n in names if n not in own]:
         raise TypeMismatchError(
-            f"the value {row!r} (Row) does not fit the type {described}: it has no field {unknown[0]!r}. Rows with "
-            "names go by them: give the row the type's names, or none"
+            f"the value {row!r} (Row) does not fit the type {described}: it has no field {unknown[0]!r}. Named rows "
+            "are matched by name: use the type's names, or none"
         )
     return [row[n] for n in names] if len(own) == len(names) else list(row)
 

@@ -82,7 +82,7 @@ class Acceptor:
         for number, (connection, since) in enumerate(list(pending.items())):
             if since < expired or number < surplus:
                 del pending[connection]
-                self._hang_up(connection, "it did not authenticate in time")
+                self._hang_up(connection, "the peer did not authenticate in time")
         self._unauthenticated = pending
 
     def _hang_up(self, connection: Connection, reason: str = "") -> None:

@@ -24,7 +24,7 @@ class Connection:
     Attributes:
         queued: bytes waiting to be sent.
         sent, received: bytes of frames.
-        closed: whether the connection is closed; `reason` says why, if known.
+        closed: whether the connection is closed; `reason` explains it, if known.
         keepalive_seconds: the keepalive timeout in seconds; None for a process on this machine.
     """
 

@@ -45,7 +45,7 @@ class Handshake:
     Attributes:
         greeting: bytes to send at once.
         is_done: whether the peer is authenticated.
-        rest: bytes received behind the handshake.
+        rest: bytes received after the handshake.
     """
 
     def __init__(self, secret: bytes, side: Side) -> None:
@@ -65,9 +65,9 @@ class Handshake:
         if self._theirs is None:
             if not _MAGIC.startswith(self._received[: len(_MAGIC)]):
                 raise AuthenticationError(
-                    "the other side speaks TLS, this one does not (security.ssl.internal.enabled is not true here)"
+                    "the peer uses TLS, this side does not (security.ssl.internal.enabled is not true here)"
                     if self._received[:1] in _TLS
-                    else "the other side does not speak this protocol"
+                    else "the peer does not use this protocol"
                 )
             if len(self._received) < _GREETING:
                 return b""
@@ -77,7 +77,7 @@ class Handshake:
         if len(self._received) >= _PROOF:
             other = Side.CALLED if self._side is Side.CALLER else Side.CALLER
             if not hmac.compare_digest(self._take(_PROOF), self._proof_of(other)):
-                raise AuthenticationError("the other side does not know the job's secret")
+                raise AuthenticationError("the peer does not know the job's secret")
             self.is_done = True
             self.rest, self._received = self._received, b""
             if self._side is Side.CALLED:

@@ -123,7 +123,7 @@ class Exchange:
             self._waker.send(b"w")
         except OSError as e:
             # Full: it is awake anyway. Closed: the exchange has ended.
-            log.debug("the exchange was not woken: %s", e)
+            log.debug("waking the exchange failed: %s", e)
 
     def run(self, epoch: int, payload: bytes, own: Sequence[bytes] = ()) -> list[bytes]:
         """Run an epoch; return the reports. Raises ExchangeFailed.

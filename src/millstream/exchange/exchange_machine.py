@@ -308,7 +308,7 @@ class ExchangeMachine:
     def _release(self, _: ReleaseRequested) -> Instructions:
         idle = self.phase is Phase.RUNNING and self._requested is None
         self.phase, self.cause = Phase.ENDING, Cause(FailureKind.RELEASED)
-        # Only an idle slot can be asked to stop; others must be ended.
+        # Only an idle slot can receive STOP; others must be disconnected.
         return [SendStop() if idle else CloseConnections()]
 
     def _violation(self, text: str) -> Instructions:

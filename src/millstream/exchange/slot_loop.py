@@ -57,7 +57,7 @@ class _EpochClock:
     """Measures the busy and backpressured time of a slot in one epoch.
 
     A level other than the last is backpressured while a channel has no credit, and from its end to the end of the
-    epoch: it could do more if the levels behind it had processed their input.
+    epoch: it could do more if the levels after it had processed their input.
     """
 
     def __init__(self, ended_at: float, paused: float) -> None:

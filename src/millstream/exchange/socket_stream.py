@@ -159,7 +159,7 @@ class TlsStream:
 def _some_of(parts: Sequence[memoryview]) -> memoryview | bytes:
     """Return what to send next: some records of a large part, or several small parts together.
 
-    Data that could not be sent is passed again, perhaps with more behind it, as TLS requires.
+    Data that could not be sent is passed again, perhaps with more data after it, as TLS requires.
     """
     if len(parts) == 1 or len(parts[0]) >= _RECORD:
         return parts[0][:_MAX_SENT]
@@ -179,11 +179,11 @@ def _explain(error: ssl.SSLError) -> str:
     """Return why TLS failed, as a sentence."""
     reason = error.reason or ""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the other side's certificate is not trusted here ({error.verify_message})"
+        return f"the peer's certificate is not trusted ({error.verify_message})"
     if "PEER_DID_NOT_RETURN_A_CERTIFICATE" in reason:
-        return "the other side showed no certificate"
+        return "the peer sent no certificate"
     if "ALERT" in reason and ("CERT" in reason or "UNKNOWN_CA" in reason):
-        return f"the other side does not trust this side's certificate ({reason})"
+        return f"the peer does not trust this side's certificate ({reason})"
     if reason in _PLAIN:
-        return "the other side does not speak TLS (security.ssl.internal.enabled is true on this side only)"
+        return "the peer does not use TLS (security.ssl.internal.enabled is true on this side only)"
     return f"TLS failed: {error}"

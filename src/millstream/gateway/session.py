@@ -74,7 +74,7 @@ class JobStatements:
     def _entry(self, job_id: str) -> Entry:
         entry = self._registry.find(job_id)
         if entry is None:
-            raise ValidationException(f"The job '{job_id}' is not found: see SHOW JOBS.")
+            raise ValidationException(f"The job '{job_id}' does not exist: see SHOW JOBS.")
         return entry
 
 

@@ -105,11 +105,11 @@ def build_stream_graph(
 
     Args:
         sinks: the ends of the program.
-        parallelism: how many subtasks an operator has that is not given its own number.
+        parallelism: the parallelism of operators without an explicit one.
         job_name: the job's name.
         chaining_enabled: whether operators may be chained.
         backend: where keyed state will be.
-        max_parallelism: how many key groups an operator has that is not given its own number; None: Flink's rule.
+        max_parallelism: the max parallelism of operators without an explicit one; None for Flink's default.
     """
     if not sinks:
         raise InvalidProgramError(

@@ -1,4 +1,4 @@
-"""What a job requires of the engine that runs its epochs."""
+"""The interface of the engine that runs the epochs of a job."""
 
 from __future__ import annotations
 

@@ -379,8 +379,8 @@ def _make_directory(config: Configuration, prefix: str) -> str:
     except OSError as e:
         parent = temporary or tempfile.gettempdir()
         raise InvalidProgramError(
-            f"{_TEMPORARY.key} is {parent}: the job's own directory cannot be made there ({e.strerror}). "
-            "Give a directory that is there and can be written."
+            f"{_TEMPORARY.key} is {parent}: the job's directory cannot be created there ({e.strerror}). "
+            "Use an existing, writable directory."
         ) from None
 
 

@@ -217,7 +217,7 @@ class DriverLease:
                 fence.release()
                 self._clear()
         except DeposedError:
-            # Another driver has it.
+            # Another driver owns the job.
             return
         except Exception as e:
             log.warning("releasing job '%s' failed: %s", fence.job_name, e)

@@ -46,7 +46,7 @@ class Timing:
         """Reject a timing that allows two leaders at once, or none for long."""
         if not 0 < self.retry_period < self.renew_deadline < self.duration:
             raise InvalidProgramError(
-                f"A lease of {self.duration:g} s that is renewed every {self.retry_period:g} s, and counted on for "
+                f"A lease of {self.duration:g} s that is renewed every {self.retry_period:g} s, and trusted for "
                 f"{self.renew_deadline:g} s, cannot work: the retry period must be shorter than the renew deadline, "
                 "and that shorter than the lease."
             )
@@ -198,7 +198,7 @@ class Election:
 
     @property
     def deadline(self) -> float:
-        """When to report the time, if no event comes before."""
+        """When to report the time, unless an event occurs before."""
         if self.role is Role.RETIRED:
             return math.inf
         next_read = math.inf if self._is_busy else self._next_poll

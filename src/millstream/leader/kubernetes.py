@@ -50,7 +50,7 @@ class Access:
             host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
             if host is None:
                 raise InvalidProgramError(
-                    "high-availability.type is KUBERNETES, and this process runs in no pod: set "
+                    "high-availability.type is KUBERNETES, and this process does not run in a pod: set "
                     "millstream.high-availability.kubernetes.server to the API server's URL."
                 )
             server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
@@ -134,7 +134,9 @@ class KubernetesCell:
             return None, 0
         data = resource["metadata"].get("annotations", {}).get(_DATA)
         if data is None:
-            raise MillstreamError(f"The lease {self._name} of Kubernetes is somebody else's: it has no {_DATA}.")
+            raise MillstreamError(
+                f"The lease {self._name} of Kubernetes belongs to another program: it has no {_DATA}."
+            )
         return base64.b64decode(data), resource["metadata"]["resourceVersion"]
 
     def write(self, data: bytes, version: Hashable) -> Hashable:
@@ -149,7 +151,7 @@ class KubernetesCell:
         else:
             done = self._cells.ask("PUT", self._name, {**lease, "metadata": {**metadata, "resourceVersion": version}})
         if done is None:
-            raise OvertakenError(f"The lease {self._name} of Kubernetes is gone.")
+            raise OvertakenError(f"The lease {self._name} of Kubernetes was deleted.")
         resource_version: str = done["metadata"]["resourceVersion"]
         return resource_version
 

@@ -24,7 +24,7 @@ _MAX_ROUNDS = 4
 
 @fast_dataclass
 class Assumption:
-    """What a loop assumes of the values of all keys.
+    """The assumptions of a loop about the values of all keys.
 
     Attributes:
         value_type: their inferred type.

@@ -91,7 +91,7 @@ class Front:
         """Return why a request is rejected; None if it is allowed."""
         authorization = _header(scope)
         if self._token is not None and not is_page(path) and not has_token(authorization, self._token):
-            return "Show the token of this service: Authorization: Bearer <token>."
+            return "Send the token of this service: Authorization: Bearer <token>."
         changes = scope["method"] not in ("GET", "HEAD") or _PRIVILEGED.search(path) is not None
         if self._change_token is not None and changes and not has_token(authorization, self._change_token):
             return (

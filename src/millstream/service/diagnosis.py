@@ -55,7 +55,7 @@ _MAX_LAG_MS, _MAX_STALL_MS = 10_000, 5_000
 
 @dataclass(frozen=True)
 class _Holder:
-    """A split, or a subtask without splits, that holds event time back. Without watermarks the mark is None."""
+    """A split, or a subtask without splits, that delays event time. Without watermarks the mark is None."""
 
     vertex: Vertex
     subtask: int
@@ -66,7 +66,7 @@ class _Holder:
 
 @dataclass
 class _Waiters:
-    """What waits downstream of a holder: counts by kind, the earliest time, the inputs through which it waits."""
+    """What waits downstream of a holder: counts of windows, timers and rows, the earliest time, and the inputs."""
 
     counts: dict[str, int]
     earliest: int
@@ -74,7 +74,7 @@ class _Waiters:
 
 
 def event_time(view: JobView, now: float) -> list[Explanation]:
-    """Explain what holds event time back where windows, timers or rows wait for it."""
+    """Explain what delays event time where windows, timers or rows wait for it."""
     held: dict[tuple[int, int, SplitMark | None], tuple[_Holder, _Waiters]] = {}
     for vertex in view.plan.vertices:
         for subtask in range(vertex.parallelism):
@@ -223,7 +223,7 @@ def _lagging(
             if others
             else " A window fires when a record arrives with a timestamp after its end."
         )
-    title = f"{label.partition(' (')[0].capitalize()} of {_name(vertex)} holds event time back"
+    title = f"{label.partition(' (')[0].capitalize()} of {_name(vertex)} delays event time"
     level = "high" if stalled > _MAX_STALL_MS else "low"
     return _explanation(holder, waits, level, title, f"{text} {waiters_text}", ahead)
 

@@ -302,7 +302,7 @@ class Relay:
 def _heartbeat(head: bytes) -> list[float]:
     """Return heartbeat interval and timeout of a task's slot, in seconds."""
     match = _HEARTBEAT.search(head)
-    assert match is not None, "a task of millstream names its heartbeat interval and timeout"
+    assert match is not None, "a task of millstream must set its heartbeat interval and timeout"
     return [int(milliseconds) / 1000 for milliseconds in match.groups()]
 
 

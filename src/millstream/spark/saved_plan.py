@@ -18,7 +18,7 @@ from millstream.common.errors import DamagedStateError, StateNotSharedError
 from millstream.jobmaster.dependencies import Dependencies
 from millstream.operators.diagnostics.logs import levels
 
-# A file beside the job's state, by which workers check that they access the same storage.
+# A file next to the job's state, by which workers check that they access the same storage.
 _MARK = "driver"
 
 
@@ -40,7 +40,7 @@ class JobRef:
 
 @dataclass(frozen=True, kw_only=True)
 class SavedPlan:
-    """What workers need of a job; each process reads it once.
+    """The part of a job that workers need; each process reads it once.
 
     Attributes:
         plan: the pickled JobPlan: it can be loaded only after the other fields are applied.
@@ -99,8 +99,8 @@ def check_shared(state: StateLocation, run: str) -> None:
         seen = b""
     if seen != run.encode():
         raise StateNotSharedError(
-            f"The machine {socket.gethostname()} does not see the job's state in {state.url}: set "
-            "execution.checkpointing.dir to a place that the driver and all executors share, such as s3://bucket/path "
+            f"The machine {socket.gethostname()} cannot access the job's state in {state.url}: set "
+            "execution.checkpointing.dir to storage that the driver and all executors share, such as s3://bucket/path "
             "or a directory that is mounted on each of them."
         )
 

@@ -229,9 +229,8 @@ class KeyedState:
             return
         if expires != (descriptor.name in before):
             raise InvalidProgramError(
-                f"State {descriptor.name!r} has {'a' if expires else 'no'} time to live now, and had "
-                f"{'none' if expires else 'one'} in the snapshot that the job is restored from: do not change that, or "
-                "use another name."
+                f"State {descriptor.name!r} has {'a' if expires else 'no'} time to live, but had "
+                f"{'none' if expires else 'one'} in the restored snapshot: set it as before, or use another name."
             )
 
     def _check_same(self, known: StateDescriptor, descriptor: StateDescriptor) -> None:

@@ -116,11 +116,11 @@ class StateKind:
 
     def windows(self, content: Value) -> list[WindowPart]:
         """Return the windows that a row holds."""
-        raise NotImplementedError(f"rows of {self.name} state hold no windows")
+        raise NotImplementedError(f"rows of {self.name} state contain no windows")
 
     def of_windows(self, windows: list[WindowPart]) -> Value:
         """Return the row of these windows."""
-        raise NotImplementedError(f"rows of {self.name} state hold no windows")
+        raise NotImplementedError(f"rows of {self.name} state contain no windows")
 
     def _check(self, value: Value, expected: type) -> None:
         if not isinstance(value, expected):

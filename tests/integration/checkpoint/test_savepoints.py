@@ -461,7 +461,7 @@ def test_savepoint_rename_moves_source_position_and_watermark(tmp_path: Path) ->
     written = savepoint.write(tmp_path / "after")
     env, sink = program(["numbers 2", "marks 2", "panes 2"])
     # The sum has no uid, so it finds its state by its position behind renamed operators.
-    with pytest.raises(InvalidProgramError, match="'Reduce' \\(no uid\\) has nowhere to go"):
+    with pytest.raises(InvalidProgramError, match="'Reduce' \\(no uid\\) matches no operator of the program"):
         start_from(env, written)
     env, sink = program(["numbers 2", "marks 2", "panes 2"])
     job = start_from(env, Savepoint.load(written).drop_operator("Reduce").write(tmp_path / "without"))

@@ -182,13 +182,13 @@ def test_tls_connection_delivers_decrypted_data_without_socket_event() -> None:
         pytest.param(
             Credentials(b"s" * 32, make_identity()),
             ENCRYPTED,
-            "the other side's certificate is not trusted here",
+            "the peer's certificate is not trusted",
             "does not trust this side's certificate",
             id="wrong certificate",
         ),
         # A peer that is disconnected does not always receive the reason.
-        pytest.param(SECRET, ENCRYPTED, "", "the other side does not speak TLS", id="plain caller"),
-        pytest.param(ENCRYPTED, SECRET, "", "the other side speaks TLS", id="plain called"),
+        pytest.param(SECRET, ENCRYPTED, "", "the peer does not use TLS", id="plain caller"),
+        pytest.param(ENCRYPTED, SECRET, "", "the peer uses TLS", id="plain called"),
         pytest.param(
             Credentials(b"t" * 32, ENCRYPTED.identity),
             ENCRYPTED,
@@ -223,7 +223,7 @@ def test_connection_rejects_caller_without_certificate() -> None:
         assert nameless.recv(1) == b""
         raise ConnectionResetError
     serving.join()
-    assert "showed no certificate" in link.reason
+    assert "sent no certificate" in link.reason
 
 
 def test_exchange_failure_explains_rejected_slots(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +231,7 @@ def test_exchange_failure_explains_rejected_slots(monkeypatch: pytest.MonkeyPatc
     with Party([1], ring, Way(LOOPBACK, ENCRYPTED)) as party:
         party.credentials = SECRET
         party.start()
-        assert "a connection was refused: the other side does not speak TLS" in party.fails().cause.text
+        assert "a connection was refused: the peer does not use TLS" in party.fails().cause.text
 
 
 def pem_files(directory: Path, name: str) -> Identity:
@@ -254,7 +254,7 @@ def test_certificates_are_loaded_from_files(tmp_path: Path) -> None:
         party.start()
         assert party.run(1) == [b"0<1", b"1<0"]
     links = met_over_tcp(Credentials(b"s" * 32, other), Credentials(b"s" * 32, own))
-    assert "certificate is not trusted here" in links[0].reason
+    assert "certificate is not trusted" in links[0].reason
     for link in links:
         link.close()
     with pytest.raises(CertificateError, match=r"nowhere.key' \(key\) cannot be read on host"):

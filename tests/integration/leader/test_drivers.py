@@ -64,7 +64,7 @@ def test_driver_takes_over_at_once_when_local_process_is_dead(tmp_path: Path) ->
     second = drivers.claim_latest("job", HERE)
     assert time.monotonic() - began < 300
     assert second.fence.term == 2 and is_earlier(first.run_id, second.fence.run_id)
-    with pytest.raises(DeposedError, match="Job 'job' is not this process's any more .*driver 2 has it"):
+    with pytest.raises(DeposedError, match="Job 'job' no longer belongs to this process .*driver 2 owns it"):
         first.publish("a/chk-1")
     second.release()
 
@@ -354,7 +354,7 @@ def test_driver_of_lost_host_is_replaced_and_fenced_when_it_wakes(tmp_path: Path
         cluster.until(lambda: cluster.lines() > before + 20)
         os.kill(first.pid, signal.SIGCONT)
         assert first.wait(60) == 1, cluster.everything()
-        assert "Job 'counts' is not this process's any more" in cluster.log(0), cluster.everything()
+        assert "Job 'counts' no longer belongs to this process" in cluster.log(0), cluster.everything()
         assert "restarts in" not in cluster.log(0)
         check(cluster, second)
         left = [p for p in (tmp_path / "checkpoints").rglob("*") if p.is_file() and "_jobs" not in str(p)]

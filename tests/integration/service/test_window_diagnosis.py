@@ -119,7 +119,7 @@ WHY: dict[str, tuple[int, Program, str, list[str]]] = {
         lambda env: windowed(splits(env, ordered(), "orders", a=[1_000, 100_000], b=[1_000, 2_500])),
         "event time",
         [
-            "Split 'b' of Source: orders holds event time back",
+            "Split 'b' of Source: orders delays event time",
             "Split 'b' (subtask 0 of 1) is at 1970-01-01 00:00:02.499, ",
             "; others are 98 s ahead. Its last record arrived 0 s ago; it is not idle.",
             "Behind it 2 windows wait, the first for 1970-01-01 00:00:02.999.",
@@ -148,7 +148,7 @@ WHY: dict[str, tuple[int, Program, str, list[str]]] = {
         ),
         "event time",
         [
-            "Split 'p' of Source: prices holds event time back",
+            "Split 'p' of Source: prices delays event time",
             "others are 89 s ahead",
             "Behind it (input 2 of TumblingEventTimeWindows",
         ],

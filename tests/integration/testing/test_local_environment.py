@@ -258,7 +258,7 @@ def test_job_reports_repeated_failure_once(caplog: pytest.LogCaptureFixture) -> 
     view = client.job.view
     assert (view.repeated_failures, view.is_stuck) == (14, True)
     line = read(client.job, 1.0)
-    assert describe(line, line) == "failed | failed 14 times in a row in the same way"
+    assert describe(line, line) == "failed | failed 14 times in a row with the same error"
 
 
 def test_job_with_progress_between_failures_reports_each() -> None:

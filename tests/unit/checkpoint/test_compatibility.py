@@ -127,10 +127,10 @@ def test_savepoint_check_reports_lost_and_new_operators(tmp_path: Path) -> None:
 def test_savepoint_check_warns_about_generated_ids(tmp_path: Path) -> None:
     location = saved(holding(Holding(INT), uid=None), tmp_path)
     assert [f.text for f in check(location, holding(Holding(INT), uid=None)).warnings] == [
-        "has state but no uid: it is found again only by its place in the program. Give it .uid(...)"
+        "has state but no uid: its generated id depends on the structure of the program. Set .uid(...)"
     ]
     lost = check(location, holding(Holding(INT), uid="now with")).lost
-    assert lost[0].text.startswith("held (value, 5 rows): it had no uid, and there is no operator at its place (id ")
+    assert lost[0].text.startswith("held (value, 5 rows): it had no uid, and no operator has its generated id ")
 
 
 EXPIRING = ValueStateDescriptor("held", Types.INT())
@@ -143,9 +143,9 @@ EXPIRING.enable_time_to_live(StateTtlConfig.new_builder(Time.hours(1)).build())
         (ListStateDescriptor("held", Types.INT()), "was value state and is list state now"),
         (
             ValueStateDescriptor("held", Types.STRING()),
-            "was declared as Integer and is declared as String now; values stay what they were",
+            "was declared as Integer and is declared as String now; stored values are not converted",
         ),
-        (EXPIRING, "did not expire and does now, which is stored differently"),
+        (EXPIRING, "had no TTL and has one now, which changes the stored format"),
     ],
 )
 def test_savepoint_check_reports_changed_state_kind_or_type(now: StateDescriptor, text: str, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_savepoint_check_reports_changed_state_kind_or_type(now: StateDescriptor
 
 def test_savepoint_check_reports_removed_ttl(tmp_path: Path) -> None:
     report = check(saved(holding(Holding(EXPIRING)), tmp_path), holding(Holding(INT)))
-    assert [f.text for f in report.changed] == ["expired and does not now, which is stored differently"]
+    assert [f.text for f in report.changed] == ["had a TTL and has none now, which changes the stored format"]
 
 
 def test_map_state_type_text_has_key_and_value_types(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_savepoint_check_reports_new_and_unused_states(tmp_path: Path) -> None:
     assert report.is_compatible()
     assert texts(report.new) == [("KEYED PROCESS", "other", "starts empty")]
     assert texts(report.warnings) == [
-        ("KEYED PROCESS", "held", "is not asked for in open(): it stays as it is until it is")
+        ("KEYED PROCESS", "held", "is not used in open(): it is kept unchanged until it is used")
     ]
 
 
@@ -333,5 +333,5 @@ def test_savepoint_check_reports_staged_output_of_a_removed_sink(tmp_path: Path)
     plan = LocalJob(program()).plan
     report = check_upgrade(inspection, plan, declared_states(plan))
     assert [f.text for f in report.lost] == ["staged output: the program has no operator with uid 'out'"]
-    with pytest.raises(InvalidProgramError, match="'Collect Sink' \\(uid 'out'\\) has nowhere to go"):
+    with pytest.raises(InvalidProgramError, match="'Collect Sink' \\(uid 'out'\\) matches no operator of the program"):
         restore(inspection.snapshot, plan, "")

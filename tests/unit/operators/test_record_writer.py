@@ -31,7 +31,9 @@ def test_large_record_above_the_limit_fails_with_size_and_operator(how: str) -> 
         sent = stream.key_by(len).map(len)
     else:
         sent = (stream.rebalance() if how == "rebalance" else stream.broadcast()).map(len)
-    with pytest.raises(EpochFailed, match=r"A record \(str\) takes 3 MB, and 1 MB is the most that can be sent") as e:
+    with pytest.raises(
+        EpochFailed, match=r"A record \(str\) takes 3 MB, and 1 MB is the maximum between two subtasks"
+    ) as e:
         list(sent.execute_and_collect())
     assert "in operator 'enlarge'" in str(e.value)
     assert e.value.incurable

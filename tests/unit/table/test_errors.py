@@ -214,7 +214,7 @@ def test_update_and_delete_are_rejected(statement: str, word: str) -> None:
     ("key", "value", "words"),
     [
         ("table.exec.legacy-cast-behaviour", "enabled", "use TRY_CAST"),
-        ("table.column-expansion-strategy", "EXCLUDE_DEFAULT_VIRTUAL_METADATA_COLUMNS", "name the columns"),
+        ("table.column-expansion-strategy", "EXCLUDE_DEFAULT_VIRTUAL_METADATA_COLUMNS", "list the columns"),
         ("table.sql-dialect", "hive", "write Flink's own SQL"),
     ],
 )

@@ -13,7 +13,7 @@ A table's chunks are intervals of its key, assigned in key order. At any time a 
 Three rules make this exact:
 
 1. A transaction is not assigned while a chunk is being read that does not see it (`may_assign`): its changes belong
-   behind the chunk.
+   after the chunk.
 2. A chunk is only read in a snapshot that sees every transaction assigned before (`begin`): their changes to it were
    filtered out.
 3. The snapshot also sees every transaction that the log lacks or has only in part (`must_see`).
@@ -75,7 +75,7 @@ class ReadChunk:
 
     Attributes:
         high: the last key.
-        until: the log offset behind everything that the snapshot sees.
+        until: the log offset after everything that the snapshot sees.
         rows: the split range with the rows.
     """
 
@@ -89,7 +89,7 @@ class ReadChunk:
 @tagged("cdc-progress")
 @dataclass
 class Progress:
-    """How far a table is assigned.
+    """The assigned part of a table.
 
     Attributes:
         upto: the last assigned key, or None at the beginning.

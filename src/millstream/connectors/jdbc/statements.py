@@ -30,7 +30,7 @@ def error_text(error: Exception) -> str:
 
 
 def execute(cursor: Cursor, statement: str, values: Sequence[Value]) -> None:
-    """Run a statement; without parameters, drivers leave its percent signs alone only if they are given none."""
+    """Run a statement; without parameters none are passed, or drivers would interpret its percent signs."""
     if values:
         cursor.execute(statement, values)
     else:

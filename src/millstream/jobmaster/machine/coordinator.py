@@ -70,7 +70,7 @@ class Checkpoint:
     # Bytes of state written since the previous checkpoint.
     state_bytes: int = 0
     reason: str = ""
-    # The processed positions: behind the assigned positions where input is pending.
+    # The processed positions; where input is pending, they are before the assigned positions.
     processed: dict[str, bytes] = field(default_factory=dict)
     # Its location, once it is complete.
     location: str | None = None
@@ -255,7 +255,7 @@ class CheckpointCoordinator:
         self._completed.append(checkpoint)
         # Older pending checkpoints are obsolete.
         for older in [c for c in self._pending.values() if c.id < checkpoint.id]:
-            self._fail(older, now, f"checkpoint {checkpoint.id} came first")
+            self._fail(older, now, f"checkpoint {checkpoint.id} completed first")
         staged = {operator: unpack(packed) for operator, packed in checkpoint.taken_snapshot.committables.items()}
         return [CommitOutput(staged=staged, checkpoint=checkpoint.id)]
 

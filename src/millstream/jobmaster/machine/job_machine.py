@@ -20,7 +20,7 @@ requests. The rules of checkpoints and output are in `coordinator.py`, state, po
 `recovery_state.py` and `execution.py`, the end of a job in `shutdown.py`, adaptive scaling in `scheduler.py`.
 
 The job master guarantees: it carries out instructions one at a time, and delivers external events (a request, a
-cancellation, a written manifest) only when no instruction is left. If an instruction fails, it drops the ones behind it
+cancellation, a written manifest) only when no instruction is left. If an instruction fails, it drops the ones after it
 and reports the failure. If there is neither an instruction nor an event, it reports the time at the machine's deadline.
 """
 
@@ -85,7 +85,7 @@ class JobMachine(RequestServer):
 
     @property
     def deadline(self) -> float:
-        """When to report the time, if no event comes before."""
+        """When to report the time, unless an event occurs before."""
         return min(self._own_deadline, self._coordinator.next_expiry())
 
     def handle(self, event: e.Event, now: float, ahead: float = 0.0) -> Instructions:
@@ -101,7 +101,7 @@ class JobMachine(RequestServer):
         self._recovery.recorder.update_view()
         return instructions
 
-    # --- what comes from outside
+    # --- external events
 
     def _cancel_requested(self, event: e.CancelRequested) -> Instructions:
         return [] if self._shutdown is not None else self._end(JobStatus.CANCELED, None)
@@ -225,7 +225,7 @@ class JobMachine(RequestServer):
             self._scaling.deployed(self._recovery.plan, self._now)
         return self._answer(None) if isinstance(self._served, RESCALES) else self.resume_reading()
 
-    # --- slots that come and go
+    # --- changes of the available slots
 
     def _slots_awaited(self) -> Instructions:
         assert self._scaling is not None

@@ -101,7 +101,7 @@ log = logging.getLogger("millstream")
 
 
 class FailoverStrategy(Enum):
-    """What restarts after a failure: the whole job, or the region connected with the failure."""
+    """The scope of a restart: the whole job, or the region connected with the failure."""
 
     FULL = "full"
     REGION = "region"

@@ -236,7 +236,7 @@ class Scheduler:
 
     @property
     def deadline(self) -> float:
-        """When to report the time, if no event comes before."""
+        """When to report the time, unless an event occurs before."""
         if self.state is State.WAITING_FOR_RESOURCES:
             return min(self._transition.deadline, self._give_up_at)
         return self._transition.deadline if self.state is State.EXECUTING else math.inf

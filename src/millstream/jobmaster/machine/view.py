@@ -15,7 +15,7 @@ from millstream.operators.diagnostics.io_metrics import SubtaskTraffic
 from millstream.operators.runtime.messages import Address, JobPlan, SlotLocation
 from millstream.operators.runtime.vertex import Vertex
 
-# A job that has failed this often in a row in the same way is unlikely to recover by restarting.
+# After this many equal failures in a row, restarts are unlikely to help.
 STUCK_AFTER_FAILURES = 3
 
 
@@ -162,7 +162,7 @@ class JobView:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it restarts again and again without progress."""
+        """Whether it keeps restarting without progress."""
         return self.repeated_failures >= STUCK_AFTER_FAILURES
 
     @property

@@ -97,8 +97,8 @@ class DynamicCepOperator(PatternOperator):
             self._adopt(change)
         else:
             raise InvalidProgramError(
-                "The second stream of CEP.dynamic_patterns(...) carries PatternProcessor(...) and Removed(id), and "
-                f"this is {shorten(change)}."
+                "The second stream of CEP.dynamic_patterns(...) must contain PatternProcessor(...) and Removed(id), "
+                f"not {shorten(change)}."
             )
 
     def _forget(self, pattern_id: Any) -> None:

@@ -37,8 +37,7 @@ class PatternRuntimeContext(RuntimeContext):
 
     def _state(self, descriptor: StateDescriptor) -> Any:
         raise InvalidProgramError(
-            "State is not supported. Functions and conditions of a pattern have none: what was taken before is in the "
-            "match, or in ctx.get_events_for_pattern(name)."
+            "State is not supported. Use the match, or in conditions ctx.get_events_for_pattern(name)."
         )
 
 

@@ -51,7 +51,7 @@ class Pieces:
 
     @classmethod
     def of(cls, inferred_type: InferredType, timestamp: int | None) -> Pieces | None:
-        """Return how records of an inferred type are split, None if they are no such tuples."""
+        """Return how records of an inferred type are split, None if they are not tuples of known members."""
         if (
             not isinstance(inferred_type, Fixed)
             or inferred_type.null

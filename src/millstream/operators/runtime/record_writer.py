@@ -27,7 +27,7 @@ _MAX_BLOCK_RECORDS = 1 << 11
 
 @fast_dataclass
 class Edge:
-    """An edge of the job graph; its layout says which parts of a record it transports.
+    """An edge of the job graph; its layout defines which parts of a record it transports.
 
     Attributes:
         type_info: the type that the records conform to, None if unknown.
@@ -154,8 +154,8 @@ def _written(block: Block) -> Iterator[bytes]:
         _, value, _ = next(block.records())
         raise RecordTooLargeError(
             f"A record ({type(value).__name__}) takes {len(encoded) / 2**20:,.0f} MB, and {MAX_BLOCK_BYTES >> 20:,} "
-            "MB is the most that can be sent from one subtask to another: send where it is (a path, a key) in its "
-            "context, or use it in the chain that makes it."
+            "MB is the maximum between two subtasks: send a reference (a path, a key) instead, or use the record in "
+            "the chain that creates it."
         )
 
 

@@ -24,7 +24,7 @@ from millstream.state.spill_file import SpillFile
 # Target size of a message of frames for one slot.
 MESSAGE_BYTES = 1 << 20
 
-# Minimum fraction of a slice for each subtask, however much the others have used: pending input behind an exchange is
+# Minimum fraction of a slice for each subtask, however much the others have used: pending input after an exchange is
 # expensive, because it becomes part of the runtime snapshot.
 _MIN_SHARE = 0.5
 

@@ -148,7 +148,7 @@ class RelationBinder:
                 _check_hint_tables(hint, hint.words, scope)
             elif hint.name not in _OTHER_HINTS:
                 known = ", ".join(sorted((*_JOIN_HINTS, *_OTHER_HINTS)))
-                raise BindError(f"There is no hint {hint.name}, only {known}", hint.position)
+                raise BindError(f"Hint {hint.name} is unknown; supported are {known}", hint.position)
 
     def _join_hints(self, join: syntax.Join, left: Scope, right: Scope) -> tuple[str, ...]:
         """Return the hints that name a side of a join; tables of a nested join are not a side."""
@@ -332,7 +332,7 @@ class RelationBinder:
         condition: syntax.Expression | None,
     ) -> tuple[Node, Scope]:
         if kind not in (JoinKind.INNER, JoinKind.LEFT):
-            raise BindError(f"A table function cannot be at the right of a {kind.name} JOIN", relation.position)
+            raise BindError(f"A table function cannot be on the right side of a {kind.name} JOIN", relation.position)
         binder = ExpressionBinder(self._binder, left_scope)
         ordinality = False
         if isinstance(relation, syntax.Unnest):

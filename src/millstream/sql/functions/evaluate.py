@@ -216,7 +216,7 @@ def _call(expression: Call, context: EvaluationContext) -> _Evaluate:
     function: Function = functions()[expression.function]
     kernel = function.kernel
     if kernel is None:
-        raise TableException(f"{expression.function} cannot stand in an expression here.")
+        raise TableException(f"{expression.function} cannot be used in this expression.")
     types = tuple(a.type for a in expression.arguments)
     callers = tuple(a.function if isinstance(a, Call) else "" for a in expression.arguments)
     site = Site(function.name, expression.type, types, expression.options, context, callers)

@@ -116,7 +116,7 @@ def takes(
         optional: the number of optional parameters at the end.
         rest: the rule of any number of further arguments.
         nulls: whether the result is nullable: if any argument is (`any`), if all are (`all`), `always`, `never`, or
-            as the result type says (`own`).
+            as the result type defines (`own`).
     """
 
     def rule(arguments: Arguments) -> Resolved | None:

@@ -177,7 +177,7 @@ def _map(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     keys = interleaved([c.cast(kind.key_type) for c in columns[::2]], count)
     items = interleaved([c.cast(kind.item_type) for c in columns[1::2]], count)
     if keys.null_count:
-        raise TableException("A key of a MAP is null, which has no place in it.")
+        raise TableException("A key of a MAP must not be null.")
     pairs = len(values) // 2
     constant = [stored_scalar(v) for v in values[::2] if isinstance(v, pa.Scalar)]
     if pairs > 1 and (len(constant) < pairs or len({repr(c) for c in constant}) < pairs):

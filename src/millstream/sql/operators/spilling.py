@@ -1,4 +1,4 @@
-"""State of batch jobs that spills to disk when it outgrows memory; later rows are buffered on disk beside it.
+"""State of batch jobs that spills to disk when it outgrows memory; later rows are buffered on disk separately.
 
 Both are partitioned into bins by the hash of the key. At the end of input the bins are processed in turn: first the
 spilled state is loaded, as from a checkpoint, then the buffered rows in order of arrival. Every key thus sees the same

@@ -55,8 +55,8 @@ def _is(*words: str) -> Callable[[str], bool]:
 
 
 _REFUSED: dict[str, tuple[Callable[[str], bool], str]] = {
-    "table.exec.legacy-cast-behaviour": (_is("ENABLED"), "use TRY_CAST where a value may not fit"),
-    "table.column-expansion-strategy": (lambda value: bool(value.strip(" []")), "name the columns in place of *"),
+    "table.exec.legacy-cast-behaviour": (_is("ENABLED"), "use TRY_CAST for values that may be invalid"),
+    "table.column-expansion-strategy": (lambda value: bool(value.strip(" []")), "list the columns instead of *"),
     "table.sql-dialect": (_is("HIVE"), "write Flink's own SQL"),
 }
 

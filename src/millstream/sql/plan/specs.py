@@ -70,7 +70,7 @@ class Fires:
 
 @fast_dataclass
 class PeriodicFires(Fires):
-    """When windows fire periodically. A class of its own, so that uids of jobs without a delay stay the same.
+    """When windows fire periodically. A separate class, so that uids of jobs without a delay stay the same.
 
     Attributes:
         early_delay: the delay after the window's first row, and the period from then on, in milliseconds; 0 for none:

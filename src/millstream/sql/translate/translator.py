@@ -23,7 +23,7 @@ class Translator:
 
     Example:
         A table's sink becomes a sink of the program. Collected rows become a transformation with one subtask whose
-        records are batches; a table that goes to a DataStream becomes one whose records are rows.
+        records are batches; a table converted to a DataStream becomes one whose records are rows.
 
     Args:
         program: the program to extend.
@@ -52,7 +52,7 @@ class Translator:
         if ends is None:
             translation = self._translation_of(type(planned.node))
             if translation is None:
-                raise TableException(f"{type(planned.node).__name__} cannot be run yet: {planned.name}.")
+                raise TableException(f"{type(planned.node).__name__} is not supported yet: {planned.name}.")
             ends = preserve_order(translation(self, planned), planned)
             self.register(planned, ends)
         return ends

@@ -72,7 +72,7 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableInfo, Piece, Change,
     """Assigns chunks read with SELECT and changes of the binlog."""
 
     def _open(self, restored: CaptureSnapshot | None) -> None:
-        # Transactions executed before a GTID start; they may also be behind the start offset.
+        # Transactions executed before a GTID start; they may also follow the start offset.
         self._done = Gtids({} if restored is None else restored.get("done", {}))
         # The last completely assigned transaction.
         self._gtid: str = "" if restored is None else restored.get("gtid", "")

@@ -72,7 +72,7 @@ class Commit(NamedTuple):
     """The end of a transaction.
 
     Attributes:
-        end: the log offset behind it.
+        end: the log offset after it.
     """
 
     lsn: int

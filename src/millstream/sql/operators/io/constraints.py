@@ -52,7 +52,7 @@ class Constraint:
 
         Args:
             columns: the columns.
-            rows: the rows to check; others, say in fields of a null ROW, are skipped.
+            rows: the rows to check; others, for example in fields of a null ROW, are skipped.
 
         Returns:
             Which of the rows are kept.

@@ -37,7 +37,7 @@ def streamed(over: OverSpec) -> OverSpec:
 
 
 def with_counts(over: OverSpec) -> OverSpec:
-    """Return an OVER with the counts that Flink compares beside its results.
+    """Return an OVER with the counts that Flink compares in addition to its results.
 
     An update with the same result is emitted if a count differs, since Flink compares accumulators.
     """

@@ -95,7 +95,7 @@ def _project(node: n.Project, around: n.Node | None) -> Pulled:
     below = pulled(node.input, around)
     if any(map(looks_out, node.expressions)):
         raise ValidationException(
-            "A correlated subquery cannot compute with columns of the query around it below its outermost SELECT."
+            "A correlated subquery can use outer columns in expressions only in its outermost SELECT."
         )
     places = dict(enumerate(below.places))
     expressions = [moved(e, places) for e in node.expressions]
@@ -182,7 +182,7 @@ def _joined_around(below: Pulled, construct: str, around: n.Node | None, more: S
     outer = [p for t in (*below.conditions, *more) for p in walk(t) if isinstance(p, Outer)]
     outer_columns = sorted({p.index for p in outer})
     if around is None or any(p.level > 1 for p in outer):
-        raise ValidationException(f"A correlated condition below {construct} must be an equality with a column around.")
+        raise ValidationException(f"A correlated condition below {construct} must be an equality with an outer column.")
     fields = Fields(tuple(replace(around.fields[i], time=None) for i in outer_columns))
     columns = tuple(Column(around.fields[i].type, i) for i in outer_columns)
     distinct = n.Aggregate(fields, n.Project(fields, around, columns), tuple(range(len(outer_columns))), ())
@@ -313,7 +313,7 @@ def _join_around(node: n.Join, left: Pulled, right: Pulled, around: n.Node | Non
 def _correlate(node: n.Correlate, around: n.Node | None) -> Pulled:
     below = pulled(node.input, around)
     if any(map(looks_out, [*node.arguments, *conjuncts(node.condition)])):
-        raise ValidationException("A table function in a correlated subquery cannot look at the query around.")
+        raise ValidationException("A table function in a correlated subquery cannot use outer columns.")
     places = dict(enumerate(below.places))
     width, old = len(below.node.fields), len(node.input.fields)
     created = node.fields.fields[old:]

@@ -118,7 +118,7 @@ class _Estimates:
         rows = self._tables[first].rows
         while remaining:
             done = set(order)
-            # A table without an equality pairs with every row and goes last, however small.
+            # A table without an equality pairs with every row and is last, however small.
             connected = [i for i in remaining if self._divisors(done, i)] or remaining
             sizes = {i: self._joined(rows, done, i) for i in connected}
             table = min(connected, key=lambda i: (sizes[i], self._tables[i].rows))

@@ -249,7 +249,7 @@ def choose_strategy(node: n.Node, settings: Mapping[str, str]) -> n.Node:
     if not able:
         raise TableException(
             f"'{_DISABLED}' = '{settings[_DISABLED]}' leaves no operator for a join"
-            f"{'' if node.left_keys else ' without an equality'}: take {ways[0].value} out of it."
+            f"{'' if node.left_keys else ' without an equality'}: remove {ways[0].value} from it."
         )
     hinted = [_HINTED[hint] for hint in node.hints]
     chosen = next((s for s in hinted if s in able), able[0])

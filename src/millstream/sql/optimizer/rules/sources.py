@@ -72,7 +72,7 @@ def _without_key(table: str, is_upserts: bool) -> str:
 def filter_in_normalize(plans: Sequence[n.Node]) -> list[n.Node]:
     """Move the filter above a ChangelogNormalize into it, so that it stores fewer rows.
 
-    Conditions on the key go below it. A shared node stays as it is: its rows are stored once for all readers.
+    Conditions on the key are pushed below it. A shared node is unchanged: its rows are stored once for all readers.
     """
     tables = Counter(_table_of(node) for plan in plans for node in _all(plan) if isinstance(node, n.ChangelogNormalize))
 

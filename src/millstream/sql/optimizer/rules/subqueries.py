@@ -181,7 +181,7 @@ def _scalar(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:
         right, result = _single(result, left)
         if late is not None:
             raise ValidationException(
-                "A scalar subquery that computes with columns of the query around must be of one row: use an aggregate."
+                "A scalar subquery with outer columns in expressions must return one row: use an aggregate."
             )
     width = len(left.fields)
     marker = None
@@ -342,7 +342,7 @@ def _apply(node: n.Apply) -> n.Node:
     result, late = _with_late(node.right, node.left)
     if late is not None and node.kind is not n.JoinKind.INNER:
         raise ValidationException(
-            "A LATERAL query at the right of a LEFT JOIN cannot compute with columns of the left side in its SELECT."
+            "A LATERAL query on the right side of a LEFT JOIN cannot use left columns in expressions of its SELECT."
         )
     width = len(node.left.fields)
     tests = [turned_in(t, width) for t in result.conditions]
