@@ -191,24 +191,24 @@ class _Place:
 
     # --- negations
 
-    def bans(self) -> list[Pattern]:
+    def negations(self) -> list[Pattern]:
         """Return the not_followed_by patterns before this one, across optional patterns."""
-        banned_patterns: list[Pattern] = []
+        negated: list[Pattern] = []
         previous = self.pattern.get_previous()
         while previous is not None:
             quantifier = previous.get_quantifier()
-            banned = quantifier.outer is Contiguity.NOT_FOLLOW
-            if not banned and not quantifier.is_optional:
+            is_negated = quantifier.outer is Contiguity.NOT_FOLLOW
+            if not is_negated and not quantifier.is_optional:
                 break
-            if banned:
-                banned_patterns.append(previous)
+            if is_negated:
+                negated.append(previous)
             previous = previous.get_previous()
-        return banned_patterns
+        return negated
 
     @property
-    def lifts_bans(self) -> bool:
-        """Whether taking an event here lifts the preceding not_followed_by patterns."""
-        return self.pattern.get_quantifier().is_optional and bool(self.bans())
+    def ends_negations(self) -> bool:
+        """Whether taking an event here ends the preceding not_followed_by patterns."""
+        return self.pattern.get_quantifier().is_optional and bool(self.negations())
 
 
 def _until(until: Expression | None, condition: Expression) -> Expression:
@@ -268,22 +268,22 @@ class _Compiler:
         if sink.kind is not StateKind.FINAL or not (guarded or (self._window or 0) > 0):
             return sink
         pending = self._taking_state(place, StateKind.PENDING)
-        banned = place.take_condition()
-        stop = self._stop(banned, place.pattern.get_name())
-        pending.proceed(stop, banned)
-        pending.ignore(pending, Not(banned))
+        condition = place.take_condition()
+        stop = self._stop(condition, place.pattern.get_name())
+        pending.proceed(stop, condition)
+        pending.ignore(pending, Not(condition))
         return pending
 
     def _not_next(self, place: _Place, sink: State) -> State:
         state = self._taking_state(place)
-        banned = place.take_condition()
-        stop = self._stop(banned, place.pattern.get_name())
+        condition = place.take_condition()
+        stop = self._stop(condition, place.pattern.get_name())
         if sink.kind is StateKind.FINAL:
             # The match completes with the next event, not before.
-            state.ignore(sink, Not(banned))
+            state.ignore(sink, Not(condition))
         else:
-            state.proceed(sink, Not(banned))
-        state.proceed(stop, banned)
+            state.proceed(sink, Not(condition))
+        state.proceed(stop, condition)
         return state
 
     def _pattern(self, place: _Place, sink: State) -> State:
@@ -291,7 +291,7 @@ class _Compiler:
         times = place.pattern.get_times()
         if quantifier.is_looping:
             assert times is not None
-            loop = self._loop(place, self._without_bans(place, sink))
+            loop = self._loop(place, self._without_stop_edges(place, sink))
             first = self._times(place, loop, sink, times)
         elif quantifier.is_times:
             assert times is not None
@@ -300,12 +300,12 @@ class _Compiler:
             first = self._single(
                 place, sink, sink, place.take_condition(), place.outer_ignore(), quantifier.is_optional, True
             )
-        self._ban(place, first)
+        self._add_stop_edges(place, first)
         return first
 
     # --- one pattern
 
-    def _times(self, place: _Place, sink: State, behind: State, times: Times) -> State:
+    def _times(self, place: _Place, sink: State, skip_target: State, times: Times) -> State:
         """Build the counting states: the optional ones last, the required ones before them."""
         until = place.pattern.get_until_condition()
         ignore = _until_or_none(until, place.inner_ignore())
@@ -317,18 +317,18 @@ class _Compiler:
             _restrict(sink, take)
         state = sink
         for _ in range(times.at_least, times.at_most):
-            state = self._single(place, state, behind, take, ignore, True, False)
-            self._ban_following(place, state)
+            state = self._single(place, state, skip_target, take, ignore, True, False)
+            self._add_following_stop_edge(place, state)
         for _ in range(times.at_least - 1):
             state = self._single(place, state, None, take, ignore, False, False)
-            self._ban_following(place, state)
-        return self._single(place, state, behind, take, place.outer_ignore(), quantifier.is_optional, True)
+            self._add_following_stop_edge(place, state)
+        return self._single(place, state, skip_target, take, place.outer_ignore(), quantifier.is_optional, True)
 
     def _single(
         self,
         place: _Place,
         sink: State,
-        behind: State | None,
+        skip_target: State | None,
         take: Expression,
         ignore: Expression | None,
         optional: bool,
@@ -337,22 +337,22 @@ class _Compiler:
         """Build the state that takes one event, or one round of a group; return it."""
         pattern = place.pattern
         if pattern.group is not None:
-            return self._group(place, pattern.group, sink, behind if optional else None, first_round)
+            return self._group(place, pattern.group, sink, skip_target if optional else None, first_round)
         state = self._taking_state(place)
-        taken = self._without_bans(place, sink)
+        taken = self._without_stop_edges(place, sink)
         state.take(taken, take)
         if optional:
-            assert behind is not None
-            self._leave(place, state, behind)
+            assert skip_target is not None
+            self._leave(place, state, skip_target)
         if ignore is not None:
-            waits = state
+            waiting = state
             if optional or _heads_optional_group(place):
                 # The first event decides whether the pattern is skipped, so the later state cannot proceed past it.
-                waits = self._state(pattern.get_name(), StateKind.NORMAL)
-                waits.take(taken, take)
-                waits.ignore(waits, ignore)
-                self._ban(place, waits)
-            state.ignore(waits, ignore)
+                waiting = self._state(pattern.get_name(), StateKind.NORMAL)
+                waiting.take(taken, take)
+                waiting.ignore(waiting, ignore)
+                self._add_stop_edges(place, waiting)
+            state.ignore(waiting, ignore)
         return state
 
     def _loop(self, place: _Place, sink: State) -> State:
@@ -372,47 +372,47 @@ class _Compiler:
         else:
             state.proceed(sink, place.proceed_condition())
         state.take(state, take)
-        self._ban_following(place, state)
+        self._add_following_stop_edge(place, state)
         if ignore is not None:
-            waits = self._state(pattern.get_name(), StateKind.NORMAL)
-            waits.take(state, take)
-            waits.ignore(waits, ignore)
-            state.ignore(waits, ignore)
-            self._ban_following(place, waits)
+            waiting = self._state(pattern.get_name(), StateKind.NORMAL)
+            waiting.take(state, take)
+            waiting.ignore(waiting, ignore)
+            state.ignore(waiting, ignore)
+            self._add_following_stop_edge(place, waiting)
         return state
 
-    def _leave(self, place: _Place, state: State, behind: State) -> None:
+    def _leave(self, place: _Place, state: State, skip_target: State) -> None:
         """Add the edge that skips a pattern; a greedy pattern with an until condition needs two."""
         always = place.proceed_condition()
         until = place.pattern.get_until_condition()
         if not place.pattern.get_quantifier().is_greedy or until is None:
-            state.proceed(behind, always)
+            state.proceed(skip_target, always)
             return
-        unrestricted = self._unrestricted.get(behind.name)
+        unrestricted = self._unrestricted.get(skip_target.name)
         if unrestricted is None:
             raise MalformedPatternError(
                 f"Pattern {place.pattern.get_name()!r} is greedy, optional and has an until condition, and there is a "
-                "negated pattern before it: leave one of the four out."
+                "negated pattern before it: remove one of the four."
             )
         state.proceed(unrestricted, And(always, until))
-        state.proceed(behind, And(always, Not(until)))
+        state.proceed(skip_target, And(always, Not(until)))
 
     # --- groups
 
-    def _group(self, place: _Place, last: Pattern, sink: State, behind: State | None, first_round: bool) -> State:
+    def _group(self, place: _Place, last: Pattern, sink: State, skip_target: State | None, first_round: bool) -> State:
         inside = _Place(last, place.following, place.pattern, first_round)
         first = self._sequence(inside, sink)
-        if behind is not None:
-            first.proceed(behind, place.proceed_condition())
+        if skip_target is not None:
+            first.proceed(skip_target, place.proceed_condition())
         return first
 
     def _group_loop(self, place: _Place, last: Pattern, sink: State) -> State:
         # The end of a round, where the next one may begin or the loop may end.
-        turn = self._taking_state(place)
+        round_end = self._taking_state(place)
         inside = _Place(last, place.following, place.pattern, False)
-        first = self._sequence(inside, turn)
+        first = self._sequence(inside, round_end)
         first.proceed(sink, place.proceed_condition())
-        turn.proceed(first, place.proceed_condition())
+        round_end.proceed(first, place.proceed_condition())
         return first
 
     # --- negations
@@ -424,32 +424,32 @@ class _Compiler:
             stop.take(stop, condition)
         return stop
 
-    def _ban(self, place: _Place, state: State) -> None:
+    def _add_stop_edges(self, place: _Place, state: State) -> None:
         """Add the STOP edges of the not_followed_by patterns before this pattern."""
-        for banned in place.bans():
-            condition = place.take_condition(banned)
-            state.proceed(self._stop(condition, banned.get_name()), condition)
+        for pattern in place.negations():
+            condition = place.take_condition(pattern)
+            state.proceed(self._stop(condition, pattern.get_name()), condition)
 
-    def _ban_following(self, place: _Place, state: State) -> None:
+    def _add_following_stop_edge(self, place: _Place, state: State) -> None:
         """Add a STOP edge to a looping state that is followed by not_followed_by."""
         following = place.following
         if following is not None and following.get_quantifier().outer is Contiguity.NOT_FOLLOW:
             condition = place.take_condition(following)
             state.proceed(self._stop(condition, following.get_name()), condition)
 
-    def _without_bans(self, place: _Place, state: State) -> State:
-        """Return the next state after an optional pattern has taken an event, without lifted STOP edges."""
-        if not place.lifts_bans:
+    def _without_stop_edges(self, place: _Place, state: State) -> State:
+        """Return the state after an optional pattern took an event, without the STOP edges that this event removes."""
+        if not place.ends_negations:
             return state
-        lifted = {banned.get_name() for banned in place.bans()}
+        ended = {pattern.get_name() for pattern in place.negations()}
         copy = self._state(state.name, state.kind)
         for edge in state.edges:
             if edge.action is not Action.PROCEED:
                 target = copy if edge.target is state else edge.target
                 copy.edges.append(Edge(edge.action, copy.pattern, target, edge.condition))
             elif edge.target.kind is not StateKind.STOP:
-                copy.proceed(self._without_bans(place, edge.target), edge.condition)
-            elif edge.target.name not in lifted:
+                copy.proceed(self._without_stop_edges(place, edge.target), edge.condition)
+            elif edge.target.name not in ended:
                 copy.proceed(edge.target, edge.condition)
         return copy
 
