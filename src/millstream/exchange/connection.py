@@ -54,7 +54,7 @@ class Connection:
     @classmethod
     def to(cls, address: Address, credentials: Credentials) -> Connection:
         """Connect to an address."""
-        return cls(connect(address), credentials, Side.CALLER)
+        return cls(connect(address), credentials, Side.CLIENT)
 
     @property
     def is_authenticated(self) -> bool:

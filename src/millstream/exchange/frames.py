@@ -27,20 +27,20 @@ class Kind(IntEnum):
 
     # From a slot to the driver: registration; connected to all slots; epoch report; failure; lost connection to
     # another slot, or (last in this list) failure to connect to one.
-    HELLO = 1
-    MET = 2
+    REGISTER = 1
+    CONNECTED = 2
     REPORT = 3
     FAILED = 4
     LOST = 5
     # From the host process of slots to the driver: this connection is their lifeline; one of them is frozen and is
     # killed (last in this list).
-    HOLD = 6
+    REGISTER_HOST = 6
     # From the driver to a slot: the addresses of all slots; an epoch; stop.
     ROSTER = 7
     EPOCH = 8
     STOP = 9
     # From slot to slot: introduction; blocks for a level of an epoch; no more blocks (the barrier).
-    MEET = 10
+    INTRODUCE = 10
     DATA = 11
     END = 12
     UNREACHABLE = 13

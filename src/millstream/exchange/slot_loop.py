@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from millstream.exchange.addresses import Address, address_in, beside
+from millstream.exchange.addresses import Address, address_in, slot_address
 from millstream.exchange.channels import CREDIT_BYTES, Channels, PeerLostError, PeerUnreachableError, ReceiveBuffer
 from millstream.exchange.connection import Connection
 from millstream.exchange.credentials import Credentials
@@ -103,7 +103,7 @@ class SlotLoop:
         self._poller = Poller()
         # Connect first: if the driver has ended, there is nothing to close yet.
         self._driver = Connection.to(driver, credentials)
-        receive_buffer, own = ReceiveBuffer(number, widths), beside(driver, number)
+        receive_buffer, own = ReceiveBuffer(number, widths), slot_address(driver, number)
         self._channels = Channels(number, receive_buffer, self._poller, credentials, own, self._check_driver)
         self._reported_at = -math.inf
         # When the first epoch began here, and when the last one ended.
@@ -137,8 +137,8 @@ class SlotLoop:
     def _serve(self) -> None:
         try:
             self._work.open(self.take_traffic)
-            hello = {"slot": self._number, "address": self._channels.address}
-            self._driver.push(Frame(Kind.HELLO, payload=json.dumps(hello).encode()))
+            registration = {"slot": self._number, "address": self._channels.address}
+            self._driver.push(Frame(Kind.REGISTER, payload=json.dumps(registration).encode()))
             while (command := self._next_command()).kind is not Kind.STOP:
                 self._execute(command)
         except PeerLostError as e:
@@ -154,14 +154,14 @@ class SlotLoop:
     def _next_command(self) -> Frame:
         while not self._commands:
             self._check_driver()
-            self._poller.turn()
+            self._poller.poll()
         return self._commands.popleft()
 
     def _execute(self, command: Frame) -> None:
         if command.kind is Kind.ROSTER:
             addresses: dict[str, str | list[str | int]] = json.loads(command.payload)
-            self._channels.meet({int(slot): address_in(a) for slot, a in addresses.items()})
-            self._driver.push(Frame(Kind.MET))
+            self._channels.connect_peers({int(slot): address_in(a) for slot, a in addresses.items()})
+            self._driver.push(Frame(Kind.CONNECTED))
         elif command.kind is Kind.EPOCH:
             paused, tasks = _epoch(memoryview(command.payload))
             self._run(tasks, paused)
@@ -188,7 +188,7 @@ class SlotLoop:
                 self._send_level(task.epoch, level + 1, outgoing)
             clock.end(self._channels.back_pressured)
         # Send before work that can wait.
-        self._poller.turn(0)
+        self._poller.poll(0)
         self._ended_at = clock.count(self._times)
 
     def _send_level(self, epoch: int, level: int, outgoing: Iterator[tuple[int, bytes]]) -> None:

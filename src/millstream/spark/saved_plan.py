@@ -88,13 +88,13 @@ def find_plan(job: JobRef) -> SavedPlan:
 
 def mark_shared(state: StateLocation, run: str) -> None:
     """Write the file by which workers check that they access the job's state."""
-    _beside(state).publish(_MARK, run.encode())
+    _parent_storage(state).publish(_MARK, run.encode())
 
 
 def check_shared(state: StateLocation, run: str) -> None:
     """Raise StateNotSharedError if this machine does not access the job's state."""
     try:
-        seen = bytes(_beside(state).read(_MARK))
+        seen = bytes(_parent_storage(state).read(_MARK))
     except DamagedStateError:
         seen = b""
     if seen != run.encode():
@@ -105,7 +105,7 @@ def check_shared(state: StateLocation, run: str) -> None:
         )
 
 
-def _beside(state: StateLocation) -> Storage:
+def _parent_storage(state: StateLocation) -> Storage:
     # Files inside the directory that belong to no checkpoint are deleted.
     return replace(state, url=state.url.rpartition("/")[0]).open()
 

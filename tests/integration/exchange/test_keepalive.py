@@ -99,10 +99,10 @@ def test_is_silent_ignores_process_that_does_not_read() -> None:
 
 @separate
 def test_poller_disconnects_from_silent_host(network: Network, connection: socket.socket) -> None:
-    link = Connection(connection, Credentials(b"s" * 32, keepalive_seconds=SECONDS), Side.CALLER)
+    link = Connection(connection, Credentials(b"s" * 32, keepalive_seconds=SECONDS), Side.CLIENT)
     poller, lost = Poller(), []
     poller.add(link, lambda frame: None, lambda: lost.append(link))
-    link.push(Frame(Kind.MET))
+    link.push(Frame(Kind.CONNECTED))
     network.part(1, 0)
     # The greeting stays in flight.
     poller.until(lambda: bool(lost), 30)
