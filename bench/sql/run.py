@@ -111,8 +111,8 @@ def main() -> None:
             at_once = None if options.without_spark else spark_sql(query, records)
             if at_once is not None:
                 spark.append(at_once)
-        best, beside = max(ours), max(theirs, default=0.0)
-        text = f"{beside / 1e6:.2f} | {best / beside:.1f}" if beside else "- | -"
+        best, flink_best = max(ours), max(theirs, default=0.0)
+        text = f"{flink_best / 1e6:.2f} | {best / flink_best:.1f}" if flink_best else "- | -"
         at_once_told = f"{max(spark) / 1e6:.2f}" if spark else "-"
         print(f"| {query.name} | {best / 1e6:.2f} | {text} | {at_once_told} |", flush=True)
 

@@ -129,7 +129,7 @@ class _Walk:
         for edge in self._edges(answers):
             if edge.action is Action.TAKE:
                 yield edge.pattern, edge.target
-                end = _end_behind(edge.target, answers)
+                end = _end_after(edge.target, answers)
                 if end is not None:
                     yield edge.pattern, end
             elif not is_start:
@@ -149,7 +149,7 @@ class _Walk:
         return edges
 
 
-def _end_behind(state: State, answers: Answers) -> State | None:
+def _end_after(state: State, answers: Answers) -> State | None:
     """Return the final state, if PROCEED edges that hold lead to it."""
     states = [state]
     while states:

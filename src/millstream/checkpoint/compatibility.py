@@ -38,7 +38,7 @@ class DeclaredStates:
     problem: str = ""
 
 
-class _Nowhere:
+class _NoStorage:
     """Storage for state that is never written."""
 
     def read(self, name: str) -> bytes:
@@ -47,7 +47,7 @@ class _Nowhere:
     def write(self, name: str, parts: Iterable[bytes]) -> int:
         raise AssertionError(f"{name} is not to be written")
 
-    def forget(self, names: list[str]) -> None:
+    def drop_local_copies(self, names: list[str]) -> None:
         """Do nothing: there are no files."""
 
     def scratch(self, name: str) -> str:
@@ -78,7 +78,7 @@ def _open(
     declared = {n.id: DeclaredStates() for n in nodes}
     services = RuntimeServices(wall_clock, requests, stopwatch(wall_clock))
     try:
-        subtask = Subtask(vertex, 0, parallelisms, plan.settings, _Nowhere(), services)
+        subtask = Subtask(vertex, 0, parallelisms, plan.settings, _NoStorage(), services)
     except Exception as e:
         return {n.id: DeclaredStates(problem=_in_one_line(e)) for n in nodes}
     for node in nodes:
@@ -209,7 +209,7 @@ def _lost(inspection: Inspection, operator: OperatorInfo) -> Finding:
 
 def _compare(report: UpgradeReport, operator: OperatorInfo, node: ChainNode, declared: DeclaredStates) -> None:
     if node.uid is None:
-        report.warnings.append(_fragile(node))
+        report.warnings.append(_missing_uid(node))
     if declared.problem:
         report.unknown.append(Finding(operator.name, None, f"its functions could not be opened: {declared.problem}"))
     seen: set[tuple[str, str]] = set()
@@ -300,10 +300,10 @@ def _new(report: UpgradeReport, node: ChainNode, declared: DeclaredStates, exist
     text = "had no state and starts empty" if existed else "is new and starts empty"
     report.new.append(Finding(node.name, None, f"{text} ({', '.join(names)})" if names else text))
     if node.uid is None:
-        report.warnings.append(_fragile(node))
+        report.warnings.append(_missing_uid(node))
 
 
-def _fragile(node: ChainNode) -> Finding:
+def _missing_uid(node: ChainNode) -> Finding:
     return Finding(
         node.name, None, "has state but no uid: its generated id depends on the structure of the program. Set .uid(...)"
     )

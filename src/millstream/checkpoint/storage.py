@@ -58,7 +58,7 @@ class Storage(Protocol):
         """Make sure that files survive the failure of this machine."""
         ...
 
-    def forget(self, names: Iterable[str]) -> None:
+    def drop_local_copies(self, names: Iterable[str]) -> None:
         """Drop local copies of these files."""
         ...
 
@@ -268,7 +268,7 @@ class DirectoryStorage:
         finally:
             os.close(descriptor)
 
-    def forget(self, names: Iterable[str]) -> None:
+    def drop_local_copies(self, names: Iterable[str]) -> None:
         """Do nothing: there are no copies."""
 
     def scratch(self, name: str) -> str:
@@ -364,7 +364,7 @@ class RemoteStorage:
 
     def delete(self, name: str) -> None:
         if name:
-            self.forget([name])
+            self.drop_local_copies([name])
         with contextlib.suppress(FileNotFoundError):
             self._fs.rm(self._url(name), recursive=True)
 
@@ -379,7 +379,7 @@ class RemoteStorage:
     def make_durable(self, names: Iterable[str]) -> None:
         """Do nothing: an object store is durable."""
 
-    def forget(self, names: Iterable[str]) -> None:
+    def drop_local_copies(self, names: Iterable[str]) -> None:
         for name in names:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._copy(name))

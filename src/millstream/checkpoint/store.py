@@ -283,7 +283,7 @@ def read_owner(storage: Storage) -> dict[str, Json] | None:
     except (ValueError, DamagedStateError):
         owner = None
     finally:
-        storage.forget(["_owner"])
+        storage.drop_local_copies(["_owner"])
     if not isinstance(owner, dict):
         log.warning("The file %s/_owner is damaged: the directory is treated as one without an owner.", storage.url)
         return None
@@ -324,7 +324,7 @@ def open_checkpoint(
             "for example <checkpoint dir>/<job id>/chk-12."
         )
     data = bytes(storage.read(NAME))
-    storage.forget([NAME])
+    storage.drop_local_copies([NAME])
     return StoredCheckpoint(decode_manifest(f"{storage.url}/{NAME}", data, keys), storage.url)
 
 
@@ -458,4 +458,4 @@ def _last_that_counts(storage: Storage, names: list[str]) -> float:
             "checkpoint of the directory is restored: to restore one, set execution.state-recovery.path to it."
         ) from None
     finally:
-        storage.forget([_SUPERSEDED])
+        storage.drop_local_copies([_SUPERSEDED])

@@ -47,14 +47,14 @@ class Application:
         program: its file.
         arguments: its sys.argv.
         settings: settings that it can change.
-        last_word: settings that override the program's own.
+        overrides: settings that override the program's own.
         pyflink: whether `import pyflink` imports millstream.
     """
 
     program: str
     arguments: list[str]
     settings: dict[str, str]
-    last_word: dict[str, str]
+    overrides: dict[str, str]
     pyflink: bool
 
 

@@ -22,7 +22,7 @@ def main() -> None:
         spec = json.load(file)
     if spec["pyflink"]:
         pyflink_names.install()
-    run = partial(run_program, spec["program"], spec["arguments"], spec["settings"], spec["last_word"])
+    run = partial(run_program, spec["program"], spec["arguments"], spec["settings"], spec["overrides"])
     if not may_use_ha(spec["settings"]):
         run()
         return

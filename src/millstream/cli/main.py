@@ -155,19 +155,19 @@ def run(
         "python.executable": executable,
     }
     settings |= {key: value for key, value in dependencies.items() if value is not None}
-    last_word = start_settings(from_savepoint, from_checkpoint, allow_non_restored_state, claim_mode)
+    overrides = start_settings(from_savepoint, from_checkpoint, allow_non_restored_state, claim_mode)
     if is_session and local:
         raise click.UsageError("--local runs in this process, and -t session (or -d) on a cluster: use one of them.")
     if is_session:
         from millstream.cli.session.submit import run_in_session
 
-        submission = list(arguments), _absolute(settings), last_word
+        submission = list(arguments), _absolute(settings), overrides
         sys.exit(run_in_session(program, *submission, address=master, detached=detached, pyflink=pyflink))
     if target in APPLICATION:
         from millstream.cli.application import Application, run_on_cluster
 
         program = os.path.abspath(program)
-        application = Application(program, list(arguments), _absolute(settings), last_word, pyflink)
+        application = Application(program, list(arguments), _absolute(settings), overrides, pyflink)
         sys.exit(run_on_cluster(application, detached))
     if detached:
         raise click.UsageError("-d runs a job on a cluster, and -t local in this process: use one of them.")
@@ -176,8 +176,8 @@ def run(
     if sys.stderr.isatty():
         watch_jobs(lambda job: LiveLine(job, sys.stderr).start())
     end_on_signals()
-    choose_engine(last_word, local, master)
-    run_it = partial(run_program, program, list(arguments), settings, last_word)
+    choose_engine(overrides, local, master)
+    run_it = partial(run_program, program, list(arguments), settings, overrides)
     if not may_use_ha(settings):
         run_it()
         return

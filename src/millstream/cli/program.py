@@ -13,7 +13,7 @@ from millstream.leader.drivers import program_ended
 
 
 def run_program(
-    path: str, arguments: list[str], settings: dict[str, str], last_word: dict[str, str] | None = None
+    path: str, arguments: list[str], settings: dict[str, str], overrides: dict[str, str] | None = None
 ) -> None:
     """Run a program as `python path arguments...` would.
 
@@ -21,9 +21,9 @@ def run_program(
         path: the program.
         arguments: its sys.argv.
         settings: settings that override the program's defaults.
-        last_word: settings that override all of the program's own.
+        overrides: settings that override all of the program's own.
     """
-    set_command_line(settings, last_word)
+    set_command_line(settings, overrides)
     # The program may import the files that it ships to workers.
     for file in settings.get("python.files", "").split(","):
         if file:

@@ -26,7 +26,7 @@ from millstream.common.restart_strategy import RestartStrategyConfiguration, con
 from millstream.common.setting import ChoiceSetting, FlagSetting
 from millstream.datastream.checkpoint_config import CheckpointConfig
 from millstream.datastream.execution_mode import RuntimeExecutionMode
-from millstream.datastream.launch_context import with_last_word
+from millstream.datastream.launch_context import with_overrides
 from millstream.datastream.slot_sharing_group import SlotSharingGroup
 from millstream.datastream.state_backend import StateBackend, configured_backend, write_backend
 from millstream.datastream.time_characteristic import TimeCharacteristic
@@ -68,7 +68,7 @@ class ExecutionSettings:
         if not PARALLELISM.is_set(self._config):
             if PARALLELISM.key in _defaults:
                 return _defaults[PARALLELISM.key]
-            if runs_here(with_last_word(self._config)):
+            if runs_here(with_overrides(self._config)):
                 return cores_here()
             from millstream.spark.embedded import local_parallelism
 

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from millstream.jobmaster.job import JobMaster
 
 _command_line: dict[str, str] = {}
-_last_word: dict[str, str] = {}
+_overrides: dict[str, str] = {}
 
 
-def set_command_line(settings: dict[str, str], last_word: dict[str, str] | None = None) -> None:
+def set_command_line(settings: dict[str, str], overrides: dict[str, str] | None = None) -> None:
     """Set the command-line settings of all environments of this process.
 
     Args:
         settings: defaults of environments; the program may override them.
-        last_word: settings that override the program's.
+        overrides: settings that override the program's.
     """
     _command_line.update(settings)
-    _last_word.update(last_word or {})
+    _overrides.update(overrides or {})
 
 
 def with_command_line(configuration: Configuration | None) -> Configuration:
@@ -42,10 +42,10 @@ def with_command_line(configuration: Configuration | None) -> Configuration:
     return merged
 
 
-def with_last_word(configuration: Configuration) -> Configuration:
+def with_overrides(configuration: Configuration) -> Configuration:
     """Return the configuration of a job: the program's settings and the overrides."""
     merged = Configuration(configuration)
-    merged.add_all(Configuration.from_dict(_last_word))
+    merged.add_all(Configuration.from_dict(_overrides))
     return merged
 
 

@@ -18,7 +18,7 @@ from millstream.datastream.launch_context import (
     end_on_signals,
     notify_watchers,
     stop_if_only_planned,
-    with_last_word,
+    with_overrides,
 )
 from millstream.datastream.program_lint import RunTracker
 from millstream.graph.job_graph import JobGraph, build_job_graph
@@ -123,7 +123,7 @@ class ProgramBuilder:
         name = job_name or self._config.get_string(_JOB_NAME, "Flink Streaming Job")
         max_parallelism = MAX_PARALLELISM.read(self._config)
         parallelism = parallelism or self._settings.get_parallelism()
-        backend = backend or backend_of(with_last_word(self._config))
+        backend = backend or backend_of(with_overrides(self._config))
         chained = self._settings.is_chaining_enabled()
         return build_stream_graph(sinks, parallelism, name, chained, backend, max(max_parallelism, 0) or None)
 
@@ -150,7 +150,7 @@ class ProgramBuilder:
         """Start a job of some sinks."""
         end_on_signals()
         parameters = self._settings.get_config().get_global_job_parameters()
-        check_keys(with_last_word(self._config).key_set() - parameters.keys())
+        check_keys(with_overrides(self._config).key_set() - parameters.keys())
         graph = self.stream_graph(job_name, sinks)
         stop_if_only_planned(graph, self._config)
         has_caches = any(n.transformation.cache for n in graph.nodes)
@@ -166,7 +166,7 @@ class ProgramBuilder:
             # A restarted job keeps its backend, even if the program has set another since.
             return build_job_graph(self.stream_graph(name, roots, parallelism, backend), batch)
 
-        config = with_last_word(self._config)
+        config = with_overrides(self._config)
         write_log(config)
         self._launcher.start_ahead(config)
         register = _served(config)

@@ -35,7 +35,7 @@ from millstream.datastream.execution_settings import ExecutionSettings
 from millstream.datastream.launch_context import (
     await_end,
     with_command_line,
-    with_last_word,
+    with_overrides,
 )
 from millstream.datastream.program_builder import ProgramBuilder
 from millstream.datastream.stream_base import transformation_of
@@ -221,7 +221,7 @@ class StreamExecutionEnvironment(ExecutionSettings):
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Start the operators added since the last execute(), and return a handle on the job."""
-        directory = SAVEPOINT_DIRECTORY.read(with_last_word(self._config))
+        directory = SAVEPOINT_DIRECTORY.read(with_overrides(self._config))
         job = self._builder.start_pending(job_name)
         # The program may never ask for the result.
         job.result.add_done_callback(partial(_tell_failure, job.view.job_name))

@@ -13,7 +13,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.collection import DriverSink
 from millstream.datastream.collect import CloseableIterator, LocalJobClient, Mailbox
 from millstream.datastream.data_stream import DataStream
-from millstream.datastream.launch_context import with_last_word
+from millstream.datastream.launch_context import with_overrides
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment, builder_of
 from millstream.graph.plan import execution_plan
 from millstream.graph.transformations import Program, Transformation, UpstreamEdge
@@ -36,7 +36,7 @@ class Bridge:
 
     def settings(self) -> Configuration:
         """Return the settings, with those of the command line."""
-        return with_last_word(self.environment.get_configuration())
+        return with_overrides(self.environment.get_configuration())
 
     @contextmanager
     def added(self) -> Iterator[list[Transformation]]:

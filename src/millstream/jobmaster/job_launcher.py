@@ -72,7 +72,7 @@ _TEMPORARY = TextSetting("io.tmp.dirs", None, ("taskmanager.tmp.dirs",))
 _KEEP_BYTES = IntegerSetting("millstream.failures.keep-bytes", JobSettings.keep_bytes, limit=at_least(0))
 
 # Flink's default.
-_USUAL_BUFFER_TIMEOUT_MS = 100
+_DEFAULT_BUFFER_TIMEOUT_MS = 100
 
 _JOB_ID = "$internal.pipeline.job-id"
 
@@ -401,7 +401,7 @@ def _gathering(buffer_timeout_ms: int) -> float:
 
 def _slice_factor(buffer_timeout_ms: int) -> float:
     """Return the factor for the length of slices: in proportion to the buffer timeout."""
-    return 1.0 if buffer_timeout_ms < 0 else min(buffer_timeout_ms / _USUAL_BUFFER_TIMEOUT_MS, 1.0)
+    return 1.0 if buffer_timeout_ms < 0 else min(buffer_timeout_ms / _DEFAULT_BUFFER_TIMEOUT_MS, 1.0)
 
 
 def configured_slice(config: Configuration, batch: bool) -> float | None:

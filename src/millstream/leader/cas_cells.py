@@ -50,7 +50,7 @@ class Cells(Protocol):
 
 
 # Number of retained versions: a concurrent reader still finds one.
-_KEPT = 5
+_MAX_VERSIONS = 5
 _DIGITS = 20
 # Attempts to read a cell whose last version is deleted meanwhile.
 _TRIES = 10
@@ -81,7 +81,7 @@ class FileCell:
                 # Other processes have written several versions since, so this one is deleted.
                 continue
             finally:
-                self._storage.forget([path])
+                self._storage.drop_local_copies([path])
         raise MillstreamError(f"{self._storage.url}/{self._name} changes faster than it can be read.")
 
     def write(self, data: bytes, version: Hashable) -> Hashable:
@@ -93,7 +93,7 @@ class FileCell:
         if versions[-1] > version + 1:
             self._storage.delete(self._path(version + 1))
             raise OvertakenError(f"{self._storage.url}/{self._name} is at version {versions[-1]} already.")
-        for old in versions[:-_KEPT]:
+        for old in versions[:-_MAX_VERSIONS]:
             self._storage.delete(self._path(old))
         return version + 1
 

@@ -73,7 +73,7 @@ class DriverRegistry:
                 f"{holder.get('pid')} on {holder.get('host')}): stop it first, or give this job another directory."
             )
         fence = Fence(cell, run, job_name, 1, owner, name)
-        fence.claim_behind(*read)
+        fence.claim_after(*read)
         return DriverLease(fence, self._lease, self._storage)
 
     def claim_latest(self, job_name: str, owner: dict[str, Json]) -> DriverLease:
@@ -92,12 +92,12 @@ class DriverRegistry:
         run = new_run_id(record.run_id for record, _ in read if record is not None)
         fence = Fence(cells[0], run, job_name, 1, owner, name)
         try:
-            fence.claim_behind(*read[0])
+            fence.claim_after(*read[0])
         except OvertakenError:
             raise _still_runs(job_name, self._cell_read(cells[0])[0]) from None
         for cell, current in zip(cells[1:], read[1:], strict=True):
             try:
-                Fence(cell, run, job_name, 1, {**owner, "released": True}).claim_behind(*current)
+                Fence(cell, run, job_name, 1, {**owner, "released": True}).claim_after(*current)
             except OvertakenError:
                 fence.release()
                 raise _still_runs(job_name, current[0]) from None

@@ -151,7 +151,7 @@ class Fence:
                 self._record = own
                 return own
 
-    def claim_behind(self, current: JobRecord | None, version: Hashable) -> JobRecord:
+    def claim_after(self, current: JobRecord | None, version: Hashable) -> JobRecord:
         """Claim the job of a dead driver; OvertakenError if its record has changed since it was read.
 
         A finished job stays finished until its program has ended.

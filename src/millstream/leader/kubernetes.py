@@ -71,11 +71,11 @@ def _text(path: str) -> str | None:
 class KubernetesCells:
     """The cells of a cluster."""
 
-    def __init__(self, access: Access, cluster_id: str, patience: float) -> None:
+    def __init__(self, access: Access, cluster_id: str, request_timeout: float) -> None:
         self._access = access
         self._prefix = cluster_id.lower().replace("_", "-").replace(".", "-")
         # Timeout of a request in seconds.
-        self._patience = patience
+        self._request_timeout = request_timeout
         context = ssl.create_default_context(cafile=access.ca_file) if access.server.startswith("https") else None
         # A proxy of the environment is not for the API server.
         handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
@@ -106,7 +106,7 @@ class KubernetesCells:
         if token:
             request.add_header("Authorization", f"Bearer {token}")
         try:
-            with self._opener.open(request, timeout=self._patience) as response:
+            with self._opener.open(request, timeout=self._request_timeout) as response:
                 resource: dict[str, Json] = json.load(response)
                 return resource
         except urllib.error.HTTPError as e:

@@ -224,7 +224,7 @@ class Operator(OperatorTraits, OperatorDiagnostics):
     def flush(self) -> None:
         """Emit buffered output at the end of an epoch; called if `holds_back`."""
 
-    def settle(self) -> None:
+    def write_back(self) -> None:
         """Write values that are cached during the epoch to the state."""
 
     def snapshot(self, epoch: int) -> None:

@@ -29,7 +29,7 @@ class ReduceOperator(FunctionOperator):
 
     def __init__(self, function: UserFunction) -> None:
         super().__init__(function, keyed=True)
-        self._assumptions = ValueAssumptions(self.settle)
+        self._assumptions = ValueAssumptions(self.write_back)
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
@@ -53,7 +53,7 @@ class ReduceOperator(FunctionOperator):
             out = value.renamed(new, detached, result)
             downstream(replace(out, condition=assumption.holds, conforms=assumption.conforms))
 
-    def settle(self) -> None:
+    def write_back(self) -> None:
         self._state.write_cells()
         self._assumptions.meter.restart()
 
@@ -63,5 +63,5 @@ class ReduceOperator(FunctionOperator):
 
     def finish(self) -> None:
         if self.setup.batch:
-            self.settle()
+            self.write_back()
             self.setup.emit(list(self._state.values()))

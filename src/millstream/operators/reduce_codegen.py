@@ -90,7 +90,7 @@ class ReduceCode:
         overlay, base_get = w.bind(table.overlay, "overlay"), w.bind(table.base.get, "base_get")
         missing, old, k = w.bind(MISSING, "missing"), w.var("a"), key.name
         # Another loop may have cells for records with known members.
-        w.before(f"{w.bind(self._operator.settle, 'settle')}()")
+        w.before(f"{w.bind(self._operator.write_back, 'write_back')}()")
         if w.many_new_keys:
             self._test_record(value, assumption)
             make_hashable(w, key)

@@ -51,7 +51,7 @@ class ValueAssumptions:
     """Tracks whether all values have the inferred type that generated loops assume, and enough headroom.
 
     Args:
-        settle: writes cached values to the state, before a loop with another assumption runs.
+        write_back: writes cached values to the state, before a loop with another assumption runs.
 
     Attributes:
         type_holds: whether the first value of every key had the assumed type, so that all later values have it too.
@@ -60,11 +60,11 @@ class ValueAssumptions:
         meter: the headroom that values have used.
     """
 
-    def __init__(self, settle: Callable[[], None]) -> None:
+    def __init__(self, write_back: Callable[[], None]) -> None:
         self.type_holds = True
         self.has_untested = False
         self.meter = HeadroomMeter()
-        self._settle = settle
+        self._write_back = write_back
         self._type: InferredType | None = None
 
     def assume(self, value_type: InferredType) -> bool:
@@ -72,7 +72,7 @@ class ValueAssumptions:
         if self._type != value_type:
             # Loops over records of several kinds leave values of several types.
             self.has_untested = self.has_untested or self._type is not None
-            self._settle()
+            self._write_back()
             self._type = value_type
         return self.type_holds
 

@@ -232,8 +232,8 @@ def _reason(message: str) -> str:
         'ValueError: no'
     """
     lines = message.strip().splitlines() or [""]
-    behind = next((i for i, line in enumerate(lines) if line.startswith("in operator '")), len(lines))
-    return lines[max(behind - 1, 0)][:500]
+    operator_line = next((i for i, line in enumerate(lines) if line.startswith("in operator '")), len(lines))
+    return lines[max(operator_line - 1, 0)][:500]
 
 
 def _job(view: JobView) -> dict[str, str]:

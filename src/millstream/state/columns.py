@@ -45,7 +45,7 @@ def column(values: Iterable[Value]) -> pa.Array:
         value_kind = _kind_of(value)
         if value_kind is not kind:
             kind = _both(kind, value_kind)
-    return pa.array([_fitted(v, kind) for v in rows], _type(kind))
+    return pa.array([_coerced(v, kind) for v in rows], _type(kind))
 
 
 # A kind is an Arrow field: a type, and whether it is the text of other values.
@@ -150,7 +150,7 @@ def _both(one: pa.Field, other: pa.Field) -> pa.Field:
     return _TEXT
 
 
-def _fitted(value: Value, kind: pa.Field) -> Value:
+def _coerced(value: Value, kind: pa.Field) -> Value:
     """Return a value in the form of its column."""
     if value is None:
         return None
@@ -158,11 +158,11 @@ def _fitted(value: Value, kind: pa.Field) -> Value:
         return text_of(value)
     t = kind.type
     if pa.types.is_list(t):
-        return [_fitted(v, t.value_field) for v in value]
+        return [_coerced(v, t.value_field) for v in value]
     if pa.types.is_map(t):
-        return [(_fitted(k, t.key_field), _fitted(v, t.item_field)) for k, v in value.items()]
+        return [(_coerced(k, t.key_field), _coerced(v, t.item_field)) for k, v in value.items()]
     if pa.types.is_struct(t):
-        return {name: _fitted(v, t.field(name)) for name, v in fields_of(value).items()}
+        return {name: _coerced(v, t.field(name)) for name, v in fields_of(value).items()}
     return float(value) if pa.types.is_floating(t) else value
 
 

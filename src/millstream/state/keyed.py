@@ -62,7 +62,7 @@ class StateStorage(Protocol):
         """Write a file from its parts; return its size."""
         ...
 
-    def forget(self, names: list[str]) -> None:
+    def drop_local_copies(self, names: list[str]) -> None:
         """Drop this host's copies of files that will not be read again."""
         ...
 
@@ -316,7 +316,7 @@ class KeyedState:
         if pending is not None and version == pending.name:
             self._advance()
             if pending.is_base:
-                self._storage.forget([f.name for f in self._chain.files])
+                self._storage.drop_local_copies([f.name for f in self._chain.files])
             self._chain = self._chain.then(pending)
             self._version, self._pending, self._dirty = version, None, False
             self._holds, self._is_ahead, self._bytes_in = False, False, 0

@@ -347,7 +347,10 @@ def _streamed(kind: t.DataType) -> TypeInformation:
 
 
 # Types whose values do not depend on length or precision.
-_ALIKE: tuple[tuple[type[t.DataType], ...], ...] = ((t.CharType, t.VarCharType), (t.BinaryType, t.VarBinaryType))
+_SAME_VALUES: tuple[tuple[type[t.DataType], ...], ...] = (
+    (t.CharType, t.VarCharType),
+    (t.BinaryType, t.VarBinaryType),
+)
 
 
 def check_type_info(fields: Fields, kind: object, method: str) -> None:
@@ -374,7 +377,9 @@ def check_type_info(fields: Fields, kind: object, method: str) -> None:
 def _is_alike(column: t.DataType, requested: t.DataType) -> bool:
     if isinstance(requested, t.RawType):
         return not isinstance(column, t.AtomicType) or isinstance(column, t.RawType)
-    return type(column) is type(requested) or any(isinstance(column, a) and isinstance(requested, a) for a in _ALIKE)
+    return type(column) is type(requested) or any(
+        isinstance(column, a) and isinstance(requested, a) for a in _SAME_VALUES
+    )
 
 
 def record_maker(kind: TypeInformation) -> Callable[[Row], Value]:

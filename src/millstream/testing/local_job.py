@@ -50,7 +50,7 @@ class MemoryStorage:
         self.files[name] = b"".join(parts)
         return len(self.files[name])
 
-    def forget(self, names: list[str]) -> None:
+    def drop_local_copies(self, names: list[str]) -> None:
         pass
 
     def scratch(self, name: str) -> str:

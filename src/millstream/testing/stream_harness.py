@@ -75,7 +75,7 @@ class HarnessSnapshot:
         [('to', 2)]
     """
 
-    _cut: Snapshot
+    _snapshot: Snapshot
     _files: dict[str, bytes]
     _millis: int
 
@@ -295,4 +295,4 @@ def _start(env: StreamExecutionEnvironment, clock: ManualClock, snapshot: Harnes
     if snapshot is None:
         return LocalJob(env, clock, storage=storage)
     storage.files.update(snapshot._files)
-    return LocalJob(env, clock, snapshot=snapshot._cut, storage=storage)
+    return LocalJob(env, clock, snapshot=snapshot._snapshot, storage=storage)

@@ -25,7 +25,7 @@ Run = Callable[..., tuple[int, str, str]]
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command; return its exit code, stdout and stderr."""
     monkeypatch.setattr(launch_context, "_command_line", {})
-    monkeypatch.setattr(launch_context, "_last_word", {})
+    monkeypatch.setattr(launch_context, "_overrides", {})
     monkeypatch.setattr(sys, "path", list(sys.path))
 
     def command(*arguments: Any) -> tuple[int, str, str]:
@@ -345,7 +345,7 @@ def test_run_start_options_override_state_recovery_of_program(
     prefix = "execution.state-recovery."
 
     def start(*options: str) -> dict[str, str]:
-        launch_context._last_word.clear()
+        launch_context._overrides.clear()
         with pytest.raises(Launched):
             run("run", *options, program)
         return {k.removeprefix(prefix): v for k, v in seen.items() if k.startswith(prefix)}

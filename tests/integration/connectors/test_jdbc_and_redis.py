@@ -19,7 +19,7 @@ from millstream.common import Time, WatermarkStrategy
 from millstream.common.errors import InvalidProgramError, MillstreamError
 from millstream.connectors.jdbc import source as jdbc_source
 from millstream.connectors.jdbc.connection import is_lost_connection, is_lost_race, is_mistake
-from millstream.connectors.jdbc.source import JdbcSource, JdbcSourceBuilder, partition_cuts
+from millstream.connectors.jdbc.source import JdbcSource, JdbcSourceBuilder, partition_bounds
 from millstream.datastream import AsyncDataStream
 from millstream.datastream.connectors.jdbc import JdbcConnectionOptions
 from millstream.datastream.connectors.lookup import CachedLookup, TtlCache
@@ -138,10 +138,10 @@ def test_jdbc_source_builder_rejects_invalid_arguments() -> None:
         source("jdbc:sqlite:/x").set_partitions("a", 2).set_incremental_column("b").build()
 
 
-def test_partition_cuts_split_numbers_and_timestamps() -> None:
-    assert partition_cuts(1, 10, 3) == [4, 7]
-    assert partition_cuts(1, 2, 10) == []
-    assert partition_cuts(datetime(2024, 1, 1), datetime(2024, 1, 3), 2) == [datetime(2024, 1, 2)]
+def test_partition_bounds_split_numbers_and_timestamps() -> None:
+    assert partition_bounds(1, 10, 3) == [4, 7]
+    assert partition_bounds(1, 2, 10) == []
+    assert partition_bounds(datetime(2024, 1, 1), datetime(2024, 1, 3), 2) == [datetime(2024, 1, 2)]
 
 
 def test_database_errors_are_classified_as_race_or_mistake(mariadb: Any) -> None:

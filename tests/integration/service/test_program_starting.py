@@ -45,7 +45,7 @@ class Programs:
         (home / "work").mkdir(parents=True)
         spec = {
             "path": str(self._folder / "program.py"), "module": None, "arguments": [argument], "settings": {},
-            "last_word": {}, "pyflink": False, "home": str(home), "id": "p", "term": None,
+            "overrides": {}, "pyflink": False, "home": str(home), "id": "p", "term": None,
             "attachment": {"port": 1, "secret": "", "control": None, "master": "local[2]"},
         }  # fmt: skip
         (home / "program.json").write_text(json.dumps(spec))

@@ -933,7 +933,13 @@ def test_job_machine_short_buffer_timeout_does_not_wait_for_a_manifest() -> None
 
 def adaptive(**about: Any) -> MachineHarness:
     """Return a job of parallelism 4 that adapts to the available slots without waiting."""
-    options: dict[str, Any] = {"wait": 60.0, "settle_at_start": 0.0, "cooldown": 0.0, "settle": 0.0, **about}
+    options: dict[str, Any] = {
+        "wait": 60.0,
+        "start_stabilization_timeout": 0.0,
+        "cooldown": 0.0,
+        "stabilization_timeout": 0.0,
+        **about,
+    }
     harness = MachineHarness(plan=plan_of(4), restart=FixedDelay(5, 1.0), scaling=ScalingOptions(**options))
     harness.send(e.JobStarted())
     return harness

@@ -18,7 +18,9 @@ from millstream.jobmaster.machine.parallelism_bounds import Bounds, Requirements
 from millstream.operators.runtime.messages import JobPlan
 from millstream.testing import CollectSink, LocalJob
 
-OPTIONS = ScalingOptions(wait=300, settle_at_start=10, cooldown=30, settle=60, max_delay=9, max_failures=2)
+OPTIONS = ScalingOptions(
+    wait=300, start_stabilization_timeout=10, cooldown=30, stabilization_timeout=60, max_delay=9, max_failures=2
+)
 CHECKPOINTS = CheckpointOptions(enabled=True, interval=3.0)
 
 
@@ -190,7 +192,7 @@ def test_scheduler_ignores_slots_that_come_and_go() -> None:
 
 
 def test_scheduler_rescales_despite_failed_checkpoints() -> None:
-    one = running(1, ScalingOptions(cooldown=0, settle=60, max_delay=1000, max_failures=2))
+    one = running(1, ScalingOptions(cooldown=0, stabilization_timeout=60, max_delay=1000, max_failures=2))
     one.handle(s.SlotsChanged(slots=4), 1.0)
     assert one.handle(s.CheckpointFailed(), 2.0) is None
     assert width(one.handle(s.CheckpointFailed(), 3.0)) == 4
@@ -235,14 +237,22 @@ def test_scheduler_options_match_flink() -> None:
     assert none is not None and none.max_delay == 0.0
     reactive = read(Configuration.from_dict({"scheduler-mode": "REACTIVE"}), CHECKPOINTS)
     assert reactive is not None
-    assert (reactive.wait, reactive.settle_at_start, reactive.settle) == (math.inf, 0.0, 60.0)
+    assert (reactive.wait, reactive.start_stabilization_timeout, reactive.stabilization_timeout) == (
+        math.inf,
+        0.0,
+        60.0,
+    )
     old = {
         "jobmanager.adaptive-scheduler.resource-wait-timeout": "-1",
         "jobmanager.adaptive-scheduler.resource-stabilization-timeout": "2 s",
         "jobmanager.adaptive-scheduler.scaling-interval.min": "3 s",
     }
     options = read(Configuration.from_dict(adaptive | old), CHECKPOINTS)
-    assert options is not None and (options.wait, options.settle_at_start, options.cooldown) == (math.inf, 2.0, 3.0)
+    assert options is not None and (options.wait, options.start_stabilization_timeout, options.cooldown) == (
+        math.inf,
+        2.0,
+        3.0,
+    )
     failures = {"jobmanager.adaptive-scheduler.rescale-trigger.max-checkpoint-failures": "0"}
     with pytest.raises(InvalidProgramError, match="it must be at least 1"):
         read(Configuration.from_dict(adaptive | failures), CHECKPOINTS)
@@ -302,12 +312,12 @@ class World:
         all_there = self.slots >= self.one.requirements.desired
         if isinstance(decision, s.Start):
             assert self.wanted_at is not None
-            waited = self.now >= self.wanted_at + min(options.settle_at_start, options.wait)
+            waited = self.now >= self.wanted_at + min(options.start_stabilization_timeout, options.wait)
             assert all_there or waited
         else:
             assert decision.parallelisms != self.parallelisms
             assert self.now >= self.started_at + options.cooldown
-            assert all_there or self.now >= self.started_at + options.settle
+            assert all_there or self.now >= self.started_at + options.stabilization_timeout
             assert triggers or self.now >= self.started_at + options.max_delay
         self.parallelisms, self.started_at, self.wanted_at = dict(best), self.now, None
         self.send(s.Deployed(parallelisms=best))
@@ -338,11 +348,11 @@ class World:
         if self.has_ended or best is None:
             return
         if self.wanted_at is None:
-            timeout = options.cooldown + options.settle + options.max_delay
+            timeout = options.cooldown + options.stabilization_timeout + options.max_delay
             since = max(self.same_since, self.started_at)
             assert self.now < since + timeout or self.parallelisms == best
         else:
-            assert self.now < max(self.same_since, self.wanted_at) + options.settle_at_start
+            assert self.now < max(self.same_since, self.wanted_at) + options.start_stabilization_timeout
 
     def happen(self) -> None:
         kind = self.random.choice(("slots", "slots", "slots", "bounds", "checkpoint", "checkpoint", "lost", "fail"))
@@ -372,9 +382,9 @@ def test_scheduler_decisions_are_optimal_for_random_events() -> None:
         dice = Random(seed)
         options = ScalingOptions(
             wait=dice.choice((30.0, 300.0, math.inf)),
-            settle_at_start=dice.choice((0.0, 10.0)),
+            start_stabilization_timeout=dice.choice((0.0, 10.0)),
             cooldown=dice.choice((0.0, 30.0)),
-            settle=dice.choice((0.0, 5.0, 60.0)),
+            stabilization_timeout=dice.choice((0.0, 5.0, 60.0)),
             max_delay=dice.choice((0.0, 9.0, 70.0)),
         )
         patient, often = (World(Random(seed), options, plan, patient) for patient in (True, False))

@@ -104,7 +104,7 @@ def test_backend_set_after_the_windows_takes_effect() -> None:
 
 
 def test_backend_from_the_command_line_overrides_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(launch_context._last_word, "state.backend.type", "RocksDB")
+    monkeypatch.setitem(launch_context._overrides, "state.backend.type", "RocksDB")
     env, sink = Env.get_execution_environment().set_parallelism(1), CollectSink()
     env.get_configuration().set_string("state.backend.type", "hashmap")
     for stream in windows(env):

@@ -23,7 +23,7 @@ def main(path: str) -> int:
     if spec["pyflink"]:
         pyflink_names.install()
     try:
-        planned = load_plan(spec["path"], spec["arguments"], {**spec["settings"], **spec["last_word"]}, spec["module"])
+        planned = load_plan(spec["path"], spec["arguments"], {**spec["settings"], **spec["overrides"]}, spec["module"])
         graph = planned.job_graph()
         plan = plan_of(uuid.uuid4().hex, graph.job_name, "STREAMING", graph.vertices)
     except SystemExit as e:

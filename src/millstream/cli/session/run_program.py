@@ -37,9 +37,9 @@ def main(path: str, descriptor: int) -> int:
         pyflink_names.install()
     _set_leadership(spec)
     master = spec["attachment"]["master"]
-    last_word = {**spec["last_word"], ENGINE.key: ENGINE.text(EngineChoice.SPARK), "spark.master": master}
+    overrides = {**spec["overrides"], ENGINE.key: ENGINE.text(EngineChoice.SPARK), "spark.master": master}
     try:
-        code = _run(spec, {**spec["settings"], "spark.master": master}, last_word)
+        code = _run(spec, {**spec["settings"], "spark.master": master}, overrides)
         if code != _TERMINATED:
             member.await_jobs()
     except SystemExit:
@@ -57,16 +57,16 @@ def _set_leadership(spec: dict[str, Json]) -> None:
         lead(Leadership(options, options.open(), spec["term"], spec["id"]))
 
 
-def _run(spec: dict[str, Json], settings: dict[str, str], last_word: dict[str, str]) -> int:
+def _run(spec: dict[str, Json], settings: dict[str, str], overrides: dict[str, str]) -> int:
     """Run the program's main; return its exit code. Its jobs continue in any case."""
     try:
         if spec["module"]:
-            set_command_line(settings, last_word)
+            set_command_line(settings, overrides)
             sys.path.insert(0, spec["path"])
             sys.argv = [spec["path"], *spec["arguments"]]
             runpy.run_module(spec["module"], run_name="__main__")
         else:
-            run_program(spec["path"], spec["arguments"], settings, last_word)
+            run_program(spec["path"], spec["arguments"], settings, overrides)
     except SystemExit as e:
         if isinstance(e.code, str):
             click.echo(e.code, err=True)

@@ -22,7 +22,7 @@ def run_in_session(
     program: str,
     arguments: list[str],
     settings: dict[str, str],
-    last_word: dict[str, str],
+    overrides: dict[str, str],
     *,
     address: str | None,
     detached: bool,
@@ -34,7 +34,7 @@ def run_in_session(
         program: the program.
         arguments: its sys.argv.
         settings: settings that it can change.
-        last_word: settings that override the program's own.
+        overrides: settings that override the program's own.
         address: the cluster; None for this user's.
         detached: whether to return once it has started a job.
         pyflink: whether `import pyflink` imports millstream.
@@ -43,13 +43,13 @@ def run_in_session(
         use_leader(settings)
         client = cluster_of(address, os.environ.get("MILLSTREAM_TOKEN"))
         if not is_local_service(client):
-            return _run_uploaded(client, program, arguments, settings, last_word)
+            return _run_uploaded(client, program, arguments, settings, overrides)
         body = {
             "path": os.path.abspath(program),
             "arguments": arguments,
             "directory": os.getcwd(),
             "settings": settings,
-            "last_word": last_word,
+            "overrides": overrides,
             "pyflink": pyflink,
         }
         program_id = client.ask("/programs", "POST", body)["program-id"]
@@ -60,11 +60,11 @@ def run_in_session(
 
 
 def _run_uploaded(
-    client: ServiceClient, program: str, arguments: list[str], settings: dict[str, str], last_word: dict[str, str]
+    client: ServiceClient, program: str, arguments: list[str], settings: dict[str, str], overrides: dict[str, str]
 ) -> int:
     """Upload a program to a remote cluster, which runs it; its output remains there."""
     uploaded = client.upload(program)
-    body: dict[str, Json] = {"programArgsList": arguments, "flinkConfiguration": {**settings, **last_word}}
+    body: dict[str, Json] = {"programArgsList": arguments, "flinkConfiguration": {**settings, **overrides}}
     _print_job(client.ask(f"/jars/{uploaded}/run", "POST", body, _START_SECONDS)["jobid"])
     return 0
 

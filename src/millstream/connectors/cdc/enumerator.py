@@ -134,7 +134,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C, R]):
         self._last_heartbeat: float | None = None
         self._heartbeat_offset = self._offset
         self._next_discovery: float | None = None
-        self._behind, self._behind_at = 0, -math.inf
+        self._lag, self._lag_at = 0, -math.inf
         self._log = self._open_log()
         self._read_chunks()
 
@@ -195,7 +195,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C, R]):
         """Return whether the log is assigned up to `target`."""
 
     @abstractmethod
-    def _bytes_behind(self) -> int:
+    def _unassigned_bytes(self) -> int:
         """Return how many bytes of the log are not assigned."""
 
     def _request_progress(self) -> None:
@@ -268,10 +268,10 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C, R]):
     def poll(self, budget: int, now: float) -> SplitAssignment:
         with self._translated_errors():
             assignment = self._poll(budget, now)
-            if now >= self._behind_at + _LAG_SECONDS:
-                self._behind, self._behind_at = self._bytes_behind(), now
+            if now >= self._lag_at + _LAG_SECONDS:
+                self._lag, self._lag_at = self._unassigned_bytes(), now
         assert self._log is not None
-        return replace(assignment, pending={0: self._log.pending_changes}, pending_bytes={0: self._behind})
+        return replace(assignment, pending={0: self._log.pending_changes}, pending_bytes={0: self._lag})
 
     def _poll(self, budget: int, now: float) -> SplitAssignment:
         assert self._log is not None

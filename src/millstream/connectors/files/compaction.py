@@ -216,7 +216,7 @@ def compact(parts: list[PartFile], group: str, compactor: FileCompactor) -> None
     _finish(directory, committed, claimed)
 
 
-def settle(hidden: Iterable[str], expected: Iterable[PartFile], prefixes: tuple[str, ...]) -> None:
+def recover_groups(hidden: Iterable[str], expected: Iterable[PartFile], prefixes: tuple[str, ...]) -> None:
     """Finish or cancel all groups: afterwards each expected part is pending again or in a visible file.
 
     Args:

@@ -26,7 +26,7 @@ from millstream.connectors.files.compaction import (
     FileCompactStrategy,
     Group,
     compact,
-    settle,
+    recover_groups,
 )
 from millstream.connectors.files.part_files import PartFile, StagedParts, sync, sync_directories, transaction_of
 from millstream.connectors.files.rolling_policy import OnCheckpointRollingPolicy, OutputFileConfig, RollingPolicy
@@ -71,7 +71,7 @@ class FileCommitter(Committer):
         prefixes = (self._context.prefix(former_job_id), self._context.prefix())
         hidden = _hidden_files(self._base)
         # Also if compaction is disabled now: the previous execution may have compacted.
-        settle(hidden, (part for _, staged in committables for part in staged.files), prefixes)
+        recover_groups(hidden, (part for _, staged in committables for part in staged.files), prefixes)
         own = former_job_id == self._context.job_id and bool(self._finished)
         self.commit([(subtask, self._without_missing(staged, own)) for subtask, staged in committables])
         retained = self._retained()

@@ -77,7 +77,7 @@ def _times(unit: int) -> ToPython:
             if moment.date() != _EPOCH.date():
                 raise ValueError(value)
             return moment.time()
-        return value.replace(microsecond=_cut(value.microsecond, unit), tzinfo=None)
+        return value.replace(microsecond=_truncate(value.microsecond, unit), tzinfo=None)
 
     return read
 
@@ -89,7 +89,7 @@ def _timestamps(unit: int, naive_is_utc: bool) -> ToPython:
         if value.tzinfo is None and naive_is_utc:
             value = value.replace(tzinfo=datetime.UTC)
         moment: datetime.datetime = value.astimezone(datetime.UTC)
-        return moment.replace(microsecond=_cut(moment.microsecond, unit))
+        return moment.replace(microsecond=_truncate(moment.microsecond, unit))
 
     return read
 
@@ -98,7 +98,7 @@ def _local_timestamps(unit: int) -> ToPython:
     def read(value: Value) -> datetime.datetime:
         if not isinstance(value, datetime.datetime):
             value = _EPOCH + datetime.timedelta(microseconds=_number(value) * unit)
-        local: datetime.datetime = value.replace(tzinfo=None, microsecond=_cut(value.microsecond, unit))
+        local: datetime.datetime = value.replace(tzinfo=None, microsecond=_truncate(value.microsecond, unit))
         return local
 
     return read
@@ -130,7 +130,7 @@ def _number(value: Value) -> int:
     return value
 
 
-def _cut(microseconds: int, unit: int) -> int:
+def _truncate(microseconds: int, unit: int) -> int:
     """Truncate microseconds to the unit of the file, as Flink does."""
     return microseconds - microseconds % unit
 

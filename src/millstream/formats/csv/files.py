@@ -118,7 +118,7 @@ class _PartReader:
         text, is_text = self._decoded(block)
         try:
             if at_head:
-                end = self._behind_head(text)
+                end = self._first_row(text)
                 offset += _length(text[:end])
                 text = text[end:]
             if is_text:
@@ -168,7 +168,7 @@ class _PartReader:
                 on_error(start, e)
         return rows
 
-    def _behind_head(self, text: str) -> int:
+    def _first_row(self, text: str) -> int:
         """Return the position of the first row, after the header and the skipped row."""
         schema, end = self._schema, 0
         if schema.use_header:

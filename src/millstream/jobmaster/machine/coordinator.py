@@ -40,7 +40,7 @@ from millstream.jobmaster.machine.instructions import (
     WriteManifest,
 )
 
-_REMEMBERED = 10
+_HISTORY_SIZE = 10
 
 Committables = list[tuple[int, Value]]
 
@@ -152,7 +152,7 @@ class CheckpointCoordinator:
         self._failures_in_a_row = 0
         self.triggered = self.failed_count = self.completed_count = 0
         # The last checkpoints in any status, oldest first.
-        self.history: deque[Checkpoint] = deque(maxlen=_REMEMBERED)
+        self.history: deque[Checkpoint] = deque(maxlen=_HISTORY_SIZE)
 
     # --- triggers
 

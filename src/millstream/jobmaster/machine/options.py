@@ -37,7 +37,7 @@ class _Mode(Enum):
 SCHEDULER = ChoiceSetting("jobmanager.scheduler", _Scheduler.DEFAULT)
 MODE = ChoiceSetting("scheduler-mode", _Mode.DEFAULT)
 WAIT = DurationSetting(f"{_PREFIX}.submission.resource-wait-timeout", 300_000, (f"{_PREFIX}.resource-wait-timeout",))
-SETTLE_AT_START = DurationSetting(
+START_STABILIZATION_TIMEOUT = DurationSetting(
     f"{_PREFIX}.submission.resource-stabilization-timeout",
     10_000,
     (f"{_PREFIX}.resource-stabilization-timeout",),
@@ -49,7 +49,9 @@ COOLDOWN = DurationSetting(
     (f"{_PREFIX}.scaling-interval.min",),
     at_least(0, in_words),
 )
-SETTLE = DurationSetting(f"{_PREFIX}.executing.resource-stabilization-timeout", 60_000, limit=at_least(0, in_words))
+STABILIZATION_TIMEOUT = DurationSetting(
+    f"{_PREFIX}.executing.resource-stabilization-timeout", 60_000, limit=at_least(0, in_words)
+)
 MAX_DELAY = DurationSetting(f"{_PREFIX}.rescale-trigger.max-delay", 0, limit=at_least(0, in_words))
 MAX_FAILURES = IntegerSetting(f"{_PREFIX}.rescale-trigger.max-checkpoint-failures", 2, limit=at_least(1))
 
@@ -61,18 +63,18 @@ class ScalingOptions:
     Attributes:
         reactive: whether it uses all available slots, whatever its parallelism.
         wait: how long it waits for all desired slots before it starts or restarts.
-        settle_at_start: how long it waits for more slots once it has enough to start.
+        start_stabilization_timeout: how long it waits for more slots once it has enough to start.
         cooldown: the minimum time between two rescales.
-        settle: how long a running job waits for the slots to stabilize.
+        stabilization_timeout: how long a running job waits for the slots to stabilize.
         max_delay: how long a rescale waits for a completed checkpoint.
         max_failures: how many checkpoints may fail before it is rescaled without one.
     """
 
     reactive: bool = False
     wait: float = 300.0
-    settle_at_start: float = 10.0
+    start_stabilization_timeout: float = 10.0
     cooldown: float = 30.0
-    settle: float = 60.0
+    stabilization_timeout: float = 60.0
     max_delay: float = 0.0
     max_failures: int = 2
 
@@ -85,13 +87,13 @@ class ScalingOptions:
         failures = MAX_FAILURES.read(config)
         delay = checkpoints.interval * (failures + 1) if checkpoints.enabled else 0.0
         wait = WAIT.read(config) if WAIT.is_set(config) or not reactive else -1
-        settle_at_start = SETTLE_AT_START.read(config) if SETTLE_AT_START.is_set(config) or not reactive else 0
+        stabilizes = START_STABILIZATION_TIMEOUT.is_set(config) or not reactive
         return ScalingOptions(
             reactive=reactive,
             wait=math.inf if wait < 0 else wait / 1000,
-            settle_at_start=settle_at_start / 1000,
+            start_stabilization_timeout=START_STABILIZATION_TIMEOUT.read(config) / 1000 if stabilizes else 0.0,
             cooldown=COOLDOWN.read(config) / 1000,
-            settle=SETTLE.read(config) / 1000,
+            stabilization_timeout=STABILIZATION_TIMEOUT.read(config) / 1000,
             max_delay=MAX_DELAY.read(config) / 1000 if MAX_DELAY.is_set(config) else delay,
             max_failures=failures,
         )

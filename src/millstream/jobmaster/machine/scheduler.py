@@ -157,9 +157,9 @@ class _Resources(NamedTuple):
 class Transition:
     """The phases of a change, since a state was entered."""
 
-    def __init__(self, now: float, cooldown: float, settle: float, max_delay: float) -> None:
+    def __init__(self, now: float, cooldown: float, stabilization_timeout: float, max_delay: float) -> None:
         self.phase = Phase.COOLDOWN
-        self._stabilization_timeout, self._max_delay = settle, max_delay
+        self._stabilization_timeout, self._max_delay = stabilization_timeout, max_delay
         self._cool_at = now + cooldown
         # When slots first changed, and when to check for all desired slots.
         self._first: float | None = None
@@ -287,14 +287,14 @@ class Scheduler:
     def _resources_wanted(self, event: ResourcesWanted, now: float) -> Decision | None:
         self.state = State.WAITING_FOR_RESOURCES
         self._give_up_at = now + self._options.wait
-        self._transition = Transition(now, 0.0, self._options.settle_at_start, 0.0)
+        self._transition = Transition(now, 0.0, self._options.start_stabilization_timeout, 0.0)
         self._transition.changed(now, self._resources())
         return self._passed(now)
 
     def _deployed(self, event: Deployed, now: float) -> Decision | None:
         self.state, self._parallelisms = State.EXECUTING, dict(event.parallelisms)
         options = self._options
-        self._transition = Transition(now, options.cooldown, options.settle, options.max_delay)
+        self._transition = Transition(now, options.cooldown, options.stabilization_timeout, options.max_delay)
         self._failures_left = None
         # Slots may have changed meanwhile.
         return self._changed(now)

@@ -36,54 +36,54 @@ class TaskStates:
             for v in plan.vertices
             for subtask in range(v.parallelism)
         }
-        self._all_become((_S.SCHEDULED, _S.DEPLOYING), self.views, now)
+        self._set_all((_S.SCHEDULED, _S.DEPLOYING), self.views, now)
 
     def opened(self, now: float) -> None:
         """Note that the slots are open; tasks open their functions in their first epoch."""
-        self._all_become((_S.INITIALIZING,), self.views, now)
+        self._set_all((_S.INITIALIZING,), self.views, now)
 
     def reported(self, reports: Iterable[SlotReport], ended: Collection[int], now: float) -> None:
         """Note a finished epoch; tasks of ended vertices are finished."""
         ended_tasks = {(r.vertex, r.subtask) for slot in reports for r in slot.subtasks if r.ended}
         if not ended_tasks and not self._are_new:
             return
-        self._all_become((_S.RUNNING,), [a for a, t in self.views.items() if t.state is _S.INITIALIZING], now)
+        self._set_all((_S.RUNNING,), [a for a, t in self.views.items() if t.state is _S.INITIALIZING], now)
         self._are_new = False
         # Tasks that had ended before this execution do not report.
         ended_tasks |= {a for a in self.views if a[0] in ended}
-        self._all_become((_S.FINISHED,), [a for a in ended_tasks if self.views[a].state is _S.RUNNING], now)
+        self._set_all((_S.FINISHED,), [a for a in ended_tasks if self.views[a].state is _S.RUNNING], now)
 
     def failed(self, address: Address | None, now: float) -> None:
         """Note the failed task, if known, and cancel the others."""
         if address is not None and address in self.views:
-            self._all_become((_S.FAILED,), [address], now)
+            self._set_all((_S.FAILED,), [address], now)
         self.cancel(now)
 
     def cancel(self, now: float) -> None:
         """Cancel all tasks that have not ended."""
-        self._all_become((_S.CANCELING,), self._unended(), now)
+        self._set_all((_S.CANCELING,), self._unended(), now)
 
     def released(self, now: float) -> None:
         """Note that the slots are released."""
         stopping = [a for a, t in self.views.items() if t.state is _S.CANCELING]
-        self._all_become((_S.CANCELED,), stopping, now)
+        self._set_all((_S.CANCELED,), stopping, now)
 
     def finish(self, now: float) -> None:
         """Finish all tasks of a job that ended normally, including stopped ones."""
         running = [a for a in self._unended() if self.views[a].state is _S.RUNNING]
-        self._all_become((_S.FINISHED,), running, now)
-        self._all_become((_S.CANCELING, _S.CANCELED), self._unended(), now)
+        self._set_all((_S.FINISHED,), running, now)
+        self._set_all((_S.CANCELING, _S.CANCELED), self._unended(), now)
 
     def _unended(self) -> list[Address]:
         return [a for a, t in self.views.items() if not t.state.is_terminal() and t.state is not _S.CANCELING]
 
-    def _all_become(self, states: Iterable[ExecutionState], addresses: Iterable[Address], now: float) -> None:
+    def _set_all(self, states: Iterable[ExecutionState], addresses: Iterable[Address], now: float) -> None:
         views = dict(self.views)
         chosen = list(addresses)
         for state in states:
             for address in chosen:
                 before = views[address]
-                if not before.state.may_become(state):
+                if not before.state.can_become(state):
                     raise AssertionError(f"a task cannot go from {before.state.name} to {state.name}")
                 times = {**before.times, state: now}
                 views[address] = TaskView(state=state, since=now, attempt=before.attempt, times=times)
@@ -143,7 +143,7 @@ class StatusRecorder:
     def become(self, status: JobStatus, now: float) -> None:
         if self.status is status:
             return
-        if not self.status.may_become(status):
+        if not self.status.can_become(status):
             raise AssertionError(f"a job cannot go from {self.status.name} to {status.name}")
         self.status = status
         self._times = {**self._times, status: now}

@@ -85,14 +85,14 @@ class DynamicCepOperator(PatternOperator):
         """Add, replace or remove a pattern."""
         if isinstance(change, Removed):
             if change.id in self._matchings:
-                self._forget(change.id)
+                self._remove_matching(change.id)
                 self._patterns.remove(change.id)
         elif isinstance(change, PatternProcessor):
             before = self._patterns.get(change.id)
             if before is not None and before.version >= change.version:
                 return
             if before is not None:
-                self._forget(change.id)
+                self._remove_matching(change.id)
             self._patterns.put(change.id, change)
             self._adopt(change)
         else:
@@ -101,7 +101,7 @@ class DynamicCepOperator(PatternOperator):
                 f"not {shorten(change)}."
             )
 
-    def _forget(self, pattern_id: Any) -> None:
+    def _remove_matching(self, pattern_id: Any) -> None:
         self._drop(pattern_id)
         for row in [row for row, _ in self._runs.rows() if row[1] == pattern_id]:
             self._runs.remove(row)

@@ -53,7 +53,7 @@ class _Collected:
 
     def learn(self, w: CodeWriter, value: Var) -> None: ...
 
-    def settle(self) -> None: ...
+    def write_back(self) -> None: ...
 
     def code(self, w: CodeWriter, value: Var, operator: object) -> None:
         w.line(f"{w.bind(self.take, 'take')}({value.name}, {value.timestamp})")
@@ -74,7 +74,7 @@ class _OneFile:
     def write(self, name: str, parts: Iterable[bytes]) -> int:
         raise DamagedStateError("A replay writes no state.")
 
-    def forget(self, names: list[str]) -> None: ...
+    def drop_local_copies(self, names: list[str]) -> None: ...
 
     def scratch(self, name: str) -> str:
         raise DamagedStateError("A replay has no directory.")
@@ -159,7 +159,7 @@ class Replay:
             operator.emit_responses()
         for element in self._before:
             self._process(element)
-        operator.settle()
+        operator.write_back()
         self.emitted.clear()
 
     def _process(self, element: int | LoggedRecord) -> None:

@@ -102,7 +102,7 @@ class Guard:
         state, own = self._states.get(node.id), self._states.get(f"{node.id}.operator")
         record = located.record if node.operator is located.operator else None
         try:
-            node.operator.settle()
+            node.operator.write_back()
             before = None
             if (
                 node is self._vertex.head

@@ -64,7 +64,7 @@ class EdgeWriter:
         self._block_records = _FIRST_BLOCK_RECORDS
         # The inferred type of all records sent, and the member that is their timestamp; None before the first.
         self._known: tuple[InferredType, int | None] | None = None
-        self.settle()
+        self.choose_layout()
 
     def learn(self, w: CodeWriter, value: Var) -> None:
         """Include a record's type in the layout decision; `code` is called for the same record later."""
@@ -74,7 +74,7 @@ class EdgeWriter:
             known = either(inferred_type, known[0]), timestamp if timestamp == known[1] else None
         self._known = known
 
-    def settle(self) -> None:
+    def choose_layout(self) -> None:
         """Choose the block layout from the types learnt."""
         if self._known is not None:
             self._layout = replace(self.edge.layout, pieces=Pieces.of(*self._known))

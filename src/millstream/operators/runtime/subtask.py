@@ -95,7 +95,7 @@ class Subtask:
     def report(self) -> SubtaskReport:
         """Finish the epoch: write state, stage output, and report."""
         for node in self._nodes:
-            node.operator.settle()
+            node.operator.write_back()
         subtask_input, requests, chain, task = self._input, self._input.requests, self._chain, self._task
         chain.choose_loops(subtask_input.records_in)
         files = self._save_state(task.writes_state)

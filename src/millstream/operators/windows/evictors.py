@@ -124,8 +124,8 @@ class TimeEvictor(_BeforeOrAfter):
     def _evict(self, elements: list[TimestampedValue]) -> None:
         if not elements or not elements[0].has_timestamp():
             return
-        cut = max(e.get_timestamp() for e in elements) - self._window_size
-        elements[:] = [e for e in elements if e.get_timestamp() > cut]
+        oldest = max(e.get_timestamp() for e in elements) - self._window_size
+        elements[:] = [e for e in elements if e.get_timestamp() > oldest]
 
 
 class DeltaEvictor(_BeforeOrAfter):

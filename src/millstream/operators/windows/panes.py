@@ -177,7 +177,7 @@ class PaneOperator(WindowOperator):
             results = self._call(key, window, contents)
             if results is not None:
                 self.setup.emit(results, stamp)
-            self._forget(key, window)
+            self._clear_function_state(key, window)
         self.firing = None
 
     def _results(self, window: TimeWindow, values: dict[Any, Any]) -> Iterator[Value]:

@@ -316,11 +316,11 @@ class WindowOperator(TimerOperator, FunctionsOperator):
     def _clear(self, key: UserKey, window: Window, row: Any, merging: MergingWindows | None) -> None:
         self.contents.clear(row)
         self.trigger.clear(window, self._trigger_context(key, window))
-        self._forget(key, window)
+        self._clear_function_state(key, window)
         if merging is not None:
             merging.retire(window)
 
-    def _forget(self, key: UserKey, window: Window) -> None:
+    def _clear_function_state(self, key: UserKey, window: Window) -> None:
         """Let the window function clear its state of a removed window."""
         self._processing._enter(key, window)
         if self.result.function is not None:

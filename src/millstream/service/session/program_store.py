@@ -21,7 +21,7 @@ from millstream.common.aliases import Json
 from millstream.common.errors import DamagedStateError
 from millstream.service.http import RequestError
 
-_TEXTS, _LISTS, _MAPS = ("path", "directory", "module"), ("arguments",), ("settings", "last_word")
+_TEXTS, _LISTS, _MAPS = ("path", "directory", "module"), ("arguments",), ("settings", "overrides")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Submission:
         arguments: its arguments, for sys.argv.
         directory: its working directory; None for a new one.
         settings: options that the program can override.
-        last_word: options that override the program's.
+        overrides: options that override the program's.
         pyflink: whether `import pyflink` means millstream.
     """
 
@@ -43,7 +43,7 @@ class Submission:
     arguments: list[str] = field(default_factory=list)
     directory: str | None = None
     settings: dict[str, str] = field(default_factory=dict)
-    last_word: dict[str, str] = field(default_factory=dict)
+    overrides: dict[str, str] = field(default_factory=dict)
     pyflink: bool = False
 
     def as_dict(self) -> dict[str, Json]:

@@ -325,7 +325,7 @@ def _submission(upload: Upload, parameters: dict[str, Json]) -> Submission:
     settings = parameters.get("flinkConfiguration") or {}
     if parameters.get("parallelism") is not None:
         settings = {**settings, PARALLELISM.key: str(parameters["parallelism"])}
-    last_word = {
+    overrides = {
         PATH.key: parameters.get("savepointPath"),
         IGNORE_UNCLAIMED.key: parameters.get("allowNonRestoredState"),
         CLAIM_MODE.key: parameters.get("claimMode"),
@@ -336,8 +336,8 @@ def _submission(upload: Upload, parameters: dict[str, Json]) -> Submission:
             "module": parameters.get("entry-class") or parameters.get("entryClass"),
             "arguments": arguments,
             "settings": settings,
-            "last_word": {
-                k: str(v).lower() if isinstance(v, bool) else v for k, v in last_word.items() if v is not None
+            "overrides": {
+                k: str(v).lower() if isinstance(v, bool) else v for k, v in overrides.items() if v is not None
             },
         }
     )

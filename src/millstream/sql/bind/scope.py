@@ -93,7 +93,7 @@ class Scope:
         """All columns in order."""
         return Fields(tuple(f for s in self.sources for f in s.fields.fields))
 
-    def beside(self, other: Scope) -> Scope:
+    def joined(self, other: Scope) -> Scope:
         """Return the scope with the other's columns appended."""
         moved = tuple(replace(s, start=s.start + self.width) for s in other.sources)
         merged = {**self.merged, **{n: i + self.width for n, i in other.merged.items()}}

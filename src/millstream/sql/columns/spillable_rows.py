@@ -51,10 +51,10 @@ class HashBins:
         self._keys = tuple(keys)
 
     def arrange(self, rows: Batch) -> Iterator[tuple[int, Batch]]:
-        yield from parted(rows, bins_of(hashes([rows.columns[k] for k in self._keys], len(rows))))
+        yield from split_by_bin(rows, bins_of(hashes([rows.columns[k] for k in self._keys], len(rows))))
 
 
-def parted(rows: Batch, bins: Ints) -> Iterator[tuple[int, Batch]]:
+def split_by_bin(rows: Batch, bins: Ints) -> Iterator[tuple[int, Batch]]:
     """Yield rows by bin."""
     whole = rows.take(stable_order(bins, BINS))
     ends = np.cumsum(np.bincount(bins, minlength=BINS)).tolist()

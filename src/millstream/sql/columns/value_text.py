@@ -84,7 +84,7 @@ def _bytes(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:
 
 def _times(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:
     assert isinstance(kind, t.TimeType)
-    text = _cut(column.cast(pa.string()), 8, min(kind.precision, 3))
+    text = _truncated(column.cast(pa.string()), 8, min(kind.precision, 3))
     if kind.precision == 0:
         return text
     # Trailing zeros of the fraction are dropped, except the first digit.
@@ -92,7 +92,7 @@ def _times(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:
     return pc.if_else(pc.ends_with(short, "."), pc.binary_join_element_wise(short, "0", ""), short)
 
 
-def _cut(text: pa.Array, seconds: int, digits: int) -> pa.Array:
+def _truncated(text: pa.Array, seconds: int, digits: int) -> pa.Array:
     """Truncate the fraction of seconds at the end of texts."""
     return pc.utf8_slice_codeunits(text, 0, seconds if digits == 0 else seconds + 1 + digits)
 

@@ -15,7 +15,7 @@ from millstream.sql import types as t
 from millstream.sql.columns.numpy_arrays import NumpyColumn
 from millstream.sql.errors import TableException
 from millstream.sql.functions import dates
-from millstream.sql.functions.casts import cast_value, fitted_decimal, rounded
+from millstream.sql.functions.casts import cast_value, rescaled_decimal, rounded
 from millstream.sql.functions.function import Arguments, Datum, Function, Kernel, Resolved, Site
 from millstream.sql.functions.rules import (
     DOUBLE,
@@ -194,7 +194,7 @@ def _round_decimals(column: pa.Array, places: int, mode: str, kind: t.DecimalTyp
     if places >= scale:
         return column
     wide = column.cast(pa.decimal128(precision + 1, scale) if precision < 38 else pa.decimal256(39, scale))
-    return fitted_decimal(pc.round(wide, ndigits=places, round_mode=_ARROW_MODES[mode]), kind)
+    return rescaled_decimal(pc.round(wide, ndigits=places, round_mode=_ARROW_MODES[mode]), kind)
 
 
 def _round_doubles(column: pa.Array, places: int) -> pa.Array:

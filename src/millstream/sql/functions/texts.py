@@ -77,8 +77,8 @@ def _pad_kernel(left: bool) -> Kernel:
         value, length, by = values
         constant = isinstance(length, pa.Scalar) and isinstance(by, pa.Scalar) and length.is_valid and by.is_valid
         if constant and not isinstance(value, pa.Scalar) and length.as_py() >= 0 and len(by.as_py()) == 1:
-            cut = pc.utf8_slice_codeunits(value, 0, length.as_py())
-            return operation(cut, length.as_py(), by.as_py())
+            prefix = pc.utf8_slice_codeunits(value, 0, length.as_py())
+            return operation(prefix, length.as_py(), by.as_py())
         return by_row(_padded(left))(site, rows, values)
 
     return kernel

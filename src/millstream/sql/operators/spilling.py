@@ -15,7 +15,7 @@ import pyarrow as pa
 from millstream.operators.base import OperatorSetup
 from millstream.operators.runtime.budget import Budget
 from millstream.sql.columns.batch import Batch
-from millstream.sql.columns.spillable_rows import BINS, HashBins, SpillableRows, bins_of, parted
+from millstream.sql.columns.spillable_rows import BINS, HashBins, SpillableRows, bins_of, split_by_bin
 from millstream.sql.operators.base import C, StepwiseFinishOperator
 from millstream.state.array_storage import Arrays
 from millstream.state.column_table import LiveColumns, RowChange, from_ipc, to_ipc
@@ -134,7 +134,7 @@ class OverflowTable:
         self._unsaved += [self._write(change.rows) for change in self.live.changes()]
         for rows in (change.rows for change in self.live.everything()):
             whole = Batch(rows.columns, None, rows.num_rows)
-            for number, part in parted(whole, bins_of(rows.column(0).to_numpy())):
+            for number, part in split_by_bin(whole, bins_of(rows.column(0).to_numpy())):
                 extent = self._write(pa.RecordBatch.from_arrays(list(part.columns), schema=rows.schema))
                 self._extents.setdefault(number, []).append(extent)
         self.live.clear()

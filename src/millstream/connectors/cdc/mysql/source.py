@@ -27,7 +27,7 @@ from millstream.connectors.cdc.mysql.log import BinlogRange, BinlogReader, Piece
 from millstream.connectors.cdc.mysql.offsets import (
     BinlogOffset,
     Gtids,
-    bytes_behind,
+    bytes_after,
     check_file,
     check_transaction,
     current_offset,
@@ -140,8 +140,8 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableInfo, Piece, Change,
     def _has_reached(self, target: BinlogOffset) -> bool:
         return bool(self._offset[:2] >= target[:2])
 
-    def _bytes_behind(self) -> int:
-        return bytes_behind(self._connection, self._offset)
+    def _unassigned_bytes(self) -> int:
+        return bytes_after(self._connection, self._offset)
 
     # --- the log
 

@@ -196,7 +196,7 @@ class PostgresEnumerator(CaptureEnumerator[PostgresSettings, TableInfo, Piece, b
     def _has_reached(self, target: int) -> bool:
         return bool(self._offset.lsn >= target)
 
-    def _bytes_behind(self) -> int:
+    def _unassigned_bytes(self) -> int:
         return max(0, self._end() - self._point())
 
     def _request_progress(self) -> None:

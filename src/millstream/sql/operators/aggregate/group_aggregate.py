@@ -144,7 +144,7 @@ class GroupAggregateOperator(KeyedBatchOperator):
         signs = np.ones(segments.rows, np.int64) if segments.signs is None else segments.signs
         running = segments.sums(signs, segments.begins(column, 0))
         segments.leave(column, running)
-        return running, segments.cut_behind(running == 0) if segments.signs is not None else segments
+        return running, segments.split_after(running == 0) if segments.signs is not None else segments
 
     def _changes(
         self, batch: Batch, keys: list[pa.Array], segments: Segments, rows: Ints | None, running: list[Running]

@@ -80,7 +80,7 @@ class Segments:
         """Whether a segment is the last of its key in this batch."""
         return np.append(self.slots[1:] != self.slots[:-1], True)[: self.count]
 
-    def cut_behind(self, cut: Mask) -> Segments:
+    def split_after(self, cut: Mask) -> Segments:
         """Return segments that also end after some rows; the next segment begins empty."""
         inner = np.flatnonzero(cut) + 1
         inner = inner[inner < self.rows]

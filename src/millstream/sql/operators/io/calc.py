@@ -43,7 +43,7 @@ class CalcOperator(EvaluatingOperator):
         columns, self._discard = compiled_all([*outputs, *leaves, *tests], self.context)
         self._columns = columns[: len(outputs)]
         self._leaves = columns[len(outputs) : len(outputs) + len(leaves)]
-        self._keep = None if self.condition is None else condition(self.condition, self.context)
+        self._filter = None if self.condition is None else condition(self.condition, self.context)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         try:
@@ -52,7 +52,7 @@ class CalcOperator(EvaluatingOperator):
             self._discard()
 
     def _computed_rows(self, batch: Batch) -> Iterable[Batch]:
-        keep = None if self._keep is None else self._keep(batch)
+        keep = None if self._filter is None else self._filter(batch)
         if keep is not None and not keep.any():
             return ()
         batch = batch.with_columns([leaf(batch) for leaf in self._leaves])

@@ -223,12 +223,12 @@ class _AffectedDistance:
     """How far from the changed row results change, and how far the frames of those rows reach; None for unlimited.
 
     Attributes:
-        before, behind: the number of affected rows before and after the changed one.
+        before, after: the number of affected rows before and after the changed one.
         around: the number of rows in their frames before and after it.
     """
 
     before: int | None
-    behind: int | None
+    after: int | None
     around: int | None
 
     @staticmethod
@@ -236,16 +236,16 @@ class _AffectedDistance:
         if not over.rows or any(c.function in OF_PARTITION for c in over.calls):
             return _AffectedDistance(None, None, None)
         # A row is in the frames of later rows that look back to it, and of earlier ones that look ahead.
-        behind = None if over.start is None else max(-over.start, 0)
+        after = None if over.start is None else max(-over.start, 0)
         before = None if over.end is None else max(over.end, 0)
-        return _AffectedDistance(before, behind, None if before is None or behind is None else before + behind)
+        return _AffectedDistance(before, after, None if before is None or after is None else before + after)
 
     def ranges(self, position: int, count: int) -> tuple[int, int, int, int]:
         """Return the ranges of needed and of affected rows for a change at a position of `count` rows."""
         low = 0 if self.around is None else max(position - self.around, 0)
         high = count if self.around is None else min(position + self.around + 1, count)
         first = 0 if self.before is None else max(position - self.before, 0)
-        last = count if self.behind is None else min(position + self.behind + 1, count)
+        last = count if self.after is None else min(position + self.after + 1, count)
         return low, high, first, last
 
 

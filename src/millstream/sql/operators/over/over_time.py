@@ -74,7 +74,7 @@ class OverOperator(KeyedBatchOperator):
         self.kinds = list(kinds)
         self.ttl = ttl
         # In processing time, rows of a RANGE frame are pending until their millisecond ends; others are not.
-        self.waits = rowtime is not None or (not rows and preceding is not None)
+        self.buffers_input = rowtime is not None or (not rows and preceding is not None)
         self._shifts = max((lag_of(c) for c in calls if c.function == "LAG"), default=0)
         by_sums = [as_over(c, kinds) for c in calls if not self._is_by_frame(c)]
         self.aggregates = AggregateHandler(by_sums, kinds, retracts=preceding is not None)
@@ -97,7 +97,7 @@ class OverOperator(KeyedBatchOperator):
         state_columns = [StateColumn(_LAST, np.int64), StateColumn(TOUCHED, np.int64), *self.aggregates.state_columns]
         self._state: KeyedColumns = self.state_table("partitions", KeyedColumns(keys, state_columns))
         self.aggregates.open(keys, self.state_table)
-        if self.waits:
+        if self.buffers_input:
             # The mark of a row is its time.
             pending = KeyedRows(self.kinds, self.partition)
             self._pending: KeyedRows = self.state_table("pending", pending)
@@ -113,7 +113,7 @@ class OverOperator(KeyedBatchOperator):
     # --- rows
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        if not self.waits:
+        if not self.buffers_input:
             return self._taken(batch, np.full(len(batch), self.setup.clock(), np.int64))
         if self.rowtime is None:
             self._wait(batch, np.full(len(batch), self.setup.clock(), np.int64))
@@ -147,7 +147,7 @@ class OverOperator(KeyedBatchOperator):
         self._next = min(self._next, int(times.min()))
 
     def _schedule_timer(self) -> None:
-        rows = self._pending.all_rows() if self.waits else np.zeros(0, np.int64)
+        rows = self._pending.all_rows() if self.buffers_input else np.zeros(0, np.int64)
         self._next = int(self._pending.marks[rows].min()) if len(rows) else MAX_WATERMARK
 
     # --- time
@@ -165,7 +165,7 @@ class OverOperator(KeyedBatchOperator):
 
     @property
     def follows_clock(self) -> bool:
-        return self.waits and self.rowtime is None
+        return self.buffers_input and self.rowtime is None
 
     def on_processing_time(self) -> None:
         if self.follows_clock and self.setup.clock() > self._next:
@@ -260,22 +260,22 @@ class OverOperator(KeyedBatchOperator):
         framed.compact()
         keys = framed.find_or_add([batch.columns[k] for k in self.partition], len(batch))
         first = np.flatnonzero(np.append(True, slots[1:] != slots[:-1]))
-        places, there = framed.pairs(keys[first])
-        old_slots, old_times = slots[first][places], framed.marks[there]
+        places, stored = framed.pairs(keys[first])
+        old_slots, old_times = slots[first][places], framed.marks[stored]
         added = framed.add(keys, [batch.columns[c] for c in self._framed], times)
         order = np.argsort(np.concatenate([old_slots, slots]), kind="stable")
-        positions, count = pa.array(order), len(there) + len(batch)
+        positions, count = pa.array(order), len(stored) + len(batch)
         columns = [pa.nulls(count)] * len(self.kinds)
         for index, c in enumerate(self._framed):
-            columns[c] = pa.concat_arrays([framed.take(index, there), batch.columns[c]]).take(positions)
-        self._in_order = np.concatenate([there, added])[order]
+            columns[c] = pa.concat_arrays([framed.take(index, stored), batch.columns[c]]).take(positions)
+        self._in_order = np.concatenate([stored, added])[order]
         whole = Batch(columns, None, count)
-        new = np.flatnonzero(order >= len(there))
+        new = np.flatnonzero(order >= len(stored))
         return whole, np.concatenate([old_slots, slots])[order], np.concatenate([old_times, times])[order], new
 
     def _frames_of(self, slots: Ints, times: Ints, new: Ints) -> Frames:
         high = new
-        if not self.rows and self.waits:
+        if not self.rows and self.buffers_input:
             high = ends_of(_numbered(slots, times))[new]
         if self.preceding is None:
             if not self._keeps_frames:

@@ -131,7 +131,7 @@ class MatchOperator(EvaluatingOperator, KeyedBatchOperator):
             runs = self._runs_of(slot)
             matches += [(slot, match_of(c), t) for c, t, timed in self._matcher.event(runs, event, now) if not timed]
         yield from self._emitted(matches)
-        self._keep(np.unique(slots))
+        self._update_timers(np.unique(slots))
 
     def _runs_of(self, slot: int) -> Runs:
         runs = self._keys.column(_RUNS)
@@ -140,7 +140,7 @@ class MatchOperator(EvaluatingOperator, KeyedBatchOperator):
         state: Runs = runs[slot]
         return state
 
-    def _keep(self, slots: Ints) -> None:
+    def _update_timers(self, slots: Ints) -> None:
         """Schedule the next timers of keys; discard keys without partial matches."""
         runs, timers = self._keys.column(_RUNS), self._keys.column(_TIMER)
         for slot in slots.tolist():
@@ -201,15 +201,15 @@ class MatchOperator(EvaluatingOperator, KeyedBatchOperator):
         by_key: dict[int, list[tuple[int, Event]]] = {}
         for slot, stamp, event in zip(slots.tolist(), times.tolist(), self._events(batch), strict=True):
             by_key.setdefault(slot, []).append((stamp, event))
-        everyone = self._keys.slots()
-        for slot in everyone[self._keys.column(_TIMER)[everyone] <= time].tolist():
+        all_slots = self._keys.slots()
+        for slot in all_slots[self._keys.column(_TIMER)[all_slots] <= time].tolist():
             by_key.setdefault(slot, [])
         completed = []
         for slot, events in by_key.items():
             matches = self._matcher.fire(self._runs_of(slot), events, time)
             completed += [(slot, match_of(cell), stamp) for cell, stamp, timed_out in matches if not timed_out]
         self.emit(self._emitted(sorted(completed, key=lambda c: c[2])))
-        self._keep(np.array(list(by_key), np.int64))
+        self._update_timers(np.array(list(by_key), np.int64))
 
     # --- output
 

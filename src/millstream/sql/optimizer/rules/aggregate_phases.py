@@ -26,16 +26,16 @@ from millstream.sql.types import BigIntType, BooleanType, DataType, DecimalType,
 
 _VARIANCES = frozenset(["VAR_POP", "VAR_SAMP", "VARIANCE", "STDDEV_POP", "STDDEV_SAMP", "STDDEV"])
 # Aggregates whose accumulators can be merged.
-_TOGETHER = frozenset(["COUNT", "SUM", "$SUM0", "AVG", "MIN", "MAX", *_VARIANCES])
+_MERGEABLE = frozenset(["COUNT", "SUM", "$SUM0", "AVG", "MIN", "MAX", *_VARIANCES])
 # The same, except for input with retractions, which may belong to the other phase.
-_TOGETHER_UNLESS_TAKEN_BACK = frozenset(["COLLECT", "ARRAY_AGG"])
+_MERGEABLE_APPEND_ONLY = frozenset(["COLLECT", "ARRAY_AGG"])
 
 
 def can_be_split(call: AggregateCall, retracts: bool) -> bool:
     """Return whether an aggregate can be computed in two phases."""
     if call.user is not None or call.order:
         return False
-    return call.function in _TOGETHER or (call.function in _TOGETHER_UNLESS_TAKEN_BACK and not retracts)
+    return call.function in _MERGEABLE or (call.function in _MERGEABLE_APPEND_ONLY and not retracts)
 
 
 class Accumulated:

@@ -17,7 +17,7 @@ from millstream.sql.schema import Field, Fields
 from millstream.sql.types import BooleanType
 
 
-def looks_out(e: Expression) -> bool:
+def has_outer_columns(e: Expression) -> bool:
     """Return whether an expression refers to an outer row."""
     return any(isinstance(p, Outer) or (isinstance(p, Subquery) and is_correlated(p.node, 2)) for p in walk(e))
 
@@ -85,15 +85,15 @@ def _filter(node: n.Filter, around: n.Node | None) -> Pulled:
     below = pulled(node.input, around)
     places = dict(enumerate(below.places))
     tests = [moved(t, places) for t in conjuncts(node.condition)]
-    inner_tests = [t for t in tests if not looks_out(t)]
-    out = [t for t in tests if looks_out(t)]
+    inner_tests = [t for t in tests if not has_outer_columns(t)]
+    out = [t for t in tests if has_outer_columns(t)]
     result = n.Filter(below.node.fields, below.node, conjunction(inner_tests)) if inner_tests else below.node
     return Pulled(result, (*below.conditions, *out), below.places)
 
 
 def _project(node: n.Project, around: n.Node | None) -> Pulled:
     below = pulled(node.input, around)
-    if any(map(looks_out, node.expressions)):
+    if any(map(has_outer_columns, node.expressions)):
         raise ValidationException(
             "A correlated subquery can use outer columns in expressions only in its outermost SELECT."
         )
@@ -120,7 +120,7 @@ def _equal_sides(test: Expression) -> tuple[Expression, Expression] | None:
     if isinstance(test, Call) and test.function == "=":
         a, b = test.arguments
         for outer, inner in ((a, b), (b, a)):
-            if looks_out(outer) and not columns_of(outer) and not looks_out(inner):
+            if has_outer_columns(outer) and not columns_of(outer) and not has_outer_columns(inner):
                 return outer, inner
     return None
 
@@ -246,13 +246,13 @@ def _sort(node: n.Sort, around: n.Node | None) -> Pulled:
 def _join(node: n.Join, around: n.Node | None) -> Pulled:
     left, right = pulled(node.left, around), pulled(node.right, around)
     inner = node.kind is n.JoinKind.INNER
-    if not inner and (right.conditions or any(map(looks_out, conjuncts(node.condition)))):
+    if not inner and (right.conditions or any(map(has_outer_columns, conjuncts(node.condition)))):
         return _join_around(node, left, right, around)
     width, old = len(left.node.fields), len(node.left.fields)
     places = dict(enumerate(left.places))
     places |= {old + i: width + p for i, p in enumerate(right.places)}
     tests = [moved(t, places) for t in conjuncts(node.condition)]
-    out = [t for t in tests if looks_out(t)]
+    out = [t for t in tests if has_outer_columns(t)]
     inner_tests = [t for t in tests if t not in out]
     fields = joined_fields(node.kind, left.node.fields, right.node.fields)
     joined = replace(
@@ -312,7 +312,7 @@ def _join_around(node: n.Join, left: Pulled, right: Pulled, around: n.Node | Non
 
 def _correlate(node: n.Correlate, around: n.Node | None) -> Pulled:
     below = pulled(node.input, around)
-    if any(map(looks_out, [*node.arguments, *conjuncts(node.condition)])):
+    if any(map(has_outer_columns, [*node.arguments, *conjuncts(node.condition)])):
         raise ValidationException("A table function in a correlated subquery cannot use outer columns.")
     places = dict(enumerate(below.places))
     width, old = len(below.node.fields), len(node.input.fields)

@@ -278,7 +278,7 @@ def _disabled(settings: Mapping[str, str]) -> set[str]:
 
 _CAPACITY = "table.exec.async-lookup.buffer-capacity"
 # Maximum concurrent lookups: each uses a connection.
-_MOST_AT_ONCE = 8
+_MAX_LOOKUPS = 8
 
 
 def find_lookup_join(node: n.Node, settings: Mapping[str, str]) -> n.Node:
@@ -368,4 +368,4 @@ def _narrowed(
 def _at_once(hint: Mapping[str, str], settings: Mapping[str, str]) -> int:
     if hint.get("async", "false").lower() != "true":
         return 1
-    return max(min(int(hint.get("capacity", settings.get(_CAPACITY, "100"))), _MOST_AT_ONCE), 1)
+    return max(min(int(hint.get("capacity", settings.get(_CAPACITY, "100"))), _MAX_LOOKUPS), 1)

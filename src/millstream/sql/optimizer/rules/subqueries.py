@@ -20,7 +20,7 @@ from millstream.sql.expressions import (
     walk,
 )
 from millstream.sql.optimizer.rewrite import bottom_up, inlined
-from millstream.sql.optimizer.rules.decorrelation import Pulled, by_outer, looks_out, pulled, turned_in
+from millstream.sql.optimizer.rules.decorrelation import Pulled, by_outer, has_outer_columns, pulled, turned_in
 from millstream.sql.optimizer.upsert_keys import Keys, keys_of
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.subqueries import Subquery, SubqueryKind
@@ -90,8 +90,8 @@ def _as_semi_join(left: n.Node, test: Expression) -> n.Node | None:
     kind = n.JoinKind.ANTI if negated else n.JoinKind.SEMI
     node = _inside(inner)
     if inner.kind is SubqueryKind.EXISTS:
-        node = _only_whether(node)
-        if _has_always_a_row(node):
+        node = _for_existence(node)
+        if _always_has_row(node):
             return left if not negated else n.Values(left.fields, ())
     result, late = _with_late(node, left)
     width = len(left.fields)
@@ -105,21 +105,21 @@ def _as_semi_join(left: n.Node, test: Expression) -> n.Node | None:
     return n.Join(left.fields, left, result.node, kind, condition=condition)
 
 
-def _only_whether(node: n.Node) -> n.Node:
+def _for_existence(node: n.Node) -> n.Node:
     """Return a relation that is non-empty exactly when the node is, for EXISTS."""
     while isinstance(node, n.Project) or (isinstance(node, n.Sort) and node.offset == 0 and node.limit != 0):
         node = node.input
     return node
 
 
-def _has_always_a_row(node: n.Node) -> bool:
+def _always_has_row(node: n.Node) -> bool:
     """Return whether a node always has a row: a global aggregate."""
     return isinstance(node, n.Aggregate) and not node.keys
 
 
 def _with_late(node: n.Node, around: n.Node) -> tuple[Pulled, tuple[Expression, ...] | None]:
     """Decorrelate a query; correlated expressions of its outermost SELECT are computed above the join."""
-    if isinstance(node, n.Project) and any(map(looks_out, node.expressions)):
+    if isinstance(node, n.Project) and any(map(has_outer_columns, node.expressions)):
         below = pulled(node.input, around)
         places = dict(enumerate(below.places))
         late = tuple(
@@ -160,8 +160,8 @@ def _joined(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:
     if subquery.kind is SubqueryKind.SCALAR:
         return _scalar(left, subquery)
     if subquery.kind is SubqueryKind.EXISTS:
-        node = _only_whether(_inside(subquery))
-        return (left, _TRUE) if _has_always_a_row(node) else _marked(left, node, ())
+        node = _for_existence(_inside(subquery))
+        return (left, _TRUE) if _always_has_row(node) else _marked(left, node, ())
     if subquery.type.is_nullable:
         return _three_valued(left, subquery)
     return _marked(left, _inside(subquery), subquery.values)
@@ -174,7 +174,7 @@ def _left_join(left: n.Node, right: n.Node, tests: list[Expression]) -> n.Join:
 
 def _scalar(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:
     node = _inside(subquery)
-    otherwise = _of_no_rows(node)
+    otherwise = _value_of_no_rows(node)
     result, late = _with_late(node, left)
     right = result.node
     if not _is_single(result):
@@ -198,12 +198,12 @@ def _scalar(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:
         value, lambda c: Column(c.type.nullable(), c.index) if isinstance(c, Column) and c.index >= width else None
     )
     if marker is not None and otherwise is not None:
-        there = Call(_BOOLEAN, "IS NOT NULL", (Column(_BOOLEAN.nullable(), marker),))
-        value = Call(subquery.type, "CASE", (there, value, otherwise))
+        is_found = Call(_BOOLEAN, "IS NOT NULL", (Column(_BOOLEAN.nullable(), marker),))
+        value = Call(subquery.type, "CASE", (is_found, value, otherwise))
     return joined, value
 
 
-def _of_no_rows(node: n.Node) -> Expression | None:
+def _value_of_no_rows(node: n.Node) -> Expression | None:
     """Return an aggregate's value over no rows where it is not null: COUNT is 0."""
     expressions: tuple[Expression, ...] = (Column(node.fields[0].type, 0),)
     while isinstance(node, n.Project):
@@ -272,8 +272,8 @@ def _marked(left: n.Node, node: n.Node, values: tuple[Expression, ...]) -> tuple
     tests = [turned_in(t, width) for t in rows_of.conditions({k: i for i, k in enumerate(distinct)})]
     tests += [_equal(v, rows, distinct.index(w), width) for v, w in zip(values, required, strict=True)]
     joined = _left_join(left, right, tests)
-    there = Column(_BOOLEAN.nullable(), width + len(columns))
-    return joined, Call(_BOOLEAN, "IS NOT NULL", (there,))
+    is_found = Column(_BOOLEAN.nullable(), width + len(columns))
+    return joined, Call(_BOOLEAN, "IS NOT NULL", (is_found,))
 
 
 def _equal(value: Expression, right: n.Node, index: int, width: int) -> Expression:
@@ -293,15 +293,15 @@ def _three_valued(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]
     calls = (AggregateCall("COUNT", (), big), *(AggregateCall("COUNT", (i,), big) for i in arguments))
     names = Fields(tuple(Field(f"$c{i}", big) for i in range(len(calls))))
     counted = _left_join(left, n.Aggregate(names, node, (), calls), [])
-    joined, there = _marked(counted, node, subquery.values)
+    joined, is_found = _marked(counted, node, subquery.values)
     rows = Column(big.nullable(), width)
-    none = Call(_BOOLEAN, "IS NOT TRUE", (_more_than_none(rows),))
+    none = Call(_BOOLEAN, "IS NOT TRUE", (_is_positive(rows),))
     unknown: list[Expression] = [Call(_BOOLEAN, "IS NULL", (v,)) for v in subquery.values if v.type.is_nullable]
     for i in arguments:
         fewer = Call(BooleanType(), "<", (Column(big.nullable(), width + 1 + i), rows))
         unknown.append(Call(_BOOLEAN, "IS TRUE", (fewer,)))
     false, null = Constant(_BOOLEAN, False), Constant(BooleanType(), None)
-    value = Call(BooleanType(), "CASE", (there, _TRUE, none, false, disjunction(unknown), null, false))
+    value = Call(BooleanType(), "CASE", (is_found, _TRUE, none, false, disjunction(unknown), null, false))
     return joined, value
 
 
@@ -326,12 +326,12 @@ def _three_valued_around(left: n.Node, query: Pulled, subquery: Subquery) -> tup
         Call(_BOOLEAN, "IS NOT DISTINCT FROM", (c, Column(c.type, width + i))) for i, c in enumerate(columns)
     ]
     joined = _left_join(left, counted, ties)
-    counts = [Call(_BOOLEAN, "IS TRUE", (_more_than_none(Column(big.nullable(), 2 * width + i)),)) for i in (0, 1)]
+    counts = [Call(_BOOLEAN, "IS TRUE", (_is_positive(Column(big.nullable(), 2 * width + i)),)) for i in (0, 1)]
     false, null = Constant(_BOOLEAN, False), Constant(BooleanType(), None)
     return joined, Call(BooleanType(), "CASE", (counts[0], _TRUE, counts[1], null, false))
 
 
-def _more_than_none(count: Expression) -> Expression:
+def _is_positive(count: Expression) -> Expression:
     return Call(BooleanType(), ">", (count, Constant(BigIntType(False), 0)))
 
 

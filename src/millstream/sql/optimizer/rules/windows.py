@@ -158,11 +158,11 @@ def _fused(
         if used & {width, width + 1, width + 2} or any(k >= width for k in keys):
             return None
         return _checked_session(table.input, tuple(keys), node.calls, table.window)
-    looked = {c for t in conjuncts(calc.condition) for c in columns_of(t)}
+    read_columns = {c for t in conjuncts(calc.condition) for c in columns_of(t)}
     used_columns = sorted({*keys, *used})
     for used_column in used_columns:
-        looked |= columns_of(calc.expressions[used_column])
-    if any(c >= width for c in looked):
+        read_columns |= columns_of(calc.expressions[used_column])
+    if any(c >= width for c in read_columns):
         return None
     expressions = [calc.expressions[p] for p in used_columns]
     fields = [calc.fields[p] for p in used_columns]
