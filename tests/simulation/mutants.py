@@ -170,8 +170,8 @@ def last_checkpoint_may_fail(real: Real, self: CheckpointCoordinator) -> bool:
 def snapshot_before_commit(real: Real, self: JobMachine, event: e.EpochFinished) -> list[i.Instruction]:
     """A checkpoint's snapshot is taken before output that need not wait for it is committed."""
     instructions: list[i.Instruction] = real(self, event)
-    if self._taken is not None:
-        instructions += self._recovery.take_snapshot(self._taken)
+    if self._checkpoint is not None:
+        instructions += self._recovery.take_snapshot(self._checkpoint)
     return instructions
 
 

@@ -106,8 +106,8 @@ class CEP:
         patterns = pattern_stream.broadcast()
         if isinstance(stream, KeyedStream):
             return stream._add_operator("DynamicCepOperator", operator, output_type, patterns)
-        everything = stream.key_by(_everything)
-        return everything._add_operator("DynamicCepOperator", operator, output_type, patterns).force_non_parallel()
+        single_key = stream.key_by(_constant_key)
+        return single_key._add_operator("DynamicCepOperator", operator, output_type, patterns).force_non_parallel()
 
 
 @dataclass(frozen=True)
@@ -241,11 +241,11 @@ class PatternStream(Generic[T_co]):
         operator = CepOperator(self._pattern, handler, self._comparator, self._late_tag, self._processing_time)
         if isinstance(self._stream, KeyedStream):
             return self._stream._add_operator("CepOperator", operator, output_type)
-        everything = self._stream.key_by(_everything)
-        return everything._add_operator("GlobalCepOperator", operator, output_type).force_non_parallel()
+        single_key = self._stream.key_by(_constant_key)
+        return single_key._add_operator("GlobalCepOperator", operator, output_type).force_non_parallel()
 
 
-def _everything(value: Value) -> int:
+def _constant_key(value: Value) -> int:
     return 0
 
 

@@ -169,11 +169,11 @@ def check_upgrade(inspection: Inspection, plan: JobPlan, declared: dict[str, Dec
             report.matches.append(_match(inspection, operator, vertex))
             _compare(report, operator, node, declared.get(node.id, DeclaredStates()))
         else:
-            report.lost.append(_lost(inspection, operator))
+            report.lost.append(_lost_finding(inspection, operator))
     matched = {m.id for m in report.matches}
     for node, _ in nodes_by_id.values():
         if node.id not in matched:
-            _new(report, node, declared.get(node.id, DeclaredStates()), node.id in inspection.vertices)
+            _add_new(report, node, declared.get(node.id, DeclaredStates()), node.id in inspection.vertices)
     return report
 
 
@@ -196,7 +196,7 @@ def _contents(inspection: Inspection, operator: OperatorInfo) -> list[str]:
     return contents
 
 
-def _lost(inspection: Inspection, operator: OperatorInfo) -> Finding:
+def _lost_finding(inspection: Inspection, operator: OperatorInfo) -> Finding:
     contents = ", ".join(_contents(inspection, operator)) or "nothing but empty state"
     if operator.uid is None:
         return Finding(
@@ -290,7 +290,7 @@ def _declared_names(declared: DeclaredStates) -> Iterator[tuple[str, str]]:
         yield from (("operator" if which else KEYED, name) for name in names)
 
 
-def _new(report: UpgradeReport, node: ChainNode, declared: DeclaredStates, existed: bool) -> None:
+def _add_new(report: UpgradeReport, node: ChainNode, declared: DeclaredStates, existed: bool) -> None:
     if isinstance(node.operator, SourceOperator):
         report.new.append(Finding(node.name, None, "is a new source and is read from its beginning"))
         return

@@ -1,4 +1,4 @@
-"""Restores a snapshot for a plan, whatever has changed in between. Pure.
+"""Restores a snapshot for a plan, also one that has changed since. Pure.
 
 Operators are matched by id, which comes from the uid. With the same graph and parallelism, everything continues as it
 was. Otherwise state is redistributed by key group, and each subtask starts with the minimum watermark of the subtasks

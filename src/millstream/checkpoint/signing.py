@@ -86,7 +86,7 @@ def check_digests(name: str, checksums: Iterator[Checksum | None]) -> None:
     """Check that all files are named with digests: the signature covers nothing else."""
     if not all(is_digest(c) for c in checksums):
         raise UntrustedStateError(
-            f"{name} names a state file without its digest, so that its signature does not stand for that file: take "
+            f"{name} names a state file without its digest, so its signature does not cover that file: take "
             f"a new one with {SIGNING_KEY_FILE.key} set from the start of the job."
         )
 

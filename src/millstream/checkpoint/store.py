@@ -39,7 +39,7 @@ def this_process(job_name: str) -> dict[str, Json]:
     return {"job": job_name, "host": socket.gethostname(), "pid": pid, "started": _started(pid), "system": _system()}
 
 
-def is_here(owner: dict[str, Json]) -> bool:
+def is_same_host(owner: dict[str, Json]) -> bool:
     """Return whether this process can observe the owner: same host, boot and container."""
     return owner.get("host") == socket.gethostname() and owner.get("system") == _system()
 

@@ -63,8 +63,8 @@ def _find(job: str, number: int | None, config: Configuration) -> FailureReport:
         )
     if os.path.isfile(job) and ".failure-" in os.path.basename(job):
         return read(job)
-    beside, name = os.path.split(job)
-    directory = beside if os.path.isfile(job) else directory_of(config)
+    parent, name = os.path.split(job)
+    directory = parent if os.path.isfile(job) else directory_of(config)
     files = files_of(directory, name if os.path.isfile(job) else job)
     jobs = {os.path.basename(f).partition(".")[0] for f in files}
     if not files:

@@ -43,7 +43,7 @@ def cached_lookup(options: Options) -> Wrap:
     kind = options.one_of("lookup.cache", "NONE", {k: k for k in ("NONE", "PARTIAL", "FULL")})
     if kind == "FULL":
         return partial(FullCache, schedule=_schedule(options))
-    old = options.whole_or_none("lookup.cache.max-rows")
+    old = options.integer_or_none("lookup.cache.max-rows")
     if kind == "NONE" and (old is None or "lookup.cache.ttl" not in options):
         if (old is None) != ("lookup.cache.ttl" not in options):
             raise ValidationException(
@@ -51,7 +51,7 @@ def cached_lookup(options: Options) -> Wrap:
                 "lookup.cache.ttl"
             )
         return _plain
-    rows = options.whole_or_none("lookup.partial-cache.max-rows")
+    rows = options.integer_or_none("lookup.partial-cache.max-rows")
     written = options.duration("lookup.partial-cache.expire-after-write", options.duration("lookup.cache.ttl", 0))
     read = options.duration("lookup.partial-cache.expire-after-access", 0)
     missing = options.flag(
@@ -193,7 +193,7 @@ def _schedule(options: Options) -> Periodic | Timed:
     strategy = options.one_of("lookup.full-cache.reload-strategy", "PERIODIC", {k: k for k in ("PERIODIC", "TIMED")})
     if strategy == "TIMED":
         text = options.text("lookup.full-cache.timed-reload.iso-time", "")
-        days = options.whole("lookup.full-cache.timed-reload.interval-in-days", 1)
+        days = options.integer("lookup.full-cache.timed-reload.interval-in-days", 1)
         try:
             return Timed(dt.time.fromisoformat(text), days)
         except ValueError:

@@ -333,7 +333,7 @@ class DataStream(StreamOutputs[T_co]):
 
     def window_all(self, window_assigner: WindowAssigner[Value, W]) -> AllWindowedStream[T_co, W]:
         """Assign all records to windows, in one subtask."""
-        return AllWindowedStream(self.key_by(_everything), window_assigner)
+        return AllWindowedStream(self.key_by(_constant_key), window_assigner)
 
     def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream[T_co, CountWindow]:
         """Assign all records to windows of `size` records, in one subtask."""
@@ -389,7 +389,7 @@ class CachedDataStream(DataStream[T_co]):
         self._cache = self._transformation.cache
 
 
-def _everything(value: Value) -> int:
+def _constant_key(value: Value) -> int:
     return 0
 
 

@@ -472,25 +472,25 @@ def key_of(selector: object) -> UserFunction:
 _INSIDE = "it is internal to PyFlink and works differently here"
 
 
-def _inside(name: str) -> type:
+def _nested_class(name: str) -> type:
     placeholder: type = missing_class("millstream.datastream.functions", name, _INSIDE)
     return placeholder
 
 
-AsyncFunctionDescriptor = _inside("AsyncFunctionDescriptor")
-FunctionWrapper = _inside("FunctionWrapper")
-ReduceFunctionWrapper = _inside("ReduceFunctionWrapper")
-InternalIterableAllWindowFunction = _inside("InternalIterableAllWindowFunction")
-InternalIterableProcessAllWindowFunction = _inside("InternalIterableProcessAllWindowFunction")
-InternalIterableProcessWindowFunction = _inside("InternalIterableProcessWindowFunction")
-InternalIterableWindowFunction = _inside("InternalIterableWindowFunction")
-InternalProcessAllWindowContext = _inside("InternalProcessAllWindowContext")
-InternalProcessWindowContext = _inside("InternalProcessWindowContext")
-InternalSingleValueAllWindowFunction = _inside("InternalSingleValueAllWindowFunction")
-InternalSingleValueProcessAllWindowFunction = _inside("InternalSingleValueProcessAllWindowFunction")
-InternalSingleValueProcessWindowFunction = _inside("InternalSingleValueProcessWindowFunction")
-InternalSingleValueWindowFunction = _inside("InternalSingleValueWindowFunction")
-InternalWindowFunction = _inside("InternalWindowFunction")
+AsyncFunctionDescriptor = _nested_class("AsyncFunctionDescriptor")
+FunctionWrapper = _nested_class("FunctionWrapper")
+ReduceFunctionWrapper = _nested_class("ReduceFunctionWrapper")
+InternalIterableAllWindowFunction = _nested_class("InternalIterableAllWindowFunction")
+InternalIterableProcessAllWindowFunction = _nested_class("InternalIterableProcessAllWindowFunction")
+InternalIterableProcessWindowFunction = _nested_class("InternalIterableProcessWindowFunction")
+InternalIterableWindowFunction = _nested_class("InternalIterableWindowFunction")
+InternalProcessAllWindowContext = _nested_class("InternalProcessAllWindowContext")
+InternalProcessWindowContext = _nested_class("InternalProcessWindowContext")
+InternalSingleValueAllWindowFunction = _nested_class("InternalSingleValueAllWindowFunction")
+InternalSingleValueProcessAllWindowFunction = _nested_class("InternalSingleValueProcessAllWindowFunction")
+InternalSingleValueProcessWindowFunction = _nested_class("InternalSingleValueProcessWindowFunction")
+InternalSingleValueWindowFunction = _nested_class("InternalSingleValueWindowFunction")
+InternalWindowFunction = _nested_class("InternalWindowFunction")
 JavaFunctionWrapper = missing_class("millstream.datastream.functions", "JavaFunctionWrapper", JAVA)
 SourceFunction = missing_class(
     "millstream.datastream.functions", "SourceFunction", f"{JAVA}; write a Source for env.from_source()"

@@ -30,7 +30,7 @@ from millstream.runtime_services import requests, stopwatch, timer_lag, wall_clo
 from millstream.stack_sampler import StackSampler
 from millstream.state.keyed import StateStorage
 
-# What the one worker is called.
+# The location of the only worker.
 _HERE = SlotLocation("local", "localhost", 0)
 
 

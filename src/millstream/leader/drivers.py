@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Hashable
 
 from millstream.checkpoint.storage import Storage, creates_exclusively, open_storage
-from millstream.checkpoint.store import RECORD, is_alive, is_here, read_owner
+from millstream.checkpoint.store import RECORD, is_alive, is_same_host, read_owner
 from millstream.common.aliases import Json
 from millstream.common.errors import DeposedError, InvalidProgramError
 from millstream.common.job_status import JobStatus
@@ -132,7 +132,7 @@ class DriverRegistry:
         record, version = self._cell_read(cell)
         if record is None or record.owner is None or record.owner.get("released"):
             return record, version
-        if is_here(record.owner):
+        if is_same_host(record.owner):
             return None if is_alive(record.owner) else (record, version)
         host, end = record.owner.get("host"), time.monotonic() + self._lease
         log.warning(

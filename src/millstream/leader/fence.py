@@ -1,7 +1,7 @@
 """The fence decides which checkpoints of a job count, and keeps those of a deposed leader out.
 
 A job has one record, in a cell that the job managers share: the term of its leader, its checkpoints, and its outcome,
-once it has ended. Jobs restore the newest checkpoint of the record; no other counts, whatever manifests are on storage.
+once it has ended. Jobs restore the newest checkpoint of the record; other manifests on storage are ignored.
 Every write names the version before it, so:
 
 * A new leader writes its term first, and then restores what the record names. A checkpoint that the former leader
@@ -264,7 +264,7 @@ class Fence:
 
     def _deposed(self, current: JobRecord | None) -> DeposedError:
         if current is None:
-            other = "its record is gone"
+            other = "its record was deleted"
         elif self.is_shared:
             other = f"the leader of term {current.term} owns it"
         else:

@@ -140,12 +140,12 @@ class Reporter:
         while not self._is_closed.wait(_POLL_SECONDS):
             self.report()
 
-    def report(self, everything: bool = False) -> None:
+    def report(self, force: bool = False) -> None:
         """Send what is due, or everything."""
         with self._lock:
             entries, now = self._registry.entries(), time.time()
             for number, sender in enumerate(self._metrics):
-                if everything or time.monotonic() >= self._due[number]:
+                if force or time.monotonic() >= self._due[number]:
                     self._due[number] = time.monotonic() + sender.interval
                     self._check(sender, sender.send_metrics([m for e in entries for m in measured(e, now)]))
             spans = self._spans.new(entries) if self._traces else []

@@ -345,7 +345,7 @@ def _read_exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def _listen(path: str) -> socket.socket:
-    """Listen on a Unix socket that only this user can connect to, whatever its directory and the umask."""
+    """Listen on a Unix socket that only this user can connect to, regardless of its directory and the umask."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     # Before the socket exists: this process has one thread.
     mask = os.umask(0o177)

@@ -118,7 +118,7 @@ class LiveColumns(Protocol):
     def load(self, change: RowChange) -> None:
         """Apply keys of a file, without recording them as changes."""
 
-    def everything(self) -> list[RowChange]:
+    def all_changes(self) -> list[RowChange]:
         """Return all keys in disjoint pieces."""
 
     def changes(self) -> list[RowChange]:
@@ -144,7 +144,7 @@ class ColumnTable(StateTable):
             self.overlay[0] = (*self.overlay.get(0, ()), *changes)
 
     def rows(self) -> Iterator[tuple[int, Value]]:
-        yield from enumerate((change,) for change in self._live.everything())
+        yield from enumerate((change,) for change in self._live.all_changes())
 
     def apply(self, delta: dict[int, Value]) -> None:
         # Key groups are independent: the first changes of all are loaded together, then the second.

@@ -301,18 +301,18 @@ class KeyedState:
         if name in self._tables:
             yield from self._tables[name].rows()
 
-    def prepare(self, version: Version, held: int | None = None) -> None:
+    def prepare(self, version: Version, held_epoch: int | None = None) -> None:
         """Bring the tables to the state of a version.
 
         Args:
             version: the last acknowledged file.
-            held: the epoch whose changes this process holds in addition; None if the file has all.
+            held_epoch: the epoch whose changes this process holds in addition; None if the file has all.
         """
         expected = None
         if isinstance(version, StoredState):
             expected, version = version.checksum, version.file
         pending = self._pending
-        self.was_local = None if version is None and held is None else True
+        self.was_local = None if version is None and held_epoch is None else True
         if pending is not None and version == pending.name:
             self._advance()
             if pending.is_base:
@@ -320,10 +320,10 @@ class KeyedState:
             self._chain = self._chain.then(pending)
             self._version, self._pending, self._dirty = version, None, False
             self._holds, self._is_ahead, self._bytes_in = False, False, 0
-        elif held is not None:
-            if self._dirty or (held, version) != (self._epoch, self._version):
+        elif held_epoch is not None:
+            if self._dirty or (held_epoch, version) != (self._epoch, self._version):
                 raise StateLostError(
-                    f"The state of operator {self._operator} after epoch {held} is not in this process."
+                    f"The state of operator {self._operator} after epoch {held_epoch} is not in this process."
                 )
         elif self._dirty or self._holds or version != self._version:
             self.was_local = None if version is None else False
@@ -355,8 +355,8 @@ class KeyedState:
             # Changes of a base in memory take no more than it does. Before the first file, they move into the base.
             return True
         # Changes of columns are in the columns, not in overlays.
-        held = sum(len(t.overlay) for t in self._tables.values())
-        return not held or (self._bytes_in < HELD_BYTES and held < HELD_ROWS)
+        held_epoch = sum(len(t.overlay) for t in self._tables.values())
+        return not held_epoch or (self._bytes_in < HELD_BYTES and held_epoch < HELD_ROWS)
 
     def hold(self, epoch: int) -> Version:
         """Retain the changes since the last file in memory; return that file."""
@@ -419,9 +419,9 @@ class KeyedState:
         written, self._written = self._written, 0
         return written
 
-    def _sections(self, everything: bool) -> Iterator[Section]:
+    def _sections(self, whole: bool) -> Iterator[Section]:
         for name, table in self._tables.items():
-            if everything:
+            if whole:
                 yield from sections(name, table.kind, table.address, table.rows())
             elif table.overlay:
                 yield Section(name, table.kind, table.address, table.overlay)

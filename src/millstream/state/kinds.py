@@ -92,7 +92,7 @@ class StateKind:
 
     # --- show
 
-    def nothing(self) -> Value:
+    def empty(self) -> Value:
         """Return the empty state, as a function reads it."""
         return None
 
@@ -149,7 +149,7 @@ class _ListKind(StateKind):
     def unexpired(self, content: Value, has_expired: HasExpired) -> Value:
         return [e for e in content if not has_expired(e[1])] or None
 
-    def nothing(self) -> Value:
+    def empty(self) -> Value:
         return []
 
     def stored(self, value: Value) -> Value:
@@ -188,7 +188,7 @@ class _MapKind(StateKind):
     def unexpired(self, content: Value, has_expired: HasExpired) -> Value:
         return {k: e for k, e in content.items() if not has_expired(e[1])} or None
 
-    def nothing(self) -> Value:
+    def empty(self) -> Value:
         return {}
 
     def stored(self, value: Value) -> Value:

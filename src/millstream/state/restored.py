@@ -35,7 +35,7 @@ class Restored:
     max_parallelism: int
     subtask: int
     parallelism: int
-    # The tables whose rows have stamps; None if unknown.
+    # The tables whose rows have TTL timestamps; None if unknown.
     expiring: frozenset[str] | None = None
 
     def sections(self, read: Read) -> Iterator[Section]:
@@ -47,7 +47,7 @@ class Restored:
                 if section.address == BY_NAME:
                     apply(tables, section)
                 elif section.address == BY_PANE:
-                    # A pane has keys of all subtasks: after one has removed it, others may still have theirs.
+                    # A pane has keys of all subtasks: one may have removed it while others still have their keys.
                     apply(panes, section)
                 else:
                     yield self._owned_part(section)
@@ -124,7 +124,7 @@ def chain_files(stored: StoredState, read: Read) -> Iterator[ChangelogFile]:
 def owned(
     address: str, rows: Iterable[tuple[Key, Value]], groups: range, max_parallelism: int
 ) -> Iterator[tuple[Key, Value]]:
-    """Yield the rows whose key is in one of the groups; for a pane, the keys that are."""
+    """Yield the rows whose key is in one of the groups; of a pane, only its keys in these groups."""
     if address == BY_PANE:
         for row, content in rows:
             yield row, {k: v for k, v in content.items() if key_group(k, max_parallelism) in groups}

@@ -317,8 +317,8 @@ class MathExpression(ExpressionBase[T]):
         if isinstance(first_element_or_table, Subquery):
             named = syntax.TableQuery(syntax.TableName((str(first_element_or_table),)))
             return self._as(syntax.In(self._tree, named))
-        among = (first_element_or_table, *remaining_elements)
-        return self._as(syntax.In(self._tree, tuple(map(tree_of, among))))
+        operands = (first_element_or_table, *remaining_elements)
+        return self._as(syntax.In(self._tree, tuple(map(tree_of, operands))))
 
 
 class AggregateExpression(ExpressionBase[T]):

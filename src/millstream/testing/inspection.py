@@ -61,7 +61,7 @@ class StateView:
             content = _unexpired(state, table, row)
             if content is not None:
                 return _shown(state, table, content)
-        return self._tables(name)[0][1].kind.nothing()
+        return self._tables(name)[0][1].kind.empty()
 
     def keys(self, name: str) -> list[Key]:
         """Return the keys of a state."""

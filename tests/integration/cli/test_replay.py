@@ -356,7 +356,7 @@ def test_failure_report_says_what_is_too_large_or_cannot_be_pickled(tmp_path: Pa
     with pytest.raises(JobExecutionError):
         job.get_job_execution_result().result(20)
     (failure,) = job_of(job).view.failures
-    assert not failure.is_kept and failure.note.startswith("the record was not captured: pickled it exceeds the 300")
+    assert not failure.can_replay and failure.note.startswith("the record was not captured: pickled it exceeds the 300")
     assert not (tmp_path / "large").exists()
 
     env = environment(tmp_path / "locked")

@@ -72,7 +72,7 @@ def test_state_table_reads_a_change_before_it_is_applied(
 ) -> None:
     if before is not None:
         base["row"] = before
-    base["other"] = before = kind.nothing() or True
+    base["other"] = before = kind.empty() or True
     table = StateTable("t", kind, BY_KEY, base)
     table.overlay["row"] = change
     for _ in range(2):

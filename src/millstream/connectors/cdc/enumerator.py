@@ -236,7 +236,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C, R]):
     def _read_chunks(self) -> None:
         """Start readers for incomplete tables."""
         if self._chunks is None and not self._machine.is_complete:
-            self._chunks = self._open_chunks(SnapshotContext(self._machine, self._lock, self._tables, self._woken))
+            self._chunks = self._open_chunks(SnapshotContext(self._machine, self._lock, self._tables, self._on_wake))
 
     def _discover_tables(self, now: float) -> None:
         if self._next_discovery is not None and now >= self._next_discovery and self._settings.startup.mode != SNAPSHOT:
@@ -257,7 +257,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C, R]):
 
     # --- assignment
 
-    def _woken(self) -> None:
+    def _on_wake(self) -> None:
         self._wake()
 
     def listen(self, wake: Callable[[], None]) -> None:

@@ -7,7 +7,7 @@ Pure: no clock, file or thread; it returns instructions.
                   |                          |
                   '------ lost, expire ------'--> FAILED
 
-Four rules make the output exactly-once, whatever fails in between:
+Four rules make the output exactly-once, also after failures:
 
 1. Output is committed only when the manifest of the checkpoint it belongs to is safely written.
 2. A manifest names all output that is staged and not known to be committed, or committed and not final, so that a

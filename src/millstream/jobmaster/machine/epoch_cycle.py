@@ -48,7 +48,7 @@ class EpochCycle(ABC):
         # The epoch to run next; the last one begun, its start time, its checkpoint and its reports.
         self._planned = self._epoch = EpochPlan()
         self._began = now
-        self._taken: Checkpoint | None = None
+        self._checkpoint: Checkpoint | None = None
         self._reports: list[SlotReport] = []
         # The purpose of a checkpoint without an epoch, and the last complete checkpoint before it.
         self._purpose = SnapshotPurpose.SAVE_POSITION
@@ -174,7 +174,7 @@ class EpochCycle(ABC):
     def _run(self, epoch: EpochPlan) -> Instructions:
         job, execution = self._recovery, self._recovery.execution
         checkpoint = epoch.checkpoint and not self._options.at_most_once
-        self._epoch, self._taken = epoch, job.trigger() if checkpoint else None
+        self._epoch, self._checkpoint = epoch, job.trigger() if checkpoint else None
         self._slot_lost = False
         number = execution.epoch if epoch.savepoint else None
         latest = self._coordinator.latest()
@@ -184,7 +184,7 @@ class EpochCycle(ABC):
             slice=epoch.slice,
             writes_state=self._writes_state(epoch),
             reads=epoch.reads,
-            checkpoint=number if self._taken is None else self._taken.id,
+            checkpoint=number if self._checkpoint is None else self._checkpoint.id,
             # AT_MOST_ONCE saves the position before the epoch: no later checkpoint could name output left open.
             flush=epoch.flush or checkpoint or self._options.at_most_once,
             whole_state=checkpoint and self._options.checkpoints.incremental is False,
@@ -235,8 +235,8 @@ class EpochCycle(ABC):
 
     def epoch_finished(self, event: e.EpochFinished) -> Instructions:
         self._reports = merged(event.reports)
-        if self._slots_are_new and self._taken is not None:
-            self._coordinator.delayed(self._taken, self._now)
+        if self._slots_are_new and self._checkpoint is not None:
+            self._coordinator.delayed(self._checkpoint, self._now)
         self._slots_are_new = False
         self._enter(JobPhase.EPOCH_ENDED)
         return self._recovery.count(self._reports)
@@ -245,8 +245,8 @@ class EpochCycle(ABC):
         """Acknowledge the epoch; its checkpoint names output that still waits for a commit."""
         epoch, seconds = self._epoch, self._now - self._began
         instructions: Instructions = []
-        if self._taken is not None:
-            instructions = self._recovery.take_snapshot(self._taken)
+        if self._checkpoint is not None:
+            instructions = self._recovery.take_snapshot(self._checkpoint)
         elif not self._options.checkpoints.enabled:
             instructions = [
                 i.ConfirmSources(positions=None, pending=self._recovery.execution.sources_with_pending_input())
@@ -267,7 +267,7 @@ class EpochCycle(ABC):
         of_sources = sorted((r.records_in, r.vertex) for r in subtasks if r.vertex in execution.sources)
         read = {source: records for records, source in of_sources}
         sizer.epoch_processed(epoch.split_ranges.keys(), pending, read, self._began, self._now)
-        # An epoch that was ended by its slice lasts as long as the slice, whatever the number of records.
+        # An epoch that was ended by its slice lasts as long as the slice, regardless of the number of records.
         if not pending or seconds > 2 * self._slice:
             sent = max((r.bytes_out for r in subtasks), default=0)
             sizer.finished(seconds, epoch.limited, max(read.values(), default=0), sent)
@@ -301,8 +301,8 @@ class EpochCycle(ABC):
         return [i.ReadPositions()]
 
     def take_epoch_at_once(self) -> Instructions:
-        self._taken = self._recovery.trigger()
-        return self._recovery.take_snapshot(self._taken) + self._store(self._purpose)
+        self._checkpoint = self._recovery.trigger()
+        return self._recovery.take_snapshot(self._checkpoint) + self._store(self._purpose)
 
     def stored(self) -> Instructions:
         if self._coordinator.is_writing:
@@ -313,7 +313,7 @@ class EpochCycle(ABC):
         elif not self._coordinator.has_staged():
             self._enter(JobPhase.FINISHED)
             return [i.FinishOutput()]
-        elif self._taken is None:
+        elif self._checkpoint is None:
             # The last epoch was not known to be the last.
             return self.take_epoch()
         # The checkpoint failed: take another one as soon as it is due.

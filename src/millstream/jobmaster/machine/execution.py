@@ -379,5 +379,5 @@ def _sources_of_vertices(plan: JobPlan) -> dict[int, frozenset[int]]:
 
 
 def merged(reports: Iterable[SlotReport]) -> list[SlotReport]:
-    """Return reports in the order of levels and slots, whatever order they came in."""
+    """Return reports sorted by level and slot."""
     return sorted(reports, key=lambda r: (r.level, r.slot))

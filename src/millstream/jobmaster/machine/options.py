@@ -61,7 +61,7 @@ class ScalingOptions:
     """How a job adapts to the available slots. Times are in seconds.
 
     Attributes:
-        reactive: whether it uses all available slots, whatever its parallelism.
+        reactive: whether it uses all available slots, regardless of its parallelism.
         wait: how long it waits for all desired slots before it starts or restarts.
         start_stabilization_timeout: how long it waits for more slots once it has enough to start.
         cooldown: the minimum time between two rescales.

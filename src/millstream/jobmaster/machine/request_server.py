@@ -161,7 +161,7 @@ class RequestServer(EpochCycle):
         if self._coordinator.is_writing:
             return self._fail(storage_timeout(self._options.checkpoints.timeout))
         # Only the request's own checkpoint counts: another would not name the output of its epoch.
-        stored = self._newly_saved() if self._options.at_most_once else self._taken
+        stored = self._newly_saved() if self._options.at_most_once else self._checkpoint
         if self._options.checkpoints.enabled and (stored is None or not stored.is_complete):
             reason = self._coordinator.history[-1].reason if stored is None else stored.reason
             return self._fail(RequestFailedError(f"The checkpoint failed: {reason}"))

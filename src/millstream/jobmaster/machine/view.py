@@ -37,7 +37,7 @@ class FailureView:
         operator: the id of the failed operator, if known.
         restarts_at: when the job restarts; None if it does not.
         number: the number of the failure, from 1.
-        is_kept: whether a failure report allows the operator to be replayed.
+        can_replay: whether a failure report allows the operator to be replayed.
         note: what the failure report lacks.
     """
 
@@ -46,7 +46,7 @@ class FailureView:
     operator: str | None
     restarts_at: float | None
     number: int = 1
-    is_kept: bool = False
+    can_replay: bool = False
     note: str = ""
 
 

@@ -234,10 +234,10 @@ class PatternOperator(FunctionsOperator):
     def _sort_arrived(self) -> None:
         arrived = self._arrived
         if arrived:
-            came = sorted(arrived, key=by_time)
+            sorted_events = sorted(arrived, key=by_time)
             arrived.clear()
-            self._epoch_events += came
-            self._queue.add(came)
+            self._epoch_events += sorted_events
+            self._queue.add(sorted_events)
 
     def _remove_written(self, keys: Iterable[Value], until: int) -> None:
         """Remove the processed events of keys, up to a time, from the state."""

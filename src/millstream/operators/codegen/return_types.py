@@ -207,8 +207,8 @@ def _comprehension(steps: list[dis.Instruction]) -> CodeType | None:
     """Return the code of the list comprehension that a function returns, as Python 3.11 compiles it."""
     codes = [i.argval for i in steps if i.opname == "LOAD_CONST" and isinstance(i.argval, CodeType)]
     ends = [i.opname for i in steps[-4:]]
-    once = sum(i.opname == "RETURN_VALUE" for i in steps) == 1 and not any(i.is_jump_target for i in steps)
-    if len(codes) != 1 or codes[0].co_name != "<listcomp>" or not once:
+    returns_once = sum(i.opname == "RETURN_VALUE" for i in steps) == 1 and not any(i.is_jump_target for i in steps)
+    if len(codes) != 1 or codes[0].co_name != "<listcomp>" or not returns_once:
         return None
     return codes[0] if ends == ["GET_ITER", "PRECALL", "CALL", "RETURN_VALUE"] else None
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Append = Callable[[Any], None]
 
 # A sender caches the routes of this many keys, then clears the cache to bound its memory.
-MAX_REMEMBERED_KEYS = 1 << 20
+MAX_CACHED_KEYS = 1 << 20
 
 
 class Partitioner:
@@ -226,7 +226,7 @@ class _Routes:
         self._by_group = [appends[owner(g, parallelism, groups)] for g in range(groups)]
 
     def find(self, key: Key) -> Append:
-        if len(self.known) >= MAX_REMEMBERED_KEYS:
+        if len(self.known) >= MAX_CACHED_KEYS:
             self.known.clear()
         append = self.known[key] = self._by_group[key_group(key, self._groups)]
         return append

@@ -132,8 +132,8 @@ class EdgeWriter:
         self.records_out += self._layout.count(bucket, 0, records) * len(targets)
         self.bytes_out += size * len(targets)
         if records >= self._block_records:
-            fitting = records * BLOCK_BYTES // size
-            self._block_records = min(max(fitting, 1), 8 * self._block_records, _MAX_BLOCK_RECORDS)
+            max_records = records * BLOCK_BYTES // size
+            self._block_records = min(max(max_records, 1), 8 * self._block_records, _MAX_BLOCK_RECORDS)
         # The generated loop references this very bucket, so it is cleared, not replaced.
         bucket.clear()
         for target in targets:

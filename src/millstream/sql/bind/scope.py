@@ -16,8 +16,8 @@ class BindError(ValidationException):
     """An error in a statement whose text is not known here; `located` adds it.
 
     Attributes:
-        what: the error in one sentence.
-        at: the offset in the text.
+        message: the error in one sentence.
+        position: the offset in the text.
     """
 
     def __init__(self, message: str, position: int | None = None) -> None:
@@ -157,8 +157,8 @@ class Scope:
                 if source.matches(parts):
                     return [(source.start + i, f) for i, f in enumerate(source.fields.fields)]
             raise BindError(f"Unknown identifier '{'.'.join(parts)}'", position)
-        twice = set(self.merged)
+        ambiguous = set(self.merged)
         columns = [(i, self.fields[i]) for i in self.merged.values()]
         for source in self.sources:
-            columns += [(source.start + i, f) for i, f in enumerate(source.fields.fields) if f.name not in twice]
+            columns += [(source.start + i, f) for i, f in enumerate(source.fields.fields) if f.name not in ambiguous]
         return columns

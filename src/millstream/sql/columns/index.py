@@ -324,7 +324,7 @@ class KeyIndex:
     def __init__(self, kinds: Sequence[pa.DataType], arrays: Arrays) -> None:
         self._kinds = list(kinds)
         self._words = WordIndex(packed_width(kinds), arrays)
-        self._any: DictIndex | None = None
+        self._dict_index: DictIndex | None = None
 
     def find(self, columns: Sequence[pa.Array], rows: int) -> Slots:
         words = self._words_of(columns)
@@ -335,28 +335,28 @@ class KeyIndex:
         return self._dict.find_or_add(columns, rows) if words is None else self._words.find_or_add(*words)
 
     def remove(self, slots: Slots, columns: Sequence[pa.Array]) -> None:
-        if self._any is None:
+        if self._dict_index is None:
             self._words.remove(slots)
         else:
-            self._any.remove(slots, columns)
+            self._dict_index.remove(slots, columns)
 
     @property
     def nbytes(self) -> int:
         """The approximate size in bytes."""
-        return self._words.nbytes if self._any is None else self._any.nbytes
+        return self._words.nbytes if self._dict_index is None else self._dict_index.nbytes
 
     def _words_of(self, columns: Sequence[pa.Array]) -> tuple[list[Word], Word | None] | None:
-        return pack_keys(columns) if self._any is None else None
+        return pack_keys(columns) if self._dict_index is None else None
 
     @property
     def _dict(self) -> DictIndex:
         """The same keys and slots in a dict, from the first long text on."""
-        if self._any is None:
+        if self._dict_index is None:
             slots, words, nulls = self._words.keys()
             keys = _python_keys(unpack_keys(words, nulls, self._kinds), len(slots))
-            self._any = DictIndex(dict(zip(keys, slots.tolist(), strict=True)), len(self._words))
+            self._dict_index = DictIndex(dict(zip(keys, slots.tolist(), strict=True)), len(self._words))
             self._words = WordIndex(packed_width(self._kinds))
-        return self._any
+        return self._dict_index
 
 
 def can_pack(kinds: Sequence[pa.DataType]) -> bool:

@@ -304,7 +304,7 @@ class KeyedColumns:
         self._changed.values[slots] = False
         self._checkpointed.values[slots] = True
 
-    def everything(self) -> list[RowChange]:
+    def all_changes(self) -> list[RowChange]:
         return [RowChange(self._rows(slots)) for slots in in_pieces(self.slots())]
 
     def changes(self) -> list[RowChange]:

@@ -393,7 +393,7 @@ class KeyedRows:
         names = [HASH, "number", "mark", "order", "updated_at", *(f"c{i}" for i in range(len(self._columns)))]
         return pa.record_batch(columns, names)
 
-    def everything(self) -> list[RowChange]:
+    def all_changes(self) -> list[RowChange]:
         return [RowChange(self._rows(rows)) for rows in in_pieces(self.all_rows())]
 
     def changes(self) -> list[RowChange]:

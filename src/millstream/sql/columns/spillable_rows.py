@@ -207,7 +207,7 @@ class SpillableRows:
         names = [HASH, *(f"c{i}" for i in range(len(self._kinds)))]
         return RowChange(pa.record_batch([key_hashes, *batch.columns], names))
 
-    def everything(self) -> list[RowChange]:
+    def all_changes(self) -> list[RowChange]:
         on_disk = (self._read(extent) for extents in self.extents.values() for extent in extents)
         return [self._change(batch) for batch in slabs([*on_disk, *self._parts], SLAB_BYTES)]
 

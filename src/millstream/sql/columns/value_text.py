@@ -132,7 +132,7 @@ def milliseconds_text(length: int) -> str:
     return f"{sign}{days} {hours:02d}:{minutes:02d}:{rest // 1000:02d}.{rest % 1000:03d}"
 
 
-def _each(write: Callable[[int], str]) -> Callable[[pa.Array, t.DataType, str], pa.Array]:
+def _per_value(write: Callable[[int], str]) -> Callable[[pa.Array, t.DataType, str], pa.Array]:
     return lambda column, kind, zone: pa.array(
         [None if v is None else write(v) for v in column.to_pylist()], pa.string()
     )
@@ -187,8 +187,8 @@ _WRITERS: dict[type[t.DataType], Callable[[pa.Array, t.DataType, str], pa.Array]
     t.TimeType: _times,
     t.TimestampType: _timestamps,
     t.LocalZonedTimestampType: _timestamps,
-    t.YearMonthIntervalType: _each(months_text),
-    t.DayTimeIntervalType: _each(milliseconds_text),
+    t.YearMonthIntervalType: _per_value(months_text),
+    t.DayTimeIntervalType: _per_value(milliseconds_text),
     t.ArrayType: _lists,
     t.MapType: _maps,
     t.MultisetType: _maps,

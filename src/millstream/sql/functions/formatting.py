@@ -95,7 +95,7 @@ def _quick_pieces(pattern: str) -> list[tuple[str, str]] | None:
 
 
 def _from_slices(shown: pa.Array, pieces: list[tuple[str, str]]) -> pa.Array:
-    """Concatenate slices of formatted times; adjacent slices are cut at once."""
+    """Concatenate slices of formatted times; adjacent slices are taken as one."""
     parts: list[pa.Array | str] = []
     span: tuple[int, int] | None = None
     for letters, text_between in pieces:
@@ -252,8 +252,8 @@ def _to_instant(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
     if type_rules.is_string(site.types[0]):
         return by_row(_text_to_instant, with_site=True)(site, rows, values)
     precision = 3 if len(values) == 1 else values[1].as_py() if isinstance(values[1], pa.Scalar) else None
-    whole = isinstance(values[0], pa.Array) and isinstance(site.types[0], t.IntegralType)
-    if whole and precision is not None and 0 <= precision <= _digits(site):
+    is_integer = isinstance(values[0], pa.Array) and isinstance(site.types[0], t.IntegralType)
+    if is_integer and precision is not None and 0 <= precision <= _digits(site):
         scale = 10 ** (_digits(site) - precision)
         return pc.multiply(values[0].cast(pa.int64()), scale).cast(arrow_type(site.type))
     return by_row(_number_to_instant, with_site=True)(site, rows, values)

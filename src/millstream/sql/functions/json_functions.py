@@ -32,7 +32,7 @@ from millstream.sql.functions.function import (
     Site,
 )
 from millstream.sql.functions.json_path import PathError, is_json, parsed, path_of, scalar_text, written
-from millstream.sql.functions.rules import BOOLEAN, STRING, anything, takes, text
+from millstream.sql.functions.rules import BOOLEAN, STRING, any_type, takes, text
 from millstream.sql.functions.vectors import as_array, by_row
 
 _MODE = re.compile(r"\s*(?P<mode>strict|lax)\s+(?P<path>.+)", re.IGNORECASE | re.DOTALL)
@@ -418,7 +418,7 @@ FUNCTIONS = [
     ),
     Function("JSON_OBJECT", _object_rule, _object, api="json_object"),
     Function("JSON_ARRAY", _array_rule, _array, api="json_array"),
-    Function("JSON_STRING", takes(anything, to=STRING), _string, api="json_string"),
+    Function("JSON_STRING", takes(any_type, to=STRING), _string, api="json_string"),
     Function("JSON", takes(text, to=STRING), _raw, api="json"),
     Function("JSON_QUOTE", takes(text, to=STRING), by_row(_quote), api="json_quote"),
     Function("JSON_UNQUOTE", takes(text, to=STRING), by_row(_unquote), api="json_unquote"),

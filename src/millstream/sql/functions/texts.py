@@ -23,14 +23,14 @@ from millstream.sql.functions.rules import (
     BOOLEAN,
     INT,
     STRING,
-    anything,
+    any_integer,
+    any_type,
     either,
     integer,
     same_as,
     takes,
     text,
     text_or_binary,
-    whole,
 )
 from millstream.sql.functions.strings import varying
 from millstream.sql.functions.vectors import by_row
@@ -248,7 +248,7 @@ def _elt_kernel(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
 
 
 def _elt_rule(arguments: Arguments) -> Resolved | None:
-    if len(arguments) < 2 or whole(arguments.types[0]) is None:
+    if len(arguments) < 2 or any_integer(arguments.types[0]) is None:
         return None
     kinds = arguments.types[1:]
     result = type_rules.common_type(kinds)
@@ -305,7 +305,7 @@ def _test(name: str, test: Callable[[str], bool]) -> Function:
             return by_row(lambda v: v is not None and test(v), keep_nulls=True)(site, rows, values)
         return by_row(lambda v: name != "IS_ALPHA" and v is not None, keep_nulls=True)(site, rows, values)
 
-    return Function(name, takes(anything, to=BOOLEAN, nulls="never"), kernel)
+    return Function(name, takes(any_type, to=BOOLEAN, nulls="never"), kernel)
 
 
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?|[+-]?(NaN|Infinity)")
@@ -344,10 +344,10 @@ FUNCTIONS = [
     ),
     Function("ELT", _elt_rule, _elt_kernel, api="elt"),
     Function("ASCII", takes(text, to=INT), by_row(_ascii), api="ascii"),
-    Function("CHR", takes(whole, to=STRING, nulls="always"), by_row(_chr), api="chr"),
+    Function("CHR", takes(any_integer, to=STRING, nulls="always"), by_row(_chr), api="chr"),
     Function(
         "PRINTF",
-        takes(text, rest=anything, to=STRING, nulls="always"),
+        takes(text, rest=any_type, to=STRING, nulls="always"),
         by_row(_printf, keep_nulls=True, with_site=True),
         api="printf",
     ),

@@ -62,7 +62,7 @@ class Changelog:
 
     @cached_property
     def _are_all_pairs(self) -> bool:
-        """Whether every position emits both halves of an update, the common case once all keys exist."""
+        """Whether every position emits UPDATE_BEFORE and UPDATE_AFTER, the common case once all keys exist."""
         return bool(self.old.all() and self.update.all())
 
     def chosen(self, of_old: Ints, of_new: Ints) -> Ints:

@@ -132,7 +132,7 @@ class OverflowTable:
     def spill(self) -> None:
         """Move all columns to disk."""
         self._unsaved += [self._write(change.rows) for change in self.live.changes()]
-        for rows in (change.rows for change in self.live.everything()):
+        for rows in (change.rows for change in self.live.all_changes()):
             whole = Batch(rows.columns, None, rows.num_rows)
             for number, part in split_by_bin(whole, bins_of(rows.column(0).to_numpy())):
                 extent = self._write(pa.RecordBatch.from_arrays(list(part.columns), schema=rows.schema))
@@ -167,9 +167,9 @@ class OverflowTable:
     def load(self, change: RowChange) -> None:
         self.live.load(change)
 
-    def everything(self) -> list[RowChange]:
+    def all_changes(self) -> list[RowChange]:
         if not self._extents:
-            return self.live.everything()
+            return self.live.all_changes()
         return [RowChange(self._read(extent)) for extents in self._extents.values() for extent in extents]
 
     def changes(self) -> list[RowChange]:

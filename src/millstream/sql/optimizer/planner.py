@@ -256,7 +256,7 @@ class Planner:
         same_uid = self._planned.setdefault(uid, [])
         for known in same_uid:
             same = known.traits == traits and all(a is b for a, b in zip(known.inputs, inputs, strict=True))
-            if same and _is_same(known.node, node):
+            if same and _has_same_inputs(known.node, node):
                 return known
         result = n.Planned(node, inputs, traits, name, f"{uid}-{len(same_uid)}" if same_uid else uid)
         same_uid.append(result)
@@ -364,7 +364,7 @@ def _stream_takes(end: n.ToStream) -> Kinds:
     return frozenset(Changes) if end.changelog else INSERTS
 
 
-def _is_same(a: n.Node, b: n.Node) -> bool:
+def _has_same_inputs(a: n.Node, b: n.Node) -> bool:
     """Return whether two equal nodes have the same columns and inputs."""
     if a.fields != b.fields:
         return False

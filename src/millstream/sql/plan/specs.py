@@ -104,11 +104,11 @@ class OverSpec:
 
 @fast_dataclass
 class MatchStep:
-    """A pattern variable with its quantifier; `most` None is unbounded."""
+    """A pattern variable with its quantifier; `max_times` None is unbounded."""
 
     variable: str
-    least: int
-    most: int | None
+    min_times: int
+    max_times: int | None
     reluctant: bool
 
 

@@ -109,7 +109,7 @@ Translation = Callable[[Translator, Planned], list[UpstreamEdge]]
 
 
 def preserve_order(ends: list[UpstreamEdge], planned: Planned) -> list[UpstreamEdge]:
-    """Return ends that send changes of one row to the same subtask, whatever the next operator's parallelism.
+    """Return ends that send changes of one row to the same subtask, at any parallelism of the next operator.
 
     Args:
         ends: the transformations that emit the rows.

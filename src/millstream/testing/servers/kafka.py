@@ -273,7 +273,7 @@ class KafkaBroker:
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
-        """Kill the broker as a power cut would."""
+        """Kill the broker as a power failure would."""
         self._stop(signal.SIGKILL)
 
     def stop(self) -> None:

@@ -122,7 +122,7 @@ class MySqlEnumerator(CaptureEnumerator[MySqlSettings, TableInfo, Piece, Change,
             self._done,
             server_id,
             lambda table: is_captured(table, patterns),
-            self._woken,
+            self._on_wake,
         )
 
     def _open_chunks(self, context: SnapshotContext[TableInfo]) -> MySqlChunks:

@@ -494,8 +494,8 @@ class VarianceOfInts(Variance):
         total, squares = map(self._wrapped, sums)
         by = count - 1 if self._sample else count
         valid = by > 0
-        among = _quotient(self._wrapped(total * total), np.where(count > 0, count, 1))
-        variance: NumpyColumn = _quotient(squares - among, np.where(valid, by, 1))
+        mean_square = _quotient(self._wrapped(total * total), np.where(count > 0, count, 1))
+        variance: NumpyColumn = _quotient(squares - mean_square, np.where(valid, by, 1))
         if self._root:
             variance = np.sqrt(np.maximum(variance, 0)).astype(np.int64)
         return from_numpy(variance, valid, self.result)

@@ -79,7 +79,7 @@ class AggregateHandler:
             self._distinct[arguments] = create_table(f"distinct{len(self._distinct)}", table)
 
     def run(self, batch: Batch, keys: Sequence[pa.Array], segments: Segments, state: KeyedColumns) -> list[Running]:
-        """Process a batch cut into segments; return each accumulator's results after each row."""
+        """Process a batch divided into segments; return each accumulator's results after each row."""
         order = pa.array(segments.order)
         sorted_columns: dict[int, pa.Array] = {}
 

@@ -35,7 +35,7 @@ class FirstOrLastEver(Accumulator):
         has_stored = np.fromiter((v is not None for v in before), np.bool_, segments.count)
         has_value = _counts(arguments[0], counted, segments.rows)
         chosen = _first_so_far(segments, has_value) if self._first else _last_so_far(segments, has_value)
-        # Positions after the batch's rows stand for the stored values of keys.
+        # Positions after the batch's rows represent the stored values of keys.
         initial = segments.rows + segments.of_row
         chosen = np.where(has_stored[segments.of_row] & self._first, initial, np.where(chosen < 0, initial, chosen))
         positions = np.concatenate([chosen, segments.rows + np.arange(segments.count)])

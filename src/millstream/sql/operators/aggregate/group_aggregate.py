@@ -392,6 +392,6 @@ class BatchGlobalGroupAggregateOperator(BatchGroupAggregateOperator, GlobalGroup
     """The second phase; merges the output of a `LocalGroupAggregateOperator` with the same arguments."""
 
     def _input(self) -> tuple[list[pa.DataType], Sequence[int]]:
-        nothing = np.zeros(0, np.int64)
-        partials = self.aggregates.partials(FreshColumns(self.aggregates.state_columns, 0), nothing)
+        no_slots = np.zeros(0, np.int64)
+        partials = self.aggregates.partials(FreshColumns(self.aggregates.state_columns, 0), no_slots)
         return [*(self.kinds[k] for k in self.keys), *(column.type for column in partials)], range(len(self.keys))

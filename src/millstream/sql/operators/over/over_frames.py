@@ -173,13 +173,13 @@ def _extremes(values: pa.Array, mask: Mask, low: Ints, high: Ints, is_min: bool)
     order = sorted_rows([values], [(0, False, True)], count)
     rank = np.empty(count, np.int64)
     rank[order] = np.arange(count)
-    nothing = count if is_min else -1
+    identity = count if is_min else -1
     pick = np.minimum if is_min else np.maximum
-    level = np.where(mask, rank, nothing)
+    level = np.where(mask, rank, identity)
     width = np.maximum(high - low + 1, 1)
     # Sparse table: extremes of 2^k values from each position; a frame is covered by two of them.
     power = np.floor(np.log2(width)).astype(np.int64)
-    best = np.full(len(low), nothing, np.int64)
+    best = np.full(len(low), identity, np.int64)
     for p in range(int(power.max(initial=-1)) + 1):
         mine = np.flatnonzero(power == p)
         best[mine] = pick(level[low[mine]], level[high[mine] - (1 << p) + 1])
@@ -187,6 +187,6 @@ def _extremes(values: pa.Array, mask: Mask, low: Ints, high: Ints, is_min: bool)
         if half < len(level):
             level = np.append(pick(level[:-half], level[half:]), level[-half:])
     result = np.full(len(low), -1, np.int64)
-    some = best != nothing
+    some = best != identity
     result[some] = order[best[some]]
     return result

@@ -114,7 +114,7 @@ class OverOperator(KeyedBatchOperator):
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         if not self.buffers_input:
-            return self._taken(batch, np.full(len(batch), self.setup.clock(), np.int64))
+            return self._in_time_order(batch, np.full(len(batch), self.setup.clock(), np.int64))
         if self.rowtime is None:
             self._wait(batch, np.full(len(batch), self.setup.clock(), np.int64))
             return ()
@@ -189,7 +189,7 @@ class OverOperator(KeyedBatchOperator):
         rows, times = rows[due], times[due]
         batch = self._pending.batch(rows)
         self._pending.remove(rows)
-        self.emit(self._taken(batch, times))
+        self.emit(self._in_time_order(batch, times))
         self._schedule_timer()
 
     def _discard(self, watermark: int) -> None:
@@ -230,7 +230,7 @@ class OverOperator(KeyedBatchOperator):
 
     # --- output
 
-    def _taken(self, batch: Batch, times: Ints) -> Iterator[Batch]:
+    def _in_time_order(self, batch: Batch, times: Ints) -> Iterator[Batch]:
         """Yield rows in time order, with their aggregates."""
         if self.ttl:
             self._expire()

@@ -311,20 +311,20 @@ def _pattern(match: MatchSpec, condition_of: Callable[[str], Callable[..., bool]
 
 
 def _quantified(pattern: Pattern, step: MatchStep) -> Pattern:
-    if step.least == step.most == 1:
+    if step.min_times == step.max_times == 1:
         return pattern
-    is_optional = step.least == 0 and step.most == 1
+    is_optional = step.min_times == 0 and step.max_times == 1
     if is_optional:
         return pattern.optional()
-    if step.most is None and step.least <= 1:
+    if step.max_times is None and step.min_times <= 1:
         matches = pattern.one_or_more()
-        matches = matches.optional() if step.least == 0 else matches
-    elif step.most is None:
-        matches = pattern.times_or_more(step.least)
+        matches = matches.optional() if step.min_times == 0 else matches
+    elif step.max_times is None:
+        matches = pattern.times_or_more(step.min_times)
     else:
-        matches = pattern.times(step.least, step.most)
+        matches = pattern.times(step.min_times, step.max_times)
     matches = matches.consecutive()
-    return matches if step.reluctant or step.least == step.most else matches.greedy()
+    return matches if step.reluctant or step.min_times == step.max_times else matches.greedy()
 
 
 def _skip(skip: tuple[str, ...]) -> AfterMatchSkipStrategy:

@@ -157,8 +157,8 @@ class SessionWindowOperator(RowWindowOperator):
         order = np.lexsort((times, keys))
         rows, times, keys = rows[order], times[order], keys[order]
         if not len(rows):
-            nothing = np.zeros(0, np.int64)
-            return rows, nothing, nothing, nothing
+            no_slots = np.zeros(0, np.int64)
+            return rows, no_slots, no_slots, no_slots
         starts_session = np.append(True, (keys[1:] != keys[:-1]) | (np.diff(times) > self.gap))
         session = np.cumsum(starts_session) - 1
         first = np.flatnonzero(starts_session)
@@ -242,8 +242,8 @@ class CountWindowOperator(RowWindowOperator):
             members.append(window_rows)
             window.append(np.full(len(window_rows), i))
         if members:
-            nothing = np.zeros(len(members), np.int64)
-            yield from self._results(np.concatenate(members), np.concatenate(window), nothing, nothing)
+            no_slots = np.zeros(len(members), np.int64)
+            yield from self._results(np.concatenate(members), np.concatenate(window), no_slots, no_slots)
         self._discard(np.unique(keys[full]))
 
     def _discard(self, keys: Ints) -> None:

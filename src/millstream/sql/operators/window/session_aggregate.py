@@ -207,7 +207,7 @@ def _grouped(stored: _Sessions, new: _Sessions) -> Ints:
     )
     order = np.lexsort((starts, keys))
     by_key, begin = keys[order], starts[order]
-    # How far earlier sessions of the key reach: ends are ranked, so that an offset per key separates keys.
+    # The latest end of earlier sessions of the key. Ends are ranked, so that an offset per key separates keys.
     distinct_ends, rank = np.unique(ends[order], return_inverse=True)
     key_rank = np.cumsum(np.append(0, by_key[1:] != by_key[:-1])) * len(distinct_ends)
     reach = distinct_ends[np.maximum.accumulate(key_rank + rank) - key_rank]

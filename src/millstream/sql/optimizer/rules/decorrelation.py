@@ -63,12 +63,12 @@ class Pulled:
     places: tuple[int, ...]
 
 
-def pulled(node: n.Node, around: n.Node | None = None) -> Pulled:
+def pulled(node: n.Node, outer_node: n.Node | None = None) -> Pulled:
     """Move correlated conditions out of a query.
 
     Args:
         node: the query.
-        around: the relation with the outer rows; None if it is not available.
+        outer_node: the relation with the outer rows; None if it is not available.
     """
     own = tuple(range(len(node.fields)))
     if not is_correlated(node):
@@ -78,11 +78,11 @@ def pulled(node: n.Node, around: n.Node | None = None) -> Pulled:
         raise ValidationException(
             f"A correlated subquery with {type(node).__name__} inside is not supported: join with it instead."
         )
-    return pull(node, around)
+    return pull(node, outer_node)
 
 
-def _filter(node: n.Filter, around: n.Node | None) -> Pulled:
-    below = pulled(node.input, around)
+def _filter(node: n.Filter, outer_node: n.Node | None) -> Pulled:
+    below = pulled(node.input, outer_node)
     places = dict(enumerate(below.places))
     tests = [moved(t, places) for t in conjuncts(node.condition)]
     inner_tests = [t for t in tests if not has_outer_columns(t)]
@@ -91,8 +91,8 @@ def _filter(node: n.Filter, around: n.Node | None) -> Pulled:
     return Pulled(result, (*below.conditions, *out), below.places)
 
 
-def _project(node: n.Project, around: n.Node | None) -> Pulled:
-    below = pulled(node.input, around)
+def _project(node: n.Project, outer_node: n.Node | None) -> Pulled:
+    below = pulled(node.input, outer_node)
     if any(map(has_outer_columns, node.expressions)):
         raise ValidationException(
             "A correlated subquery can use outer columns in expressions only in its outermost SELECT."
@@ -152,11 +152,11 @@ class ByOuter:
         return tuple(result)
 
 
-def by_outer(below: Pulled, construct: str, around: n.Node | None) -> ByOuter:
+def by_outer(below: Pulled, construct: str, outer_node: n.Node | None) -> ByOuter:
     """Return a query with the columns that relate its rows to outer rows."""
     sides = [_equal_sides(t) for t in below.conditions]
     if any(s is None for s in sides):
-        return _joined_around(below, construct, around)
+        return _joined_around(below, construct, outer_node)
     columns: list[Expression] = [Column(f.type, i) for i, f in enumerate(below.node.fields.fields)]
     fields = list(below.node.fields.fields)
     keys, outers = [], []
@@ -174,18 +174,20 @@ def by_outer(below: Pulled, construct: str, around: n.Node | None) -> ByOuter:
     return ByOuter(node, tuple(keys), tuple(outers))
 
 
-def _joined_around(below: Pulled, construct: str, around: n.Node | None, more: Sequence[Expression] = ()) -> ByOuter:
+def _joined_around(
+    below: Pulled, construct: str, outer_node: n.Node | None, more: Sequence[Expression] = ()
+) -> ByOuter:
     """Join a query with the distinct outer values that it uses, for conditions that are not equalities.
 
     `more` are conditions to be added above, whose outer values are included.
     """
     outer = [p for t in (*below.conditions, *more) for p in walk(t) if isinstance(p, Outer)]
     outer_columns = sorted({p.index for p in outer})
-    if around is None or any(p.level > 1 for p in outer):
+    if outer_node is None or any(p.level > 1 for p in outer):
         raise ValidationException(f"A correlated condition below {construct} must be an equality with an outer column.")
-    fields = Fields(tuple(replace(around.fields[i], time=None) for i in outer_columns))
-    columns = tuple(Column(around.fields[i].type, i) for i in outer_columns)
-    distinct = n.Aggregate(fields, n.Project(fields, around, columns), tuple(range(len(outer_columns))), ())
+    fields = Fields(tuple(replace(outer_node.fields[i], time=None) for i in outer_columns))
+    columns = tuple(Column(outer_node.fields[i].type, i) for i in outer_columns)
+    distinct = n.Aggregate(fields, n.Project(fields, outer_node, columns), tuple(range(len(outer_columns))), ())
     width = len(outer_columns)
 
     def relocated(part: Expression) -> Expression | None:
@@ -197,13 +199,13 @@ def _joined_around(below: Pulled, construct: str, around: n.Node | None, more: S
     condition = conjunction(tests) if tests else None
     together = joined_fields(n.JoinKind.INNER, fields, below.node.fields)
     joined = n.Join(together, distinct, below.node, n.JoinKind.INNER, condition=condition)
-    outers = tuple(Outer(around.fields[i].type, i) for i in outer_columns)
+    outers = tuple(Outer(outer_node.fields[i].type, i) for i in outer_columns)
     return ByOuter(joined, tuple(range(width)), outers, "IS NOT DISTINCT FROM", width)
 
 
-def _aggregate(node: n.Aggregate, around: n.Node | None) -> Pulled:
-    below = pulled(node.input, around)
-    rows = by_outer(below, "an aggregate", around)
+def _aggregate(node: n.Aggregate, outer_node: n.Node | None) -> Pulled:
+    below = pulled(node.input, outer_node)
+    rows = by_outer(below, "an aggregate", outer_node)
     moved_to = [p + rows.shift for p in below.places]
     keys = tuple(moved_to[k] for k in node.keys)
     added = tuple(p for p in dict.fromkeys(rows.keys) if p not in keys)
@@ -226,11 +228,11 @@ def _aggregate(node: n.Aggregate, around: n.Node | None) -> Pulled:
     return Pulled(grouped, conditions, places)
 
 
-def _sort(node: n.Sort, around: n.Node | None) -> Pulled:
-    below = pulled(node.input, around)
+def _sort(node: n.Sort, outer_node: n.Node | None) -> Pulled:
+    below = pulled(node.input, outer_node)
     if node.limit is None and not node.offset:
         return below
-    rows = by_outer(below, "ORDER BY with LIMIT", around)
+    rows = by_outer(below, "ORDER BY with LIMIT", outer_node)
     if node.limit is None:
         raise ValidationException("OFFSET without LIMIT in a correlated subquery is not supported.")
     order = tuple((below.places[c] + rows.shift, d, f) for c, d, f in node.order)
@@ -243,11 +245,11 @@ def _sort(node: n.Sort, around: n.Node | None) -> Pulled:
     return Pulled(ranked, rows.conditions({p: p for p in partition}), places)
 
 
-def _join(node: n.Join, around: n.Node | None) -> Pulled:
-    left, right = pulled(node.left, around), pulled(node.right, around)
+def _join(node: n.Join, outer_node: n.Node | None) -> Pulled:
+    left, right = pulled(node.left, outer_node), pulled(node.right, outer_node)
     inner = node.kind is n.JoinKind.INNER
     if not inner and (right.conditions or any(map(has_outer_columns, conjuncts(node.condition)))):
-        return _join_around(node, left, right, around)
+        return _join_around(node, left, right, outer_node)
     width, old = len(left.node.fields), len(node.left.fields)
     places = dict(enumerate(left.places))
     places |= {old + i: width + p for i, p in enumerate(right.places)}
@@ -269,13 +271,13 @@ def _join(node: n.Join, around: n.Node | None) -> Pulled:
     return Pulled(joined, conditions, own)
 
 
-def _join_around(node: n.Join, left: Pulled, right: Pulled, around: n.Node | None) -> Pulled:
+def _join_around(node: n.Join, left: Pulled, right: Pulled, outer_node: n.Node | None) -> Pulled:
     """Decorrelate an outer, semi or anti join by the outer values it uses."""
     construct = f"a {node.kind.name} JOIN, EXISTS or IN within a correlated subquery"
     if node.kind in (n.JoinKind.RIGHT, n.JoinKind.FULL):
         raise ValidationException(f"A correlated condition below {construct} is not supported: join with it instead.")
     own = conjuncts(node.condition)
-    rows = _joined_around(left, construct, around, (*right.conditions, *own))
+    rows = _joined_around(left, construct, outer_node, (*right.conditions, *own))
     outer_columns = [o.index for o in rows.outers if isinstance(o, Outer)]
     old, width = len(node.left.fields), len(rows.node.fields)
 
@@ -310,8 +312,8 @@ def _join_around(node: n.Join, left: Pulled, right: Pulled, around: n.Node | Non
     return Pulled(joined, rows.conditions({k: k for k in rows.keys}), tuple(places))
 
 
-def _correlate(node: n.Correlate, around: n.Node | None) -> Pulled:
-    below = pulled(node.input, around)
+def _correlate(node: n.Correlate, outer_node: n.Node | None) -> Pulled:
+    below = pulled(node.input, outer_node)
     if any(map(has_outer_columns, [*node.arguments, *conjuncts(node.condition)])):
         raise ValidationException("A table function in a correlated subquery cannot use outer columns.")
     places = dict(enumerate(below.places))

@@ -35,8 +35,8 @@ def normalize_changes(node: n.Node, settings: Mapping[str, str]) -> n.Node:
         return node
     changes = node.source.changes
     is_upserts = Changes.UPDATE_AFTER in changes and Changes.UPDATE_BEFORE not in changes
-    is_twice = changes != INSERTS and settings.get(_DUPLICATES, "false").strip().lower() == "true"
-    if not is_upserts and not is_twice:
+    has_duplicates = changes != INSERTS and settings.get(_DUPLICATES, "false").strip().lower() == "true"
+    if not is_upserts and not has_duplicates:
         return node
     key = node.table.primary_key
     if not key:

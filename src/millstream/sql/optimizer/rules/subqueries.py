@@ -55,7 +55,7 @@ def _has_subquery(expressions: object) -> bool:
     return any(isinstance(p, Subquery) for e in expressions for p in walk(e))
 
 
-def _inside(subquery: Subquery) -> n.Node:
+def _relation_of(subquery: Subquery) -> n.Node:
     return without_subqueries(subquery.node)
 
 
@@ -88,7 +88,7 @@ def _as_semi_join(left: n.Node, test: Expression) -> n.Node | None:
     if not isinstance(inner, Subquery) or inner.kind is SubqueryKind.SCALAR or _has_subquery(inner.values):
         return None
     kind = n.JoinKind.ANTI if negated else n.JoinKind.SEMI
-    node = _inside(inner)
+    node = _relation_of(inner)
     if inner.kind is SubqueryKind.EXISTS:
         node = _for_existence(node)
         if _always_has_row(node):
@@ -117,17 +117,17 @@ def _always_has_row(node: n.Node) -> bool:
     return isinstance(node, n.Aggregate) and not node.keys
 
 
-def _with_late(node: n.Node, around: n.Node) -> tuple[Pulled, tuple[Expression, ...] | None]:
+def _with_late(node: n.Node, outer_node: n.Node) -> tuple[Pulled, tuple[Expression, ...] | None]:
     """Decorrelate a query; correlated expressions of its outermost SELECT are computed above the join."""
     if isinstance(node, n.Project) and any(map(has_outer_columns, node.expressions)):
-        below = pulled(node.input, around)
+        below = pulled(node.input, outer_node)
         places = dict(enumerate(below.places))
         late = tuple(
             replaced(e, lambda c: Column(c.type, places[c.index]) if isinstance(c, Column) else None)
             for e in node.expressions
         )
         return below, late
-    return pulled(node, around), None
+    return pulled(node, outer_node), None
 
 
 def _value(query: Pulled, late: tuple[Expression, ...] | None, index: int, width: int) -> Expression:
@@ -160,11 +160,11 @@ def _joined(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:
     if subquery.kind is SubqueryKind.SCALAR:
         return _scalar(left, subquery)
     if subquery.kind is SubqueryKind.EXISTS:
-        node = _for_existence(_inside(subquery))
+        node = _for_existence(_relation_of(subquery))
         return (left, _TRUE) if _always_has_row(node) else _marked(left, node, ())
     if subquery.type.is_nullable:
         return _three_valued(left, subquery)
-    return _marked(left, _inside(subquery), subquery.values)
+    return _marked(left, _relation_of(subquery), subquery.values)
 
 
 def _left_join(left: n.Node, right: n.Node, tests: list[Expression]) -> n.Join:
@@ -173,7 +173,7 @@ def _left_join(left: n.Node, right: n.Node, tests: list[Expression]) -> n.Join:
 
 
 def _scalar(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:
-    node = _inside(subquery)
+    node = _relation_of(subquery)
     otherwise = _value_of_no_rows(node)
     result, late = _with_late(node, left)
     right = result.node
@@ -237,9 +237,9 @@ def _is_single(query: Pulled) -> bool:
     return any(key <= equal for key in _all_keys(node))
 
 
-def _single(query: Pulled, around: n.Node) -> tuple[n.Node, Pulled]:
+def _single(query: Pulled, outer_node: n.Node) -> tuple[n.Node, Pulled]:
     """Return the query limited to one row per outer row, failing at run time for more."""
-    rows = by_outer(query, "a scalar subquery of several rows", around)
+    rows = by_outer(query, "a scalar subquery of several rows", outer_node)
     keys = tuple(dict.fromkeys(rows.keys))
     value = rows.node.fields[query.places[0] + rows.shift]
     call = AggregateCall("SINGLE_VALUE", (query.places[0] + rows.shift,), value.type.nullable())
@@ -283,7 +283,7 @@ def _equal(value: Expression, right: n.Node, index: int, width: int) -> Expressi
 
 def _three_valued(left: n.Node, subquery: Subquery) -> tuple[n.Node, Expression]:
     """Return IN as a value: null when there is no match, but the value or one of the rows is null."""
-    node = _inside(subquery)
+    node = _relation_of(subquery)
     result = pulled(node, left)
     if result.conditions:
         return _three_valued_around(left, result, subquery)
