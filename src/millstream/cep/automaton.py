@@ -219,7 +219,7 @@ class Runs:
         self.timers = timers or _NONE
 
     @property
-    def at_rest(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether the runs are the initial state, which need not be stored."""
         return self.queue is None and not self.completed and not self.timers
 

@@ -191,8 +191,8 @@ def _overlaps(subtask: int, before: VertexSnapshot, groups: range, max_paralleli
     if before.max_parallelism != max_parallelism:
         # Other key groups: any key may be anywhere.
         return True
-    theirs = owned_groups(subtask, before.parallelism, before.max_parallelism)
-    return theirs.start < groups.stop and groups.start < theirs.stop
+    previous_groups = owned_groups(subtask, before.parallelism, before.max_parallelism)
+    return previous_groups.start < groups.stop and groups.start < previous_groups.stop
 
 
 def _stored(before: VertexSnapshot, subtask: int, state_id: str, state_url: str | None) -> StoredState | None:

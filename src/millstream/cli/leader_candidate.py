@@ -46,7 +46,7 @@ class Candidate:
     term: int | None = None
     deposed: str | None = None
     _elector: ElectionRunner = field(init=False)
-    _has_lead: threading.Event = field(default_factory=threading.Event)
+    _is_leader: threading.Event = field(default_factory=threading.Event)
 
     def join_election(self) -> None:
         """Join the election."""
@@ -58,7 +58,7 @@ class Candidate:
         # A deposed process restarts, and must not lead again before.
         if self.deposed is None:
             self.term = term
-            self._has_lead.set()
+            self._is_leader.set()
 
     def _step_down(self, reason: str) -> None:
         self.deposed = reason
@@ -70,7 +70,7 @@ class Candidate:
     def await_lead(self, is_cancelled: Callable[[], bool]) -> int | None:
         """Wait until this process leads; return the term, or None if cancelled."""
         cluster, report_at = self.options.cluster_id, time.monotonic() + self.options.timing.retry_period
-        while not self._has_lead.wait(_POLL_SECONDS):
+        while not self._is_leader.wait(_POLL_SECONDS):
             if is_cancelled():
                 return None
             if time.monotonic() > report_at:

@@ -109,7 +109,7 @@ def _run(report: FailureReport, settings: dict[str, str]) -> Exception | None:
 def _restored(report: FailureReport, settings: dict[str, str]) -> Replay:
     """Create the operator in this process, as in a worker."""
     failure, job = report.failure, report.settings
-    if failure.kept is None:
+    if failure.replay_input is None:
         raise MillstreamError(f"The failure cannot be replayed: {failure.note}.")
     sys.path.extend(p for p in report.path if p not in sys.path)
     if report.as_pyflink:
@@ -121,7 +121,7 @@ def _restored(report: FailureReport, settings: dict[str, str]) -> Replay:
 
     with naming_missing_classes():
         node = pickle.loads(base64.b64decode(report.node))
-        return Replay(node, failure.kept, context, job["batch"], requests)
+        return Replay(node, failure.replay_input, context, job["batch"], requests)
 
 
 def _print_emitted(operator: Replay, may_be_late: bool) -> None:

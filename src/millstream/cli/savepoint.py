@@ -107,7 +107,7 @@ def _report_text(
     ):
         if findings:
             parts.append("\n".join([title, *(f"  {_finding_text(f)}" for f in findings)]))
-    parts.append(_verdict(report, program, is_compatible))
+    parts.append(_summary(report, program, is_compatible))
     return "\n\n".join(parts)
 
 
@@ -131,7 +131,7 @@ def _finding_text(finding: Finding) -> str:
     return f"'{finding.operator}'{state}: {finding.text}."
 
 
-def _verdict(report: UpgradeReport, program: str, is_compatible: bool) -> str:
+def _summary(report: UpgradeReport, program: str, is_compatible: bool) -> str:
     if not is_compatible:
         lost = " To discard the lost state, use --allow-non-restored-state." if report.lost else ""
         return f"{program} is not compatible.{lost}"

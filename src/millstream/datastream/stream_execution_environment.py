@@ -224,7 +224,7 @@ class StreamExecutionEnvironment(ExecutionSettings):
         directory = SAVEPOINT_DIRECTORY.read(with_overrides(self._config))
         job = self._builder.start_pending(job_name)
         # The program may never ask for the result.
-        job.result.add_done_callback(partial(_tell_failure, job.view.job_name))
+        job.result.add_done_callback(partial(_log_failure, job.view.job_name))
         return LocalJobClient(job, directory)
 
     def close(self) -> None:
@@ -232,7 +232,7 @@ class StreamExecutionEnvironment(ExecutionSettings):
         self._builder.take_sinks()
 
 
-def _tell_failure(job_name: str, result: Future[JobExecutionResult]) -> None:
+def _log_failure(job_name: str, result: Future[JobExecutionResult]) -> None:
     error = result.exception()
     if error is not None and not isinstance(error, JobCancelledError):
         log.error("job '%s' has failed:\n%s", job_name, error)

@@ -405,10 +405,10 @@ class JobMaster:
         return self.leases.held() if self.view.outcome is None else frozenset()
 
     def _delete_state(self, instruction: i.DeleteState) -> None:
-        self._tidy("state files", partial(self._store.delete_state, instruction.names))
+        self._try_delete("state files", partial(self._store.delete_state, instruction.names))
 
     def _sweep_state(self, instruction: i.SweepState) -> None:
-        self._tidy("state files", partial(self._store.sweep_state, instruction.needed))
+        self._try_delete("state files", partial(self._store.sweep_state, instruction.needed))
 
     def _delete_origin(self, instruction: i.DeleteOrigin) -> e.OriginDeleted | None:
         origin = instruction.origin
@@ -421,10 +421,10 @@ class JobMaster:
             self._store.subsume()
             self._subsume(self._store.storage.url)
 
-        deleted = self._tidy(text, delete)
+        deleted = self._try_delete(text, delete)
         return e.OriginDeleted() if deleted else None
 
-    def _tidy(self, label: str, delete: Callable[[], None]) -> bool:
+    def _try_delete(self, label: str, delete: Callable[[], None]) -> bool:
         """Delete files that are no longer needed; return whether that succeeded. Remaining files do no harm."""
         try:
             delete()

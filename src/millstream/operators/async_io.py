@@ -419,10 +419,10 @@ class AsyncOperator(FunctionsOperator):
         while True:
             try:
                 results = await self.function.call(value)
-                if retry is None or attempt >= retry.attempts or not _wants(retry.on_result, results):
+                if retry is None or attempt >= retry.attempts or not _matches(retry.on_result, results):
                     return results
             except Exception as e:
-                if retry is None or attempt >= retry.attempts or not _wants(retry.on_exception, e):
+                if retry is None or attempt >= retry.attempts or not _matches(retry.on_exception, e):
                     raise
             assert self._requests is not None
             await self._requests.sleep(retry.backoff_ms(attempt) / 1000)
@@ -437,5 +437,5 @@ class AsyncOperator(FunctionsOperator):
         )
 
 
-def _wants(predicate: Callable[[Value], bool] | None, outcome: Any) -> bool:
+def _matches(predicate: Callable[[Value], bool] | None, outcome: Any) -> bool:
     return predicate is not None and predicate(outcome)

@@ -178,8 +178,8 @@ class ReduceCode:
         # A batch of unknown length counts as using all headroom.
         records = f"{w.bind(length_hint, 'length_hint')}(batch, {sys.maxsize})"
         share = FULL_HEADROOM + 1 if headroom is None else f"{records} * {headroom.share}"
-        have_headroom = f"{assumptions}.have_headroom({share}, {in_cells})"
-        w.before(have_headroom if conforms is None else f"{conforms} = {have_headroom} and {holds}")
+        has_headroom = f"{assumptions}.has_headroom({share}, {in_cells})"
+        w.before(has_headroom if conforms is None else f"{conforms} = {has_headroom} and {holds}")
         return Assumption(value_type, holds, headroom, conforms)
 
     def _headroom(self, value: Var, value_type: InferredType) -> Headroom | None:

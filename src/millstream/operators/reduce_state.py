@@ -76,7 +76,7 @@ class ValueAssumptions:
             self._type = value_type
         return self.type_holds
 
-    def have_headroom(self, share: int, in_cells: bool) -> bool:
+    def has_headroom(self, share: int, in_cells: bool) -> bool:
         """Count the headroom that a batch may use; return whether no value can leave its declared type in it.
 
         Args:

@@ -366,7 +366,7 @@ def check_type_info(fields: Fields, kind: object, method: str) -> None:
     if len(types) != len(fields.types):
         cause = "Different number of columns."
     else:
-        wrong = [i for i, pair in enumerate(zip(fields.types, types, strict=True)) if not _is_alike(*pair)]
+        wrong = [i for i, pair in enumerate(zip(fields.types, types, strict=True)) if not _is_compatible(*pair)]
         if not wrong:
             return
         cause = f"Incompatible types for sink column '{requested[wrong[0]][0]}' at position {wrong[0] + 1}."
@@ -374,7 +374,7 @@ def check_type_info(fields: Fields, kind: object, method: str) -> None:
     raise mismatch(cause, fields, target, [method])
 
 
-def _is_alike(column: t.DataType, requested: t.DataType) -> bool:
+def _is_compatible(column: t.DataType, requested: t.DataType) -> bool:
     if isinstance(requested, t.RawType):
         return not isinstance(column, t.AtomicType) or isinstance(column, t.RawType)
     return type(column) is type(requested) or any(

@@ -51,7 +51,7 @@ def running(slots: int, options: ScalingOptions = OPTIONS, now: float = 0.0) -> 
     """Return a scheduler whose job runs with the given slots."""
     one = scheduler(options)
     one.handle(s.SlotsChanged(slots=slots), now)
-    fitted = one.requirements.allotted(slots)
+    fitted = one.requirements.within_slots(slots)
     assert fitted is not None
     one.handle(s.Deployed(parallelisms=fitted), now)
     return one
@@ -65,9 +65,9 @@ def test_parallelism_bounds_share_slots_within_a_sharing_group() -> None:
     requirements = Requirements.of(plan, reactive=False)
     assert (requirements.sufficient, requirements.desired) == (2, 8)
     source, sums, other = (v.id for v in plan.vertices)
-    assert requirements.allotted(1) is None
-    assert requirements.allotted(5) == {source: 1, sums: 3, other: 2}
-    assert requirements.allotted(100) == {source: 1, sums: 4, other: 4}
+    assert requirements.within_slots(1) is None
+    assert requirements.within_slots(5) == {source: 1, sums: 3, other: 2}
+    assert requirements.within_slots(100) == {source: 1, sums: 4, other: 4}
 
 
 def test_parallelism_bounds_in_reactive_mode_reach_max_parallelism() -> None:
@@ -75,8 +75,8 @@ def test_parallelism_bounds_in_reactive_mode_reach_max_parallelism() -> None:
     source, sums = (v.id for v in plan.vertices)
     requirements = Requirements.of(plan, reactive=True)
     # A collection is read by one.
-    assert requirements.allotted(3) == {source: 1, sums: 3}
-    assert requirements.allotted(100) == {source: 1, sums: 6}
+    assert requirements.within_slots(3) == {source: 1, sums: 3}
+    assert requirements.within_slots(100) == {source: 1, sums: 6}
 
 
 def test_parallelism_bounds_are_equal_across_forward_edges() -> None:
@@ -84,7 +84,11 @@ def test_parallelism_bounds_are_equal_across_forward_edges() -> None:
     assert [e.partitioner.name for e in plan.vertices[1].out_edges] == ["FORWARD"]
     source, sums, behind = plan.vertices
     bounds = {source.head.id: Bounds(1, 1), sums.head.id: Bounds(1, 4), behind.head.id: Bounds(1, 2)}
-    assert Requirements.of(plan, False).changed(plan, bounds).allotted(4) == {source.id: 1, sums.id: 2, behind.id: 2}
+    assert Requirements.of(plan, False).changed(plan, bounds).within_slots(4) == {
+        source.id: 1,
+        sums.id: 2,
+        behind.id: 2,
+    }
 
 
 @pytest.mark.parametrize("lower, upper", [(0, 1), (3, 2), (1, 129)])
@@ -112,13 +116,13 @@ def test_spread_uses_the_fewest_slots() -> None:
 def test_scheduler_starts_at_once_with_all_desired_slots() -> None:
     one = scheduler()
     one.handle(s.SlotsChanged(slots=4), 0.0)
-    assert width(one.handle(s.ResourcesWanted(), 1.0)) == 4
+    assert width(one.handle(s.ResourcesRequested(), 1.0)) == 4
     assert one.state is s.State.CREATING_EXECUTION_GRAPH
 
 
 def test_scheduler_with_sufficient_slots_waits_to_stabilize() -> None:
     one = scheduler()
-    assert one.handle(s.ResourcesWanted(), 0.0) is None
+    assert one.handle(s.ResourcesRequested(), 0.0) is None
     assert one.deadline == 300
     assert one.handle(s.SlotsChanged(slots=2), 100.0) is None
     assert one.deadline == 110
@@ -130,14 +134,14 @@ def test_scheduler_with_sufficient_slots_waits_to_stabilize() -> None:
 def test_scheduler_gives_up_with_too_few_slots_unless_reactive() -> None:
     one = scheduler(plan=plan_of(2, two_groups=True))
     one.handle(s.SlotsChanged(slots=1), 0.0)
-    one.handle(s.ResourcesWanted(), 0.0)
+    one.handle(s.ResourcesRequested(), 0.0)
     assert one.handle(s.TimePassed(), 299.0) is None
     given_up = one.handle(s.TimePassed(), 300.0)
     assert isinstance(given_up, s.GiveUp) and "needs 2 slots, and 1 are available after 300 s" in given_up.reason
     reactive = ScalingOptions.read(Configuration.from_dict({"scheduler-mode": "reactive"}), CHECKPOINTS)
     assert reactive is not None
     two = scheduler(reactive)
-    two.handle(s.ResourcesWanted(), 0.0)
+    two.handle(s.ResourcesRequested(), 0.0)
     assert two.deadline == math.inf
     # The job starts with the first slot.
     assert width(two.handle(s.SlotsChanged(slots=1), 1e9)) == 1
@@ -214,7 +218,7 @@ def test_scheduler_waits_for_slots_after_a_failure() -> None:
     one = running(4)
     one.handle(s.ExecutionFailed(), 10.0)
     assert one.handle(s.SlotsChanged(slots=2), 11.0) is None
-    assert one.handle(s.ResourcesWanted(), 12.0) is None
+    assert one.handle(s.ResourcesRequested(), 12.0) is None
     assert width(one.handle(s.TimePassed(), 22.0)) == 2
 
 
@@ -323,7 +327,7 @@ class World:
         self.send(s.Deployed(parallelisms=best))
 
     def run(self, steps: int) -> None:
-        self.send(s.ResourcesWanted())
+        self.send(s.ResourcesRequested())
         for _ in range(steps):
             if self.has_ended:
                 return
@@ -372,7 +376,7 @@ class World:
         elif self.wanted_at is None:
             self.send(s.ExecutionFailed())
             self.wanted_at = self.now
-            self.send(s.ResourcesWanted())
+            self.send(s.ResourcesRequested())
 
 
 def test_scheduler_decisions_are_optimal_for_random_events() -> None:

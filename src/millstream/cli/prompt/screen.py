@@ -86,13 +86,13 @@ def show(outcome: Outcome, view: TableView | ChangelogView) -> None:
             key = _key()
             if key in ("q", "Q", _INTERRUPT):
                 break
-            page[0] = _turned(key, page[0], shown)
+            page[0] = _page_after_key(key, page[0], shown)
     reader.leave()
     if reader.error is not None:
         raise reader.error
 
 
-def _turned(key: str, page: int | None, shown: int) -> int | None:
+def _page_after_key(key: str, page: int | None, shown: int) -> int | None:
     """Return the page after a key press; None follows the last page."""
     pages: dict[str, int | None] = {"n": shown + 1, "p": max(shown - 1, 1), "f": 1, "l": None}
     return pages.get(key.lower(), page)

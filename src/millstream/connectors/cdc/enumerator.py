@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Generic, NotRequired, Protocol, TypedDict, TypeVar
 
-from millstream.common.errors import IncurableError, InvalidProgramError, MillstreamError
+from millstream.common.errors import InvalidProgramError, MillstreamError, UnrecoverableError
 from millstream.connectors.base import SplitAssignment, SplitEnumerator
 from millstream.connectors.cdc.incremental_snapshot import (
     IncrementalSnapshot,
@@ -363,13 +363,13 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C, R]):
         for _, table, keys in keyed:
             if table in busy:
                 keys_by_table.setdefault(table, []).extend(keys)
-        verdicts = {table: self._verdicts(table, keys, transaction) for table, keys in keys_by_table.items()}
+        passing_keys = {table: self._passing_keys(table, keys, transaction) for table, keys in keys_by_table.items()}
         passing: list[C] = []
         for change, table, _ in keyed:
-            passing += [change] if table not in busy else self._remaining_changes(change, verdicts[table])
+            passing += [change] if table not in busy else self._remaining_changes(change, passing_keys[table])
         return passing
 
-    def _verdicts(self, table: str, keys: list[Key], transaction: Transaction) -> dict[Key, bool]:
+    def _passing_keys(self, table: str, keys: list[Key], transaction: Transaction) -> dict[Key, bool]:
         """Return for which keys a transaction's changes pass; the database knows the key order."""
         different = list(dict.fromkeys(keys))
         with self._lock:
@@ -378,7 +378,7 @@ class CaptureEnumerator(SplitEnumerator, Generic[S, T, P, C, R]):
                 return dict.fromkeys(different, True)
             bounds = list(self._machine.bounds(table))
         if any(len(key) != len(bound) for key in different for bound in bounds[:1]):
-            raise IncurableError(
+            raise UnrecoverableError(
                 f"The primary key of table {table} changed since the job began to read it: start the job "
                 "without its state."
             )

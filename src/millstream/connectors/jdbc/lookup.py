@@ -11,7 +11,7 @@ import numpy as np
 from millstream.common.aliases import Key, Value
 from millstream.common.errors import MillstreamError
 from millstream.connectors.database_values import read_values
-from millstream.connectors.jdbc.connection import Connection, is_mistake
+from millstream.connectors.jdbc.connection import Connection, is_permanent
 from millstream.connectors.jdbc.dialect import Dialect
 from millstream.connectors.jdbc.statements import error_text, fetch_rows
 from millstream.connectors.retries import Retries, linear
@@ -119,7 +119,7 @@ class JdbcLookup(LookupSource):
                 if connection is not None:
                     with suppress(Exception):
                         connection.close()
-                if is_mistake(e) or not retries.wait():
+                if is_permanent(e) or not retries.wait():
                     raise MillstreamError(f"JDBC: table {self._table!r} cannot be read: {error_text(e)}.") from e
             else:
                 self._idle.append(connection)

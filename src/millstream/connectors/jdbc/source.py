@@ -17,8 +17,8 @@ from millstream.connectors.jdbc.connection import (
     Driver,
     JdbcConnectionOptions,
     connector,
-    is_mistake,
-    is_refusal,
+    is_access_denied,
+    is_permanent,
 )
 from millstream.connectors.jdbc.statements import (
     Unreachable,
@@ -52,7 +52,7 @@ class _Settings:
         try:
             return self.connect()
         except Exception as e:
-            if is_refusal(e):
+            if is_access_denied(e):
                 raise MillstreamError(
                     f"JdbcSource: the database rejects this user: {error_text(e)}. Check its URL, the user name "
                     "and the password."
@@ -180,7 +180,7 @@ class _IncrementalEnumerator(SplitEnumerator):
             return self._query_end_once(budget)
         except Exception as e:
             self.close()
-            if is_mistake(e):
+            if is_permanent(e):
                 raise self._settings.unreadable(e) from e
         try:
             return self._query_end_once(budget)

@@ -16,7 +16,7 @@ from millstream.formats.csv.dialect import (
     RowReader,
     RowWriter,
     UnclosedError,
-    behind_line,
+    after_line,
     can_find_record_ends,
     read_whole_records,
     record_end_near,
@@ -159,7 +159,7 @@ class _PartReader:
         def on_error(start: int, error: CsvError) -> None:
             if not self._ignores_errors:
                 position = offset + _length(text[: max(start, error.position)])
-                rows.append(self._part.bad_record(position, text[start : behind_line(text, start)], str(error)))
+                rows.append(self._part.bad_record(position, text[start : after_line(text, start)], str(error)))
 
         for start, fields in self._dialect.exactly(text, on_error):
             try:

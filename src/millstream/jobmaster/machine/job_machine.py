@@ -34,12 +34,12 @@ from millstream.checkpoint.restore import InitialState, restore
 from millstream.common.display_text import printable
 from millstream.common.errors import (
     DeposedError,
-    IncurableError,
     InvalidProgramError,
     JobCancelledError,
     JobExecutionError,
     JobSuspendedError,
     MillstreamError,
+    UnrecoverableError,
 )
 from millstream.common.job_status import JobStatus
 from millstream.jobmaster.engine import EpochFailed, EpochOverdue
@@ -286,10 +286,10 @@ class JobMachine(RequestServer):
             if step in _REQUEST_ALONE and isinstance(error, (InvalidProgramError, RequestFailedError)):
                 return instructions
         recorder, delay = self._recovery.recorder, None
-        if recorder.status is not JobStatus.CREATED and not _is_incurable(error):
+        if recorder.status is not JobStatus.CREATED and not _is_unrecoverable(error):
             delay = self._options.restart.failed(self._now)
         number = recorder.failed(error, delay, self._now)
-        if isinstance(error, EpochFailed) and error.failure is not None and error.failure.kept is not None:
+        if isinstance(error, EpochFailed) and error.failure is not None and error.failure.replay_input is not None:
             instructions.append(i.WriteFailureReport(plan=self._recovery.plan, number=number, failure=error.failure))
         if delay is None:
             return instructions + self._end(JobStatus.FAILED, error)
@@ -437,9 +437,9 @@ def _stuck(name: str, error: Exception) -> str:
     )
 
 
-def _is_incurable(error: Exception) -> bool:
-    return isinstance(error, (InvalidProgramError, IncurableError)) or (
-        isinstance(error, EpochFailed) and error.incurable
+def _is_unrecoverable(error: Exception) -> bool:
+    return isinstance(error, (InvalidProgramError, UnrecoverableError)) or (
+        isinstance(error, EpochFailed) and error.unrecoverable
     )
 
 

@@ -48,7 +48,7 @@ class Requirements:
         """The minimum number of slots."""
         return sum(max(self.bounds[v].lower for v in group) for group in self._groups.values())
 
-    def allotted(self, slots: int) -> Parallelisms | None:
+    def within_slots(self, slots: int) -> Parallelisms | None:
         """Return the parallelism of each vertex; None if there are too few slots.
 
         Groups get their minimum; each further slot goes to the group with the fewest.

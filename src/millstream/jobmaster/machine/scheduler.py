@@ -71,7 +71,7 @@ class RequirementsChanged:
 
 
 @fast_dataclass(kw_only=True)
-class ResourcesWanted:
+class ResourcesRequested:
     """The job is ready to start or restart."""
 
 
@@ -110,7 +110,7 @@ class TimePassed:
 Event = (
     SlotsChanged
     | RequirementsChanged
-    | ResourcesWanted
+    | ResourcesRequested
     | Deployed
     | CheckpointCompleted
     | CheckpointFailed
@@ -160,7 +160,7 @@ class Transition:
     def __init__(self, now: float, cooldown: float, stabilization_timeout: float, max_delay: float) -> None:
         self.phase = Phase.COOLDOWN
         self._stabilization_timeout, self._max_delay = stabilization_timeout, max_delay
-        self._cool_at = now + cooldown
+        self._cooldown_until = now + cooldown
         # When slots first changed, and when to check for all desired slots.
         self._first: float | None = None
         self._check_at = math.inf
@@ -169,7 +169,7 @@ class Transition:
     def deadline(self) -> float:
         """When the phase changes without an event."""
         if self.phase is Phase.COOLDOWN:
-            return self._cool_at
+            return self._cooldown_until
         if self._first is None:
             return math.inf
         if self.phase is Phase.STABILIZING:
@@ -284,7 +284,7 @@ class Scheduler:
 
     # --- life cycle
 
-    def _resources_wanted(self, event: ResourcesWanted, now: float) -> Decision | None:
+    def _resources_requested(self, event: ResourcesRequested, now: float) -> Decision | None:
         self.state = State.WAITING_FOR_RESOURCES
         self._give_up_at = now + self._options.wait
         self._transition = Transition(now, 0.0, self._options.start_stabilization_timeout, 0.0)
@@ -322,14 +322,14 @@ class Scheduler:
     # --- decisions
 
     def _resources(self) -> _Resources:
-        parallelisms = self.requirements.allotted(self.slots)
+        parallelisms = self.requirements.within_slots(self.slots)
         is_other = parallelisms is not None and (
             self.state is not State.EXECUTING or parallelisms != self._parallelisms
         )
         return _Resources(is_other and self.slots >= self.requirements.desired, is_other)
 
     def _act(self) -> Decision:
-        parallelisms = self.requirements.allotted(self.slots)
+        parallelisms = self.requirements.within_slots(self.slots)
         if parallelisms is None:
             needed, waited = self.requirements.sufficient, self._options.wait
             return GiveUp(
@@ -346,7 +346,7 @@ class Scheduler:
     _HANDLERS: ClassVar[dict[type, Callable[[Scheduler, Any, float], Decision | None]]] = {
         SlotsChanged: _slots_changed,
         RequirementsChanged: _requirements_changed,
-        ResourcesWanted: _resources_wanted,
+        ResourcesRequested: _resources_requested,
         Deployed: _deployed,
         CheckpointCompleted: _checkpoint_completed,
         CheckpointFailed: _checkpoint_failed,
@@ -396,7 +396,7 @@ class Scaling:
     def start(self, now: float) -> JobPlan | GiveUp | None:
         """Return the plan to start with, or the reason to give up; None to keep waiting for slots."""
         is_new = self._scheduler.state not in (State.WAITING_FOR_RESOURCES, State.CREATING_EXECUTION_GRAPH)
-        decision = self._decide(ResourcesWanted() if is_new else TimePassed(), now)
+        decision = self._decide(ResourcesRequested() if is_new else TimePassed(), now)
         assert not isinstance(decision, Rescale)
         return self.plan_for(decision.parallelisms) if isinstance(decision, Start) else decision
 

@@ -198,7 +198,7 @@ class StatusRecorder:
                 operator=None if located is None else located.operator_id,
                 restarts_at=None if delay is None else now + delay,
                 number=self._failed,
-                can_replay=failure is not None and failure.kept is not None,
+                can_replay=failure is not None and failure.replay_input is not None,
                 note="" if failure is None else failure.note,
             )
         )

@@ -71,7 +71,7 @@ class DynamicCepOperator(PatternOperator):
         for pattern_id in list(self._matchings):
             self._drop(pattern_id)
         for processor in self._patterns.values():
-            self._adopt(processor)
+            self._add_matching(processor)
 
     # --- patterns
 
@@ -94,7 +94,7 @@ class DynamicCepOperator(PatternOperator):
             if before is not None:
                 self._remove_matching(change.id)
             self._patterns.put(change.id, change)
-            self._adopt(change)
+            self._add_matching(change)
         else:
             raise InvalidProgramError(
                 "The second stream of CEP.dynamic_patterns(...) must contain PatternProcessor(...) and Removed(id), "
@@ -111,7 +111,7 @@ class DynamicCepOperator(PatternOperator):
         if self._is_open:
             self._close(matching)
 
-    def _adopt(self, processor: PatternProcessor) -> None:
+    def _add_matching(self, processor: PatternProcessor) -> None:
         matching = self._matchings[processor.id] = Matching(
             processor.pattern,
             processor.handler(),

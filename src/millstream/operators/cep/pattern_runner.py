@@ -160,7 +160,7 @@ class Matching:
         except Exception as e:
             self._explain(e, key)
             raise
-        if not runs.at_rest:
+        if not runs.is_idle:
             self._store(row, runs, alarm)
         elif is_stored:
             self._runs.remove(row)

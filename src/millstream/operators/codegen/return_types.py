@@ -228,8 +228,8 @@ def _tuple_before(steps: list[dis.Instruction], index: int) -> InferredType:
     start = index - 1 - (build.arg or 0)
     members = steps[max(start, 0) : index - 1]
     # No jump leads into these steps.
-    straight = start >= 0 and not any(i.is_jump_target for i in steps[start + 1 : index + 1])
-    if not straight or any(i.opname not in ("LOAD_FAST", "LOAD_CONST") for i in members):
+    is_straight_line = start >= 0 and not any(i.is_jump_target for i in steps[start + 1 : index + 1])
+    if not is_straight_line or any(i.opname not in ("LOAD_FAST", "LOAD_CONST") for i in members):
         return ANYTHING
     return Fixed(tuple(inferred_type_of(i.argval) if i.opname == "LOAD_CONST" else ANYTHING for i in members))
 

@@ -22,7 +22,7 @@ from millstream.operators.runtime.chain import ChainCompiler, ChainNode
 from millstream.operators.watermarks import WatermarkEmitter
 from millstream.state.keyed import KeyedState
 
-_FILE = "kept"
+_FILE = "captured"
 
 
 @dataclass(frozen=True)

@@ -82,17 +82,17 @@ class ChainCompiler:
         self._writers = writers
         self._inlining = inlining
         self._pending: list[tuple[_Later, ChainNode]] = []
-        self._surveys = False
+        self._infers_types = False
         for node in nodes:
             node.operator.declared_type = node.type_info
 
-    def survey(self, in_edges: Sequence[Edge]) -> None:
+    def infer_types(self, in_edges: Sequence[Edge]) -> None:
         """Report all record types that the functions will send to the record writers, which then choose their layouts.
 
         Args:
             in_edges: the input edges; none for a source.
         """
-        self._surveys = True
+        self._infers_types = True
         if not in_edges:
             self._source_code()
         for edge in in_edges:
@@ -103,7 +103,7 @@ class ChainCompiler:
                 self._rest_code(node)
         while self._pending:
             self._rest_code(self._pending.pop()[1])
-        self._surveys = False
+        self._infers_types = False
         for writer in self._writers.values():
             writer.choose_layout()
 
@@ -242,7 +242,7 @@ class ChainCompiler:
                 elif not last:
                     own_value = detached(w, own_value)
                 self._node(w, following, 0, own_value, None)
-            elif self._surveys:
+            elif self._infers_types:
                 self._writers[output.edge].learn(w, own_value)
             else:
                 self._writers[output.edge].code(w, own_value, node.operator)

@@ -152,7 +152,7 @@ class SlotRunner:
             f"{max_bytes >> 20:,} MB that Spark transfers: collect less per epoch, or write to files."
         )
         failure = Failure(
-            text, node.name, node.uid, node.id, report.subtask, vertex.parallelism, epoch, None, incurable=True
+            text, node.name, node.uid, node.id, report.subtask, vertex.parallelism, epoch, None, unrecoverable=True
         )
         return SubtaskFailed(failure)
 

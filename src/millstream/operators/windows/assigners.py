@@ -432,15 +432,15 @@ class MergingWindows(MergeCallback[Any]):
         self._merges = []
         self._assigner.merge_windows([*self.windows, window], self)
         result, merged = window, False
-        for members, cover in self._merges:
+        for members, merged_window in self._merges:
             if window in members:
                 members.remove(window)
-                result, merged = cover, True
-            stays = self.windows[members[0]]
-            absorbed = [self.windows.pop(m) for m in members]
-            self.windows[cover] = stays
-            if members != [cover]:
-                on_merge(cover, members, stays, absorbed[1:])
+                result, merged = merged_window, True
+            state_window = self.windows[members[0]]
+            others = [self.windows.pop(m) for m in members]
+            self.windows[merged_window] = state_window
+            if members != [merged_window]:
+                on_merge(merged_window, members, state_window, others[1:])
         if not merged:
             self.windows[window] = window
         return result

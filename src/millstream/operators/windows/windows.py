@@ -111,14 +111,14 @@ GLOBAL = GlobalWindow()
 def merge_time_windows(windows: Iterable[TimeWindow], merge: Callable[[list[TimeWindow], TimeWindow], None]) -> None:
     """Call `merge` for every group of windows that overlap or touch, with the window that contains them."""
     group: list[TimeWindow] = []
-    cover: TimeWindow | None = None
+    merged_window: TimeWindow | None = None
     for window in sorted(windows):
-        if cover is not None and cover.intersects(window):
+        if merged_window is not None and merged_window.intersects(window):
             group.append(window)
-            cover = cover.cover(window)
+            merged_window = merged_window.cover(window)
             continue
-        if cover is not None and len(group) > 1:
-            merge(group, cover)
-        group, cover = [window], window
-    if cover is not None and len(group) > 1:
-        merge(group, cover)
+        if merged_window is not None and len(group) > 1:
+            merge(group, merged_window)
+        group, merged_window = [window], window
+    if merged_window is not None and len(group) > 1:
+        merge(group, merged_window)

@@ -41,8 +41,8 @@ def _by_name(name: str, call: syntax.Call) -> dict[str, syntax.Expression]:
     names = [n.upper() for n in call.names] if call.names else list(_PARAMETERS[: len(call.arguments)])
     unknown = [n for n in names if n not in _PARAMETERS]
     if unknown or len(call.arguments) > len(_PARAMETERS) or "INPUT" not in names:
-        complaint = f"has no argument {unknown[0].lower()}; it has" if unknown else "takes"
-        raise BindError(f"{name} {complaint} input, op and op_mapping", call.position)
+        problem = f"has no argument {unknown[0].lower()}; it has" if unknown else "takes"
+        raise BindError(f"{name} {problem} input, op and op_mapping", call.position)
     return dict(zip(names, call.arguments, strict=True))
 
 

@@ -31,10 +31,10 @@ _RUN_ROWS = 1 << 12
 _MULTIPLIER = np.uint32(0x85EBCA6B)
 
 
-class Arrangement(Protocol):
+class RowLayout(Protocol):
     """The layout of rows on disk."""
 
-    def arrange(self, rows: Batch) -> Iterator[tuple[int, Batch]]:
+    def split(self, rows: Batch) -> Iterator[tuple[int, Batch]]:
         """Yield rows in parts, each with the number of its bin or run."""
 
 
@@ -50,7 +50,7 @@ class HashBins:
     def __init__(self, keys: Sequence[int]) -> None:
         self._keys = tuple(keys)
 
-    def arrange(self, rows: Batch) -> Iterator[tuple[int, Batch]]:
+    def split(self, rows: Batch) -> Iterator[tuple[int, Batch]]:
         yield from split_by_bin(rows, bins_of(hashes([rows.columns[k] for k in self._keys], len(rows))))
 
 
@@ -70,7 +70,7 @@ class SortedRuns:
         self._order = tuple(order)
         self._next = 0
 
-    def arrange(self, rows: Batch) -> Iterator[tuple[int, Batch]]:
+    def split(self, rows: Batch) -> Iterator[tuple[int, Batch]]:
         order, run = sorted_rows(rows.columns, self._order, len(rows)), self._next
         self._next += 1
         for start in range(0, len(rows), _RUN_ROWS):
@@ -84,7 +84,7 @@ class SpillableRows:
         self,
         kinds: Sequence[pa.DataType],
         keys: Sequence[int],
-        arrangement: Arrangement,
+        layout: RowLayout,
         file: SpillFile,
         budget: Budget,
     ) -> None:
@@ -93,13 +93,13 @@ class SpillableRows:
         Args:
             kinds: the Arrow types of the columns.
             keys: the columns that decide the owning subtask of a row.
-            arrangement: the layout on disk.
+            layout: the layout on disk.
             file: the spill file.
             budget: the memory budget.
         """
         self._kinds = list(kinds)
         self._keys = tuple(keys)
-        self._arrangement = arrangement
+        self._layout = layout
         self._file = file
         self._account = budget.account(self.spill)
         # Extents on disk, by bin or run.
@@ -178,7 +178,7 @@ class SpillableRows:
     def _write(self, parts: list[Batch]) -> list[FileExtent]:
         written: list[FileExtent] = []
         for slab in slabs(parts, SLAB_BYTES):
-            for number, rows in self._arrangement.arrange(slab):
+            for number, rows in self._layout.split(slab):
                 written.append(self._file.write(rows.to_ipc()))
                 self.extents.setdefault(number, []).append(written[-1])
         return written

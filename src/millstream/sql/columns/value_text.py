@@ -102,10 +102,10 @@ def _timestamps(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:
     if isinstance(kind, t.LocalZonedTimestampType):
         column = local(column, zone)
     text = column.cast(pa.string())
-    have = {"ms": 3, "us": 6, "ns": 9}[column.type.unit]
-    if kind.precision == have:
+    source_digits = {"ms": 3, "us": 6, "ns": 9}[column.type.unit]
+    if kind.precision == source_digits:
         return text
-    surplus = have - kind.precision + (1 if kind.precision == 0 else 0)
+    surplus = source_digits - kind.precision + (1 if kind.precision == 0 else 0)
     return pc.utf8_slice_codeunits(text, 0, -surplus)
 
 

@@ -91,14 +91,14 @@ def truncate_timestamp(column: pa.Array, target: t.DataType) -> pa.Array:
     """Return timestamps truncated to a type's precision."""
     assert isinstance(target, _TIMESTAMPS)
     kind = arrow_type(target)
-    have, want = UNITS[column.type.unit], UNITS[kind.unit]
+    source_unit, target_unit = UNITS[column.type.unit], UNITS[kind.unit]
     values = to_numpy(column)
-    digit = want // 10**target.precision
-    if want > have:
-        values = scaled(values, want // have, column)
-    elif want < have:
-        values = values // (have // want)
-    if digit > 1 and not (want > have and want // have >= digit):
+    digit = target_unit // 10**target.precision
+    if target_unit > source_unit:
+        values = scaled(values, target_unit // source_unit, column)
+    elif target_unit < source_unit:
+        values = values // (source_unit // target_unit)
+    if digit > 1 and not (target_unit > source_unit and target_unit // source_unit >= digit):
         values = values // digit * digit
     return from_numpy(values, kind, [column])
 

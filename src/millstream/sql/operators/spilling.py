@@ -96,7 +96,7 @@ class Overflow:
                 rows.spill()
             for number in range(BINS):
                 for table in self.tables:
-                    table.take_up(number)
+                    table.load_bin(number)
                 for index, rows in enumerate(self.rows):
                     for batch in rows.of(number):
                         take(index, batch)
@@ -139,7 +139,7 @@ class OverflowTable:
                 self._extents.setdefault(number, []).append(extent)
         self.live.clear()
 
-    def take_up(self, number: int) -> None:
+    def load_bin(self, number: int) -> None:
         """Load the state of a bin into memory."""
         for extent in self._extents.get(number, ()):
             self.live.load(RowChange(self._read(extent)))

@@ -15,7 +15,7 @@ from millstream.sql.expressions import AggregateCall, Column, Expression, column
 from millstream.sql.functions.table import non_deterministic
 from millstream.sql.optimizer.changelog import UPDATE_FAST, Kinds
 from millstream.sql.optimizer.names import name_of
-from millstream.sql.optimizer.text import Style, by_place, text
+from millstream.sql.optimizer.text import Style, by_index, text
 from millstream.sql.optimizer.upsert_keys import Keys
 from millstream.sql.plan import nodes as n
 from millstream.sql.schema import INSERTS
@@ -200,7 +200,7 @@ class Determinism:
                 assert condition is not None
                 raise TableException(
                     f"There exists non deterministic function: '{function}' in condition: "
-                    f"'{text(condition, by_place, Style.PREFIX)}' which may cause wrong result in update pipeline.\n"
+                    f"'{text(condition, by_index, Style.PREFIX)}' which may cause wrong result in update pipeline.\n"
                     f"related rel plan:\n{self._text(node)}"
                 )
 

@@ -11,7 +11,7 @@ from millstream.sql.optimizer.costs import Costs
 from millstream.sql.optimizer.names import changelog_call, frame_text, name_of, record_type
 from millstream.sql.optimizer.planner import plan
 from millstream.sql.optimizer.state_report import state_text
-from millstream.sql.optimizer.text import Style, by_place, constant_text, text, type_text
+from millstream.sql.optimizer.text import Style, by_index, constant_text, text, type_text
 from millstream.sql.optimizer.upsert_keys import exchanges
 from millstream.sql.plan import nodes as n
 from millstream.sql.plan.subqueries import Subquery
@@ -235,7 +235,7 @@ def _expression_text(e: Expression, over: n.Node | None = None) -> str:
         inside = "".join(f"{_expression_text(v)}, " for v in e.values)
         word = {"SCALAR": "$SCALAR_QUERY"}.get(e.kind.value, e.kind.value)
         return f"{word}({inside}{{\n{_indented(e.node)}\n}})"
-    names = by_place if not isinstance(over, n.Over) else _over_names(over)
+    names = by_index if not isinstance(over, n.Over) else _over_names(over)
     return _with_subqueries(e, names)
 
 
@@ -254,7 +254,7 @@ def _has_subquery(e: Expression) -> bool:
 
 def _over_names(over: n.Over) -> Callable[[int], str]:
     below = over.input
-    inner = _over_names(below) if isinstance(below, n.Over) else by_place
+    inner = _over_names(below) if isinstance(below, n.Over) else by_index
     width = len(below.fields)
 
     def name(index: int) -> str:

@@ -287,7 +287,7 @@ class Planner:
             if kind in kinds and kind not in accepted:
                 raise TableException(
                     f"Table sink '{_called(end)}' doesn't support consuming {word} changes which is produced by node "
-                    f"{self._producer(end.input, kind)}{_remedy(end)}"
+                    f"{self._producer(end.input, kind)}{_hint(end)}"
                 )
 
     def _refuse_updates(self, node: n.Node) -> None:
@@ -312,7 +312,7 @@ class Planner:
         return name_of(node, traits)
 
 
-def _remedy(end: n.Single) -> str:
+def _hint(end: n.Single) -> str:
     """Return a hint how to make the changes acceptable to a sink."""
     if isinstance(end, n.ToStream):
         return ". Use to_changelog_stream(), which takes every kind of change."

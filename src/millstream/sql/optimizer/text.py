@@ -50,7 +50,7 @@ def by_name(names: Sequence[str]) -> Names:
     return lambda i: names[i]
 
 
-def by_place(index: int) -> str:
+def by_index(index: int) -> str:
     """Return the positional name of a column."""
     return f"${index}"
 

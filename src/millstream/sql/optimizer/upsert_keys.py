@@ -182,8 +182,8 @@ def _of_rank(node: n.Rank, below: Keys) -> Keys:
         return below
     if node.shows_rank:
         return _of_places(frozenset([*node.partition, len(node.fields) - 1]))
-    by_place = _of_places(frozenset(node.partition)) if node.first == node.last else NONE
-    return by_place if node.first > 1 else by_place | below
+    rank_keys = _of_places(frozenset(node.partition)) if node.first == node.last else NONE
+    return rank_keys if node.first > 1 else rank_keys | below
 
 
 def _of_places(key: frozenset[int]) -> Keys:

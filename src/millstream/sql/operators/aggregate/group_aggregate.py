@@ -257,7 +257,7 @@ class TableAggregateOperator(KeyedBatchOperator):
         call: AggregateCall,
         kinds: Sequence[pa.DataType],
         *,
-        takes_back: bool = True,
+        deletes_first: bool = True,
         final_only: bool = False,
         ttl: int = 0,
     ) -> None:
@@ -267,14 +267,14 @@ class TableAggregateOperator(KeyedBatchOperator):
             keys: the columns to group by.
             call: the function.
             kinds: the Arrow types of the input's columns.
-            takes_back: whether a group's rows are deleted before the new ones are emitted.
+            deletes_first: whether a group's rows are deleted before the new ones are emitted.
             final_only: whether only the final results are emitted.
             ttl: state TTL in milliseconds; 0 for none.
         """
         self.keys = tuple(keys)
         self.calls = (call,)
         self.kinds = list(kinds)
-        self.takes_back = takes_back
+        self.deletes_first = deletes_first
         self.final_only = final_only
         self.ttl = ttl
 
@@ -316,7 +316,7 @@ class TableAggregateOperator(KeyedBatchOperator):
                     # A group without rows ignores retractions.
                     continue
                 accumulators[slot] = function.begin()
-            elif not self.final_only and self.takes_back:
+            elif not self.final_only and self.deletes_first:
                 emit_results(position, DELETE, function.value(accumulators[slot]))
             step = function.add if weight > 0 else function.retract
             accumulators[slot] = step(accumulators[slot], row)

@@ -69,14 +69,14 @@ class Bundle:
         self._order.extend(returning.take(first_rows(returning, np.empty(len(self._is_current), np.int64))))
 
     def slots(self) -> Slots:
-        """Return the slots of keys added since the last `take_out`, in order of first arrival."""
+        """Return the slots of keys added since the last `reset`, in order of first arrival."""
         return self._order.values.copy()
 
     def keys_at(self, slots: Slots) -> list[pa.Array]:
         """Return the keys of slots."""
         return [column.take(slots) for column in self._keys]
 
-    def take_out(self, slots: Slots) -> None:
+    def reset(self, slots: Slots) -> None:
         """Reset the values of all current keys, whose slots are given."""
         if len(self._is_current) > _MAX_IDLE and 2 * len(slots) < len(self._is_current):
             self._clear()
@@ -173,7 +173,7 @@ class LocalAggregateOperator(BatchOperator):
             of_rows = index_of_slot.take(of_rows)
         keys = bundle.keys_at(slots)
         columns = self._columns(batch, of_rows, slots, bundle)
-        bundle.take_out(slots)
+        bundle.reset(slots)
         if self._held_rows >= _MIN_MEASURED_ROWS and len(slots) > _MAX_OUTPUT_RATIO * self._held_rows:
             self._rows_to_pass = _ROWS_UNTIL_RETRY
         self._held_rows = 0

@@ -146,8 +146,8 @@ class MatchOperator(EvaluatingOperator, KeyedBatchOperator):
         for slot in slots.tolist():
             timers[slot] = min(runs[slot].timers, default=MAX_WATERMARK)
         self._keys.changed(slots)
-        at_rest = np.fromiter((runs[s].at_rest for s in slots.tolist()), np.bool_, len(slots))
-        self._keys.remove(slots[at_rest])
+        is_idle = np.fromiter((runs[s].is_idle for s in slots.tolist()), np.bool_, len(slots))
+        self._keys.remove(slots[is_idle])
         self._schedule_timer()
 
     # --- time

@@ -76,8 +76,8 @@ def _known(table: n.Node, span: range, pairs: Sequence[tuple[int, int]]) -> _Tab
     if statistics is None:
         return None
     # Without a known range, a guess between all equal and all distinct.
-    guess = max(1.0, statistics.rows**0.5)
-    distinct = {c: float(min(statistics.distinct.get(name, guess), statistics.rows)) for c, name in names.items()}
+    estimate = max(1.0, statistics.rows**0.5)
+    distinct = {c: float(min(statistics.distinct.get(name, estimate), statistics.rows)) for c, name in names.items()}
     return _Table(max(1.0, statistics.rows * share), distinct)
 
 

@@ -157,9 +157,9 @@ def _is_same_table(a: n.Scan, b: n.Scan) -> bool:
     return a.name == b.name and a.options == b.options and a.table == b.table
 
 
-def _with_columns(node: n.Scan, alike: Sequence[n.Scan], columns: set[str]) -> n.Node:
+def _with_columns(node: n.Scan, equal_scans: Sequence[n.Scan], columns: set[str]) -> n.Node:
     """Return a scan of more columns in table order, projected to the former ones."""
-    fields = {c: f for scan in alike for c, f in zip(scan.columns, scan.fields.fields, strict=True)}
+    fields = {c: f for scan in equal_scans for c, f in zip(scan.columns, scan.fields.fields, strict=True)}
     declared = [c.metadata_key or c.name for c in node.table.columns]
     order = sorted(columns, key=declared.index)
     wide = replace(node, fields=Fields(tuple(fields[c] for c in order)), columns=tuple(order))

@@ -299,7 +299,7 @@ def find_window_join(node: n.Node) -> n.Node:
     pairs = set(zip(node.left_keys, node.right_keys, strict=True))
     if not {(left.start, right.start), (left.end, right.end)} <= pairs:
         return node
-    if _alike(left) != _alike(right):
+    if _common_window(left) != _common_window(right):
         raise TableException(
             "Currently, window join doesn't support different window table function of left and right inputs: join "
             "windows of the same kind, size and time attribute."
@@ -309,5 +309,5 @@ def find_window_join(node: n.Node) -> n.Node:
     )
 
 
-def _alike(window: Windowed) -> n.WindowSpec:
+def _common_window(window: Windowed) -> n.WindowSpec:
     return replace(window.spec, time=0, partition=())
