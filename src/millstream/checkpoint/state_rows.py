@@ -207,7 +207,7 @@ _INTERNAL = {
 
 def _check_absent(value: Value, part: str) -> Value:
     if value is not None:
-        raise InvalidProgramError(f"Rows of this state have no {part}: leave {value!r} out.")
+        raise InvalidProgramError(f"Rows of this state have no {part}: remove {value!r}.")
     return value
 
 

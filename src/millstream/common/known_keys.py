@@ -69,7 +69,7 @@ def check_keys(keys: Iterable[str]) -> None:
     if unused := sorted(key for key in unsure if key in known and not has_effect(key) and not is_harmless(key)):
         log.warning(
             "these options have no effect here: %s. docs/configuration.md, 'Options without effect', says what to do "
-            "instead; leave them out.",
+            "instead; remove them.",
             ", ".join(unused),
         )
     for key in unsure:

@@ -23,7 +23,7 @@ from millstream.jobmaster.job_launcher import JobDirectories, JobSpec, PreparedJ
 from millstream.jobmaster.pickling import dump_plan
 from millstream.operators.base import RuntimeServices
 from millstream.operators.diagnostics.failures import SubtaskFailed
-from millstream.operators.diagnostics.logs import name_speakers
+from millstream.operators.diagnostics.logs import name_operators_in_logs
 from millstream.operators.runtime.messages import JobPlan, LevelTask, SlotLocation, SlotReport
 from millstream.operators.runtime.slot_runner import SlotRunner
 from millstream.runtime_services import requests, stopwatch, timer_lag, wall_clock
@@ -170,7 +170,7 @@ class LocalEngine:
 def launch_locally(job: JobSpec) -> JobMaster:
     """Start a job in this process as on Spark, print a notice, and return its master."""
     prepared = prepare(job)
-    name_speakers()
+    name_operators_in_logs()
     master = start_locally(prepared)
     if not job.config.get_boolean("millstream.quiet", False):
         print("millstream: running in this process, without Spark (millstream.engine=local)", file=sys.stderr)

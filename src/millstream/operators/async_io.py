@@ -297,9 +297,9 @@ class AsyncOperator(FunctionsOperator):
     # --- requests
 
     def code(self, w: CodeWriter, input_index: int, value: Var, key: Key | None, downstream: Downstream) -> None:
-        me, value = w.bind(self, "requests"), detached(w, value)
-        w.line(f"{me}.take({value.name}, {value.timestamp})")
-        w.after(f"{me}.flush()", self)
+        requests, value = w.bind(self, "requests"), detached(w, value)
+        w.line(f"{requests}.take({value.name}, {value.timestamp})")
+        w.after(f"{requests}.flush()", self)
 
     def take(self, value: Value, timestamp: int | None) -> None:
         """Add a record."""

@@ -272,7 +272,7 @@ def _waiters_text(waiters: _Waiters) -> str:
     counts = [_count(count, kind.removesuffix("s")) for kind, count in waiters.counts.items()]
     verb = "waits" if sum(waiters.counts.values()) == 1 else "wait"
     inputs = f" ({', '.join(sorted(set(waiters.inputs)))})" if waiters.inputs else ""
-    return f"Behind it{inputs} {' and '.join(counts)} {verb}, the first for {_time(waiters.earliest)}."
+    return f"Downstream{inputs} {' and '.join(counts)} {verb}, the first for {_time(waiters.earliest)}."
 
 
 def _subtasks(numbers: list[int]) -> str:

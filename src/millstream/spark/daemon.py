@@ -178,9 +178,9 @@ class Manager:
     def _release(self, job: str, connection: socket.socket) -> None:
         self.ended.append(job)
         self.frozen.pop(job, None)
-        mine = [key for key in self.residents if key[0] == job or key[0].startswith(f"{job}-")]
+        job_residents = [key for key in self.residents if key[0] == job or key[0].startswith(f"{job}-")]
         pids = []
-        for key in mine:
+        for key in job_residents:
             resident = self.residents.pop(key)
             kill(resident.pid, signal.SIGTERM)
             pids.append(resident.pid)

@@ -33,7 +33,7 @@ class JobRef:
     # Identifies this run of the program.
     run: str
     # The archive of the plan in Spark's files, if executors do not share the driver's disk.
-    parcel: str | None = None
+    archive: str | None = None
     # Whether all machines must have access to the job's state.
     shares_state: bool = True
 
@@ -77,7 +77,7 @@ def save_plan(
 def find_plan(job: JobRef) -> SavedPlan:
     """Read a job's plan from the driver's disk or from Spark's files."""
     home = os.path.dirname(job.directory)
-    here = home if job.parcel is None else unpack_job_files(job.parcel)
+    here = home if job.archive is None else unpack_job_files(job.archive)
     with open(os.path.join(here, os.path.basename(job.directory), "plan"), "rb") as f:
         saved: SavedPlan = pickle.load(f)
     if here == home:
@@ -111,17 +111,17 @@ def _parent_storage(state: StateLocation) -> Storage:
 
 
 # Subdirectories of a job's directory that workers need.
-_CARRIED = ("files", "archives", "packages")
+_JOB_SUBDIRECTORIES = ("files", "archives", "packages")
 
 
 def send_job_files(context: SparkContext, directory: str, plan: str, name: str) -> str:
     """Add a plan and the program's files to Spark's files; return the archive's name."""
     name = f"millstream-{name}.tar"
     path = os.path.join(directory, name)
-    with tarfile.open(path, "w") as parcel:
-        for part in (os.path.basename(plan), *_CARRIED):
+    with tarfile.open(path, "w") as archive:
+        for part in (os.path.basename(plan), *_JOB_SUBDIRECTORIES):
             if os.path.exists(os.path.join(directory, part)):
-                parcel.add(os.path.join(directory, part), part)
+                archive.add(os.path.join(directory, part), part)
     context.addFile(path)
     return name
 
@@ -131,11 +131,11 @@ def unpack_job_files(name: str) -> str:
     root = SparkFiles.getRootDirectory()
     target = os.path.join(root, name + ".d")
     if not os.path.isdir(target):
-        fresh = tempfile.mkdtemp(prefix="millstream-parcel-", dir=root)
-        with tarfile.open(SparkFiles.get(name)) as parcel:
+        fresh = tempfile.mkdtemp(prefix="millstream-archive-", dir=root)
+        with tarfile.open(SparkFiles.get(name)) as archive:
             if hasattr(tarfile, "fully_trusted_filter"):
-                parcel.extraction_filter = tarfile.fully_trusted_filter
-            parcel.extractall(fresh)
+                archive.extraction_filter = tarfile.fully_trusted_filter
+            archive.extractall(fresh)
         try:
             os.rename(fresh, target)
         except OSError:

@@ -82,8 +82,8 @@ class RowChange:
 
 def _part(batch: pa.RecordBatch, groups: range, max_parallelism: int) -> pa.RecordBatch:
     groups_of_rows = groups_of(batch.column(0).to_numpy(), max_parallelism)
-    mine = (groups_of_rows >= groups.start) & (groups_of_rows < groups.stop)
-    return batch if mine.all() else batch.filter(pa.array(mine))
+    own_part = (groups_of_rows >= groups.start) & (groups_of_rows < groups.stop)
+    return batch if own_part.all() else batch.filter(pa.array(own_part))
 
 
 def check_columns(change: RowChange, expected: Sequence[tuple[str, pa.DataType | None]]) -> None:

@@ -289,7 +289,7 @@ def kind_named(name: str, whose: str) -> StateKind:
         whose: the table and its file, for the error message.
 
     Example:
-        >>> kind_named("list", "Table 'seen'").nothing()
+        >>> kind_named("list", "Table 'seen'").empty()
         []
     """
     kind = _BY_NAME.get(name)

@@ -59,14 +59,14 @@ class Restored:
             yield Section(name, kind, BY_NAME, self._operator_state(name, parts))
 
     def _owned_part(self, section: Section) -> Section:
-        mine = dict(owned(section.address, section.rows.items(), self.groups, self.max_parallelism))
-        return Section(section.table, section.kind, section.address, mine)
+        own_part = dict(owned(section.address, section.rows.items(), self.groups, self.max_parallelism))
+        return Section(section.table, section.kind, section.address, own_part)
 
     def _operator_state(self, name: str, parts: list[StateTable | None]) -> dict[Key, Value]:
         union = name.startswith(UNION_LIST)
         if not union and not (name.startswith(SPLIT_LIST) and len(parts) != self.parallelism):
-            mine = parts[self.subtask % len(parts)]
-            return dict(mine.rows()) if mine is not None else {}
+            own_part = parts[self.subtask % len(parts)]
+            return dict(own_part.rows()) if own_part is not None else {}
         lists: dict[Key, list[Value]] = {}
         for part in parts:
             for row, content in part.rows() if part is not None else ():
@@ -131,9 +131,9 @@ def owned(
         return
     if address == BY_GROUP:
         for row, content in rows:
-            mine = tuple(change.part(groups, max_parallelism) for change in content)
-            if any(len(change) for change in mine):
-                yield row, mine
+            own_part = tuple(change.part(groups, max_parallelism) for change in content)
+            if any(len(change) for change in own_part):
+                yield row, own_part
         return
     assert address in (BY_KEY, BY_NAMESPACE, BY_TIME), address
     for row, content in rows:

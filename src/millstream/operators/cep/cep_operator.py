@@ -204,22 +204,22 @@ class PatternOperator(FunctionsOperator):
         events: dict[UserKey, list[tuple[int, Value]]] = {}
         due = self._queue.take(watermark)
         for stamp, key, event in due:
-            mine = events.get(key)
-            if mine is None:
+            key_events = events.get(key)
+            if key_events is None:
                 events[key] = [(stamp, event)]
             else:
-                mine.append((stamp, event))
+                key_events.append((stamp, event))
         if due:
             self._remove_written(events, watermark)
         self._fire_keys(events, list(self._alarms.take(watermark)), watermark)
 
     def _fire_by_clock(self, now: int) -> None:
-        rows, ripe = list(self._alarms.take(now)), dict.fromkeys(self._event_alarms.take(now))
-        if not rows and not ripe:
+        rows, due_keys = list(self._alarms.take(now)), dict.fromkeys(self._event_alarms.take(now))
+        if not rows and not due_keys:
             return
         self._sort_arrived()
         # A key with any due timer processes all its events.
-        events: dict[UserKey, list[tuple[int, Value]]] = {key: [] for key in (*ripe, *map(self._key_of, rows))}
+        events: dict[UserKey, list[tuple[int, Value]]] = {key: [] for key in (*due_keys, *map(self._key_of, rows))}
         others: list[Waiting] = []
         for entry in self._queue.take(MAX_WATERMARK):
             if entry[1] in events:

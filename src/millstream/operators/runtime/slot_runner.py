@@ -119,7 +119,7 @@ class SlotRunner:
         if sampler is not None:
             sampler.enter(None)
             samples = sampler.take()
-        mine = SlotReport(
+        own_report = SlotReport(
             level=task.level,
             slot=self._slot,
             subtasks=subtasks,
@@ -133,11 +133,11 @@ class SlotRunner:
             self.location = None
         if last:
             reports = [r for f in frames.pop(ACK_EDGE, []) for r in pickle.loads(in_memory(f.body))]
-            yield self._slot, dump([*reports, mine])
+            yield self._slot, dump([*reports, own_report])
             return
         last_level = self._plan.levels - 1
         ack_slot = self._slot % self._plan.slots(last_level)
-        yield from outbox.add(Frame(last_level, ack_slot, ACK_EDGE, self._slot, 0, dump([mine])))
+        yield from outbox.add(Frame(last_level, ack_slot, ACK_EDGE, self._slot, 0, dump([own_report])))
         yield from outbox.drain()
 
     def too_large(self, message: bytes, max_bytes: int, epoch: int) -> SubtaskFailed:
@@ -225,7 +225,7 @@ class SlotRunner:
 
     def _sort(self, level: int, messages: Iterable[bytes]) -> tuple[dict[int, list[Frame]], list[Frame]]:
         """Separate the frames for this level, by vertex, from those to forward."""
-        mine: dict[int, list[Frame]] = {}
+        own_frames: dict[int, list[Frame]] = {}
         passing: list[Frame] = []
         size = 0
         self._blocks.clear()
@@ -238,10 +238,10 @@ class SlotRunner:
                 if frame.level != level:
                     passing.append(frame)
                 elif frame.edge == ACK_EDGE:
-                    mine.setdefault(ACK_EDGE, []).append(frame)
+                    own_frames.setdefault(ACK_EDGE, []).append(frame)
                 else:
-                    mine.setdefault(self._edges[frame.edge].target, []).append(frame)
-        return mine, passing
+                    own_frames.setdefault(self._edges[frame.edge].target, []).append(frame)
+        return own_frames, passing
 
 
 class OnDisk:

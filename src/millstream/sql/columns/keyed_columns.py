@@ -383,8 +383,8 @@ def read(spec: StateColumn, column: pa.Array) -> NumpyColumn:
 
 def _ints_of(column: pa.Array) -> Ints | None:
     """Return a column that was written as integers, or None if it has other values."""
-    _, places, body = column.buffers()
-    edges = np.frombuffer(places, np.int32)[column.offset : column.offset + len(column) + 1]
+    _, positions, body = column.buffers()
+    edges = np.frombuffer(positions, np.int32)[column.offset : column.offset + len(column) + 1]
     if not len(column) or body is None or (np.diff(edges) != _INT_BYTES).any():
         return None
     rows = np.frombuffer(body, np.uint8)[edges[0] : edges[-1]].reshape(-1, _INT_BYTES)

@@ -192,8 +192,8 @@ class KeyedRows:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         length = np.where(keys < 0, 0, self._length.values[keys])
         ends = np.cumsum(length)
-        places = np.repeat(np.arange(len(keys)), length)
-        rows = np.empty(len(places), np.int64)
+        positions = np.repeat(np.arange(len(keys)), length)
+        rows = np.empty(len(positions), np.int64)
         starts = ends - length
         few = np.flatnonzero((length > 0) & (length <= _MAX_LINKED))
         row, offsets = self._head.values[keys[few]], starts[few]
@@ -207,7 +207,7 @@ class KeyedRows:
         live = self._live.values[rows]
         if len(rows) > _MAX_LINKED and not live.all():
             self._shorten(np.unique(keys[np.flatnonzero(length > _MAX_LINKED)]))
-        return (places, rows) if live.all() else (places[live], rows[live])
+        return (positions, rows) if live.all() else (positions[live], rows[live])
 
     def _shorten(self, keys: Ints) -> None:
         """Drop removed rows from the arrays of keys where they are the majority."""
@@ -316,23 +316,23 @@ class KeyedRows:
     def equal_rows(self, keys: Ints, columns: Sequence[pa.Array]) -> Ints:
         """Return for each given row an equal stored one, each a different one; -1 if there is none."""
         equals = np.full(len(keys), _NONE, np.int64)
-        places, rows = self.pairs(keys)
-        if not len(places):
+        positions, rows = self.pairs(keys)
+        if not len(positions):
             return equals
-        equal = np.ones(len(places), np.bool_)
-        requests, stored_rows = pa.array(places), pa.array(rows)
+        equal = np.ones(len(positions), np.bool_)
+        requests, stored_rows = pa.array(positions), pa.array(rows)
         others = [i for i in range(len(columns)) if i not in self.keys]
         for i, stored in zip(others, self.take_all(others, stored_rows), strict=True):
             equal &= equal_values(columns[i].take(requests), stored)
-        places, rows = places[equal], rows[equal]
-        if not len(places):
+        positions, rows = positions[equal], rows[equal]
+        if not len(positions):
             return equals
-        starts = np.flatnonzero(np.append(True, places[1:] != places[:-1]))
-        sizes = np.diff(starts, append=len(places))
+        starts = np.flatnonzero(np.append(True, positions[1:] != positions[:-1]))
+        sizes = np.diff(starts, append=len(positions))
         # Equal rows have the same candidates: the n-th row takes the n-th candidate.
         rank = _rank(rows[starts])
         found = rank < sizes
-        equals[places[starts[found]]] = rows[starts[found] + rank[found]]
+        equals[positions[starts[found]]] = rows[starts[found] + rank[found]]
         return equals
 
     def compact(self) -> None:
@@ -445,9 +445,9 @@ class KeyedRows:
         """Return the rows with keys and numbers; -1 for missing ones."""
         result = np.full(count, _NONE, np.int64)
         keys = self.find(key_columns, count)
-        places, rows = self.pairs(keys)
-        same = self._number.values[rows] == numbers.to_numpy()[places]
-        result[places[same]] = rows[same]
+        positions, rows = self.pairs(keys)
+        same = self._number.values[rows] == numbers.to_numpy()[positions]
+        result[positions[same]] = rows[same]
         return result
 
     def _drop(self, rows: Ints) -> None:

@@ -121,8 +121,8 @@ def hashes(columns: Sequence[pa.Array], rows: int) -> NDArray[np.uint32]:
 
 def _bytes_of(column: pa.Array) -> tuple[NDArray[np.uint8], Ints, Ints]:
     """Return the bytes of texts, and the start and end of each."""
-    _, places, body = column.buffers()
-    edges = np.frombuffer(places, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    _, positions, body = column.buffers()
+    edges = np.frombuffer(positions, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
     data = np.zeros(0, np.uint8) if body is None else np.frombuffer(body, np.uint8)[edges[0] : edges[-1]]
     edges -= edges[0]
     return data, edges[:-1], edges[1:]

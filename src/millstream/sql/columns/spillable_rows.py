@@ -24,7 +24,7 @@ from millstream.state.spill_file import FileExtent, SpillFile
 
 BINS = 64
 # Maximum bytes of rows arranged at once, since that takes as much memory again.
-SLAB_BYTES = 32 << 20
+SPILL_CHUNK_BYTES = 32 << 20
 # Rows of a run read at once: there may be many runs.
 _RUN_ROWS = 1 << 12
 # Differs from the multiplier of key groups, or all rows of a subtask would be in few bins.
@@ -177,8 +177,8 @@ class SpillableRows:
 
     def _write(self, parts: list[Batch]) -> list[FileExtent]:
         written: list[FileExtent] = []
-        for slab in slabs(parts, SLAB_BYTES):
-            for number, rows in self._layout.split(slab):
+        for chunk in in_chunks(parts, SPILL_CHUNK_BYTES):
+            for number, rows in self._layout.split(chunk):
                 written.append(self._file.write(rows.to_ipc()))
                 self.extents.setdefault(number, []).append(written[-1])
         return written
@@ -209,12 +209,12 @@ class SpillableRows:
 
     def all_changes(self) -> list[RowChange]:
         on_disk = (self._read(extent) for extents in self.extents.values() for extent in extents)
-        return [self._change(batch) for batch in slabs([*on_disk, *self._parts], SLAB_BYTES)]
+        return [self._change(batch) for batch in in_chunks([*on_disk, *self._parts], SPILL_CHUNK_BYTES)]
 
     def changes(self) -> list[RowChange]:
         new = [*(self._read(extent) for extent in self._unsaved), *self._parts[self._saved :]]
         self._unsaved, self._saved = [], len(self._parts)
-        return [self._change(batch) for batch in slabs(new, SLAB_BYTES)]
+        return [self._change(batch) for batch in in_chunks(new, SPILL_CHUNK_BYTES)]
 
     def load(self, change: RowChange) -> None:
         check_columns(change, [(f"c{i}", kind) for i, kind in enumerate(self._kinds)])
@@ -226,7 +226,7 @@ class SpillableRows:
         self._account.set_used(self._account.used + self._parts[self._saved - 1].nbytes)
 
 
-def slabs(batches: Iterable[Batch], max_bytes: int) -> Iterator[Batch]:
+def in_chunks(batches: Iterable[Batch], max_bytes: int) -> Iterator[Batch]:
     """Yield rows in large batches of about `max_bytes`."""
     some: list[Batch] = []
     size = 0

@@ -68,10 +68,10 @@ def _floats(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:
     text = pc.if_else(whole, pc.binary_join_element_wise(text, ".0", ""), text)
     if pc.all(usual).as_py() is not False:
         return text
-    places = np.flatnonzero(~usual.to_numpy(zero_copy_only=False))
-    odd = column.take(pa.array(places)).to_pylist()
+    positions = np.flatnonzero(~usual.to_numpy(zero_copy_only=False))
+    exceptions = column.take(pa.array(positions)).to_pylist()
     mask = pc.invert(usual)
-    return pc.replace_with_mask(text, mask, pa.array([write(v) for v in odd], pa.string()))
+    return pc.replace_with_mask(text, mask, pa.array([write(v) for v in exceptions], pa.string()))
 
 
 def _bytes(column: pa.Array, kind: t.DataType, zone: str) -> pa.Array:

@@ -106,9 +106,9 @@ def substring(value: str, start: int, length: int | None = None) -> str | None:
 
 
 def _substring(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
-    value, *places = values
-    fixed = [p.as_py() for p in places if isinstance(p, pa.Scalar)]
-    if isinstance(value, pa.Scalar) or len(fixed) < len(places) or None in fixed:
+    value, *bounds = values
+    fixed = [p.as_py() for p in bounds if isinstance(p, pa.Scalar)]
+    if isinstance(value, pa.Scalar) or len(fixed) < len(bounds) or None in fixed:
         return by_row(substring)(site, rows, values)
     start, length = (*fixed, None)[:2]
     if start < 0 or (length is not None and length < 0):

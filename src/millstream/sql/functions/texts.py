@@ -192,13 +192,13 @@ def _nth_part(column: pa.Array, separator: int, index: int) -> pa.Array:
     has_end = count > index
     ends = np.where(has_end, separators[np.where(has_end, first[:-1] + index, -1)] + begin, ends)
     # One column of all slices between these positions; every other one is a part.
-    places = np.empty(2 * len(column), np.int32)
-    places[::2], places[1::2] = starts, ends
-    pieces = pa.StringArray.from_buffers(max(len(places) - 1, 0), pa.py_buffer(places), letters)
+    positions = np.empty(2 * len(column), np.int32)
+    positions[::2], positions[1::2] = starts, ends
+    pieces = pa.StringArray.from_buffers(max(len(positions) - 1, 0), pa.py_buffer(positions), letters)
     missing = (count < index) | (np.diff(offset_of) == 0)
     if column.null_count:
         missing |= column.is_null().to_numpy(zero_copy_only=False)
-    return pieces.take(pa.array(np.arange(0, len(places), 2), mask=missing))
+    return pieces.take(pa.array(np.arange(0, len(positions), 2), mask=missing))
 
 
 def _split_preserving(value: str, separator: str) -> list[str]:

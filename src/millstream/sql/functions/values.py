@@ -147,8 +147,8 @@ def interleaved(columns: Sequence[pa.Array], rows: int) -> pa.Array:
     """Return the elements interleaved by row: those of the first row, then of the second, and so on."""
     if len(columns) == 1:
         return columns[0]
-    places = (np.arange(rows)[:, None] + np.arange(len(columns))[None, :] * rows).ravel()
-    return pa.concat_arrays(columns).take(pa.array(places))
+    positions = (np.arange(rows)[:, None] + np.arange(len(columns))[None, :] * rows).ravel()
+    return pa.concat_arrays(columns).take(pa.array(positions))
 
 
 def _array(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
@@ -224,12 +224,12 @@ def _item(site: Site, rows: int, values: Sequence[Datum]) -> Datum:
         return result[0] if fixed else result
     index = as_array(values[1], count)
     ends = to_numpy(column.offsets)
-    places = ends[:-1] + to_numpy(index).astype(np.int64) - 1
-    valid = (places >= ends[:-1]) & (places < ends[1:])
+    positions = ends[:-1] + to_numpy(index).astype(np.int64) - 1
+    valid = (positions >= ends[:-1]) & (positions < ends[1:])
     for part in (column, index):
         if part.null_count:
             valid &= part.is_valid().to_numpy(zero_copy_only=False)
-    result = column.values.take(pa.array(np.where(valid, places, 0), mask=~valid))
+    result = column.values.take(pa.array(np.where(valid, positions, 0), mask=~valid))
     return result[0] if fixed else result
 
 

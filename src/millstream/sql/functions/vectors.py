@@ -98,13 +98,13 @@ def from_numpy(values: NumpyColumn, kind: pa.DataType, like: Sequence[pa.Array] 
 
 def scattered(parts: Sequence[tuple[NumpyColumn, pa.Array]], rows: int, kind: pa.DataType) -> pa.Array:
     """Return a column with each part's values at its indexes, and null elsewhere."""
-    places = np.full(rows, -1, np.int64)
+    positions = np.full(rows, -1, np.int64)
     start = 0
     for rows_of_part, values in parts:
-        places[rows_of_part] = np.arange(start, start + len(values))
+        positions[rows_of_part] = np.arange(start, start + len(values))
         start += len(values)
     joined = pa.concat_arrays([values for _, values in parts]) if parts else pa.nulls(0, kind)
-    return joined.take(pa.array(places, mask=places < 0))
+    return joined.take(pa.array(positions, mask=positions < 0))
 
 
 # --- fallback to Python

@@ -24,7 +24,7 @@ class Changelog:
     Attributes:
         old, new, update: flags per position.
         order: the position in the original input of each entry.
-        places: the positions, in this order.
+        positions: the positions, in this order.
     """
 
     old: Mask
@@ -51,7 +51,7 @@ class Changelog:
         return Changelog(self.old[order], self.new[order], self.update[order], self.order[order])
 
     @property
-    def places(self) -> Ints:
+    def positions(self) -> Ints:
         return np.arange(len(self.order))
 
     @cached_property

@@ -213,8 +213,8 @@ def monotonic(node: n.Node, kinds_of: Callable[[n.Node], Kinds]) -> dict[int, Mo
     """
     if isinstance(node, n.Calc):
         below = monotonic(node.input, kinds_of)
-        places = {i: e.index for i, e in enumerate(node.expressions) if isinstance(e, Column)}
-        return {i: below[p] for i, p in places.items() if p in below}
+        mapping = {i: e.index for i, e in enumerate(node.expressions) if isinstance(e, Column)}
+        return {i: below[p] for i, p in mapping.items() if p in below}
     if isinstance(node, n.Aggregate) and kinds_of(node.input) == INSERTS:
         result = dict.fromkeys(range(len(node.keys)), Monotonicity.CONSTANT)
         for i, call in enumerate(node.calls, len(node.keys)):

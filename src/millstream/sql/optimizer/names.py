@@ -30,8 +30,8 @@ def _join(parts: Sequence[str]) -> str:
     return ", ".join(parts)
 
 
-def _columns(fields: Fields, places: Sequence[int]) -> str:
-    return _join([fields[i].name for i in places])
+def _columns(fields: Fields, columns: Sequence[int]) -> str:
+    return _join([fields[i].name for i in columns])
 
 
 def _select(node: n.Calc | n.Project, style: Style) -> str:

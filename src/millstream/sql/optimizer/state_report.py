@@ -345,8 +345,8 @@ _DESCRIBE: list[tuple[type[n.Node], Callable[[Any, n.Planned], OperatorState | N
 # --- texts
 
 
-def _names(node: n.Node, places: Sequence[int]) -> str:
-    return ", ".join(_name(node, i) for i in places)
+def _names(node: n.Node, columns: Sequence[int]) -> str:
+    return ", ".join(_name(node, i) for i in columns)
 
 
 def _name(node: n.Node, index: int) -> str:

@@ -141,12 +141,12 @@ def _primary_key(names: Sequence[str], columns: Sequence[str]) -> Keys:
 
 
 def _projected(expressions: Sequence[Expression], keys: Keys) -> Keys:
-    places: dict[int, list[int]] = {}
+    mapping: dict[int, list[int]] = {}
     for index, e in enumerate(expressions):
         column = _same_value(e)
         if column is not None:
-            places.setdefault(column, []).append(index)
-    result = {frozenset(places[k][0] for k in key) for key in keys if all(k in places for k in key)}
+            mapping.setdefault(column, []).append(index)
+    result = {frozenset(mapping[k][0] for k in key) for key in keys if all(k in mapping for k in key)}
     return frozenset(result)
 
 

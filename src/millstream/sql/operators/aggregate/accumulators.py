@@ -268,8 +268,8 @@ class _RunningSums:
         # Different sums can give the same result, an average for example.
         return differing(self.take(before), self.take(after))
 
-    def take(self, places: Ints) -> pa.Array:
-        return self._value([s[places] for s in self._sums], self._count[places])
+    def take(self, positions: Ints) -> pa.Array:
+        return self._value([s[positions] for s in self._sums], self._count[positions])
 
 
 def differing(then: pa.Array, now: pa.Array) -> Mask:

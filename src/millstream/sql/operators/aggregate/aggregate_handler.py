@@ -138,12 +138,12 @@ class AggregateHandler:
             taken = pa.array(rows)
             columns = [c.take(taken) for c in columns]
         segments = self._segments(arguments, columns, len(rows))
-        places, signs = rows[segments.order], signs_of(batch)
-        weights = np.ones(len(rows), np.int64) if signs is None else signs[places]
+        positions, signs = rows[segments.order], signs_of(batch)
+        weights = np.ones(len(rows), np.int64) if signs is None else signs[positions]
         for i, (condition, mask) in enumerate(zip(conditions, masks, strict=True)):
             out = np.zeros(len(batch), np.int64)
-            counted = weights if mask is None else np.where(mask[places], weights, 0)
-            out[places] = self._counted(arguments, i, segments, counted)
+            counted = weights if mask is None else np.where(mask[positions], weights, 0)
+            out[positions] = self._counted(arguments, i, segments, counted)
             yield (arguments, condition), out
         if signs is not None:
             self._discard_empty(arguments, segments)

@@ -159,10 +159,10 @@ class GroupAggregateOperator(KeyedBatchOperator):
         changes = Changelog.of(existed, exists, differs, self.pairs)
         # Back to order of arrival.
         changes = changes.in_order(_inverse(segments.order))
-        places = changes.chosen(before[changes.order], after[changes.order])
-        positions = pa.array(changes.chosen(changes.places, changes.places))
+        value_rows = changes.chosen(before[changes.order], after[changes.order])
+        positions = pa.array(changes.chosen(changes.positions, changes.positions))
         return Batch(
-            [*(k.take(positions) for k in keys), *(r.take(places) for r in running)], changes.kinds, len(positions)
+            [*(k.take(positions) for k in keys), *(r.take(value_rows) for r in running)], changes.kinds, len(positions)
         )
 
     def _folded(self, batch: Batch, keys: list[pa.Array], slots: Ints, first_new: int) -> Iterable[Batch]:
@@ -199,11 +199,11 @@ class GroupAggregateOperator(KeyedBatchOperator):
         for old, new in zip(before, results, strict=True):
             differs |= differing(old, new)
         changes = Changelog.of(slots < first_new, exists, differs, self.pairs)
-        places = pa.array(changes.chosen(np.arange(len(slots)), np.arange(len(slots)) + len(slots)))
+        value_rows = pa.array(changes.chosen(np.arange(len(slots)), np.arange(len(slots)) + len(slots)))
         positions = pa.array(changes.chosen(rows, rows))
         both = [pa.concat_arrays([old, new]) for old, new in zip(before, results, strict=True)]
         return Batch(
-            [*(k.take(positions) for k in keys), *(r.take(places) for r in both)], changes.kinds, len(positions)
+            [*(k.take(positions) for k in keys), *(r.take(value_rows) for r in both)], changes.kinds, len(positions)
         )
 
     def finish(self) -> None:
@@ -238,9 +238,9 @@ class GlobalGroupAggregateOperator(GroupAggregateOperator):
 
 
 def _inverse(order: Ints) -> Ints:
-    places = np.empty(len(order), np.int64)
-    places[order] = np.arange(len(order))
-    return places
+    positions = np.empty(len(order), np.int64)
+    positions[order] = np.arange(len(order))
+    return positions
 
 
 _ROWS, _ACCUMULATOR = "rows", "accumulator"

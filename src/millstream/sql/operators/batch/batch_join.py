@@ -22,7 +22,14 @@ from millstream.operators.base import OperatorSetup
 from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keys import hashes
 from millstream.sql.columns.numpy_arrays import Ints, Mask
-from millstream.sql.columns.spillable_rows import BINS, SLAB_BYTES, HashBins, SortedRuns, SpillableRows, slabs
+from millstream.sql.columns.spillable_rows import (
+    BINS,
+    SPILL_CHUNK_BYTES,
+    HashBins,
+    SortedRuns,
+    SpillableRows,
+    in_chunks,
+)
 from millstream.sql.expressions import Expression
 from millstream.sql.functions.evaluate import condition
 from millstream.sql.operators.base import EvaluatingOperator, StepwiseFinishOperator
@@ -37,7 +44,7 @@ _LEFT, _RIGHT = 0, 1
 # Maximum pairs processed and emitted at once.
 _AT_ONCE = 1 << 16
 # Maximum bytes of rows that probe at once.
-_CHUNK_BYTES = 4 * SLAB_BYTES
+_CHUNK_BYTES = 4 * SPILL_CHUNK_BYTES
 # Reads rows; may be called repeatedly.
 Read = Callable[[], Iterable[Batch]]
 
@@ -166,12 +173,12 @@ class ProbeBuildJoin:
 
     def results(self) -> Iterator[Batch]:
         """Yield the joined rows."""
-        chunks = slabs(self._build(), _CHUNK_BYTES)
+        chunks = in_chunks(self._build(), _CHUNK_BYTES)
         build: Batch | None = next(chunks, self._no_rows(1 - self._probe_side))
         while build is not None:
             following = next(chunks, None)
             build_matched = np.zeros(len(build), np.bool_)
-            for number, probe in enumerate(slabs(self._probe(), SLAB_BYTES)):
+            for number, probe in enumerate(in_chunks(self._probe(), SPILL_CHUNK_BYTES)):
                 if number == len(self._probe_matched):
                     self._probe_matched.append(np.zeros(len(probe), np.bool_))
                 yield from self._join_part(probe, self._probe_matched[number], build, build_matched)
@@ -348,7 +355,7 @@ class _SpillableGroup:
         self._parts.append(batch)
         self._in_memory += batch.nbytes
         self.size += batch.nbytes
-        if self._in_memory > SLAB_BYTES:
+        if self._in_memory > SPILL_CHUNK_BYTES:
             self._extents += [self._file.write(part.to_ipc()) for part in self._parts]
             self._parts, self._in_memory = [], 0
 

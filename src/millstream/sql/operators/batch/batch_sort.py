@@ -16,7 +16,7 @@ from millstream.sql.columns.batch import Batch
 from millstream.sql.columns.keys import grouped
 from millstream.sql.columns.numpy_arrays import Ints
 from millstream.sql.columns.row_order import Order, sorted_rows
-from millstream.sql.columns.spillable_rows import SLAB_BYTES, HashBins, SortedRuns, SpillableRows, slabs
+from millstream.sql.columns.spillable_rows import SPILL_CHUNK_BYTES, HashBins, SortedRuns, SpillableRows, in_chunks
 from millstream.sql.operators.base import BATCH_ROWS, StepwiseFinishOperator, split_batches
 from millstream.sql.operators.over.over_frames import starts_of
 
@@ -179,8 +179,8 @@ class BatchTopNOperator(StepwiseFinishOperator):
     def _emitted(self, batches: Iterable[Batch]) -> Iterator[None]:
         """Emit the requested ranks of complete partitions."""
         retained: Batch | None = None
-        for slab in slabs(batches, SLAB_BYTES):
-            retained = slab if retained is None else Batch.concatenated([retained, slab])
+        for chunk in in_chunks(batches, SPILL_CHUNK_BYTES):
+            retained = chunk if retained is None else Batch.concatenated([retained, chunk])
             if self.last is not None:
                 retained = retained.take(self._possible(retained))
         if retained is None:

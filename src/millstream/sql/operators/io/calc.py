@@ -26,17 +26,17 @@ class CalcOperator(EvaluatingOperator):
     def open(self) -> None:
         # The filtered inputs: columns, fields of columns, and results that the condition has computed.
         leaves: list[Expression] = []
-        places: dict[str, int] = {}
+        positions: dict[str, int] = {}
         computed = _computed(self.condition)
 
         def leaf(part: Expression) -> Expression | None:
             name = repr(part)
             if not (isinstance(part, Column) or _is_field(part) or name in computed):
                 return None
-            if name not in places:
-                places[name] = len(leaves)
+            if name not in positions:
+                positions[name] = len(leaves)
                 leaves.append(part)
-            return Column(part.type, places[name])
+            return Column(part.type, positions[name])
 
         outputs = [replaced(e, leaf) for e in self.expressions]
         tests = [] if self.condition is None else [self.condition]

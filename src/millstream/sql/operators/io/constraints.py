@@ -218,10 +218,10 @@ class NestedRows(Constraint):
             before = column.flatten()
             fields = list(before)
             try:
-                stay = _enforced(one.constraints, fields, rows_to_check)
+                passes = _enforced(one.constraints, fields, rows_to_check)
             except _Violation as e:
                 raise _Violation(f"{one.name}.{e.column}", e.reason, e.row) from None
-            rows = rows & ~(rows_to_check & ~stay)
+            rows = rows & ~(rows_to_check & ~passes)
             if any(a is not b for a, b in zip(fields, before, strict=True)):
                 mask = None if valid is None else pa.array(~valid)
                 columns[one.index] = pa.StructArray.from_arrays(fields, fields=list(column.type), mask=mask)
@@ -244,16 +244,16 @@ class NestedArrays(Constraint):
     def enforce(self, columns: list[pa.Array], rows: _Flags) -> _Flags:
         for one in self.nested:
             column = columns[one.index]
-            owners, places = _entries(column, rows)
+            owners, positions = _entries(column, rows)
             try:
-                stay = _enforced(
-                    one.constraints, [column.values.take(pa.array(places))], np.ones(len(places), np.bool_)
+                passes = _enforced(
+                    one.constraints, [column.values.take(pa.array(positions))], np.ones(len(positions), np.bool_)
                 )
             except _Violation as e:
-                index = places[e.row] - column.offsets[owners[e.row]].as_py()
+                index = positions[e.row] - column.offsets[owners[e.row]].as_py()
                 inner = e.column.replace("element", "")
                 raise _Violation(f"{one.name}[{index}]{inner}", e.reason, int(owners[e.row])) from None
-            rows = _without(rows, owners[~stay])
+            rows = _without(rows, owners[~passes])
         return rows
 
 
@@ -273,15 +273,15 @@ class NestedMaps(Constraint):
     def enforce(self, columns: list[pa.Array], rows: _Flags) -> _Flags:
         for one in self.nested:
             column = columns[one.index]
-            owners, places = _entries(column, rows)
-            entries = [part.take(pa.array(places)) for part in (column.keys, column.items)]
+            owners, positions = _entries(column, rows)
+            entries = [part.take(pa.array(positions)) for part in (column.keys, column.items)]
             try:
-                stay = _enforced(one.constraints, entries, np.ones(len(places), np.bool_))
+                passes = _enforced(one.constraints, entries, np.ones(len(positions), np.bool_))
             except _Violation as e:
                 part, dot, inner = e.column.partition(".")
                 inner = f"{part}]{inner}" if dot else f"{part}]"
                 raise _Violation(f"{one.name}[{inner}", e.reason, int(owners[e.row])) from None
-            rows = _without(rows, owners[~stay])
+            rows = _without(rows, owners[~passes])
         return rows
 
 

@@ -68,7 +68,7 @@ class IntervalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
         self.session = session
         full = kind is JoinKind.FULL
         self.outer = (kind is JoinKind.LEFT or full, kind is JoinKind.RIGHT or full)
-        self.spare = max(upper - lower, 0) // 2
+        self.slack = max(upper - lower, 0) // 2
 
     def prepare(self, setup: OperatorSetup) -> None:
         super().prepare(setup)
@@ -109,25 +109,25 @@ class IntervalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
         times = self._times_of(batch, side)
         keys = [batch.columns[k] for k in self.sides[side].keys]
         has_key = can_match(keys, self.null_safe, len(batch))
-        places, rows = other.pairs(np.where(has_key, other.find(keys, len(batch)), -1))
-        if len(places):
+        batch_rows, rows = other.pairs(np.where(has_key, other.find(keys, len(batch)), -1))
+        if len(batch_rows):
             other_times = plain(other.take(len(self.sides[1 - side].kinds), rows))
             low, high = self.bounds[side]
-            distance = other_times - times[places]
+            distance = other_times - times[batch_rows]
             in_bounds = (distance >= low) & (distance <= high)
-            places, rows = places[in_bounds], rows[in_bounds]
-        pairs = [self._paired(batch, side, places, rows, start) for start in range(0, len(places), BATCH_ROWS)]
+            batch_rows, rows = batch_rows[in_bounds], rows[in_bounds]
+        pairs = [self._paired(batch, side, batch_rows, rows, start) for start in range(0, len(batch_rows), BATCH_ROWS)]
         if self._holds is not None and pairs:
             masks = [self._holds(part) for part in pairs]
             pairs = [part.filter(keep) for part, keep in zip(pairs, masks, strict=True)]
             keep = np.concatenate(masks)
-            places, rows = places[keep], rows[keep]
+            batch_rows, rows = batch_rows[keep], rows[keep]
         yield from pairs
         if self.outer[1 - side] and len(rows):
             new = np.unique(rows[other.marks[rows] != _EMITTED])
             other.marks[new] = _EMITTED
             other.changed(new)
-        yield from self._retain(batch, side, times, np.bincount(places, minlength=len(batch)) > 0)
+        yield from self._retain(batch, side, times, np.bincount(batch_rows, minlength=len(batch)) > 0)
 
     def _times_of(self, batch: Batch, side: int) -> Ints:
         if self.times is None:
@@ -140,8 +140,8 @@ class IntervalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
     def _now(self) -> int:
         return self.setup.clock() if self.times is None else self.watermark
 
-    def _paired(self, batch: Batch, side: int, places: Ints, rows: Ints, start: int) -> Batch:
-        positions, other_rows = pa.array(places[start : start + BATCH_ROWS]), rows[start : start + BATCH_ROWS]
+    def _paired(self, batch: Batch, side: int, batch_rows: Ints, rows: Ints, start: int) -> Batch:
+        positions, other_rows = pa.array(batch_rows[start : start + BATCH_ROWS]), rows[start : start + BATCH_ROWS]
         own_columns = [c.take(positions) for c in batch.columns]
         other_columns = self._rows[1 - side].take_all(range(len(self.sides[1 - side].kinds)), other_rows)
         return Batch(
@@ -172,7 +172,7 @@ class IntervalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
 
     def _retention(self, side: int) -> int:
         """Return how long after its own time a row is retained."""
-        return self.bounds[side][1] + self.spare + 1
+        return self.bounds[side][1] + self.slack + 1
 
     def _schedule_timer(self) -> None:
         self._next = MAX_WATERMARK
@@ -201,7 +201,7 @@ class IntervalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
             self._discard(watermark)
         self.watermark = watermark
         # The watermark is held back for pairs with an older row and for discarded unmatched rows.
-        delay = max(self.bounds[_LEFT][1], self.bounds[_RIGHT][1], 0) + self.spare
+        delay = max(self.bounds[_LEFT][1], self.bounds[_RIGHT][1], 0) + self.slack
         if watermark in (MAX_WATERMARK, MIN_WATERMARK):
             return watermark
         return max(watermark - delay, MIN_WATERMARK)

@@ -70,11 +70,13 @@ class Retrying(LookupSource):
         self._inner.close()
 
 
-def _merged(result: LookupResult, more: LookupResult, places: Rows) -> LookupResult:
-    """Return both results; `more` has rows for the keys at `places`, which had none."""
-    owners = np.concatenate([np.repeat(np.arange(len(result.counts)), result.counts), np.repeat(places, more.counts)])
+def _merged(result: LookupResult, more: LookupResult, batch_rows: Rows) -> LookupResult:
+    """Return both results; `more` has rows for the keys at `batch_rows`, which had none."""
+    owners = np.concatenate(
+        [np.repeat(np.arange(len(result.counts)), result.counts), np.repeat(batch_rows, more.counts)]
+    )
     counts = result.counts.copy()
-    counts[places] += more.counts
+    counts[batch_rows] += more.counts
     both = Batch.concatenated([result.batch, more.batch])
     return LookupResult(both.take(np.argsort(owners, kind="stable")), counts)
 
@@ -275,9 +277,9 @@ class MaterializedLookupJoinOperator(LookupJoinOperator, KeyedBatchOperator):
         return rows if rows or not self.is_outer else [(None,) * len(self.expressions)]
 
     def _emitted(self, batch: Batch, adds: Mask, rows: list[tuple[int, _Values]]) -> Batch:
-        places = np.array([row for row, _ in rows], np.int64)
-        taken = batch.take(places)
-        kinds = np.where(adds[places], taken.all_kinds(), DELETE).astype(np.int8)
+        batch_rows = np.array([row for row, _ in rows], np.int64)
+        taken = batch.take(batch_rows)
+        kinds = np.where(adds[batch_rows], taken.all_kinds(), DELETE).astype(np.int8)
         columns = [
             from_python([values[i] for _, values in rows], arrow_type(e.type)) for i, e in enumerate(self.expressions)
         ]

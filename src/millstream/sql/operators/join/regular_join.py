@@ -131,12 +131,12 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
             for part in (batch.slice(0, middle), batch.slice(middle, len(batch))):
                 yield from self._process(part, side)
             return
-        places, rows = self._matches(batch, side, keys)
-        self._update_state(batch, side, can_match, signs, np.bincount(places, minlength=len(batch)))
+        batch_rows, rows = self._matches(batch, side, keys)
+        self._update_state(batch, side, can_match, signs, np.bincount(batch_rows, minlength=len(batch)))
         if self.is_semi:
-            yield from self._semi(batch, side, signs, places, rows)
+            yield from self._semi(batch, side, signs, batch_rows, rows)
         else:
-            yield from self._joined(batch, side, signs, places, rows)
+            yield from self._joined(batch, side, signs, batch_rows, rows)
 
     def _can_match(self, key_columns: list[pa.Array], rows: int) -> Mask:
         """Return which rows can match: those without null in their key."""
@@ -149,19 +149,19 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
 
     def _matches(self, batch: Batch, side: int, keys: Ints) -> tuple[Ints, Ints]:
         """Return the matching pairs of batch rows and rows of the other side."""
-        places, rows = self._rows[1 - side].pairs(keys)
-        if self._condition is None or not len(places):
-            return places, rows
+        batch_rows, rows = self._rows[1 - side].pairs(keys)
+        if self._condition is None or not len(batch_rows):
+            return batch_rows, rows
         needed, test = self._condition
-        keep = [test(part) for part in self._paired(batch, side, places, rows, columns=needed)]
+        keep = [test(part) for part in self._paired(batch, side, batch_rows, rows, columns=needed)]
         holds = np.concatenate(keep)
-        return places[holds], rows[holds]
+        return batch_rows[holds], rows[holds]
 
     def _paired(
         self,
         batch: Batch,
         side: int,
-        places: Rows,
+        batch_rows: Rows,
         rows: Rows,
         kinds: Kinds | None = None,
         columns: Sequence[int] | None = None,
@@ -170,9 +170,9 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
         width = len(self.sides[_LEFT].kinds)
         chosen = range(width + len(self.sides[_RIGHT].kinds)) if columns is None else columns
         columns_by_side = [c for c in chosen if c < width], [c - width for c in chosen if c >= width]
-        for start in range(0, len(places), _BATCH_PAIRS):
+        for start in range(0, len(batch_rows), _BATCH_PAIRS):
             part = slice(start, start + _BATCH_PAIRS)
-            positions, other_rows = pa.array(places[part]), pa.array(rows[part])
+            positions, other_rows = pa.array(batch_rows[part]), pa.array(rows[part])
             own_columns = [batch.columns[i].take(positions) for i in columns_by_side[side]]
             other_columns = self._rows[1 - side].take_all(columns_by_side[1 - side], other_rows)
             row_kinds = None if kinds is None else kinds[part]
@@ -209,49 +209,51 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
 
     def _replace(self, batch: Batch, side: int, keys: Ints, signs: Ints, partners: Ints | None) -> None:
         """Store the last row of each key, or none if it is retracted."""
-        mine = self._rows[side]
+        own_rows = self._rows[side]
         distinct, first_of_reversed = np.unique(keys[::-1], return_index=True)
         last = len(keys) - 1 - first_of_reversed
-        _, before = mine.pairs(distinct)
-        mine.remove(before)
+        _, before = own_rows.pairs(distinct)
+        own_rows.remove(before)
         stays = np.sort(last[signs[last] > 0])
-        mine.add(keys[stays], batch.take(stays).columns, None if partners is None else partners[stays])
+        own_rows.add(keys[stays], batch.take(stays).columns, None if partners is None else partners[stays])
 
     # --- output
 
-    def _joined(self, batch: Batch, side: int, signs: Ints, places: Ints, rows: Ints) -> Iterator[Batch]:
+    def _joined(self, batch: Batch, side: int, signs: Ints, batch_rows: Ints, rows: Ints) -> Iterator[Batch]:
         own_outer, other_outer = self.outer[side], self.outer[1 - side]
         row_kinds = batch.all_kinds()
         if not own_outer and not other_outer:
-            yield from self._paired(batch, side, places, rows, None if batch.kinds is None else row_kinds[places])
+            yield from self._paired(
+                batch, side, batch_rows, rows, None if batch.kinds is None else row_kinds[batch_rows]
+            )
             return
-        kinds = row_kinds[places]
+        kinds = row_kinds[batch_rows]
         if own_outer:
-            kinds = np.where(signs[places] > 0, INSERT, DELETE)
+            kinds = np.where(signs[batch_rows] > 0, INSERT, DELETE)
         elif other_outer:
-            kinds = np.where(signs[places] > 0, INSERT, kinds)
+            kinds = np.where(signs[batch_rows] > 0, INSERT, kinds)
         # For each row: output before its pairs, its pairs, output after them.
-        parts = [(places * 3 + 1, places, rows, kinds)]
+        parts = [(batch_rows * 3 + 1, batch_rows, rows, kinds)]
         if own_outer:
-            unmatched = np.flatnonzero(np.bincount(places, minlength=len(batch)) == 0)
+            unmatched = np.flatnonzero(np.bincount(batch_rows, minlength=len(batch)) == 0)
             no_match = np.full(len(unmatched), -1)
             parts.append((unmatched * 3 + 1, unmatched, no_match, np.where(signs[unmatched] > 0, INSERT, DELETE)))
         if other_outer:
-            first_matches, last_matches = self._count_matches(side, signs, places, rows)
+            first_matches, last_matches = self._count_matches(side, signs, batch_rows, rows)
             for changed, offset, kind in ((first_matches, 0, DELETE), (last_matches, 2, INSERT)):
                 no_match = np.full(len(changed), -1)
-                parts.append((places[changed] * 3 + offset, no_match, rows[changed], np.full(len(changed), kind)))
+                parts.append((batch_rows[changed] * 3 + offset, no_match, rows[changed], np.full(len(changed), kind)))
         order_of, positions, row, row_kinds = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         order = np.argsort(order_of, kind="stable")
         yield from self._paired(
             batch, side, _nullable(positions[order]), _nullable(row[order]), row_kinds[order].astype(np.int8)
         )
 
-    def _count_matches(self, side: int, signs: Ints, places: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    def _count_matches(self, side: int, signs: Ints, batch_rows: Ints, rows: Ints) -> tuple[Ints, Ints]:
         """Update match counts of the other side's rows; return the pairs that add a first or remove a last match."""
         other = self._rows[1 - side]
         order = np.argsort(rows, kind="stable")
-        in_order, weights = rows[order], signs[places[order]]
+        in_order, weights = rows[order], signs[batch_rows[order]]
         starts = np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1])) if len(rows) else rows
         sizes = np.diff(starts, append=len(rows))
         total = np.cumsum(weights)
@@ -264,21 +266,21 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
         last_matches = np.sort(order[(weights < 0) & (after == 0)])
         return first_matches, last_matches
 
-    def _semi(self, batch: Batch, side: int, signs: Ints, places: Ints, rows: Ints) -> Iterator[Batch]:
+    def _semi(self, batch: Batch, side: int, signs: Ints, batch_rows: Ints, rows: Ints) -> Iterator[Batch]:
         is_anti = self.kind is JoinKind.ANTI
         if side == _LEFT:
-            has_match = np.bincount(places, minlength=len(batch)) > 0
+            has_match = np.bincount(batch_rows, minlength=len(batch)) > 0
             yield batch.filter(has_match != is_anti)
             return
-        first_matches, last_matches = self._count_matches(side, signs, places, rows)
+        first_matches, last_matches = self._count_matches(side, signs, batch_rows, rows)
         changed_pairs = np.sort(np.concatenate([first_matches, last_matches]))
         if not len(changed_pairs):
             return
         left = self._rows[_LEFT]
         changed = rows[changed_pairs]
-        kinds = batch.all_kinds()[places[changed_pairs]]
+        kinds = batch.all_kinds()[batch_rows[changed_pairs]]
         if is_anti:
-            kinds = np.where(signs[places[changed_pairs]] > 0, DELETE, INSERT).astype(np.int8)
+            kinds = np.where(signs[batch_rows[changed_pairs]] > 0, DELETE, INSERT).astype(np.int8)
         yield Batch(left.batch(changed).columns, kinds, len(changed))
 
     # --- end of input
@@ -297,18 +299,18 @@ class JoinOperator(EvaluatingOperator, KeyedBatchOperator):
             batch = left.batch(rows)
             key_columns = [batch.columns[k] for k in self.sides[_LEFT].keys]
             keys = np.where(self._can_match(key_columns, len(batch)), right.find(key_columns, len(batch)), -1)
-            places, right_rows = self._matches(batch, _LEFT, keys)
+            batch_rows, right_rows = self._matches(batch, _LEFT, keys)
             has_matched[right_rows] = True
-            has_match = np.bincount(places, minlength=len(batch)) > 0
+            has_match = np.bincount(batch_rows, minlength=len(batch)) > 0
             if self.is_semi:
                 yield batch.filter(has_match != (self.kind is JoinKind.ANTI))
                 continue
             if self.outer[_LEFT]:
                 unmatched = np.flatnonzero(~has_match)
-                order = np.argsort(np.concatenate([places, unmatched]), kind="stable")
-                places = np.concatenate([places, unmatched])[order]
+                order = np.argsort(np.concatenate([batch_rows, unmatched]), kind="stable")
+                batch_rows = np.concatenate([batch_rows, unmatched])[order]
                 right_rows = _nullable(np.concatenate([right_rows, np.full(len(unmatched), -1)])[order])
-            yield from self._paired(batch, _LEFT, places, right_rows)
+            yield from self._paired(batch, _LEFT, batch_rows, right_rows)
         if self.outer[_RIGHT] and not self.is_semi:
             rows = right.all_rows()
             yield from self._without_left(rows[~has_matched[rows]])

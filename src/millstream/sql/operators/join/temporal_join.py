@@ -182,17 +182,19 @@ class TemporalJoinOperator(EvaluatingOperator, KeyedBatchOperator):
         keys = np.where(can_match(columns, self.null_safe, len(batch)), keys, -1)
         result = np.full(len(batch), -1, np.int64)
         distinct, which = np.unique(keys, return_inverse=True)
-        places, versions = self._versions.pairs(distinct)
+        batch_rows, versions = self._versions.pairs(distinct)
         if not len(versions):
             return result
         version_times = self._versions.marks[versions]
-        order = np.lexsort((version_times, places))
-        places, versions, version_times = places[order], versions[order], version_times[order]
-        last = places_before(places, version_times, which, times, equal=True) - 1
-        is_valid = (last >= 0) & (places[np.maximum(last, 0)] == which)
+        order = np.lexsort((version_times, batch_rows))
+        batch_rows, versions, version_times = batch_rows[order], versions[order], version_times[order]
+        last = places_before(batch_rows, version_times, which, times, equal=True) - 1
+        is_valid = (last >= 0) & (batch_rows[np.maximum(last, 0)] == which)
         # The version is obsolete: the watermark passed its successor before the row arrived.
         following = np.minimum(last + 1, len(versions) - 1)
-        is_obsolete = (following > last) & (places[following] == which) & (version_times[following] <= self.watermark)
+        is_obsolete = (
+            (following > last) & (batch_rows[following] == which) & (version_times[following] <= self.watermark)
+        )
         is_valid &= ~is_obsolete
         is_row = self._versions.take(len(self.right.kinds), versions).to_numpy(zero_copy_only=False)
         is_valid[is_valid] = is_row[last[is_valid]]

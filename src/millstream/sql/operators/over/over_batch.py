@@ -113,10 +113,10 @@ class Partitions:
 
     def _frames(self) -> tuple[Ints, Ints]:
         """Return the frame bounds of each row; an end before the start is an empty frame."""
-        over, places = self._over, np.arange(len(self._keys))
+        over, positions = self._over, np.arange(len(self._keys))
         if over.rows:
-            low = self._first if over.start is None else np.maximum(places + over.start, self._first)
-            high = self._last if over.end is None else np.minimum(places + over.end, self._last)
+            low = self._first if over.start is None else np.maximum(positions + over.start, self._first)
+            high = self._last if over.end is None else np.minimum(positions + over.end, self._last)
             return low, high
         low = self._first if over.start is None else self._bound(over.start, is_end=False)
         high = self._last if over.end is None else self._bound(over.end, is_end=True)
@@ -133,8 +133,8 @@ class Partitions:
         group = self._keys * 2 + (0 if valid is None else np.where(valid, int(nulls_first), int(not nulls_first)))
         shifted_levels = levels if valid is None else np.where(valid, levels, 0)
         bounds = shifted_levels + reach if valid is None else np.where(valid, shifted_levels + reach, 0)
-        places = places_before(group, shifted_levels, group, bounds, equal=is_end)
-        return places - 1 if is_end else places
+        positions = places_before(group, shifted_levels, group, bounds, equal=is_end)
+        return positions - 1 if is_end else positions
 
     # --- aggregates
 
@@ -203,8 +203,8 @@ class Partitions:
     def _shifted(self, call: AggregateCall) -> pa.Array:
         by = lag_of(call) if call.function == "LAG" else -lag_of(call)
         default = self._rows.columns[call.arguments[2]] if len(call.arguments) > 2 else None
-        values, places = self._rows.columns[call.arguments[0]], np.arange(len(self._keys))
-        return shifted(values, self._keys, places, by, default).cast(arrow_type(call.type))
+        values, positions = self._rows.columns[call.arguments[0]], np.arange(len(self._keys))
+        return shifted(values, self._keys, positions, by, default).cast(arrow_type(call.type))
 
 
 _OF_PARTITION = {
@@ -224,9 +224,9 @@ OF_PARTITION = frozenset(_OF_PARTITION)
 def _split(rows: Ints, sizes: Ints) -> Iterator[Ints]:
     """Yield rows in groups of bounded total size."""
     part = np.cumsum(np.maximum(sizes, 0)) // _AT_ONCE
-    for places in np.split(rows, np.flatnonzero(np.diff(part)) + 1):
-        if len(places):
-            yield places
+    for positions in np.split(rows, np.flatnonzero(np.diff(part)) + 1):
+        if len(positions):
+            yield positions
 
 
 def _numbers(column: pa.Array) -> tuple[NumpyColumn, Mask | None]:

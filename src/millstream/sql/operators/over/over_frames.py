@@ -106,8 +106,8 @@ class Frames:
 
 def unbounded(keys: Ints, high: Ints) -> Frames:
     """Return frames without a lower bound."""
-    places = np.arange(len(keys))
-    return Frames(starts_of(keys), high, places, high)
+    positions = np.arange(len(keys))
+    return Frames(starts_of(keys), high, positions, high)
 
 
 # --- aggregates of the frame alone
@@ -147,8 +147,8 @@ def shifted(values: pa.Array, keys: Ints, rows: Ints, by: int, default: pa.Array
     if default is None or inside.all():
         return result
     both = pa.concat_arrays([result, default.take(pa.array(rows)).cast(result.type)])
-    places = np.arange(len(rows))
-    return both.take(pa.array(np.where(inside, places, places + len(rows))))
+    indexes = np.arange(len(rows))
+    return both.take(pa.array(np.where(inside, indexes, indexes + len(rows))))
 
 
 def is_true(column: pa.Array) -> Mask:
@@ -174,18 +174,18 @@ def _extremes(values: pa.Array, mask: Mask, low: Ints, high: Ints, is_min: bool)
     rank = np.empty(count, np.int64)
     rank[order] = np.arange(count)
     identity = count if is_min else -1
-    pick = np.minimum if is_min else np.maximum
+    extreme = np.minimum if is_min else np.maximum
     level = np.where(mask, rank, identity)
     width = np.maximum(high - low + 1, 1)
     # Sparse table: extremes of 2^k values from each position; a frame is covered by two of them.
     power = np.floor(np.log2(width)).astype(np.int64)
     best = np.full(len(low), identity, np.int64)
     for p in range(int(power.max(initial=-1)) + 1):
-        mine = np.flatnonzero(power == p)
-        best[mine] = pick(level[low[mine]], level[high[mine] - (1 << p) + 1])
+        of_power = np.flatnonzero(power == p)
+        best[of_power] = extreme(level[low[of_power]], level[high[of_power] - (1 << p) + 1])
         half = 1 << p
         if half < len(level):
-            level = np.append(pick(level[:-half], level[half:]), level[-half:])
+            level = np.append(extreme(level[:-half], level[half:]), level[-half:])
     result = np.full(len(low), -1, np.int64)
     some = best != identity
     result[some] = order[best[some]]

@@ -102,8 +102,8 @@ class OverOperator(KeyedBatchOperator):
             pending = KeyedRows(self.kinds, self.partition)
             self._pending: KeyedRows = self.state_table("pending", pending)
         if self._keeps_frames:
-            places = [self._framed.index(p) for p in self.partition]
-            framed = KeyedRows([self.kinds[c] for c in self._framed], places)
+            positions = [self._framed.index(p) for p in self.partition]
+            framed = KeyedRows([self.kinds[c] for c in self._framed], positions)
             self._frames: KeyedRows = self.state_table("frames", framed)
         assert setup.state is not None
         setup.state.when_loaded(self._schedule_timer)
@@ -207,8 +207,8 @@ class OverOperator(KeyedBatchOperator):
         """Discard partitions and their frame rows."""
         if self._keeps_frames:
             keys = self._frames.find(self._state.keys_at(slots), len(slots))
-            places, rows = self._frames.pairs(keys)
-            self._retract(slots[places], rows)
+            positions, rows = self._frames.pairs(keys)
+            self._retract(slots[positions], rows)
             self._frames.remove(rows)
         self._state.remove(slots)
 
@@ -239,8 +239,8 @@ class OverOperator(KeyedBatchOperator):
         first_new = self._state.bound
         slots, _ = self._state.find_or_add(keys, len(batch))
         order = np.argsort(slots, kind="stable")
-        mine = batch.take(order)
-        every, all_slots, all_times, new = self._with_frames(mine, slots[order], times[order])
+        sorted_batch = batch.take(order)
+        every, all_slots, all_times, new = self._with_frames(sorted_batch, slots[order], times[order])
         frames = self._frames_of(all_slots, all_times, new)
         columns = self._results(every, all_slots, new, frames, first_new)
         distinct, ends = np.unique(slots[order][::-1], return_index=True)
@@ -260,8 +260,8 @@ class OverOperator(KeyedBatchOperator):
         framed.compact()
         keys = framed.find_or_add([batch.columns[k] for k in self.partition], len(batch))
         first = np.flatnonzero(np.append(True, slots[1:] != slots[:-1]))
-        places, stored = framed.pairs(keys[first])
-        old_slots, old_times = slots[first][places], framed.marks[stored]
+        owners, stored = framed.pairs(keys[first])
+        old_slots, old_times = slots[first][owners], framed.marks[stored]
         added = framed.add(keys, [batch.columns[c] for c in self._framed], times)
         order = np.argsort(np.concatenate([old_slots, slots]), kind="stable")
         positions, count = pa.array(order), len(stored) + len(batch)

@@ -82,8 +82,8 @@ class LastRowOperator(KeyedBatchOperator):
         keys = rows.find_or_add(key_columns, len(batch))
         segments = Segments.of(keys, rows.key_bound, rows.key_bound, signs_of(batch))
         known = np.full(segments.count, -1, np.int64)
-        places, stored = rows.pairs(segments.slots)
-        known[places] = stored
+        positions, stored = rows.pairs(segments.slots)
+        known[positions] = stored
         replacing = self._replacing(batch, segments, known)
         if replacing is not None and not replacing.all():
             batch = batch.filter(replacing)
@@ -300,11 +300,11 @@ class EarliestRowOperator(KeyedBatchOperator):
         order = np.lexsort((times, keys))
         in_order = keys[order]
         earliest = order[np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1]))]
-        places, rows = self._rows.pairs(keys[earliest])
+        positions, rows = self._rows.pairs(keys[earliest])
         stored_times = np.full(len(earliest), np.iinfo(np.int64).max)
-        stored_times[places] = plain(self._rows.take(self.rowtime, rows))
+        stored_times[positions] = plain(self._rows.take(self.rowtime, rows))
         is_earlier = is_new[earliest] & (times[earliest] < stored_times)
-        self._rows.remove(rows[is_earlier[places]])
+        self._rows.remove(rows[is_earlier[positions]])
         added = np.sort(earliest[is_earlier])
         self._rows.add(keys[added], batch.take(added).columns)
         return ()

@@ -389,10 +389,10 @@ class _Tables:
         rows: the row numbers, -1 for none.
     """
 
-    def __init__(self, partitions: int, places: int, partition_of: Ints, ranks: Ints) -> None:
+    def __init__(self, partitions: int, positions: int, partition_of: Ints, ranks: Ints) -> None:
         """Fill the table with the stored rows, numbered from 0."""
-        self.ranks = np.full((partitions, places), _NO_RANK, np.int64)
-        self.rows = np.full((partitions, places), -1, np.int64)
+        self.ranks = np.full((partitions, positions), _NO_RANK, np.int64)
+        self.rows = np.full((partitions, positions), -1, np.int64)
         order = np.lexsort((ranks, partition_of))
         owners = partition_of[order]
         sizes = np.bincount(owners, minlength=partitions)
@@ -418,8 +418,8 @@ class _Tables:
 class _Changes:
     """Changes collected over several rounds."""
 
-    def __init__(self, places: int) -> None:
-        self._places = places
+    def __init__(self, positions: int) -> None:
+        self._places = positions
         # (arrival, row, row kind, rank)
         self._parts: list[tuple[Ints, Ints, Ints, Ints]] = []
 

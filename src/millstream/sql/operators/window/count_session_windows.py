@@ -248,12 +248,12 @@ class CountWindowOperator(RowWindowOperator):
 
     def _discard(self, keys: Ints) -> None:
         """Discard rows that are in no future window, except the newest of a key, which has the row number."""
-        places, stored = self._rows.pairs(keys)
+        positions, stored = self._rows.pairs(keys)
         if not len(stored):
             return
         newest = np.zeros(len(keys), np.int64)
         number = self._rows.numbers_of(stored)
-        np.maximum.at(newest, places, number + 1)
+        np.maximum.at(newest, positions, number + 1)
         # The start of the next incomplete window.
         begins = ((newest - self.size) // self.slide + 1) * self.slide
-        self._rows.remove(stored[number < np.clip(begins, 0, newest - 1)[places]])
+        self._rows.remove(stored[number < np.clip(begins, 0, newest - 1)[positions]])

@@ -170,10 +170,10 @@ class FiringWindowOperator(KeyedBatchOperator):
             differs |= one.differs(before, after)
         changes = Changelog.of(existed, exists, differs, self.pairs)
         changes = changes.in_order(np.argsort(segments.order))
-        places = changes.chosen(before[changes.order], after[changes.order])
-        positions = changes.chosen(changes.places, changes.places)
+        value_rows = changes.chosen(before[changes.order], after[changes.order])
+        positions = changes.chosen(changes.positions, changes.positions)
         columns = [k.take(pa.array(positions)) for k in windowed.keys[:-1]]
-        columns += [r.take(places) for r in running]
+        columns += [r.take(value_rows) for r in running]
         return Batch([*columns, *self._properties(windowed.ends[positions])], changes.kinds, len(positions))
 
     def _count_rows(self, segments: Segments) -> Mask:
@@ -311,10 +311,10 @@ class PeriodicWindowOperator(FiringWindowOperator):
             differs |= ~equal_values(old, new)
         exist = self._have_rows(slots)
         changes = Changelog.of(fired, exist, differs, self.pairs)
-        positions = changes.chosen(changes.places, changes.places)
-        places = pa.array(changes.chosen(changes.places, changes.places + count))
+        positions = changes.chosen(changes.positions, changes.positions)
+        value_rows = pa.array(changes.chosen(changes.positions, changes.positions + count))
         columns = [k.take(pa.array(positions)) for k in keys[:-1]]
-        columns += [pa.concat_arrays(both).take(places) for both in zip(before, results, strict=True)]
+        columns += [pa.concat_arrays(both).take(value_rows) for both in zip(before, results, strict=True)]
         columns += self._properties(state.column(END)[slots][positions])
         self.emit(split_batches(columns, len(positions), changes.kinds))
         self._emitted_rows.remove(emitted_slots[emitted_slots >= 0])
@@ -324,8 +324,8 @@ class PeriodicWindowOperator(FiringWindowOperator):
     def _emitted_slots(self, keys: list[pa.Array], count: int) -> Ints:
         """Return the slots of the windows' emitted results; -1 if not stored."""
         result = np.full(count, -1, np.int64)
-        places, rows = self._emitted_rows.pairs(self._emitted_rows.find(keys, count))
-        result[places] = rows
+        positions, rows = self._emitted_rows.pairs(self._emitted_rows.find(keys, count))
+        result[positions] = rows
         return result
 
     # --- time

@@ -135,8 +135,8 @@ class MergedSessionOperator(SessionWindowOperator):
         self._rows.remove(rows[changed[: len(stored)]])
         merged = self._concat(stored, new, changed, groups)
         # A row of the batch that has the key.
-        places = pa.array(first[np.searchsorted(touched, merged.keys)])
-        columns = [c.take(places) for c in key_columns]
+        positions = pa.array(first[np.searchsorted(touched, merged.keys)])
+        columns = [c.take(positions) for c in key_columns]
         columns += [pa.array(merged.starts), pa.array(merged.arrivals), *merged.partials]
         self._rows.add(merged.keys, columns, merged.ends)
         self._next = min(self._next, int(self.times.triggers(merged.ends).min()))

@@ -235,9 +235,9 @@ class _Sets:
 def _split(node: n.Aggregate, buckets: int) -> n.Node:
     # MIN and MAX of distinct values equal those of all values, so no values need to be stored.
     node = replace(node, calls=tuple(replace(c, distinct=False) if _is_extreme(c) else c for c in node.calls))
-    below, places = _with_buckets(node, buckets)
+    below, mapping = _with_buckets(node, buckets)
     of_calls = [
-        tuple(sorted({*node.keys, *(places.get(a, a) for a in c.arguments)})) if _has_buckets(c) else node.keys
+        tuple(sorted({*node.keys, *(mapping.get(a, a) for a in c.arguments)})) if _has_buckets(c) else node.keys
         for c in node.calls
     ]
     sets = _Sets(of_calls, tuple(sorted({column for columns in of_calls for column in columns})))
@@ -286,18 +286,18 @@ def _expanded(below: n.Node, sets: _Sets, calls: tuple[AggregateCall, ...]) -> t
     identity = Column(_COUNT, len(fields))
     expand = n.Expand(Fields((*fields, Field("$e", _COUNT))), below, tuple(rows))
     expressions: list[Expression] = [Column(f.type, i) for i, f in enumerate(fields)]
-    places: dict[tuple[int, int | None], int] = {}
+    mapping: dict[tuple[int, int | None], int] = {}
     for columns, call in zip(sets.of_calls, calls, strict=True):
         number = sets.number(columns)
-        if (number, call.condition) in places:
+        if (number, call.condition) in mapping:
             continue
-        places[number, call.condition] = len(expressions)
+        mapping[number, call.condition] = len(expressions)
         own: Expression = Call(BooleanType(False), "=", (identity, Constant(_COUNT, number)))
         if call.condition is not None:
             own = conjunction([own, expressions[call.condition]])
         expressions.append(own)
         fields.append(Field(f"$g_{number}", own.type))
-    conditions = [places[sets.number(c), call.condition] for c, call in zip(sets.of_calls, calls, strict=True)]
+    conditions = [mapping[sets.number(c), call.condition] for c, call in zip(sets.of_calls, calls, strict=True)]
     return n.Project(Fields(tuple(fields)), expand, tuple(expressions)), list(conditions)
 
 

@@ -55,12 +55,12 @@ class Pulled:
     Attributes:
         node: the query; columns that the conditions need are appended.
         conditions: over its columns and, by `Outer`, over the outer row.
-        places: the indexes of its own columns.
+        mapping: the indexes of its own columns.
     """
 
     node: n.Node
     conditions: tuple[Expression, ...]
-    places: tuple[int, ...]
+    mapping: tuple[int, ...]
 
 
 def pulled(node: n.Node, outer_node: n.Node | None = None) -> Pulled:
@@ -83,12 +83,12 @@ def pulled(node: n.Node, outer_node: n.Node | None = None) -> Pulled:
 
 def _filter(node: n.Filter, outer_node: n.Node | None) -> Pulled:
     below = pulled(node.input, outer_node)
-    places = dict(enumerate(below.places))
-    tests = [moved(t, places) for t in conjuncts(node.condition)]
+    mapping = dict(enumerate(below.mapping))
+    tests = [moved(t, mapping) for t in conjuncts(node.condition)]
     inner_tests = [t for t in tests if not has_outer_columns(t)]
     out = [t for t in tests if has_outer_columns(t)]
     result = n.Filter(below.node.fields, below.node, conjunction(inner_tests)) if inner_tests else below.node
-    return Pulled(result, (*below.conditions, *out), below.places)
+    return Pulled(result, (*below.conditions, *out), below.mapping)
 
 
 def _project(node: n.Project, outer_node: n.Node | None) -> Pulled:
@@ -97,8 +97,8 @@ def _project(node: n.Project, outer_node: n.Node | None) -> Pulled:
         raise ValidationException(
             "A correlated subquery can use outer columns in expressions only in its outermost SELECT."
         )
-    places = dict(enumerate(below.places))
-    expressions = [moved(e, places) for e in node.expressions]
+    mapping = dict(enumerate(below.mapping))
+    expressions = [moved(e, mapping) for e in node.expressions]
     fields = list(node.fields.fields)
     needed = sorted({c for t in below.conditions for c in columns_of(t)})
     new: dict[int, int] = {}
@@ -142,11 +142,11 @@ class ByOuter:
     operator: str = "="
     shift: int = 0
 
-    def conditions(self, places: dict[int, int]) -> tuple[Expression, ...]:
+    def conditions(self, mapping: dict[int, int]) -> tuple[Expression, ...]:
         """Return the conditions that relate its rows to outer rows, with its keys at given indexes."""
         result = []
         for key, outer in zip(self.keys, self.outers, strict=True):
-            column = Column(self.node.fields[key].type, places[key])
+            column = Column(self.node.fields[key].type, mapping[key])
             nullable = self.operator == "=" and (outer.type.is_nullable or column.type.is_nullable)
             result.append(Call(BooleanType(nullable), self.operator, (outer, column)))
         return tuple(result)
@@ -206,7 +206,7 @@ def _joined_around(
 def _aggregate(node: n.Aggregate, outer_node: n.Node | None) -> Pulled:
     below = pulled(node.input, outer_node)
     rows = by_outer(below, "an aggregate", outer_node)
-    moved_to = [p + rows.shift for p in below.places]
+    moved_to = [p + rows.shift for p in below.mapping]
     keys = tuple(moved_to[k] for k in node.keys)
     added = tuple(p for p in dict.fromkeys(rows.keys) if p not in keys)
     calls = tuple(
@@ -224,8 +224,8 @@ def _aggregate(node: n.Aggregate, outer_node: n.Node | None) -> Pulled:
     all_keys = (*keys, *added)
     grouped = n.Aggregate(Fields(fields), rows.node, all_keys, calls)
     conditions = rows.conditions({k: i for i, k in enumerate(all_keys)})
-    places = (*range(old), *(len(all_keys) + i for i in range(len(calls))))
-    return Pulled(grouped, conditions, places)
+    mapping = (*range(old), *(len(all_keys) + i for i in range(len(calls))))
+    return Pulled(grouped, conditions, mapping)
 
 
 def _sort(node: n.Sort, outer_node: n.Node | None) -> Pulled:
@@ -235,14 +235,14 @@ def _sort(node: n.Sort, outer_node: n.Node | None) -> Pulled:
     rows = by_outer(below, "ORDER BY with LIMIT", outer_node)
     if node.limit is None:
         raise ValidationException("OFFSET without LIMIT in a correlated subquery is not supported.")
-    order = tuple((below.places[c] + rows.shift, d, f) for c, d, f in node.order)
+    order = tuple((below.mapping[c] + rows.shift, d, f) for c, d, f in node.order)
     if not order:
         raise ValidationException("LIMIT without ORDER BY in a correlated subquery is not supported.")
     partition = tuple(dict.fromkeys(rows.keys))
     first, last = node.offset + 1, node.offset + node.limit
     ranked = n.Rank(rows.node.fields, rows.node, partition, order, "ROW_NUMBER", first, last, False)
-    places = tuple(p + rows.shift for p in below.places)
-    return Pulled(ranked, rows.conditions({p: p for p in partition}), places)
+    mapping = tuple(p + rows.shift for p in below.mapping)
+    return Pulled(ranked, rows.conditions({p: p for p in partition}), mapping)
 
 
 def _join(node: n.Join, outer_node: n.Node | None) -> Pulled:
@@ -251,9 +251,9 @@ def _join(node: n.Join, outer_node: n.Node | None) -> Pulled:
     if not inner and (right.conditions or any(map(has_outer_columns, conjuncts(node.condition)))):
         return _join_around(node, left, right, outer_node)
     width, old = len(left.node.fields), len(node.left.fields)
-    places = dict(enumerate(left.places))
-    places |= {old + i: width + p for i, p in enumerate(right.places)}
-    tests = [moved(t, places) for t in conjuncts(node.condition)]
+    mapping = dict(enumerate(left.mapping))
+    mapping |= {old + i: width + p for i, p in enumerate(right.mapping)}
+    tests = [moved(t, mapping) for t in conjuncts(node.condition)]
     out = [t for t in tests if has_outer_columns(t)]
     inner_tests = [t for t in tests if t not in out]
     fields = joined_fields(node.kind, left.node.fields, right.node.fields)
@@ -262,12 +262,12 @@ def _join(node: n.Join, outer_node: n.Node | None) -> Pulled:
         fields=fields,
         left=left.node,
         right=right.node,
-        left_keys=tuple(left.places[k] for k in node.left_keys),
-        right_keys=tuple(right.places[k] for k in node.right_keys),
+        left_keys=tuple(left.mapping[k] for k in node.left_keys),
+        right_keys=tuple(right.mapping[k] for k in node.right_keys),
         condition=conjunction(inner_tests) if inner_tests else None,
     )
     conditions = (*left.conditions, *(shifted(t, width) for t in right.conditions), *out)
-    own = tuple(places[i] for i in range(len(node.fields)))
+    own = tuple(mapping[i] for i in range(len(node.fields)))
     return Pulled(joined, conditions, own)
 
 
@@ -289,13 +289,13 @@ def _join_around(node: n.Join, left: Pulled, right: Pulled, outer_node: n.Node |
         if not above:
             return Column(part.type, part.index + width)
         side = part.index < old
-        where = left.places[part.index] + rows.shift if side else right.places[part.index - old] + width
+        where = left.mapping[part.index] + rows.shift if side else right.mapping[part.index - old] + width
         return Column(part.type, where)
 
     tests = [replaced(t, lambda p: relocated(p, False)) for t in right.conditions]
     tests += [replaced(t, lambda p: relocated(p, True)) for t in own]
     keys = [
-        (left.places[a] + rows.shift, right.places[b]) for a, b in zip(node.left_keys, node.right_keys, strict=True)
+        (left.mapping[a] + rows.shift, right.mapping[b]) for a, b in zip(node.left_keys, node.right_keys, strict=True)
     ]
     joined = replace(
         node,
@@ -306,28 +306,28 @@ def _join_around(node: n.Join, left: Pulled, right: Pulled, outer_node: n.Node |
         right_keys=tuple(b for _, b in keys),
         condition=conjunction(tests) if tests else None,
     )
-    places = [p + rows.shift for p in left.places]
+    mapping = [p + rows.shift for p in left.mapping]
     if len(node.fields) > old:
-        places += [p + width for p in right.places]
-    return Pulled(joined, rows.conditions({k: k for k in rows.keys}), tuple(places))
+        mapping += [p + width for p in right.mapping]
+    return Pulled(joined, rows.conditions({k: k for k in rows.keys}), tuple(mapping))
 
 
 def _correlate(node: n.Correlate, outer_node: n.Node | None) -> Pulled:
     below = pulled(node.input, outer_node)
     if any(map(has_outer_columns, [*node.arguments, *conjuncts(node.condition)])):
         raise ValidationException("A table function in a correlated subquery cannot use outer columns.")
-    places = dict(enumerate(below.places))
+    mapping = dict(enumerate(below.mapping))
     width, old = len(below.node.fields), len(node.input.fields)
     created = node.fields.fields[old:]
-    places |= {old + i: width + i for i in range(len(created))}
+    mapping |= {old + i: width + i for i in range(len(created))}
     result = replace(
         node,
         fields=Fields((*below.node.fields.fields, *created)),
         input=below.node,
-        arguments=tuple(moved(a, places) for a in node.arguments),
-        condition=None if node.condition is None else moved(node.condition, places),
+        arguments=tuple(moved(a, mapping) for a in node.arguments),
+        condition=None if node.condition is None else moved(node.condition, mapping),
     )
-    return Pulled(result, below.conditions, tuple(places[i] for i in range(len(node.fields))))
+    return Pulled(result, below.conditions, tuple(mapping[i] for i in range(len(node.fields))))
 
 
 # Each function takes the class of its key.

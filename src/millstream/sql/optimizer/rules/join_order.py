@@ -210,14 +210,14 @@ def _joined(
     tests: list[Expression],
     hints: list[tuple[str, ...]],
 ) -> n.Node:
-    places = {column: position for position, column in enumerate(c for i in order for c in spans[i])}
+    mapping = {column: position for position, column in enumerate(c for i in order for c in spans[i])}
     result, width, left = tables[order[0]], len(spans[order[0]]), list(tests)
     for i in order[1:]:
         width += len(spans[i])
-        now = [t for t in left if all(places[c] < width for c in columns_of(t))]
+        now = [t for t in left if all(mapping[c] < width for c in columns_of(t))]
         left = [t for t in left if t not in now]
-        condition = conjunction([moved(t, places) for t in now]) if now else None
+        condition = conjunction([moved(t, mapping) for t in now]) if now else None
         fields = Fields((*result.fields.fields, *tables[i].fields.fields))
         result = n.Join(fields, result, tables[i], n.JoinKind.INNER, condition=condition, hints=hints[i])
-    expressions = tuple(Column(f.type, places[c]) for c, f in enumerate(node.fields.fields))
+    expressions = tuple(Column(f.type, mapping[c]) for c, f in enumerate(node.fields.fields))
     return n.Project(node.fields, result, expressions)

@@ -353,7 +353,7 @@ def _narrowed(
     used = {c for e in expressions for c in columns_of(e)} | set(keys)
     used |= set() if condition is None else columns_of(condition)
     columns_used = sorted(used)
-    places = {old: new for new, old in enumerate(columns_used)}
+    mapping = {old: new for new, old in enumerate(columns_used)}
     result = replace(
         scan,
         fields=Fields(tuple(scan.fields[i] for i in columns_used)),
@@ -361,8 +361,8 @@ def _narrowed(
         filters=(),
         limit=None,
     )
-    tested = None if condition is None else moved(condition, places)
-    return result, tuple(moved(e, places) for e in expressions), tested, tuple(places[k] for k in keys)
+    tested = None if condition is None else moved(condition, mapping)
+    return result, tuple(moved(e, mapping) for e in expressions), tested, tuple(mapping[k] for k in keys)
 
 
 def _at_once(hint: Mapping[str, str], settings: Mapping[str, str]) -> int:

@@ -41,8 +41,8 @@ def normalize_changes(node: n.Node, settings: Mapping[str, str]) -> n.Node:
     key = node.table.primary_key
     if not key:
         raise TableException(_without_key(".".join(node.name), is_upserts))
-    places = tuple(node.fields.names.index(k) for k in key)
-    return n.ChangelogNormalize(node.fields, node, places)
+    key_columns = tuple(node.fields.names.index(k) for k in key)
+    return n.ChangelogNormalize(node.fields, node, key_columns)
 
 
 def _versions(node: n.Node) -> n.Node | None:

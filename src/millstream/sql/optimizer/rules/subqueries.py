@@ -121,9 +121,9 @@ def _with_late(node: n.Node, outer_node: n.Node) -> tuple[Pulled, tuple[Expressi
     """Decorrelate a query; correlated expressions of its outermost SELECT are computed above the join."""
     if isinstance(node, n.Project) and any(map(has_outer_columns, node.expressions)):
         below = pulled(node.input, outer_node)
-        places = dict(enumerate(below.places))
+        mapping = dict(enumerate(below.mapping))
         late = tuple(
-            replaced(e, lambda c: Column(c.type, places[c.index]) if isinstance(c, Column) else None)
+            replaced(e, lambda c: Column(c.type, mapping[c.index]) if isinstance(c, Column) else None)
             for e in node.expressions
         )
         return below, late
@@ -133,7 +133,7 @@ def _with_late(node: n.Node, outer_node: n.Node) -> tuple[Pulled, tuple[Expressi
 def _value(query: Pulled, late: tuple[Expression, ...] | None, index: int, width: int) -> Expression:
     if late is not None:
         return turned_in(late[index], width)
-    column = query.places[index]
+    column = query.mapping[index]
     return Column(query.node.fields[column].type, column + width)
 
 
@@ -241,8 +241,8 @@ def _single(query: Pulled, outer_node: n.Node) -> tuple[n.Node, Pulled]:
     """Return the query limited to one row per outer row, failing at run time for more."""
     rows = by_outer(query, "a scalar subquery of several rows", outer_node)
     keys = tuple(dict.fromkeys(rows.keys))
-    value = rows.node.fields[query.places[0] + rows.shift]
-    call = AggregateCall("SINGLE_VALUE", (query.places[0] + rows.shift,), value.type.nullable())
+    value = rows.node.fields[query.mapping[0] + rows.shift]
+    call = AggregateCall("SINGLE_VALUE", (query.mapping[0] + rows.shift,), value.type.nullable())
     own = [replace(rows.node.fields[k], time=None) for k in keys]
     fields = Fields((*own, Field(value.name, value.type.nullable())))
     grouped = n.Aggregate(fields, rows.node, keys, (call,))
@@ -254,7 +254,7 @@ def _marked(left: n.Node, node: n.Node, values: tuple[Expression, ...]) -> tuple
     """Return the left rows with a column that indicates a match, and the condition on it."""
     result = pulled(node, left)
     rows_of = by_outer(result, "EXISTS or IN that is not a condition of its own", left)
-    required = [result.places[i] + rows_of.shift for i in range(len(values))]
+    required = [result.mapping[i] + rows_of.shift for i in range(len(values))]
     distinct = tuple(dict.fromkeys([*rows_of.keys, *required]))
     width = len(left.fields)
     if not distinct:
@@ -314,7 +314,7 @@ def _three_valued_around(left: n.Node, query: Pulled, subquery: Subquery) -> tup
     tests = [turned_in(t, width) for t in query.conditions]
     together = joined_fields(n.JoinKind.INNER, fields, query.node.fields)
     both = n.Join(together, distinct, query.node, n.JoinKind.INNER, condition=conjunction(tests))
-    equal = [_equal(v, query.node, query.places[i], width) for i, v in enumerate(subquery.values)]
+    equal = [_equal(v, query.node, query.mapping[i], width) for i, v in enumerate(subquery.values)]
     same = conjunction(equal)
     expressions = [*columns, Call(_BOOLEAN, "IS TRUE", (same,)), Call(_BOOLEAN, "IS NULL", (same,))]
     tested = relation_builder.project(both, expressions, [*fields.names, "$same", "$open"])
